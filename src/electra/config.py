@@ -1,0 +1,284 @@
+"""Configurations: TOML files that extend each other, dotted overrides, frozen dataclasses.
+
+A file becomes a dictionary (`extends` first, then the file, then the overrides), and the dictionary becomes
+the dataclass that a recipe asks for. Every problem on the way (an unknown name, a wrong type, settings at
+odds with each other) is gathered, and all of them are raised together as one `ConfigError`.
+
+A config dataclass is frozen, gives every field a default or none where the user must choose, documents a
+field with a string literal right below it, and may define `problems()`, which yields a message for every
+combination of values that cannot work.
+"""
+
+import ast
+import dataclasses
+import difflib
+import inspect
+import textwrap
+import tomllib
+import types
+import typing
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tomli_w
+
+from electra.errors import ConfigError
+
+PRESETS = Path(__file__).parent / "presets"
+Config = TypeVar("Config")
+Table = dict[str, Any]
+
+
+def load_config(cls: type[Config], source: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
+    """The config of type `cls` that a preset or TOML file describes, with overrides applied.
+
+    Args:
+        source: the name of a preset, the path of a TOML file, or None for the defaults alone.
+        overrides: `"dotted.name=value"`, the value written as in TOML (a bare word is a string).
+
+    Raises:
+        ConfigError: with every problem that was found, one a line.
+    """
+    table = read_toml(source) if source is not None else {}
+    problems: list[str] = []
+    for override in overrides:
+        _override(table, override, problems)
+    config = _build(cls, table, "", problems)
+    if not problems:
+        problems.extend(_check(config, ""))
+    if problems:
+        where = f" in {source}" if source is not None else ""
+        raise ConfigError(f"{_count(len(problems), 'problem')}{where}:\n" + "\n".join(f"  {p}" for p in problems))
+    assert config is not None
+    return config
+
+
+def read_toml(source: str | Path) -> Table:
+    """A preset's or file's table with everything that it extends merged in below it."""
+    path = find(source)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    parent = table.pop("extends", None)
+    if parent is None:
+        return table
+    beside = path.parent / str(parent)
+    return merged(read_toml(beside if beside.is_file() else str(parent)), table)
+
+
+def find(source: str | Path) -> Path:
+    """The file of a preset's name or of a path."""
+    preset = PRESETS / f"{source}.toml"
+    if preset.is_file():
+        return preset
+    if Path(source).is_file():
+        return Path(source)
+    names = preset_names()
+    raise ConfigError(
+        f"no preset and no file is called {str(source)!r}{did_you_mean(str(source), names)}\n"
+        f"  presets: {', '.join(names)}; or give the path of a TOML file"
+    )
+
+
+def preset_names() -> list[str]:
+    """The presets that the package ships, sorted."""
+    return sorted(path.stem for path in PRESETS.glob("*.toml"))
+
+
+def merged(below: Table, above: Table) -> Table:
+    """`above` laid over `below`, table by table."""
+    both = dict(below)
+    for key, value in above.items():
+        old = both.get(key)
+        both[key] = merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return both
+
+
+def to_table(config: Any) -> Table:
+    """A config as plain TOML values; fields that are None are left out, since TOML has no null."""
+    table: Table = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            table[field.name] = to_table(value)
+        elif value is not None:
+            table[field.name] = _plain(value)
+    return table
+
+
+def to_toml(config: Any) -> str:
+    """A config as TOML text that `load_config` reads back to an equal config."""
+    return tomli_w.dumps(to_table(config))
+
+
+def flat(config: Any, prefix: str = "") -> dict[str, Any]:
+    """Every setting of a config by its dotted name."""
+    settings: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            settings |= flat(value, f"{prefix}{field.name}.")
+        else:
+            settings[prefix + field.name] = value
+    return settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One documented setting of a config dataclass."""
+
+    name: str
+    type: str
+    default: str
+    documentation: str
+
+
+def settings(cls: type[Any], prefix: str = "") -> Iterator[Setting]:
+    """Every setting below a config dataclass, in order, for the reference page."""
+    documentation = field_documentation(cls)
+    hints = typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        hint = hints[field.name]
+        if dataclasses.is_dataclass(hint):
+            yield from settings(typing.cast(type[Any], hint), f"{prefix}{field.name}.")
+        else:
+            default = _default(field)
+            shown = "required" if default is dataclasses.MISSING else repr(_plain(default))
+            yield Setting(prefix + field.name, _type_name(hint), shown, documentation.get(field.name, ""))
+
+
+def field_documentation(cls: type[Any]) -> dict[str, str]:
+    """The string literals that stand below the fields of a dataclass, by field name."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    documentation: dict[str, str] = {}
+    for statement, below in zip(body.body, body.body[1:], strict=False):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            match below:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    documentation[statement.target.id] = inspect.cleandoc(text)
+    return documentation
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """`"; did you mean 'x'?"`, or nothing when no known word is near."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _override(table: Table, override: str, problems: list[str]) -> None:
+    name, equals, text = override.partition("=")
+    if not equals:
+        problems.append(f"--{name}: needs a value, as in --{name} VALUE")
+        return
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *sections, key = name.split(".")
+    for section in sections:
+        below = table.setdefault(section, {})
+        if not isinstance(below, dict):
+            problems.append(f"{name}: {section!r} is a setting, not a section")
+            return
+        table = below
+    table[key] = value
+
+
+def _build(cls: type[Any], table: Table, prefix: str, problems: list[str]) -> Any:
+    """`cls` from a table, or None where that cannot be; what is wrong is added to `problems`."""
+    hints = typing.get_type_hints(cls)
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    for key in table.keys() - fields.keys():
+        hint = did_you_mean(key, list(fields)) or _elsewhere(cls, key)
+        problems.append(f"{prefix}{key}: there is no such setting{hint}")
+    values: Table = {}
+    for name, field in fields.items():
+        hint = hints[name]
+        if dataclasses.is_dataclass(hint):
+            below = table.get(name, {})
+            if isinstance(below, dict):
+                values[name] = _build(typing.cast(type[Any], hint), below, f"{prefix}{name}.", problems)
+            else:
+                problems.append(f"{prefix}{name}: is a section, not a setting; got {below!r}")
+        elif name in table:
+            try:
+                values[name] = _convert(table[name], hint)
+            except ValueError as error:
+                problems.append(f"{prefix}{name}: {error}, got {table[name]!r}")
+        elif _default(field) is dataclasses.MISSING:
+            problems.append(f"{prefix}{name}: is missing; give --{prefix}{name} VALUE")
+    return None if problems else cls(**values)
+
+
+def _elsewhere(cls: type[Any], key: str) -> str:
+    """A hint for a setting that was written in the wrong section."""
+    homes = [name for name in (s.name for s in settings(cls)) if name.rpartition(".")[2] == key]
+    return f"; did you mean {homes[0]!r}?" if homes else ""
+
+
+def _check(config: Any, prefix: str) -> Iterator[str]:
+    """What a config and its sections say of themselves."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from _check(value, f"{prefix}{field.name}.")
+    if hasattr(config, "problems"):
+        yield from (prefix + problem for problem in config.problems())
+
+
+def _convert(value: Any, hint: Any) -> Any:
+    """A TOML value as the type that a field asks for; ValueError says what was wanted."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return _convert(value, arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        return _convert(value, next(a for a in arguments if a is not types.NoneType))
+    if origin is typing.Literal:
+        if value in arguments:
+            return value
+        known = [str(a) for a in arguments]
+        raise ValueError(f"must be one of {', '.join(known)}{did_you_mean(str(value), known)}")
+    if origin is tuple:
+        return tuple(_convert(v, arguments[0]) for v in (value if isinstance(value, list) else [value]))
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    if type(value) is not hint:
+        raise ValueError(f"must be {_type_name(hint)}")
+    return value
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _type_name(hint: Any) -> str:
+    names = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path"}
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return _type_name(arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join("nothing" if a is types.NoneType else _type_name(a) for a in arguments)
+    if origin is typing.Literal:
+        return "one of " + ", ".join(str(a) for a in arguments)
+    if origin is tuple:
+        return f"a list of {_type_name(arguments[0]).removeprefix('a ')}s"
+    return names.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

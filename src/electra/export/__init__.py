@@ -1,0 +1,1 @@
+"""Out of the run folder and into the formats that people use."""

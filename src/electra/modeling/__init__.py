@@ -1,0 +1,1 @@
+"""The networks: torch and configs only, no I/O and no objective."""

@@ -1,0 +1,1 @@
+"""A trained discriminator at work."""
