@@ -1,0 +1,175 @@
+"""The Transformer encoder of BERT and ELECTRA: post-norm, learnt positions, factorised embeddings.
+
+Shapes: B batch, L length, D hidden size, E embedding size, F feed-forward size, H heads, K head size,
+V vocabulary. A tensor's name ends with its shape (`x_BLD`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from electra.modeling.init import initialize
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """The shape of one encoder (paper, table 6)."""
+
+    layers: int = 12
+    """Transformer blocks."""
+    hidden_size: int = 256
+    """Width of the states between the blocks."""
+    embedding_size: int = 128
+    """Width of the embedding tables; where it differs from the hidden size a projection joins them."""
+    feed_forward_size: int = 1024
+    """Inner width of the feed-forward layers."""
+    heads: int = 4
+    """Attention heads; each is hidden_size / heads wide."""
+    vocabulary_size: int = 0
+    """Rows of the token table; 0: as many as the data's tokenizer has."""
+    max_positions: int = 512
+    """Rows of the position table: the longest input."""
+    type_vocabulary_size: int = 2
+    """Rows of the segment table."""
+    dropout: float = 0.1
+    """Dropout of embeddings, attention outputs and feed-forward outputs while training."""
+    attention_dropout: float = 0.1
+    """Dropout of attention probabilities while training."""
+    layer_norm_epsilon: float = 1e-12
+    """Added to the variance in every LayerNorm."""
+    initializer_range: float = 0.02
+    """Standard deviation of the truncated normal that the embedding tables start from."""
+    linear_initializer_range: float = 0.02
+    """Standard deviation of the truncated normal that the weights of linear layers start from."""
+
+    def problems(self) -> Iterator[str]:
+        if self.heads < 1 or self.hidden_size % max(self.heads, 1):
+            yield f"heads: {self.heads} heads cannot share a hidden_size of {self.hidden_size} evenly"
+        for name in ("layers", "hidden_size", "embedding_size", "feed_forward_size", "max_positions"):
+            if getattr(self, name) < 1:
+                yield f"{name}: must be at least 1, got {getattr(self, name)}"
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                yield f"{name}: must lie in [0, 1), got {getattr(self, name)}"
+
+
+class Embeddings(nn.Module):
+    """Token + position + segment embeddings, LayerNorm, dropout.
+
+    Args:
+        tables: another encoder's embeddings whose three tables are to be used here too (the same parameters,
+            not copies; paper, section 3.2). The LayerNorm stays this network's own.
+    """
+
+    def __init__(self, config: EncoderConfig, *, tables: "Embeddings | None" = None) -> None:
+        super().__init__()
+        size = config.embedding_size
+        self.token = tables.token if tables else nn.Embedding(config.vocabulary_size, size)
+        self.position = tables.position if tables else nn.Embedding(config.max_positions, size)
+        self.type = tables.type if tables else nn.Embedding(config.type_vocabulary_size, size)
+        self.norm = nn.LayerNorm(size, eps=config.layer_norm_epsilon)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, ids_BL: Tensor, segment_ids_BL: Tensor | None = None) -> Tensor:
+        length = ids_BL.shape[1]
+        types_BLE = self.type.weight[0] if segment_ids_BL is None else self.type(segment_ids_BL)
+        x_BLE = self.token(ids_BL) + self.position.weight[:length] + types_BLE
+        return self.dropout(self.norm(x_BLE))
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention; the three input projections are one product."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.query_key_value = nn.Linear(config.hidden_size, 3 * config.hidden_size)
+        self.output = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dropout = config.attention_dropout
+
+    def forward(self, x_BLD: Tensor, mask_B11L: Tensor | None) -> Tensor:
+        B, L, D = x_BLD.shape
+        qkv_BL3HK = self.query_key_value(x_BLD).view(B, L, 3, self.heads, D // self.heads)
+        query_BHLK, key_BHLK, value_BHLK = qkv_BL3HK.permute(2, 0, 3, 1, 4)
+        dropout = self.dropout if self.training else 0.0
+        y_BHLK = F.scaled_dot_product_attention(
+            query_BHLK, key_BHLK, value_BHLK, attn_mask=mask_B11L, dropout_p=dropout
+        )
+        return self.output(y_BHLK.transpose(1, 2).reshape(B, L, D))
+
+
+class FeedForward(nn.Module):
+    """Two linear layers with the exact (erf) GELU between them."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.inner = nn.Linear(config.hidden_size, config.feed_forward_size)
+        self.outer = nn.Linear(config.feed_forward_size, config.hidden_size)
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        return self.outer(F.gelu(self.inner(x_BLD)))
+
+
+class Block(nn.Module):
+    """Attention and feed-forward, each added to its input and normalised afterwards (post-norm)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.attention = Attention(config)
+        self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
+        self.feed_forward = FeedForward(config)
+        self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x_BLD: Tensor, mask_B11L: Tensor | None) -> Tensor:
+        x_BLD = self.attention_norm(x_BLD + self.dropout(self.attention(x_BLD, mask_B11L)))
+        return self.feed_forward_norm(x_BLD + self.dropout(self.feed_forward(x_BLD)))
+
+
+class Encoder(nn.Module):
+    """Token ids in, one state a token out.
+
+    Args:
+        tables: embeddings whose tables this encoder shares (see `Embeddings`).
+    """
+
+    def __init__(self, config: EncoderConfig, *, tables: Embeddings | None = None) -> None:
+        super().__init__()
+        assert config.vocabulary_size > 0, "the vocabulary's size is settled before a network is built"
+        self.config = config
+        self.embeddings = Embeddings(config, tables=tables)
+        self.projection = (
+            nn.Linear(config.embedding_size, config.hidden_size)
+            if config.embedding_size != config.hidden_size
+            else nn.Identity()
+        )
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
+
+    def forward(
+        self, ids_BL: Tensor, segment_ids_BL: Tensor | None = None, attention_mask_BL: Tensor | None = None
+    ) -> Tensor:
+        """States (B, L, D).
+
+        Args:
+            segment_ids_BL: 0 or 1 for each token; None: all 0.
+            attention_mask_BL: True at tokens, False at padding; None: no padding, which is quicker.
+        """
+        mask_B11L = None if attention_mask_BL is None else attention_mask_BL[:, None, None, :]
+        x_BLD = self.projection(self.embeddings(ids_BL, segment_ids_BL))
+        for block in self.blocks:
+            x_BLD = block(x_BLD, mask_B11L)
+        return x_BLD
+
+
+def attention_mask(lengths_B: Tensor, length: int) -> Tensor | None:
+    """True at the first `lengths_B` positions of each row (B, L); None when every row is full.
+
+    On an accelerator the mask is always made: asking whether it is needed would stall the queue.
+    """
+    if lengths_B.device.type == "cpu" and bool((lengths_B == length).all()):
+        return None
+    return torch.arange(length, device=lengths_B.device) < lengths_B[:, None]

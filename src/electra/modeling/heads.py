@@ -1,0 +1,48 @@
+"""What stands on top of an encoder.
+
+Shapes: N chosen positions, D hidden size, E embedding size, V vocabulary; `*` any leading dimensions.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from electra.modeling.encoder import EncoderConfig
+from electra.modeling.init import initialize
+
+
+class MaskedLanguageModelHead(nn.Module):
+    """Dense to the embedding size, GELU, LayerNorm; the product with the token table gives the logits.
+
+    The table itself belongs to the encoder's embeddings and is passed in, so that it is one parameter
+    whatever shares it.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.embedding_size)
+        self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_epsilon)
+        self.bias = nn.Parameter(torch.zeros(config.vocabulary_size))
+        initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        """States as the token table sees them (N, E)."""
+        return self.norm(F.gelu(self.dense(x_ND)))
+
+    def logits(self, x_ND: Tensor, table_VE: Tensor) -> Tensor:
+        """Logits over the vocabulary (N, V)."""
+        return F.linear(self(x_ND), table_VE, self.bias)
+
+
+class ReplacedTokenHead(nn.Module):
+    """Dense, GELU, one logit a token: the logit of *replaced* (paper, section 3.1, with the sign turned)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.prediction = nn.Linear(config.hidden_size, 1)
+        initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """Logits (B, L)."""
+        return self.prediction(F.gelu(self.dense(x_BLD))).squeeze(-1)

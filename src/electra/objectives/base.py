@@ -1,0 +1,66 @@
+"""What the trainer knows of an objective: a module that turns a batch into a loss, its parts and counts."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor, nn
+
+from electra.data.collate import Batch
+
+Counts = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class StepOutput:
+    """One forward pass.
+
+    Attributes:
+        loss: a scalar with a gradient: what is minimised.
+        parts: scalars without a gradient, by the name that they have in metrics.jsonl.
+        counts: over how many positions each part of the loss is a mean.
+    """
+
+    loss: Tensor
+    parts: dict[str, Tensor]
+    counts: Counts
+
+
+@dataclass(frozen=True)
+class Tower:
+    """A network that is exported on its own."""
+
+    encoder: nn.Module
+    head: nn.Module
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """One way to train encoders. Implementations are `nn.Module`s of 40 to 150 lines, one a file."""
+
+    def counts(self, batch: Batch) -> Counts:
+        """How many positions each part of the loss is averaged over, known before the forward pass.
+
+        The trainer adds these up over micro-batches and processes, so that an accumulated step is the same
+        mean as one large batch.
+        """
+        ...
+
+    def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
+        """The loss of a batch, divided by `counts` (the batch's own where None)."""
+        ...
+
+    def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
+        """Held-out figures; their keys start with `eval/`.
+
+        Each batch comes twice: as it is, and as its fixed unigram-corrupted copy (same rows, same layout).
+        """
+        ...
+
+    def towers(self) -> dict[str, Tower]:
+        """What is exported, by the name of its folder."""
+        ...
+
+    def flops_per_token(self, length: int) -> float:
+        """Training FLOPs for one token of an input of `length` tokens (a multiply-add is 2)."""
+        ...

@@ -1,0 +1,103 @@
+"""Held-out figures of a generator and of a detector of replaced tokens, gathered over batches.
+
+Shapes: N chosen positions, V vocabulary, T tokens.
+"""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from electra.modeling.kernels import ROWS
+
+
+class GeneratorFigures:
+    """Loss, accuracy and entropy of a masked language model at the positions that show [MASK]."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.loss = self.entropy = 0.0
+        self.correct = self.sampled = 0
+
+    def add(
+        self,
+        logits_NV: Tensor,
+        *,
+        targets_N: Tensor,
+        masked_N: Tensor,
+        uniforms_N: Tensor,
+        temperature: float,
+    ) -> Tensor:
+        """Take a batch's logits in; the samples at all N positions come back."""
+        samples = []
+        for start in range(0, len(targets_N), ROWS):
+            rows = slice(start, start + ROWS)
+            log_nV, target_n, masked_n = logits_NV[rows].log_softmax(-1), targets_N[rows], masked_N[rows]
+            cumulative_nV = (logits_NV[rows] / temperature).softmax(-1).cumsum(-1)
+            goal_n1 = uniforms_N[rows, None] * cumulative_nV[:, -1:]
+            sample_n = torch.searchsorted(cumulative_nV, goal_n1, right=True).squeeze(1)
+            samples.append(sample_n.clamp_(max=log_nV.shape[1] - 1))
+            self.count += int(masked_n.sum())
+            self.loss -= float(log_nV.gather(1, target_n[:, None]).squeeze(1)[masked_n].double().sum())
+            self.entropy -= float((log_nV.exp() * log_nV).sum(-1)[masked_n].double().sum())
+            self.correct += int((log_nV.argmax(-1) == target_n)[masked_n].sum())
+            self.sampled += int((samples[-1] == target_n)[masked_n].sum())
+        return torch.cat(samples)
+
+    def figures(self) -> dict[str, float]:
+        count = max(self.count, 1)
+        return {
+            "eval/masked_lm_loss": self.loss / count,
+            "eval/masked_lm_accuracy": self.correct / count,
+            "eval/masked_lm_sample_accuracy": self.sampled / count,
+            "eval/generator_entropy": self.entropy / count,
+        }
+
+
+class Detection:
+    """How well logits tell replaced tokens from original ones."""
+
+    def __init__(self) -> None:
+        self.logits: list[Tensor] = []
+        self.replaced: list[Tensor] = []
+
+    def add(self, logits_T: Tensor, replaced_T: Tensor) -> None:
+        self.logits.append(logits_T.float().cpu())
+        self.replaced.append(replaced_T.cpu())
+
+    def auc(self) -> float:
+        """Area under the ROC curve; NaN where only one class is present."""
+        from sklearn.metrics import roc_auc_score  # slow to import, and wanted at evaluations only
+
+        logits_T, replaced_T = self._gathered()
+        if not 0 < replaced_T.sum() < len(replaced_T) or not np.isfinite(logits_T).all():
+            return math.nan
+        return float(roc_auc_score(replaced_T, logits_T))
+
+    def figures(self) -> dict[str, float]:
+        from sklearn.metrics import average_precision_score
+
+        logits_T, replaced_T = self._gathered()
+        share = float(replaced_T.mean()) if len(replaced_T) else 0.0
+        # log(1 + e^x) - y x, the cross-entropy of a logit x and a label y, without overflow
+        loss = float((np.logaddexp(0.0, logits_T) - replaced_T * logits_T).mean()) if len(logits_T) else 0.0
+        flagged_T = logits_T > 0
+        hits = float((flagged_T & replaced_T).sum())
+        both = 0 < share < 1 and bool(np.isfinite(logits_T).all())
+        return {
+            "eval/discriminator_loss": loss,
+            "eval/majority_loss": -sum(p * math.log(p) for p in (share, 1 - share) if p > 0),
+            "eval/discriminator_auc": self.auc(),
+            "eval/discriminator_average_precision": (
+                float(average_precision_score(replaced_T, logits_T)) if both else math.nan
+            ),
+            "eval/discriminator_precision": hits / max(float(flagged_T.sum()), 1.0),
+            "eval/discriminator_recall": hits / max(float(replaced_T.sum()), 1.0),
+            "eval/replaced_share": share,
+        }
+
+    def _gathered(self) -> tuple[np.ndarray, np.ndarray]:
+        if not self.logits:
+            return np.zeros(0), np.zeros(0, dtype=bool)
+        return torch.cat(self.logits).double().numpy(), torch.cat(self.replaced).numpy()
