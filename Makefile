@@ -1,0 +1,38 @@
+# `make quickstart` and `make test` are all that a fresh machine needs; it must have Python 3.11+ and make.
+# Another Python: make PYTHON=python3.12 test
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help quickstart test lint bench docs
+
+help: ## this list
+	@awk -F ': .*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# Made anew when what is to be installed has changed.
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "make: there is no $(PYTHON); install Python 3.11 or later, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: electra needs Python 3.11 or later, but $(PYTHON) is $$($(PYTHON) --version 2>&1); name another one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "make: $(PYTHON) has no venv module; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV); PyTorch is large, so the first time takes minutes."
+	$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+quickstart: $(READY) ## make the environment, then the whole way in minutes on text that this machine has
+	$(BIN)/electra quickstart
+
+test: lint ## lint, types, layers and the whole test suite
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile
+
+lint: $(READY) ## ruff, mypy and import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: $(READY) ## write the generated pages of docs/ anew
+	$(BIN)/python docs/generate_configuration.py

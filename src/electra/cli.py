@@ -1,0 +1,171 @@
+"""The `electra` command: find the verb, read its config, call it, show what it returns.
+
+A verb is `run(config) -> result` in a module of `electra.recipes`. Its config is a dataclass, from which tyro
+makes the options; the docstring of `run` is the help. Everything heavy is imported after the verb is known.
+"""
+
+import importlib
+import inspect
+import os
+import sys
+import traceback
+import typing
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from electra import __version__
+
+VERBS = {
+    "quickstart": (
+        "electra.recipes.quickstart:run",
+        "the whole way in minutes, on text this machine has",
+    ),
+    "prepare": ("electra.recipes.prepare:run", "text -> a tokenizer and shards of tokens"),
+    "pretrain": ("electra.recipes.pretrain:run", "shards -> a trained discriminator and generator"),
+    "export": ("electra.recipes.export:run", "a run's checkpoint -> folders that transformers loads"),
+    "score": ("electra.recipes.score:run", "how replaced each token of a text looks"),
+}
+"""Each verb's function and its line in the help, in the order in which a newcomer meets them."""
+
+USERS_MISTAKE, UNEXPECTED, INTERRUPTED = 2, 1, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status.
+
+    0: done; 1: an error that nobody foresaw; 2: a mistake that the user can mend; 130: interrupted; else what
+    the verb's result names as its `exit_code`.
+    """
+    try:
+        status = _run(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read stdout has seen enough (`electra score ... | head`). Python flushes once more at exit,
+        # which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNEXPECTED
+    return status
+
+
+def _run(arguments: list[str]) -> int:
+    debug = "--debug" in arguments
+    first, *rest = [argument for argument in arguments if argument != "--debug"] or ["--help"]
+    if first in ("-h", "--help"):
+        sys.stdout.write(_help())
+        return 0
+    if first == "--version":
+        sys.stdout.write(f"electra {__version__}\n")
+        return 0
+    from electra.console import show
+
+    status, result = _attempt(first, rest, debug=debug)
+    show(result)
+    return status
+
+
+def _help() -> str:
+    width = max(map(len, VERBS))
+    verbs = "\n".join(f"  {verb:{width}}  {summary}" for verb, (_, summary) in VERBS.items())
+    return f"""usage: electra VERB [OPTIONS]
+
+Pre-train ELECTRA text encoders: from a folder of text to a model that loads in transformers.
+
+verbs:
+{verbs}
+
+options:
+  -h, --help     this list; after a verb, what the verb takes and two examples
+  --version      the version of electra
+  --debug        with any verb: show the traceback of an error
+
+examples:
+  electra quickstart
+  electra prepare my-texts/ --out data
+"""
+
+
+def _attempt(verb: str, arguments: list[str], *, debug: bool) -> tuple[int, object]:
+    """Call a verb and turn whatever stops it into an exit status and a message."""
+    from electra.console import complain, records_shown
+
+    try:
+        with records_shown():
+            result = _call(verb, arguments)
+        return int(getattr(result, "exit_code", 0)), result
+    except SystemExit as stop:  # tyro's, after --help (0) or its message about an option (2)
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None), None
+    except (Exception, KeyboardInterrupt) as error:
+        if debug:
+            traceback.print_exc()
+        status, message = _verdict(error)
+        complain(f"electra: {message}")
+        return status, None
+
+
+def _verdict(error: BaseException) -> tuple[int, str]:
+    """The exit status and the message for what stopped a verb."""
+    from electra.errors import ElectraError
+
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED, "interrupted"
+    if isinstance(error, ElectraError):
+        return USERS_MISTAKE, str(error)
+    first_line = str(error).partition("\n")[0]
+    return UNEXPECTED, f"{type(error).__name__}: {first_line} (run again with --debug to see the traceback)"
+
+
+def _call(verb: str, arguments: list[str]) -> object:
+    if verb not in VERBS:
+        from electra.config import did_you_mean
+        from electra.errors import ConfigError
+
+        near = did_you_mean(verb, list(VERBS))
+        raise ConfigError(f"there is no verb {verb!r}{near}\n  verbs: {', '.join(VERBS)}")
+    module, _, name = VERBS[verb][0].partition(":")
+    run = getattr(importlib.import_module(module), name)
+    return run(_parse(verb, run, arguments))
+
+
+def _parse(verb: str, run: Callable[..., object], arguments: list[str]) -> object:
+    """The config that `run` takes, read from the command line.
+
+    A config with a field `overrides` takes settings of a TOML file as well, `--section.name VALUE`. Every
+    other option that it does not know is an error, for which tyro looks up the options that are near.
+    """
+    import dataclasses
+
+    import tyro
+
+    config_type = typing.get_type_hints(run)["config"]
+    overrides: list[str] | None = None
+    if any(field.name == "overrides" for field in dataclasses.fields(config_type)):
+        arguments, overrides = _split_overrides(arguments)
+    config = tyro.cli(
+        config_type,
+        args=arguments,
+        prog=f"electra {verb}",
+        description=inspect.getdoc(run),
+        config=(tyro.conf.FlagCreatePairsOff, tyro.conf.PositionalMetavarFromFieldName),
+    )
+    return config if overrides is None else dataclasses.replace(config, overrides=tuple(overrides))
+
+
+def _split_overrides(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The arguments without the overrides, and the overrides as `"section.name=value"`."""
+    others: list[str] = []
+    overrides: list[str] = []
+    queue = deque(arguments)
+    while queue:
+        argument = queue.popleft()
+        name, equals, value = argument.removeprefix("--").partition("=")
+        if not argument.startswith("--") or "." not in name:
+            others.append(argument)
+            continue
+        if not equals and queue and not queue[0].startswith("--"):
+            equals, value = "=", queue.popleft()
+        overrides.append(name.replace("-", "_") + equals + value)  # without a value: load_config says so
+    return others, overrides
+
+
+if __name__ == "__main__":
+    sys.exit(main())
