@@ -1,0 +1,207 @@
+"""Token shards: a folder of memory-mapped token ids with sentence and document boundaries, and its manifest.
+
+A shard NAME is raw little-endian arrays side by side:
+
+    NAME.tokens      uint16, or uint32 for vocabularies above 65,536 entries; no special tokens
+    NAME.sentences   int64, the END of each sentence, in tokens of this shard
+    NAME.documents   int64, the END of each document, in sentences of this shard
+    NAME.unigram     held-out only: NAME.tokens with 15 % of the positions replaced by draws from the training
+                     part's unigram distribution, drawn once; the fixed yardstick of `eval/unigram_auc`
+
+`manifest.json` is written last, so a folder with one is complete.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from electra.data.tokenizer import SpecialTokens
+from electra.errors import DataError
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+TOKENIZER = "tokenizer.json"
+UNIGRAM_COUNTS = "unigram.npy"
+SPLITS = ("train", "heldout")
+ENDS = np.dtype("<i8")
+UNIGRAM_SHARE = 0.15
+
+Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+Ends = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One shard, memory-mapped: reading a slice reads only that slice from disk."""
+
+    name: str
+    tokens: Tokens
+    sentence_ends: Ends
+    document_ends: Ends
+    unigram: Tokens | None
+
+
+@dataclass(frozen=True)
+class Split:
+    """The shards of the training or of the held-out part."""
+
+    shards: list[Shard]
+
+    @property
+    def tokens(self) -> int:
+        return sum(len(shard.tokens) for shard in self.shards)
+
+    @property
+    def sentences(self) -> int:
+        return sum(len(shard.sentence_ends) for shard in self.shards)
+
+    @property
+    def documents(self) -> int:
+        return sum(len(shard.document_ends) for shard in self.shards)
+
+
+@dataclass(frozen=True)
+class TokenData:
+    """What `electra prepare` wrote, opened for reading."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    special: SpecialTokens
+    train: Split
+    heldout: Split
+    unigram_counts: npt.NDArray[np.int64]
+    """How often each id stands in the training part, shape (vocabulary_size,)."""
+
+    @property
+    def tokenizer_path(self) -> Path:
+        return self.folder / TOKENIZER
+
+    @property
+    def vocabulary_size(self) -> int:
+        return int(self.manifest["tokenizer"]["vocabulary_size"])
+
+    @property
+    def fingerprint(self) -> str:
+        """A sha256 over the tokenizer and every shard: the identity of the data."""
+        return str(self.manifest["fingerprint"])
+
+    @classmethod
+    def open(cls, folder: str | Path, *, verify: bool = True) -> "TokenData":
+        """Opens a folder of shards.
+
+        Args:
+            verify: read every file once and compare its sha256 with the manifest's; sizes always are.
+
+        Raises:
+            DataError: when the folder is not (or not completely) prepared, or a file is missing or damaged.
+        """
+        folder = Path(folder)
+        manifest = read_manifest(folder)
+        try:
+            dtype = np.dtype(manifest["dtype"]).newbyteorder("<")
+            splits = {
+                split: Split(
+                    [_open_shard(folder, record, dtype, verify) for record in manifest["splits"][split]["shards"]]
+                )
+                for split in SPLITS
+            }
+            special = SpecialTokens(**manifest["tokenizer"]["special_tokens"])
+            expected = manifest["tokenizer"]["sha256"]
+        except (KeyError, TypeError) as error:
+            raise DataError(
+                f"{folder / MANIFEST}: the manifest lacks or garbles {error}; prepare the data again"
+            ) from error
+        _check_file(folder / TOKENIZER, None, expected)
+        try:
+            counts = np.load(folder / UNIGRAM_COUNTS)
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f"{folder / UNIGRAM_COUNTS}: cannot be read ({error}); prepare the data again"
+            ) from error
+        return cls(folder, manifest, special, splits["train"], splits["heldout"], counts)
+
+
+def read_manifest(folder: str | Path) -> dict[str, Any]:
+    """The manifest of a finished folder.
+
+    Raises:
+        DataError: when there is none, it is unreadable, or of a format that this version does not know.
+    """
+    path = Path(folder) / MANIFEST
+    if not path.is_file():
+        state = (
+            "its preparation was not finished: run the same `electra prepare` again"
+            if (path.parent / "progress.json").is_file()
+            else "make it with `electra prepare CORPUS --out DATA`"
+        )
+        raise DataError(f"{path.parent}: no prepared data here ({MANIFEST} is missing); {state}")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        version = manifest["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path}: not a manifest ({error!r}); prepare the data again") from error
+    if version != FORMAT:
+        raise DataError(f"{path}: format {version}, but this version of electra reads format {FORMAT}")
+    return dict(manifest)
+
+
+def token_dtype(vocabulary_size: int) -> np.dtype[Any]:
+    """uint16 where every id fits, else uint32; little-endian."""
+    return np.dtype("<u2" if vocabulary_size <= 1 << 16 else "<u4")
+
+
+def file_sha256(path: Path) -> str:
+    """The sha256 of a file, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fingerprint(tokenizer_sha256: str, splits: dict[str, Any]) -> str:
+    """The sha256 over the tokenizer's hash and all shard checksums, in order."""
+    digest = hashlib.sha256(tokenizer_sha256.encode())
+    for split in SPLITS:
+        for record in splits[split]["shards"]:
+            for kind in sorted(record["sha256"]):
+                digest.update(f"{record['name']}.{kind}={record['sha256'][kind]};".encode())
+    return digest.hexdigest()
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Calls `write` on a file beside `path`, syncs it and renames it: `path` is whole or not there at all."""
+    partial = path.with_name(path.name + ".partial")
+    write(partial)
+    with partial.open("rb+") as file:
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def _open_shard(folder: Path, record: dict[str, Any], dtype: np.dtype[Any], verify: bool) -> Shard:
+    name = record["name"]
+    arrays: dict[str, Any] = {}
+    for kind, checksum in record["sha256"].items():
+        path = folder / f"{name}.{kind}"
+        length = record["tokens" if kind == "unigram" else kind]
+        item = ENDS if kind in ("sentences", "documents") else dtype
+        _check_file(path, length * item.itemsize, checksum if verify else None)
+        # An empty file cannot be mapped.
+        arrays[kind] = np.memmap(path, item, mode="r") if length else np.zeros(0, item)
+    return Shard(name, arrays["tokens"], arrays["sentences"], arrays["documents"], arrays.get("unigram"))
+
+
+def _check_file(path: Path, size: int | None, checksum: str | None) -> None:
+    if not path.is_file():
+        raise DataError(f"{path}: the file is missing; prepare or copy it again")
+    found = path.stat().st_size
+    if size is not None and found != size:
+        raise DataError(f"{path}: {size} bytes expected, {found} found; prepare or copy it again")
+    if checksum is not None and (actual := file_sha256(path)) != checksum:
+        raise DataError(
+            f"{path}: sha256 {checksum} expected, {actual} found: it is damaged; prepare or copy it again"
+        )

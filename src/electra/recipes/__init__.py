@@ -1,0 +1,1 @@
+"""One file a verb: a frozen config, and `run(config)`, which reads as the architecture."""
