@@ -69,14 +69,14 @@ class Embeddings(nn.Module):
         size = config.embedding_size
         self.token = tables.token if tables else nn.Embedding(config.vocabulary_size, size)
         self.position = tables.position if tables else nn.Embedding(config.max_positions, size)
-        self.type = tables.type if tables else nn.Embedding(config.type_vocabulary_size, size)
+        self.segment = tables.segment if tables else nn.Embedding(config.type_vocabulary_size, size)
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_epsilon)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, ids_BL: Tensor, segment_ids_BL: Tensor | None = None) -> Tensor:
         length = ids_BL.shape[1]
-        types_BLE = self.type.weight[0] if segment_ids_BL is None else self.type(segment_ids_BL)
-        x_BLE = self.token(ids_BL) + self.position.weight[:length] + types_BLE
+        segments_BLE = self.segment.weight[0] if segment_ids_BL is None else self.segment(segment_ids_BL)
+        x_BLE = self.token(ids_BL) + self.position.weight[:length] + segments_BLE
         return self.dropout(self.norm(x_BLE))
 
 
