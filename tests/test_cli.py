@@ -1,0 +1,326 @@
+"""The command line: what it finds, what it says when it does not, and its exit statuses."""
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tyro
+from rich.table import Table
+
+from electra import __version__, cli
+from electra.errors import ConfigError, DataError
+
+
+@dataclasses.dataclass(frozen=True)
+class FakeConfig:
+    name: tyro.conf.Positional[str]
+    """What to greet."""
+    times: int = 1
+    """How often."""
+    dry_run: bool = False
+    """Only say what would be done."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FakePretrainConfig:
+    preset: tyro.conf.Positional[str]
+    """A preset."""
+    out: Path = Path("run")
+    """The run folder."""
+    fresh: bool = False
+    """Start anew."""
+    overrides: tyro.conf.Suppress[tuple[str, ...]] = ()
+    """Settings of the preset."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stopped:
+    exit_code: int = 143
+
+    def __str__(self) -> str:
+        return "stopped [MASK]"
+
+
+class Drawn:
+    def __rich__(self) -> Table:
+        table = Table("figure")
+        table.add_row("one " * 24)
+        return table
+
+
+def greet(config: FakeConfig) -> str:
+    """Greet someone.
+
+    Examples:
+        electra greet Ada
+        electra greet Ada --times 3
+    """
+    return f"{config.name} x{config.times} dry_run={config.dry_run}"
+
+
+def pretrain(config: FakePretrainConfig) -> str:
+    """Train something."""
+    return repr(config)
+
+
+def stopped(config: FakeConfig) -> Stopped:
+    """Stop."""
+    return Stopped()
+
+
+def drawn(config: FakeConfig) -> Drawn:
+    """Draw."""
+    return Drawn()
+
+
+def users_mistake(config: FakeConfig) -> None:
+    """Fail as the user's fault."""
+    raise DataError("corpus.txt:3: not a line; write one")
+
+
+def surprise(config: FakeConfig) -> None:
+    """Fail as nobody foresaw."""
+    raise KeyError("first\nsecond")
+
+
+def interrupted(config: FakeConfig) -> None:
+    """Be interrupted."""
+    raise KeyboardInterrupt
+
+
+Electra = Callable[..., int]
+
+
+@pytest.fixture
+def electra(monkeypatch: pytest.MonkeyPatch) -> Electra:
+    """Runs the command in this process, with this file's functions for verbs as well."""
+    for verb in (greet, pretrain, stopped, drawn, users_mistake, surprise, interrupted):
+        monkeypatch.setitem(cli.VERBS, verb.__name__.replace("_", "-"), (f"{__name__}:{verb.__name__}", "fake"))
+    return lambda *arguments: cli.main(arguments)
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_every_verbs_help_has_two_examples(verb: str, capsys: pytest.CaptureFixture[str]):
+    assert cli.main([verb, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: electra {verb} ")
+    assert len(re.findall(rf"^ +electra {verb}\b", shown, re.MULTILINE)) >= 2
+
+
+def test_help_lists_every_verb(electra: Electra, capsys: pytest.CaptureFixture[str]):
+    assert electra("--help") == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {verb} " in shown for verb in cli.VERBS)
+
+
+def test_nothing_at_all_shows_the_help(electra: Electra, capsys: pytest.CaptureFixture[str]):
+    assert electra() == 0
+    assert capsys.readouterr().out.startswith("usage: electra VERB")
+
+
+def test_version(electra: Electra, capsys: pytest.CaptureFixture[str]):
+    assert electra("--version") == 0
+    assert capsys.readouterr().out == f"electra {__version__}\n"
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_and_version_import_nothing_heavy(option: str):
+    heavy = ("torch", "numpy", "tyro", "rich", "tokenizers", "transformers", "pyarrow", "matplotlib")
+    code = f"""
+import sys
+from electra import cli
+status = cli.main([{option!r}])
+print(*(name for name in {heavy!r} if name in sys.modules), file=sys.stderr)
+sys.exit(status)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == ""
+    assert "electra" in done.stdout
+
+
+def test_a_verbs_help_shows_its_docstring_examples_and_options(
+    electra: Electra, capsys: pytest.CaptureFixture[str]
+):
+    assert electra("greet", "--help") == 0
+    shown = capsys.readouterr().out
+    assert "electra greet Ada --times 3" in shown
+    assert "How often." in shown
+    assert "--dry-run" in shown
+    assert "--no-dry-run" not in shown
+
+
+def test_a_verb_is_called_with_its_config_and_its_result_shown(
+    electra: Electra, capsys: pytest.CaptureFixture[str]
+):
+    assert electra("greet", "Ada", "--times", "3", "--dry-run") == 0
+    assert capsys.readouterr().out == "Ada x3 dry_run=True\n"
+
+
+def test_an_unknown_verb_is_answered_with_the_one_that_is_near(
+    electra: Electra, capsys: pytest.CaptureFixture[str]
+):
+    assert electra("pretran", "x") == 2
+    shown = capsys.readouterr()
+    assert shown.err.startswith("electra: there is no verb 'pretran'; did you mean 'pretrain'?")
+    assert shown.out == ""
+
+
+def test_an_unknown_option_is_answered_with_the_one_that_is_near(
+    electra: Electra, capsys: pytest.CaptureFixture[str]
+):
+    assert electra("greet", "Ada", "--tmes", "3") == 2
+    shown = capsys.readouterr().err
+    assert "--tmes" in shown
+    assert "--times" in shown
+
+
+def test_a_missing_argument_and_a_wrong_type_are_the_users_mistakes(electra: Electra):
+    assert electra("greet") == 2
+    assert electra("greet", "Ada", "--times", "often") == 2
+
+
+def test_dotted_options_are_passed_on_as_overrides(electra: Electra, capsys: pytest.CaptureFixture[str]):
+    arguments = [
+        "--train.steps",
+        "5",
+        "tiny",
+        "--train.learning-rate=1e-3",
+        "--fresh",
+        "--a.b",
+        "-1",
+        "--out",
+        "o.d",
+    ]
+    assert electra("pretrain", *arguments) == 0
+    assert capsys.readouterr().out.strip() == repr(
+        FakePretrainConfig(
+            preset="tiny",
+            out=Path("o.d"),
+            fresh=True,
+            overrides=("train.steps=5", "train.learning_rate=1e-3", "a.b=-1"),
+        )
+    )
+
+
+def test_an_override_without_a_value_is_passed_on_as_it_stands(
+    electra: Electra, capsys: pytest.CaptureFixture[str]
+):
+    assert electra("pretrain", "tiny", "--train.steps", "--fresh") == 0
+    assert "overrides=('train.steps',)" in capsys.readouterr().out
+
+
+def test_an_option_without_a_dot_is_an_error_even_where_overrides_are_taken(
+    electra: Electra, capsys: pytest.CaptureFixture[str]
+):
+    assert electra("pretrain", "tiny", "--frsh") == 2
+    assert "--fresh" in capsys.readouterr().err
+
+
+def test_dotted_options_are_unknown_where_no_overrides_are_taken(
+    electra: Electra, capsys: pytest.CaptureFixture[str]
+):
+    assert electra("greet", "Ada", "--train.steps", "5") == 2
+    assert "--train.steps" in capsys.readouterr().err
+
+
+def test_a_users_mistake_is_one_message_and_exit_2(electra: Electra, capsys: pytest.CaptureFixture[str]):
+    assert electra("users-mistake", "x") == 2
+    assert capsys.readouterr().err == "electra: corpus.txt:3: not a line; write one\n"
+
+
+def test_a_surprise_is_one_line_that_names_debug_and_exit_1(electra: Electra, capsys: pytest.CaptureFixture[str]):
+    assert electra("surprise", "x") == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("electra: KeyError: ")
+    assert shown.endswith("(run again with --debug to see the traceback)\n")
+    assert shown.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [("--debug", "surprise", "x"), ("surprise", "x", "--debug")])
+def test_debug_shows_the_traceback_before_or_after_the_verb(
+    arguments: tuple[str, ...], electra: Electra, capsys: pytest.CaptureFixture[str]
+):
+    assert electra(*arguments) == 1
+    shown = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in shown
+    assert "in surprise" in shown
+
+
+def test_an_interrupted_verb_exits_with_130(electra: Electra, capsys: pytest.CaptureFixture[str]):
+    assert electra("interrupted", "x") == 130
+    assert capsys.readouterr().err == "electra: interrupted\n"
+
+
+def test_a_result_may_name_the_exit_status(electra: Electra, capsys: pytest.CaptureFixture[str]):
+    assert electra("stopped", "x") == 143
+    assert capsys.readouterr().out == "stopped [MASK]\n"
+
+
+def test_a_drawn_result_is_not_squeezed_into_80_columns_where_there_is_no_terminal(
+    electra: Electra, capsys: pytest.CaptureFixture[str]
+):
+    assert electra("drawn", "x") == 0
+    assert "one " * 23 + "one" in capsys.readouterr().out
+
+
+def test_a_module_that_is_missing_is_a_surprise_not_a_crash(
+    electra: Electra, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setitem(cli.VERBS, "gone", ("electra.no_such_module:run", "fake"))
+    assert electra("gone") == 1
+    assert "ModuleNotFoundError" in capsys.readouterr().err
+
+
+def test_a_config_error_keeps_its_lines(
+    electra: Electra, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def run(config: FakeConfig) -> None:
+        raise ConfigError("2 problems:\n  a\n  b")
+
+    monkeypatch.setattr(sys.modules[__name__], "greet", run)
+    assert electra("greet", "x") == 2
+    assert capsys.readouterr().err == "electra: 2 problems:\n  a\n  b\n"
+
+
+def test_a_reader_that_leaves_early_ends_the_command_quietly():
+    code = """
+import sys
+from dataclasses import dataclass
+from electra import cli
+
+@dataclass(frozen=True)
+class Config:
+    pass
+
+def run(config: Config) -> str:
+    return "a line\\n" * 100_000
+
+cli.VERBS["talk"] = ("__main__:run", "fake")
+sys.exit(cli.main(["talk"]))
+"""
+    # An unbuffered stdout does not notice: Python forgets what a pipe did not take.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as talk:
+        assert talk.stdout is not None
+        assert talk.stderr is not None
+        assert talk.stdout.readline() == "a line\n"
+        talk.stdout.close()
+        assert talk.stderr.read() == ""
+    assert talk.returncode == 1
+
+
+def test_the_installed_command_is_this_one():
+    command = Path(sys.executable).parent / "electra"
+    shown = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+    assert shown.stdout == f"electra {__version__}\n"
