@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
+from electra.modeling.encoder import Encoder
 
 Counts = dict[str, Tensor]
 
@@ -30,7 +31,7 @@ class StepOutput:
 class Tower:
     """A network that is exported on its own."""
 
-    encoder: nn.Module
+    encoder: Encoder
     head: nn.Module
 
 

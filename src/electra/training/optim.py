@@ -1,0 +1,72 @@
+"""The optimiser: AdamW with decay by kind of parameter."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """AdamW with linear warm-up and decay (paper, table 6)."""
+
+    learning_rate: float = 5e-4
+    """The peak, reached at the end of the warm-up."""
+    warmup_steps: int = 10_000
+    """Steps over which the learning rate rises from 0."""
+    beta_1: float = 0.9
+    """Decay of the running mean of gradients."""
+    beta_2: float = 0.999
+    """Decay of the running mean of squared gradients."""
+    epsilon: float = 1e-6
+    """Added to the root of the second moment."""
+    weight_decay: float = 0.01
+    """Decoupled decay of weights and embeddings; biases and LayerNorms are spared."""
+    gradient_clip: float = 1.0
+    """Largest norm of the gradient, all networks together."""
+
+    def problems(self) -> Iterator[str]:
+        if self.learning_rate <= 0:
+            yield f"learning_rate: must be above 0, got {self.learning_rate}"
+        if self.warmup_steps < 1:
+            yield f"warmup_steps: must be at least 1, got {self.warmup_steps}"
+        if self.gradient_clip <= 0:
+            yield f"gradient_clip: must be above 0, got {self.gradient_clip}"
+
+
+def build_optimizer(module: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:
+    """AdamW over the parameters of a module, each once even where networks share it."""
+    decayed, spared = [], []
+    for parameter in module.parameters():
+        (decayed if parameter.ndim >= 2 else spared).append(parameter)
+    groups = [
+        {"params": decayed, "weight_decay": config.weight_decay},
+        {"params": spared, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        groups,
+        lr=config.learning_rate,
+        betas=(config.beta_1, config.beta_2),
+        eps=config.epsilon,
+        fused=True,
+    )
+
+
+def optimizer_tensors(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimiser's state by parameter name, for a checkpoint; empty before the first step."""
+    return {
+        f"{name}/{key}": value.detach()
+        for name, parameter in module.named_parameters()
+        for key, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def restore_optimizer(module: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Put back what `optimizer_tensors` gave."""
+    parameters = dict(module.named_parameters())
+    for key, value in tensors.items():
+        name, _, kind = key.rpartition("/")
+        parameter = parameters[name]
+        # The step counts of the fused optimiser live beside the parameters, as float32 scalars.
+        optimizer.state[parameter][kind] = value.to(parameter.device)

@@ -1,0 +1,90 @@
+"""What a run will take, before it is begun: parameters, FLOPs, memory, time."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from electra.modeling.encoder import EncoderConfig
+from electra.modeling.kernels import ROWS
+from electra.objectives.base import Tower
+from electra.training.precision import PRECISIONS, product_flops
+from electra.training.trainer import TrainConfig
+
+UTILISATION = 0.4
+"""Share of the speed of plain products that a step is expected to reach; measured ones lie at .3 to .6."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `--dry-run` shows.
+
+    Attributes:
+        parameters: by tower; tables that the towers share count in each.
+        trained_parameters: all of them, shared ones once.
+        flops: training FLOPs of the whole run, or of one step where its length is given in minutes.
+        memory: bytes at the peak of a step: weights, gradients, moments, activations.
+        seconds: of the whole run, from the measured speed of plain products and `UTILISATION`.
+    """
+
+    parameters: dict[str, int]
+    trained_parameters: int
+    steps: int | None
+    tokens_per_step: int
+    flops: float
+    memory: float
+    seconds: float
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Name and value of each line of the table that a person sees."""
+        length = f"{self.steps:,} steps" if self.steps else "one step (the number of steps is measured)"
+        return [
+            *((f"parameters of the {name}", f"{count:,}") for name, count in self.parameters.items()),
+            ("parameters that are trained (shared ones once)", f"{self.trained_parameters:,}"),
+            ("tokens a step", f"{self.tokens_per_step:,}"),
+            (f"training FLOPs, {length}", f"{self.flops:.3e}"),
+            ("memory at the peak of a step, about", f"{self.memory / 2**30:.2f} GiB"),
+            (f"time, {length}, about", f"{self.seconds / 3600:,.2f} hours"),
+        ]
+
+
+def count_parameters(*modules: nn.Module) -> int:
+    """Parameters of modules, each once."""
+    return sum({id(p): p.numel() for module in modules for p in module.parameters()}.values())
+
+
+def activation_bytes(config: EncoderConfig, tokens: int, *, bytes_per_number: int) -> float:
+    """What one encoder keeps of a forward pass for the backward pass, without attention probabilities.
+
+    A block keeps about ten vectors of the hidden size a token (inputs, query, key, value, the attention's
+    output, sums, norms) and two of the feed-forward size.
+    """
+    numbers = config.layers * (10 * config.hidden_size + 2 * config.feed_forward_size) + 4 * config.embedding_size
+    return float(tokens * numbers * bytes_per_number)
+
+
+def state_bytes(parameters: int) -> float:
+    """Weights, gradients and the two moments of Adam, in float32."""
+    return 16.0 * parameters
+
+
+def plan(objective: nn.Module, config: TrainConfig, *, length: int) -> Plan:
+    """The plan of a run; the objective may live on the meta device."""
+    towers: dict[str, Tower] = objective.towers()  # type: ignore[operator]
+    parameters = {name: count_parameters(tower.encoder, tower.head) for name, tower in towers.items()}
+    trained = count_parameters(objective)
+    at_once = (config.micro_batch_size or config.batch_size) * length
+    device = torch.device("cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu")
+    number = 2 if config.precision == "bfloat16" else 4
+    activations = sum(
+        activation_bytes(encoder, at_once, bytes_per_number=number)
+        for encoder in {id(tower.encoder): tower.encoder.config for tower in towers.values()}.values()
+    )
+    vocabulary = max(tower.encoder.config.vocabulary_size for tower in towers.values())
+    head = 3.0 * ROWS * vocabulary * 4
+    tokens = config.batch_size * length
+    flops = tokens * objective.flops_per_token(length) * (config.steps or 1)  # type: ignore[operator]
+    dtype = PRECISIONS.get(config.precision, torch.float32)
+    speed = product_flops(dtype, device)
+    seconds = 60.0 * config.minutes if config.minutes and not config.steps else flops / speed / UTILISATION
+    return Plan(parameters, trained, config.steps, tokens, flops, state_bytes(trained) + activations + head, seconds)

@@ -1,0 +1,38 @@
+"""SIGTERM and Ctrl-C as a polite request."""
+
+import contextlib
+import logging
+import signal
+from collections.abc import Iterator
+from types import FrameType
+
+logger = logging.getLogger(__name__)
+
+
+class StopSignal:
+    """Remembers that the process was asked to stop; a second request is not put off.
+
+    Attributes:
+        received: the signal's number, or None.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take SIGTERM and SIGINT in hand; outside the main thread, where Python forbids it, do nothing."""
+        old = {}
+        with contextlib.suppress(ValueError):
+            old = {number: signal.signal(number, self._receive) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self.received is not None:
+            raise KeyboardInterrupt
+        self.received = number
+        logger.warning("%s: finishing the step at hand, then saving", signal.Signals(number).name)

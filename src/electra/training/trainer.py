@@ -1,0 +1,401 @@
+"""The one loop. It knows objectives through their protocol, and the data as a function of the step.
+
+Everything random in a step is drawn from seeds that are functions of (run seed, step), and the rows of a
+batch are such a function too. A run that is killed and started again therefore needs nothing but weights,
+optimiser state and counters to go on bit for bit.
+"""
+
+import contextlib
+import dataclasses
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from electra.data.collate import Batch
+from electra.errors import CheckpointError
+from electra.objectives.base import Counts, StepOutput
+from electra.training.checkpoint import Checkpoint, CheckpointConfig, Checkpoints
+from electra.training.health import Finding, Watch
+from electra.training.optim import OptimizerConfig, build_optimizer, optimizer_tensors, restore_optimizer
+from electra.training.precision import Precision
+from electra.training.run_folder import RunFolder
+from electra.training.schedule import learning_rate
+from electra.training.signals import StopSignal
+from electra.training.tracking import Tracking, TrackingConfig, clock, evaluation_line, report_line
+
+logger = logging.getLogger(__name__)
+
+NOT_FINITE_IN_A_ROW = 5
+"""So many steps in a row that cannot be applied end a run."""
+MEASURED_SHARE = 0.03
+"""Share of a run's minutes over which its speed is measured."""
+DROPOUT = 0x5DEECE66D
+"""Turns a batch's seed, which masking draws from, into the unrelated one of its dropout."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How long, how much at once, and on what."""
+
+    steps: int | None = None
+    """Length of the run in steps; where it is left out, `minutes` decides."""
+    minutes: float | None = None
+    """Length of the run in minutes: the speed is measured over the first steps, then `steps` is fixed."""
+    batch_size: int = 128
+    """Sequences a step."""
+    micro_batch_size: int = 0
+    """Sequences that are computed at once, their gradients added up; 0: the whole batch."""
+    seed: int = 0
+    """Everything random follows from it."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of the matrix products; auto: the quicker one, measured at the start."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to compute; auto: on the GPU where there is one."""
+    report_every: int = 50
+    """Steps between two lines of the console and of metrics.jsonl."""
+
+    def problems(self) -> Iterator[str]:
+        if self.steps is None and self.minutes is None:
+            yield "steps: give the length of the run, --train.steps N or --train.minutes M"
+        if self.steps is not None and self.steps < 1:
+            yield f"steps: must be at least 1, got {self.steps}"
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            yield f"minutes: must be above 0, got {self.minutes}"
+        if self.batch_size < 1 or self.report_every < 1:
+            yield "batch_size and report_every: must be at least 1"
+        if self.micro_batch_size and self.batch_size % self.micro_batch_size:
+            yield f"micro_batch_size: {self.micro_batch_size} does not divide a batch_size of {self.batch_size}"
+
+
+@dataclass
+class Progress:
+    """What changes as a run goes on, besides the weights; a checkpoint keeps all of it."""
+
+    step: int = 0
+    tokens: int = 0
+    flops: float = 0.0
+    seconds: float = 0.0
+    skipped: int = 0
+    skipped_in_a_row: int = 0
+    steps: int | None = None
+    """Length of the run, once `minutes` has been turned into it."""
+    sums: dict[str, float] = field(default_factory=dict)
+    """Sums since the last report: of every part of the loss, of tokens, positions and seconds."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: `stopped_by` is the signal's number, or None where it went to its end."""
+
+    step: int
+    steps: int | None
+    stopped_by: int | None
+    evaluation: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Feed:
+    """The data of a run.
+
+    Attributes:
+        micro_batches: the batches of a step: a pure function of the step.
+        epochs: how often every example has been seen after so many steps.
+        length: tokens a row, for the count of FLOPs.
+        identity: facts that a checkpoint must agree with to be resumed (the data's fingerprint).
+    """
+
+    micro_batches: Callable[[int], Sequence[Batch]]
+    epochs: Callable[[int], float]
+    length: int
+    identity: dict[str, str]
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """The held-out figures."""
+
+    every: int = 0
+    """Steps between evaluations; 0: ten in a run."""
+    examples: int = 512
+    """Held-out examples that are looked at, the same ones every time."""
+
+    def problems(self) -> Iterator[str]:
+        if self.examples < 1:
+            yield f"examples: must be at least 1, got {self.examples}"
+
+
+class Trainer:
+    """Trains one objective.
+
+    Args:
+        objective: a module that follows `electra.objectives.base.Objective`.
+        evaluate: held-out figures of the objective as it is now.
+        run: the folder that everything is written to.
+        config_text: the run's config as TOML, given the number of steps.
+        texts: further files that every checkpoint carries (the tokenizer).
+    """
+
+    def __init__(
+        self,
+        objective: nn.Module,
+        config: TrainConfig,
+        *,
+        optimizer: OptimizerConfig,
+        feed: Feed,
+        evaluation: EvaluationConfig,
+        evaluate: Callable[[], dict[str, float]],
+        checkpoint: CheckpointConfig,
+        tracking: TrackingConfig,
+        run: RunFolder,
+        config_text: Callable[[int | None], str],
+        texts: dict[str, str],
+        precision: Precision,
+        device: torch.device,
+    ) -> None:
+        self.objective, self.config, self.optimizer_config = objective, config, optimizer
+        self.feed, self.evaluation_config, self.evaluate = feed, evaluation, evaluate
+        self.checkpoints, self.tracking_config = Checkpoints(run.checkpoints, checkpoint), tracking
+        self.run_folder, self.config_text, self.texts = run, config_text, texts
+        self.precision, self.device = precision, device
+        self.optimizer = build_optimizer(objective, optimizer)
+        self.progress, self.watch = Progress(steps=config.steps), Watch()
+        self.evaluation: dict[str, Any] = {}
+        self.evaluation_seconds = 0.0
+        self.stop = StopSignal()
+        self._saved_step = -1
+
+    def run(self) -> Outcome:
+        """Train to the end, or until SIGTERM or Ctrl-C; resume where a checkpoint is found.
+
+        Raises:
+            CheckpointError: too many steps in a row were not finite, or a checkpoint fails to be written or read.
+        """
+        checkpoint = self.checkpoints.latest()
+        if checkpoint:
+            self._restore(checkpoint)
+        self.tracking = Tracking(
+            self.run_folder.path,
+            self.tracking_config,
+            resume_at=checkpoint.state["metrics_bytes"] if checkpoint else 0,
+            resume_step=self.progress.step,
+        )
+        if self.progress.steps is not None:
+            self._settled(self.progress.steps)
+        with contextlib.closing(self.tracking), self.stop.listening():
+            if self.progress.step == 0:
+                self._evaluate()
+            self.objective.train()
+            while self.progress.steps is None or self.progress.step < self.progress.steps:
+                self._step()
+                self._after_step()
+                if self.stop.received:
+                    self._save()
+                    logger.warning("saved at step %s; the same command goes on from here", f"{self.progress.step:,}")
+                    break
+        return Outcome(self.progress.step, self.progress.steps, self.stop.received, self.evaluation)
+
+    def _step(self) -> None:
+        """One update: forward and backward for every micro-batch, clip, AdamW. A bad gradient changes nothing."""
+        start = time.perf_counter()
+        step = self.progress.step
+        batches = self.feed.micro_batches(step)
+        counts = self._counts(batches)
+        parts: dict[str, Tensor] = {}
+        for batch in batches:
+            torch.manual_seed(batch.seed ^ DROPOUT)
+            with self.precision.autocast(self.device):
+                output: StepOutput = self.objective(batch, counts)
+            output.loss.backward()
+            for name, value in {"loss": output.loss.detach(), **output.parts}.items():
+                parts[name] = parts.get(name, torch.zeros_like(value)) + value
+        parts["gradient_norm"] = nn.utils.clip_grad_norm_(
+            self.objective.parameters(), self.optimizer_config.gradient_clip
+        )
+        values = {name: float(value) for name, value in parts.items()}
+        rate = learning_rate(
+            step,
+            peak=self.optimizer_config.learning_rate,
+            warmup_steps=self.optimizer_config.warmup_steps,
+            steps=self.progress.steps,
+        )
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        finite = math.isfinite(values["loss"]) and math.isfinite(values["gradient_norm"])
+        if finite:
+            self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+        progress = self.progress
+        tokens = sum(int(batch.lengths_B.sum()) for batch in batches)
+        positions = sum(batch.input_ids_BL.numel() for batch in batches)
+        seconds = time.perf_counter() - start
+        progress.step += 1
+        progress.tokens += tokens
+        progress.flops += positions * self.objective.flops_per_token(self.feed.length)  # type: ignore[operator]
+        progress.seconds += seconds
+        progress.skipped_in_a_row = 0 if finite else progress.skipped_in_a_row + 1
+        if finite:
+            self._add({**values, "learning_rate": rate, "applied": 1.0})
+        else:
+            progress.skipped += 1
+            self._say(self.watch.skipped(progress.step))
+            if progress.skipped_in_a_row >= NOT_FINITE_IN_A_ROW:
+                raise CheckpointError(
+                    f"{NOT_FINITE_IN_A_ROW} steps in a row were not finite, the last one step {progress.step}; "
+                    f"none of them was applied\n  the last good checkpoint is "
+                    f"{(self.checkpoints.names() or ['none'])[-1]} in {self.checkpoints.folder}; lower "
+                    "optimizer.learning_rate or set train.precision to float32 and start beside it with --fresh"
+                )
+        self._add({"tokens": tokens, "seconds": seconds, "positions": positions})
+
+    def _counts(self, batches: Sequence[Batch]) -> Counts | None:
+        """Totals over the micro-batches; None where there is only one, which counts for itself."""
+        if len(batches) == 1:
+            return None
+        each = [self.objective.counts(batch) for batch in batches]  # type: ignore[operator]
+        return {name: torch.stack([counts[name] for counts in each]).sum() for name in each[0]}
+
+    def _after_step(self) -> None:
+        """Reports, evaluations and checkpoints that are due."""
+        step = self.progress.step
+        if self.progress.steps is None:
+            self._measure()
+        steps = self.progress.steps
+        last = step == steps
+        if step % self.config.report_every == 0 or last:
+            self._report()
+        if steps is None:
+            return
+        tenth = max(1, math.ceil(steps / 10))
+        if step % (self.evaluation_config.every or tenth) == 0 or last:
+            self._evaluate()
+        if step % (self.checkpoints.config.every or tenth) == 0 or last:
+            self._save()
+
+    def _measure(self) -> None:
+        """Turn `train.minutes` into a number of steps once enough steps have been timed."""
+        assert self.config.minutes is not None
+        budget, progress = 60.0 * self.config.minutes, self.progress
+        warm = self.optimizer_config.warmup_steps
+        if progress.seconds < MEASURED_SHARE * budget and progress.step < warm:
+            return
+        second_a_step = progress.seconds / progress.step
+        # eleven evaluations: one before the first step and one after every tenth of the run
+        left = budget - progress.seconds - 11 * self.evaluation_seconds
+        progress.steps = progress.step + max(0, int(left / second_a_step))
+        logger.info(
+            "%s minutes are %s steps at %.4f seconds a step",
+            self.config.minutes, f"{progress.steps:,}", second_a_step,
+        )  # fmt: skip
+        self._settled(progress.steps)
+        self._save()
+
+    def _settled(self, steps: int) -> None:
+        """The length is known: write it down, and say what is certain from now on."""
+        self.run_folder.write_text(self.run_folder.config, self.config_text(steps))
+        warmup_steps, epochs = self.optimizer_config.warmup_steps, self.feed.epochs(steps)
+        self._say(self.watch.plan(steps=steps, warmup_steps=warmup_steps, epochs=epochs))
+
+    def _report(self) -> None:
+        sums, progress = self.progress.sums, self.progress
+        applied = max(sums.pop("applied", 0.0), 1.0)
+        tokens, seconds, positions = sums.pop("tokens"), sums.pop("seconds"), sums.pop("positions")
+        figures: dict[str, Any] = {
+            "step": progress.step,
+            "tokens": progress.tokens,
+            "flops": progress.flops,
+            "seconds": round(progress.seconds, 3),
+            **{name: value / applied for name, value in sums.items()},
+            "tokens_per_second": tokens / seconds,
+            "skipped_steps": progress.skipped,
+        }
+        progress.sums = {}
+        if "loss" not in figures:  # every step since the last report was skipped
+            return
+        flops = positions * self.objective.flops_per_token(self.feed.length)  # type: ignore[operator]
+        left = (progress.steps - progress.step) * progress.seconds / progress.step if progress.steps else None
+        line = report_line(
+            figures,
+            steps=progress.steps,
+            utilisation=flops / seconds / self.precision.product_flops,
+            seconds_left=left,
+        )
+        self.tracking.report(figures, line=line, done=progress.step, total=progress.steps)
+        self._say(self.watch.report(figures))
+
+    def _evaluate(self) -> None:
+        start = time.perf_counter()
+        self.evaluation = {"step": self.progress.step, "tokens": self.progress.tokens, **self.evaluate()}
+        self.evaluation_seconds = time.perf_counter() - start
+        self.tracking.figures(self.evaluation)
+        logger.info(evaluation_line(self.evaluation))
+        if self.progress.steps:
+            done = self.progress.step / self.progress.steps
+            self._say(self.watch.evaluation(self.evaluation, progress=done))
+
+    def _say(self, findings: list[Finding]) -> None:
+        """Name findings in the console and in metrics.jsonl."""
+        for finding in findings:
+            logger.warning("%s", finding)
+            self.tracking.metrics.write({
+                "step": self.progress.step,
+                "health": finding.name,
+                "message": finding.message,
+                "remedy": finding.remedy,
+            })  # fmt: skip
+
+    def _add(self, values: dict[str, float]) -> None:
+        for name, value in values.items():
+            self.progress.sums[name] = self.progress.sums.get(name, 0.0) + value
+
+    def _save(self) -> None:
+        if self._saved_step == self.progress.step:
+            return
+        start = time.perf_counter()
+        path = self.checkpoints.save(
+            self.progress.step,
+            {
+                "model": {name: p.detach() for name, p in self.objective.named_parameters()},
+                "optimizer": optimizer_tensors(self.objective, self.optimizer),
+            },
+            state={
+                "progress": dataclasses.asdict(self.progress),
+                "watch": self.watch.state(),
+                "metrics_bytes": self.tracking.metrics.size,
+                "evaluation": self.evaluation,
+                "identity": self.feed.identity,
+            },
+            texts={self.run_folder.config.name: self.config_text(self.progress.steps), **self.texts},
+        )
+        self._saved_step = self.progress.step
+        logger.info("saved %s in %s", path.name, clock(time.perf_counter() - start))
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        stored = checkpoint.state["identity"]
+        for name, value in self.feed.identity.items():
+            if stored.get(name) != value:
+                raise CheckpointError(
+                    f"{checkpoint.path} was trained with another {name}: it has {stored.get(name)!r}, "
+                    f"given is {value!r}; give the --data of that run, another --out, or --fresh"
+                )
+        tensors = checkpoint.tensors("model")
+        with torch.no_grad():
+            for name, parameter in self.objective.named_parameters():
+                if name not in tensors or tensors[name].shape != parameter.shape:
+                    raise CheckpointError(
+                        f"{checkpoint.path}: {name} should be {tuple(parameter.shape)}, "
+                        f"found {tuple(tensors[name].shape) if name in tensors else 'nothing'}"
+                    )
+                parameter.copy_(tensors[name])
+        restore_optimizer(self.objective, self.optimizer, checkpoint.tensors("optimizer"))
+        self.progress = Progress(**checkpoint.state["progress"])
+        self._saved_step = self.progress.step
+        self.watch.restore(checkpoint.state["watch"])
+        self.evaluation = checkpoint.state["evaluation"]
+        logger.info("resuming from %s", checkpoint.path)
