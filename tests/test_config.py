@@ -1,0 +1,130 @@
+"""Configs: TOML with `extends`, dotted overrides, and every problem at once."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from electra.config import flat, load_config, merged, preset_names, settings, to_toml
+from electra.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Engine:
+    power: float = 1.5
+    """Kilowatts."""
+    fuel: Literal["petrol", "steam"] = "steam"
+    """What it burns."""
+
+    def problems(self) -> Iterator[str]:
+        if self.power <= 0:
+            yield f"power: must be above 0, got {self.power}"
+
+
+@dataclass(frozen=True)
+class Train:
+    name: str
+    """Painted on its side."""
+    wagons: int = 3
+    """How many."""
+    stops: tuple[str, ...] = ()
+    """Where it halts."""
+    home: Path | None = None
+    """Where it sleeps."""
+    engine: Engine = field(default_factory=Engine)
+
+    def problems(self) -> Iterator[str]:
+        if self.wagons > 10 * self.engine.power:
+            yield "wagons: too many for the engine"
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_extends_merges_section_by_section(tmp_path: Path) -> None:
+    write(tmp_path, "base.toml", 'name = "local"\n[engine]\npower = 2\nfuel = "petrol"\n')
+    child = write(tmp_path, "child.toml", 'extends = "base.toml"\n[engine]\npower = 3.5\n')
+    assert load_config(Train, child) == Train("local", engine=Engine(3.5, "petrol"))
+
+
+def test_overrides_win_and_are_read_as_toml(tmp_path: Path) -> None:
+    file = write(tmp_path, "a.toml", 'name = "local"\nwagons = 1\n')
+    overrides = ["wagons=5", "engine.fuel=petrol", 'stops=["a", "b"]', "home=/somewhere", "name=12"]
+    assert load_config(Train, file, overrides) == Train(
+        "12", wagons=5, stops=("a", "b"), home=Path("/somewhere"), engine=Engine(fuel="petrol")
+    )
+
+
+def test_a_dumped_config_loads_to_the_same(tmp_path: Path) -> None:
+    config = Train("express", stops=("a",), engine=Engine(power=0.5))
+    assert load_config(Train, write(tmp_path, "dump.toml", to_toml(config))) == config
+
+
+def test_all_problems_are_named_together(tmp_path: Path) -> None:
+    file = write(tmp_path, "bad.toml", 'wagon = 3\nwagons = "many"\nfuel = "coal"\n[engine]\nfuel = "steem"\n')
+    with pytest.raises(ConfigError) as caught:
+        load_config(Train, file, ["engine.powr=2"])
+    message = str(caught.value)
+    assert "6 problems" in message
+    assert "wagon: there is no such setting; did you mean 'wagons'?" in message
+    assert "wagons: must be a whole number, got 'many'" in message
+    assert "fuel: there is no such setting; did you mean 'engine.fuel'?" in message
+    assert "engine.fuel: must be one of petrol, steam; did you mean 'steam'?, got 'steem'" in message
+    assert "engine.powr: there is no such setting; did you mean 'power'?" in message
+    assert "name: is missing; give --name VALUE" in message
+
+
+def test_checks_of_sections_and_of_the_whole_are_gathered() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(Train, None, ["name=x", "engine.power=0"])
+    assert "engine.power: must be above 0, got 0.0" in str(caught.value)
+    assert "wagons: too many for the engine" in str(caught.value)
+
+
+def test_true_is_not_a_number() -> None:
+    with pytest.raises(ConfigError, match="wagons: must be a whole number, got True"):
+        load_config(Train, None, ["name=x", "wagons=true"])
+
+
+def test_a_setting_given_as_a_section_and_the_reverse() -> None:
+    with pytest.raises(ConfigError, match="engine: is a section, not a setting"):
+        load_config(Train, None, ["name=x", "engine=3"])
+    with pytest.raises(ConfigError, match="'name' is a setting, not a section"):
+        load_config(Train, None, ["name=x", "name.first=y"])
+
+
+def test_unknown_preset_suggests_one() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'electra-small'"):
+        load_config(Train, "electra-smal")
+
+
+def test_invalid_toml_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"bad\.toml: not valid TOML"):
+        load_config(Train, write(tmp_path, "bad.toml", "name = \n"))
+
+
+def test_settings_carry_their_documentation() -> None:
+    found = {setting.name: setting for setting in settings(Train)}
+    assert found["engine.power"].documentation == "Kilowatts."
+    assert found["engine.power"].default == "1.5"
+    assert found["name"].default == "required"
+    assert found["stops"].type == "a list of texts"
+
+
+def test_flat_names_every_setting() -> None:
+    assert flat(Train("x"))["engine.fuel"] == "steam"
+
+
+def test_merged_leaves_its_arguments_alone() -> None:
+    below = {"a": {"b": 1}}
+    assert merged(below, {"a": {"c": 2}}) == {"a": {"b": 1, "c": 2}}
+    assert below == {"a": {"b": 1}}
+
+
+def test_presets_are_listed() -> None:
+    assert {"electra-tiny", "electra-small", "electra-base", "electra-large"} <= set(preset_names())

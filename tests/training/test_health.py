@@ -1,0 +1,90 @@
+"""Each known failure is provoked, named once, and not named for a healthy run."""
+
+from typing import Any
+
+import pytest
+
+from electra.training.health import Watch
+
+HEALTHY: dict[str, Any] = {
+    "step": 500,
+    "eval/discriminator_auc": 0.8,
+    "eval/unigram_auc": 0.85,
+    "eval/masked_lm_accuracy": 0.35,
+    "eval/masked_lm_sample_accuracy": 0.25,
+    "eval/generator_entropy": 4.0,
+    "eval/discriminator_loss": 0.3,
+    "eval/majority_loss": 0.4,
+}
+
+
+def report(step: int, *, loss: float = 5.0, speed: float = 1000.0) -> dict[str, Any]:
+    return {"step": step, "loss": loss, "tokens_per_second": speed}
+
+
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [
+        (
+            "discriminator stuck",
+            {
+                "eval/discriminator_auc": 0.51,
+                "eval/unigram_auc": 0.5,
+                "eval/discriminator_loss": 0.4,
+                "eval/majority_loss": 0.401,
+            },
+        ),
+        ("generator too strong", {"eval/discriminator_auc": 0.55, "eval/masked_lm_sample_accuracy": 0.85}),
+        ("generator collapsed", {"eval/generator_entropy": 0.01, "eval/masked_lm_accuracy": 0.04}),
+    ],
+)
+def test_failures_seen_in_evaluations(name: str, figures: dict[str, Any]) -> None:
+    watch = Watch()
+    assert watch.evaluation(HEALTHY, progress=0.6) == []
+    findings = watch.evaluation(HEALTHY | figures, progress=0.6)
+    assert [finding.name for finding in findings] == [name]
+    assert "step 500" in findings[0].message and findings[0].remedy
+    assert watch.evaluation(HEALTHY | figures, progress=0.7) == []
+
+
+def test_a_discriminator_that_has_not_started_yet_is_no_failure() -> None:
+    figures = HEALTHY | {"eval/discriminator_auc": 0.5, "eval/unigram_auc": 0.5, "eval/discriminator_loss": 0.4}
+    assert Watch().evaluation(figures, progress=0.1) == []
+
+
+def test_a_loss_spike_is_named_once() -> None:
+    watch = Watch()
+    for step in range(10):
+        assert watch.report(report(step, loss=5.0 - 0.1 * step)) == []
+    assert [f.name for f in watch.report(report(10, loss=12.0))] == ["loss spike"]
+    assert watch.report(report(11, loss=15.0)) == []
+
+
+def test_falling_speed() -> None:
+    watch = Watch()
+    for step in range(10):
+        assert watch.report(report(step, speed=1000.0 + step)) == []
+    assert [f.name for f in watch.report(report(10, speed=400.0))] == ["tokens/s falling"]
+
+
+def test_steps_that_are_not_finite() -> None:
+    watch = Watch()
+    findings = watch.skipped(17)
+    assert [f.name for f in findings] == ["not finite"] and "step 17" in findings[0].message
+    assert watch.skipped(18) == []
+
+
+def test_what_is_certain_from_the_start() -> None:
+    assert Watch().plan(steps=1000, warmup_steps=100, epochs=3.0) == []
+    names = [f.name for f in Watch().plan(steps=100, warmup_steps=100, epochs=50.0)]
+    assert names == ["still warming up", "corpus too small"]
+
+
+def test_its_memory_survives_a_checkpoint() -> None:
+    watch, resumed = Watch(), Watch()
+    watch.skipped(1)
+    for step in range(10):
+        watch.report(report(step))
+    resumed.restore(watch.state())
+    assert resumed.skipped(2) == []
+    assert [f.name for f in resumed.report(report(10, loss=50.0))] == ["loss spike"]

@@ -1,0 +1,47 @@
+"""The precision is chosen by what is measured."""
+
+import time
+
+import pytest
+import torch
+
+from electra.training import precision
+from electra.training.precision import choose_precision
+
+CPU = torch.device("cpu")
+
+
+def speeds(monkeypatch: pytest.MonkeyPatch, *, float32: float, bfloat16: float) -> None:
+    known = {torch.float32: float32, torch.bfloat16: bfloat16}
+    monkeypatch.setattr(precision, "product_flops", lambda dtype, device: known[dtype])
+
+
+def test_slow_bfloat16_products_decide_without_running_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    speeds(monkeypatch, float32=157e9, bfloat16=1e9)
+    chosen = choose_precision("auto", CPU, lambda: pytest.fail("no step should run"))
+    assert chosen.name == "float32" and chosen.product_flops == 157e9
+    assert "float32 157, bfloat16 1" in chosen.reason
+
+
+@pytest.mark.parametrize("quicker", ["float32", "bfloat16"])
+def test_where_products_favour_bfloat16_whole_steps_decide(monkeypatch: pytest.MonkeyPatch, quicker: str) -> None:
+    speeds(monkeypatch, float32=195e9, bfloat16=400e9)
+
+    def step() -> None:
+        in_bfloat16 = torch.is_autocast_enabled("cpu")
+        time.sleep(0.001 if in_bfloat16 == (quicker == "bfloat16") else 0.02)
+
+    chosen = choose_precision("auto", CPU, step)
+    assert chosen.name == quicker and "seconds a step" in chosen.reason
+
+
+def test_a_set_precision_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    speeds(monkeypatch, float32=1.0, bfloat16=2.0)
+    chosen = choose_precision("bfloat16", CPU, lambda: pytest.fail("no step should run"))
+    assert chosen.name == "bfloat16" and chosen.reason.startswith("as set")
+    with chosen.autocast(CPU):
+        assert torch.mm(torch.ones(2, 2), torch.ones(2, 2)).dtype == torch.bfloat16
+
+
+def test_the_speed_of_products_is_measured() -> None:
+    assert precision.product_flops(torch.float32, CPU) > 1e8

@@ -1,0 +1,64 @@
+"""A run's folder is resumed by its own config and by no other."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from electra.config import to_toml
+from electra.errors import CheckpointError
+from electra.training.run_folder import agree, open_run
+
+
+@dataclass(frozen=True)
+class Section:
+    steps: int | None = None
+    """Length."""
+    rate: float = 0.1
+    """Speed."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    data: Path = Path("here")
+    """Where the data lies."""
+    train: Section = field(default_factory=Section)
+
+
+def test_a_new_folder_is_made_and_found_again(tmp_path: Path) -> None:
+    run = open_run(tmp_path / "a" / "run", fresh=False)
+    run.write_text(run.config, to_toml(Settings()))
+    assert open_run(tmp_path / "a" / "run", fresh=False) == run
+
+
+def test_fresh_starts_beside_and_deletes_nothing(tmp_path: Path) -> None:
+    first = open_run(tmp_path / "run", fresh=True)
+    first.write_text(first.config, "kept")
+    second, third = open_run(tmp_path / "run", fresh=True), open_run(tmp_path / "run", fresh=True)
+    assert [run.path.name for run in (first, second, third)] == ["run", "run-2", "run-3"]
+    assert first.config.read_text() == "kept"
+
+
+def test_a_folder_with_other_things_in_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(CheckpointError, match=r"not empty and holds no run \(found thesis\.tex\)"):
+        open_run(tmp_path, fresh=False)
+
+
+def test_what_the_run_settled_agrees_with_what_was_left_open(tmp_path: Path) -> None:
+    run = open_run(tmp_path / "run", fresh=False)
+    stored = Settings(train=Section(steps=500))
+    run.write_text(run.config, to_toml(stored))
+    wanted = Settings(data=Path("elsewhere"))
+    assert agree(run, wanted, settled={"train.steps": None}, ignore=("data",)) == stored
+
+
+def test_every_difference_is_named(tmp_path: Path) -> None:
+    run = open_run(tmp_path / "run", fresh=False)
+    run.write_text(run.config, to_toml(Settings(train=Section(steps=500))))
+    wanted = replace(Settings(), train=Section(steps=600, rate=0.2))
+    with pytest.raises(CheckpointError) as caught:
+        agree(run, wanted, settled={"train.steps": None}, ignore=("data",))
+    assert "train.steps: the run has 500, asked for 600" in str(caught.value)
+    assert "train.rate: the run has 0.1, asked for 0.2" in str(caught.value)
+    assert "--fresh" in str(caught.value)

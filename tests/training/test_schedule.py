@@ -1,0 +1,24 @@
+"""Warm-up and decay."""
+
+import pytest
+
+from electra.training.schedule import learning_rate
+
+
+def rate(step: int, steps: int | None = 100) -> float:
+    return learning_rate(step, peak=1.0, warmup_steps=10, steps=steps)
+
+
+def test_it_rises_to_the_peak_and_falls_to_almost_nothing() -> None:
+    assert [rate(0), rate(4), rate(9)] == pytest.approx([0.1, 0.5, 1.0])
+    assert rate(10) == pytest.approx(1.0)
+    assert rate(55) == pytest.approx(0.5)
+    assert 0 < rate(99) == pytest.approx(1 / 90)
+
+
+def test_the_warm_up_needs_no_length() -> None:
+    assert rate(5, steps=None) == rate(5)
+
+
+def test_a_run_shorter_than_its_warm_up_never_leaves_it() -> None:
+    assert learning_rate(4, peak=1.0, warmup_steps=10, steps=5) == pytest.approx(0.5)
