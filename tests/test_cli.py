@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import tyro
+from rich.console import Group
 from rich.table import Table
 
 from electra import __version__, cli
@@ -47,10 +48,10 @@ class Stopped:
 
 
 class Drawn:
-    def __rich__(self) -> Table:
+    def __rich__(self) -> Group:
         table = Table("figure")
         table.add_row("one " * 24)
-        return table
+        return Group("[section] of :smile:", table)
 
 
 def greet(config: FakeConfig) -> str:
@@ -261,11 +262,13 @@ def test_a_result_may_name_the_exit_status(electra: Electra, capsys: pytest.Capt
     assert capsys.readouterr().out == "stopped [MASK]\n"
 
 
-def test_a_drawn_result_is_not_squeezed_into_80_columns_where_there_is_no_terminal(
+def test_a_drawn_result_is_neither_squeezed_into_80_columns_nor_read_as_markup(
     electra: Electra, capsys: pytest.CaptureFixture[str]
 ):
     assert electra("drawn", "x") == 0
-    assert "one " * 23 + "one" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "one " * 23 + "one" in shown
+    assert "[section] of :smile:" in shown
 
 
 def test_a_module_that_is_missing_is_a_surprise_not_a_crash(

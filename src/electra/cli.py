@@ -1,6 +1,6 @@
 """The `electra` command: find the verb, read its config, call it, show what it returns.
 
-A verb is `run(config) -> result` in a module of `electra.recipes`. Its config is a dataclass, from which tyro
+A verb is `run(config) -> result` in a module of `electra.recipes`. The config is a dataclass, from which tyro
 makes the options; the docstring of `run` is the help. Everything heavy is imported after the verb is known.
 """
 
@@ -136,7 +136,8 @@ def _parse(verb: str, run: Callable[..., object], arguments: list[str]) -> objec
 
     import tyro
 
-    config_type = typing.get_type_hints(run)["config"]
+    (parameter,) = inspect.signature(run).parameters
+    config_type = typing.get_type_hints(run)[parameter]
     overrides: list[str] | None = None
     if any(field.name == "overrides" for field in dataclasses.fields(config_type)):
         arguments, overrides = _split_overrides(arguments)

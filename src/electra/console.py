@@ -52,10 +52,12 @@ def show(result: object) -> None:
     if result is None:
         return
     if hasattr(result, "__rich__") or hasattr(result, "__rich_console__"):
-        # A file or a pipe has no width; one of 80 would cut tables and break paths in two.
-        Console(width=None if sys.stdout.isatty() else NOT_A_TERMINAL_WIDTH).print(result)
+        # A file or a pipe has no width; one of 80 would cut tables and break paths in two. No markup: results
+        # hold [MASK]s and TOML's [sections].
+        width = None if sys.stdout.isatty() else NOT_A_TERMINAL_WIDTH
+        Console(width=width, markup=False, emoji=False, highlight=False).print(result)
     else:
-        sys.stdout.write(f"{result}\n")  # not through rich, which reads [MASK] as markup
+        sys.stdout.write(f"{result}\n")
 
 
 class LineHandler(logging.Handler):
