@@ -1,0 +1,84 @@
+"""MODEL, as every verb takes it: an export folder, a run's folder, a Hugging Face folder, or a Hugging Face id."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from electra.errors import CheckpointError
+from electra.export.huggingface import OLD_WEIGHTS, WEIGHTS, Pretrained
+from electra.export.huggingface import load as load_folder
+from electra.modeling.encoder import Encoder
+
+_FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
+
+
+def load(model: str | Path) -> tuple[Encoder, Tokenizer]:
+    """The encoder of a MODEL, in evaluation mode, and its tokenizer.
+
+    Of a run's folder it is the discriminator; RUN/export/generator names the generator.
+
+    Raises:
+        CheckpointError: there is no such model, a run has no export yet, or what is there cannot be loaded.
+        DataError: the tokenizer cannot be read or lacks a special token.
+    """
+    pretrained = load_pretrained(model)
+    return pretrained.encoder, pretrained.tokenizer
+
+
+def load_pretrained(model: str | Path) -> Pretrained:
+    """Everything that a MODEL holds: the encoder, its head, the tokenizer and the longest input.
+
+    Raises:
+        CheckpointError, DataError: as `load`.
+    """
+    return load_folder(find(model))
+
+
+def find(model: str | Path) -> Path:
+    """The Hugging Face folder that MODEL stands for, downloaded where it is an id.
+
+    Raises:
+        CheckpointError: there is none, with what to do about it.
+    """
+    path = Path(model)
+    if path.is_dir():
+        for folder in (path, path / "discriminator", path / "export" / "discriminator"):
+            if (folder / "config.json").is_file():
+                return folder
+        if (path / "state.json").is_file():
+            raise CheckpointError(
+                f"{path} is a checkpoint; make a model of it first: "
+                f"electra export {path.parent.parent} --checkpoint {path.name}"
+            )
+        if (path / "config.toml").is_file():
+            raise CheckpointError(f"{path} is a run without an export yet; make one first: electra export {path}")
+        raise CheckpointError(f"{path} is no model: no config.json, no export/discriminator, no config.toml")
+    if path.exists():
+        raise CheckpointError(f"{path} is a file; a model is a folder: an export, a run, or a Hugging Face folder")
+    if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", str(model)):
+        return _download(str(model))
+    raise CheckpointError(f"there is no folder {path}; give an export, a run, a Hugging Face folder or an id")
+
+
+def _download(name: str) -> Path:
+    """The local copy of a model on the Hugging Face hub."""
+    missing = f"there is no folder {name}"
+    if importlib.util.find_spec("huggingface_hub") is None:
+        raise CheckpointError(
+            f"{missing}; to load it from the Hugging Face hub, install the extra: pip install 'electra[hub]'"
+        )
+    from huggingface_hub import snapshot_download
+
+    try:
+        folder = Path(snapshot_download(name, allow_patterns=[*_FILES, WEIGHTS]))
+        if not (folder / WEIGHTS).is_file():
+            folder = Path(snapshot_download(name, allow_patterns=[*_FILES, OLD_WEIGHTS]))
+    except Exception as error:  # the hub's own errors, those of two HTTP libraries, and the disk's
+        reason = str(error).strip().partition("\n")[0]
+        raise CheckpointError(
+            f"{missing}, and the Hugging Face hub does not give {name}: {reason}\n"
+            "  without a network, give a folder or a model that was downloaded before"
+        ) from error
+    return folder
