@@ -1,0 +1,103 @@
+"""Masking against a slow plain version, and its shares over many draws."""
+
+import pytest
+import torch
+
+from electra.data.tokenizer import SpecialTokens
+from electra.objectives.masking import MaskingConfig, candidates, draw, slots
+
+SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
+
+
+def text(rows: list[int], length: int) -> torch.Tensor:
+    """Rows of [CLS] words [SEP] with the given numbers of words, padded."""
+    ids_BL = torch.zeros(len(rows), length, dtype=torch.long)
+    for row, words in enumerate(rows):
+        ids_BL[row, : words + 2] = torch.tensor([2, *range(10, 10 + words), 3])
+    return ids_BL
+
+
+def plain_draw(ids_BL: torch.Tensor, config: MaskingConfig, generator: torch.Generator) -> list[dict[int, bool]]:
+    """For each row, {position: shows [MASK]}: the same rule, one position at a time, from the same numbers."""
+    B, L = ids_BL.shape
+    N = slots(L, config.share)
+    order_BL = torch.rand(B, L, generator=generator)
+    keep_BN = torch.rand(B, N, generator=generator)
+    drawn = []
+    for row in range(B):
+        text_positions = [p for p in range(L) if int(ids_BL[row, p]) not in (0, 2, 3, 4)]
+        by_number = sorted(text_positions, key=lambda p: -float(order_BL[row, p]))
+        wanted = min(max(1, round(len(text_positions) * config.share)), N, len(text_positions))
+        chosen = by_number[:wanted]
+        drawn.append({p: float(keep_BN[row, i]) < config.mask_share for i, p in enumerate(chosen)})
+    return drawn
+
+
+@pytest.mark.parametrize(("length", "share"), [(32, 0.15), (128, 0.15), (64, 0.25)])
+def test_it_equals_the_plain_version(length: int, share: float) -> None:
+    ids_BL = text([length - 2, length // 2, 7, 3, 1, 0], length)
+    config = MaskingConfig(share=share, mask_share=0.7)
+    masking = draw(
+        ids_BL, candidates(ids_BL, SPECIAL), config, mask_id=4, generator=torch.Generator().manual_seed(1)
+    )
+    plain = plain_draw(ids_BL, config, torch.Generator().manual_seed(1))
+    for row, expected in enumerate(plain):
+        used = masking.used_BN[row]
+        found = dict(
+            zip(masking.positions_BN[row][used].tolist(), masking.masked_BN[row][used].tolist(), strict=True)
+        )
+        assert found == expected
+        shown = ids_BL[row].clone()
+        for position, is_mask in expected.items():
+            if is_mask:
+                shown[position] = 4
+        assert torch.equal(masking.input_ids_BL[row], shown)
+
+
+def test_shares_over_many_draws() -> None:
+    ids_BL = text([126] * 64, 128)
+    config = MaskingConfig()
+    counts_L, masked, chosen = torch.zeros(128), 0, 0
+    for seed in range(60):
+        masking = draw(
+            ids_BL, candidates(ids_BL, SPECIAL), config, mask_id=4, generator=torch.Generator().manual_seed(seed)
+        )
+        assert (masking.used_BN.sum(1) == round(126 * 0.15)).all()
+        counts_L += torch.bincount(masking.positions_BN[masking.used_BN], minlength=128)
+        masked, chosen = masked + int(masking.masked_BN.sum()), chosen + int(masking.used_BN.sum())
+    assert masked / chosen == pytest.approx(0.85, abs=0.01)
+    assert counts_L[0] == counts_L[127] == 0
+    expected = chosen / 126  # every token of text is chosen equally often
+    chi_square = ((counts_L[1:127] - expected) ** 2 / expected).sum()
+    assert chi_square < 175  # the 99.8th percentile for 125 degrees of freedom; without replacement it is less
+
+
+def test_positions_of_a_row_are_distinct_and_text() -> None:
+    ids_BL = text([30, 5, 12], 32)
+    text_BL = candidates(ids_BL, SPECIAL)
+    for seed in range(20):
+        masking = draw(
+            ids_BL, text_BL, MaskingConfig(share=0.5), mask_id=4, generator=torch.Generator().manual_seed(seed)
+        )
+        for row in range(3):
+            positions = masking.positions_BN[row]
+            assert len(set(positions.tolist())) == len(positions)
+            assert text_BL[row][positions[masking.used_BN[row]]].all()
+
+
+def test_unknown_tokens_are_candidates_and_special_ones_are_not() -> None:
+    assert candidates(torch.tensor([[2, 1, 9, 4, 3, 0]]), SPECIAL).tolist() == [
+        [False, True, True, False, False, False]
+    ]
+
+
+def test_an_empty_row_changes_nothing() -> None:
+    ids_BL = text([0], 16)
+    masking = draw(
+        ids_BL, candidates(ids_BL, SPECIAL), MaskingConfig(), mask_id=4, generator=torch.Generator().manual_seed(0)
+    )
+    assert not masking.used_BN.any() and torch.equal(masking.input_ids_BL, ids_BL)
+
+
+def test_slots_are_those_of_the_paper() -> None:
+    assert (slots(128, 0.15), slots(512, 0.15), slots(512, 0.25)) == (19, 79, 130)
