@@ -1,0 +1,89 @@
+"""Rows of the index to tensors. Of the data room, only this file knows torch.
+
+Shapes: B rows of the batch, L columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from electra.data.examples import ExampleSet, Stream
+from electra.data.sampling import Rows
+from electra.data.tokenizer import SpecialTokens
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch of text as it is, not yet masked: [CLS] A [SEP] [PAD]... or [CLS] A [SEP] B [SEP] [PAD]..."""
+
+    input_ids_BL: torch.Tensor
+    """int64 token ids."""
+    segment_ids_BL: torch.Tensor
+    """int64: 0 for [CLS] A [SEP] and for padding, 1 for B [SEP]."""
+    lengths_B: torch.Tensor
+    """int64: tokens of each row, [CLS] and [SEP] included; what follows is padding."""
+    seed: int
+    """Seed of every random draw that the objective makes for this batch."""
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on a device; a copy to an accelerator does not wait for it."""
+        if device.type == "cpu":
+            return self
+        ids_BL, segments_BL, lengths_B = (
+            tensor.pin_memory().to(device, non_blocking=True)
+            for tensor in (self.input_ids_BL, self.segment_ids_BL, self.lengths_B)
+        )
+        return Batch(ids_BL, segments_BL, lengths_B, seed=self.seed)
+
+
+def collate(
+    examples: ExampleSet,
+    row_indices: Rows,
+    *,
+    special: SpecialTokens,
+    seed: int,
+    trim: bool,
+    stream: Stream = "tokens",
+) -> Batch:
+    """Gather rows of an example set into one batch.
+
+    Args:
+        examples: the packed split.
+        row_indices: (B,) which of its rows, in this order.
+        special: ids of [PAD], [CLS] and [SEP].
+        seed: handed on in the batch.
+        trim: drop the columns that are padding in every row, so that L is the longest row of the batch, which
+            saves work on a CPU; else L is the examples' `sequence_length`, the static shape a compiled step wants.
+        stream: "unigram" reads the corrupted copy of the same text, in the same layout.
+
+    Raises:
+        DataError: the split has no such stream.
+    """
+    shards, spans = examples.spans(row_indices)
+    lengths_B = examples.lengths[row_indices].astype(np.int64)
+    columns = int(lengths_B.max(initial=0)) if trim else examples.config.sequence_length
+    shape = (len(row_indices), columns)
+    ids_BL = np.full(shape, special.pad, dtype=np.int64)
+    segments_BL = np.zeros(shape, dtype=np.int64)
+    ids_BL[:, :1] = special.classify
+    streams = examples.stream(stream)
+    numbers = zip(shards.tolist(), spans.tolist(), ids_BL, segments_BL, strict=True)
+    for shard, (start_1, length_1, start_2, length_2), ids_L, segments_L in numbers:
+        tokens = streams[shard]
+        separator = 1 + length_1
+        ids_L[1:separator] = tokens[start_1 : start_1 + length_1]
+        ids_L[separator] = special.separate
+        if length_2:
+            end = separator + 1 + length_2
+            ids_L[separator + 1 : end] = tokens[start_2 : start_2 + length_2]
+            ids_L[end] = special.separate
+            segments_L[separator + 1 : end + 1] = 1
+    return Batch(
+        input_ids_BL=torch.from_numpy(ids_BL),
+        segment_ids_BL=torch.from_numpy(segments_BL),
+        lengths_B=torch.from_numpy(lengths_B),
+        seed=seed,
+    )

@@ -1,0 +1,112 @@
+"""Which examples make the batch of a step: a pure function, so that a resumed run sees what it would have seen.
+
+Examples are visited in epochs, each of which is one permutation of all examples; batches are consecutive
+windows of the endless row of epochs, so that no tail is dropped. The permutation is computed, not stored: a
+Feistel network over Z_a x Z_b (a b >= examples, barely) with round functions keyed by (seed, epoch), walked
+until it lands inside (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). A query costs its own
+rows, however large the data.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from math import isqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from electra.errors import ConfigError
+
+Rows = npt.NDArray[np.int64]
+
+_ROUNDS = 8
+
+
+def rows(step: int, *, seed: int, batch_size: int, examples: int, rank: int = 0, world: int = 1) -> Rows:
+    """The examples of one step's batch, or of one rank's share of it.
+
+    Args:
+        step: from 0 (the number of steps done before this one).
+        seed: decides the order of every epoch.
+        batch_size: rows of the batch over all ranks together.
+        examples: size of the example set.
+        rank, world: this process takes the `rank`-th of `world` equal parts; joined in order of rank they are
+            the batch of `world=1`.
+
+    Returns:
+        (batch_size / world,) int64 indices in 0..examples - 1.
+
+    Raises:
+        ConfigError: nothing to draw from, or the batch does not divide into `world` equal parts.
+    """
+    if examples < 1:
+        raise ConfigError("there are no examples to draw from: the data have no text in this split")
+    if batch_size < 1 or batch_size % world:
+        raise ConfigError(
+            f"the batch size {batch_size} does not divide into {world} equal parts, one a process; "
+            f"choose a multiple of {world}"
+        )
+    assert 0 <= rank < world and step >= 0
+    share = batch_size // world
+    first = step * batch_size + rank * share
+    picked = np.empty(share, dtype=np.int64)
+    done = 0
+    while done < share:  # once, save where an epoch ends inside the window
+        epoch, position = divmod(first + done, examples)
+        count = min(share - done, examples - position)
+        positions = np.arange(position, position + count, dtype=np.int64)
+        picked[done : done + count] = permuted(positions, examples=examples, seed=seed, epoch=epoch)
+        done += count
+    return picked
+
+
+def permuted(positions: Rows, *, examples: int, seed: int, epoch: int) -> Rows:
+    """The examples at these positions of an epoch: a permutation of 0..examples - 1 keyed by (seed, epoch)."""
+    width = isqrt(examples - 1) + 1
+    height = -(-examples // width)
+    keys = _round_keys(seed, epoch)
+    values = positions.astype(np.uint64)
+    outside = np.ones(values.shape, dtype=np.bool_)
+    while outside.any():  # fewer than sqrt(examples) of width * height values lie outside, so this ends soon
+        values[outside] = _feistel(values[outside], np.uint64(width), np.uint64(height), keys)
+        outside = values >= examples
+    return values.astype(np.int64)
+
+
+def step_seed(seed: int, step: int, *, rank: int = 0, micro_step: int = 0) -> int:
+    """A 63-bit seed for the random draws (masks, samples, dropout) of one step; close steps share nothing."""
+    return _mixed("step", seed, step, rank, micro_step) >> 1
+
+
+def shard_seed(seed: int, shard: int) -> int:
+    """A 63-bit seed for the packing of one shard."""
+    return _mixed("shard", seed, shard) >> 1
+
+
+def _mixed(purpose: str, *numbers: int) -> int:
+    text = ":".join((purpose, *map(str, numbers)))
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def _round_keys(seed: int, epoch: int) -> npt.NDArray[np.uint64]:
+    return np.array([_mixed("epoch", seed, epoch, number) for number in range(_ROUNDS)], dtype=np.uint64)
+
+
+def _feistel(
+    values: npt.NDArray[np.uint64], width: np.uint64, height: np.uint64, keys: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.uint64]:
+    """A permutation of 0..width * height - 1; each round adds to one digit a function of the other."""
+    high, low = np.divmod(values, width)
+    for even, odd in zip(keys[0::2], keys[1::2], strict=True):
+        low = (low + _splitmix(high ^ even) % width) % width
+        high = (high + _splitmix(low ^ odd) % height) % height
+    mixed: npt.NDArray[np.uint64] = high * width + low
+    return mixed
+
+
+def _splitmix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood, 2014), modulo 2^64."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
