@@ -1,0 +1,182 @@
+"""The model card of a run: what it is, what it was trained on and how, what it reached, how to use it."""
+
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import Any, Literal
+
+from electra import __version__
+
+Facts = Mapping[str, Any]
+CardKind = Literal["discriminator", "generator", "run"]
+"""Which folder a card is for: one of the two exports, or the run's folder above them."""
+
+TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
+WEAK = 0.6
+"""Below this AUC a card says that the discriminator has hardly learnt anything."""
+
+_FIGURES = {
+    "eval/discriminator_auc": "discriminator: AUC on the generator's fakes",
+    "eval/unigram_auc": "discriminator: AUC on fakes drawn by word frequency",
+    "eval/discriminator_average_precision": "discriminator: average precision",
+    "eval/discriminator_precision": "discriminator: precision at .5",
+    "eval/discriminator_recall": "discriminator: recall at .5",
+    "eval/discriminator_loss": "discriminator: loss",
+    "eval/majority_loss": "loss of always giving the share of replaced tokens",
+    "eval/replaced_share": "share of tokens that were replaced",
+    "eval/masked_lm_accuracy": "generator: accuracy at masked positions",
+    "eval/masked_lm_sample_accuracy": "generator: accuracy of its samples",
+    "eval/masked_lm_loss": "generator: loss",
+    "eval/generator_entropy": "generator: entropy (nats)",
+}
+_SHAPE = {
+    "layers": "layers",
+    "hidden_size": "hidden size",
+    "feed_forward_size": "feed-forward size",
+    "heads": "attention heads",
+    "embedding_size": "embedding size",
+    "vocabulary_size": "vocabulary",
+}
+
+
+def model_card(
+    kind: CardKind,
+    *,
+    config: Facts,
+    progress: Facts,
+    evaluation: Facts,
+    environment: Facts,
+    license: str | None = None,
+    language: str | None = None,
+) -> str:
+    """The text of a README.md, with the front matter that the Hugging Face hub reads.
+
+    It holds no path of the machine that trained: of the data's sources it names the files, of the config the
+    sections.
+
+    Args:
+        kind: which folder the card is for: one of the two exports, or the run's folder above them.
+        config: the run's config.toml as a dictionary.
+        progress: how far the run went: step, tokens, flops, seconds.
+        evaluation: the last evaluation: keys that start with `eval/`, and its step.
+        environment: the run's environment.json; its `data` says how the data was made and what it amounts to.
+        license: of the training data, where it is known.
+        language: the code of the data's language, where it is known.
+    """
+    import jinja2
+
+    environment = jinja2.Environment(
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
+    )
+    auc = evaluation.get("eval/discriminator_auc")
+    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+        kind=kind,
+        title="ELECTRA generator" if kind == "generator" else "ELECTRA discriminator",
+        path=_paths(kind),
+        pipeline="fill-mask" if kind == "generator" else None,
+        license=license,
+        language=language,
+        shape=_shape(config),
+        length=config.get("packing", {}).get("sequence_length", config.get("model", {}).get("max_positions")),
+        data=_data(environment.get("data", {})),
+        training=_training(config, progress, environment),
+        settings=_settings(config),
+        figures=_figures(evaluation),
+        step=_number(evaluation.get("step", progress.get("step"))),
+        weak=f"{auc:.3f}" if auc is not None and auc < WEAK else None,
+        version=__version__,
+    )
+
+
+def _paths(kind: str) -> dict[str, str]:
+    """The two folders as seen from the one that holds the card."""
+    towers = ("discriminator", "generator")
+    if kind == "run":
+        return {tower: f"export/{tower}" for tower in towers}
+    return {tower: "." if tower == kind else f"../{tower}" for tower in towers}
+
+
+def _shape(config: Facts) -> list[tuple[str, str, str]]:
+    """The two networks side by side; a generator takes from the discriminator what it does not set."""
+    model, own = config.get("model", {}), config.get("generator", {})
+    hidden = own.get("hidden_size")
+    derived = {"feed_forward_size": 4 * hidden, "heads": max(1, hidden // 64)} if hidden else {}
+    return [
+        (
+            name,
+            _number(model.get(key) or None),
+            _number(own.get(key) or derived.get(key) or model.get(key) or None),
+        )
+        for key, name in _SHAPE.items()
+    ]
+
+
+def _data(data: Facts) -> str:
+    statistics, tokenizer = data.get("statistics", {}), data.get("tokenizer", {})
+    amounts = [
+        f"{_number(statistics[name])} {name}"
+        for name in ("documents", "characters", "tokens")
+        if statistics.get(name) is not None
+    ]
+    sources = data.get("made", {}).get("sources", [])
+    names = [_source(source) for source in ([sources] if isinstance(sources, str) else sources)]
+    sentences = [f"{', '.join(amounts)}." if amounts else "Not described."]
+    if names:
+        more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+        sentences.append(f"Sources: {', '.join(f'`{name}`' for name in names[:5])}{more}.")
+    if tokenizer:
+        case = {True: "lowercased", False: "case kept"}.get(tokenizer.get("lowercase"), "case unknown")
+        kind, entries = tokenizer.get("kind", "unknown kind"), _number(tokenizer.get("vocabulary_size"))
+        sentences.append(
+            f"Tokenizer: {kind}, {entries} entries, {case}, "
+            f"{statistics.get('characters_per_token', 0):.2f} characters a token, "
+            f"{statistics.get('unknown_share', 0):.2%} unknown."
+        )
+    return "\n".join(sentences)
+
+
+def _source(source: Any) -> str:
+    """The file's name: a whole path says more of a machine than of the data."""
+    name = str(source.get("path", source.get("name", "")) if isinstance(source, Mapping) else source)
+    return name if name.startswith("hub:") else PurePath(name).name or name
+
+
+def _training(config: Facts, progress: Facts, environment: Facts) -> str:
+    train, objective = config.get("train", {}), config.get("objective", {})
+    masking, optimizer = config.get("masking", {}), config.get("optimizer", {})
+    lines = [
+        f"{_number(progress.get('step'))} steps of {_number(train.get('batch_size'))} rows of "
+        f"{_number(config.get('packing', {}).get('sequence_length'))} tokens: "
+        f"{_number(progress.get('tokens'))} tokens, {progress.get('flops') or 0:.2e} floating-point operations, "
+        f"{_duration(progress.get('seconds') or 0)}, in {train.get('precision')} on "
+        f"{environment.get('accelerator') or environment.get('processor', 'an unknown processor')}.",
+        f"Peak learning rate {optimizer.get('learning_rate')}, {_number(optimizer.get('warmup_steps'))} steps of "
+        f"warm-up; {masking.get('share', 0):.0%} of the tokens chosen for prediction; "
+        f"weight of the discriminator's loss {objective.get('discriminator_weight')}; "
+        f"shared by the two networks: {objective.get('sharing')}.",
+    ]
+    return "\n".join(lines)
+
+
+def _settings(config: Facts) -> str:
+    import tomli_w
+
+    # What stands outside the sections is where data and run lie on one machine.
+    return tomli_w.dumps({name: value for name, value in config.items() if isinstance(value, dict)}).strip()
+
+
+def _figures(evaluation: Facts) -> list[tuple[str, str]]:
+    """What is known, in the order of the table above; then whatever else was measured."""
+    others = {
+        key: key.removeprefix("eval/") for key in evaluation.keys() - _FIGURES.keys() if key.startswith("eval/")
+    }
+    names = _FIGURES | dict(sorted(others.items()))
+    values = [(name, evaluation[key]) for key, name in names.items() if key in evaluation]
+    return [(name, "–" if value is None else f"{value:.4f}") for name, value in values]
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.1f} minutes"
+
+
+def _number(value: Any) -> str:
+    return "unknown" if value is None else f"{value:,}"
