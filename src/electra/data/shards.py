@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,12 +29,14 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 TOKENIZER = "tokenizer.json"
 UNIGRAM_COUNTS = "unigram.npy"
-SPLITS = ("train", "heldout")
+SplitName = Literal["train", "heldout"]
+SPLITS: tuple[SplitName, ...] = ("train", "heldout")
 ENDS = np.dtype("<i8")
 UNIGRAM_SHARE = 0.15
 
 Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
 Ends = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class TokenData:
     special: SpecialTokens
     train: Split
     heldout: Split
-    unigram_counts: npt.NDArray[np.int64]
+    unigram_counts: Counts
     """How often each id stands in the training part, shape (vocabulary_size,)."""
 
     @property

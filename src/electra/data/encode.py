@@ -1,0 +1,249 @@
+"""Documents to token ids: in one process with a cache of words, or in several, with results in order.
+
+`tokenizers` spends most of its time on words it has seen before. Where a tokenizer works word by word (BERT's
+pipeline, byte-level BPE), `WordCache` looks a word's ids up and asks the tokenizer only for new ones; other
+tokenizers are called sentence by sentence. `encode_plainly` is the reference that both must equal.
+"""
+
+import json
+import os
+import re
+import signal
+import threading
+from array import array
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from itertools import chain
+from multiprocessing import get_context, parent_process
+from multiprocessing.process import BaseProcess
+from typing import Any, TypeVar
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from electra.data.sentences import split_sentences
+from electra.data.shards import ENDS, Ends, Tokens, token_dtype
+from electra.data.tokenizer import special_tokens, vocabulary_size
+from electra.errors import DataError
+
+CACHED_WORDS = 250_000  # about 100 MB a process
+LONGEST_CACHED = 32  # characters; longer strings seldom come twice
+
+# Where BERT's pipeline always cuts, each with the mark as a word of its own: ASCII punctuation, common Unicode
+# punctuation, and (with `handle_chinese_chars`) ideographs. A subset of its rules is enough to be exact.
+_MARKS = r"!-/:-@\[-`{-~¡«·»¿‐-‧‹›、。〈-】！，．：；？（）"
+_IDEOGRAPHS = "㐀-䶿一-鿿"
+
+Meta = TypeVar("Meta")
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Documents as one run of ids with the ends of sentences (in tokens) and documents (in sentences)."""
+
+    tokens: Tokens
+    sentence_ends: Ends
+    document_ends: Ends
+    unknown: int
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text to encode, and the share of its last sentences that is held out: 0 none, 1 all."""
+
+    text: str
+    heldout: float = 0.0
+
+
+def encode_plainly(tokenizer: Tokenizer, sentence: str) -> list[int]:
+    """A sentence's ids by the tokenizer alone, without special tokens."""
+    return list(tokenizer.encode(sentence, add_special_tokens=False).ids)
+
+
+class DocumentEncoder:
+    """Encodes documents sentence by sentence; a sentence or document without any token is left out."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.unknown = special_tokens(tokenizer).unknown
+        self.dtype = token_dtype(vocabulary_size(tokenizer))
+        self.encode: Callable[[str], Iterable[int]] = sentence_encoder(tokenizer)
+
+    def __call__(self, texts: Sequence[Text]) -> tuple[Encoded, Encoded]:
+        """The training part and the held-out part of some documents."""
+        train, heldout = _Collector(), _Collector()
+        for text in texts:
+            sentences = split_sentences(text.text)
+            kept = round(len(sentences) * (1 - text.heldout))
+            if 0 < text.heldout < 1:  # both sides get something, if there is anything to share
+                kept = max(min(kept, len(sentences) - 1), 1)
+            train.add(map(self.encode, sentences[:kept]))
+            heldout.add(map(self.encode, sentences[kept:]))
+        return train.encoded(self.dtype, self.unknown), heldout.encoded(self.dtype, self.unknown)
+
+
+@dataclass
+class _Collector:
+    ids: "array[int]" = field(default_factory=lambda: array("I"))
+    sentence_ends: list[int] = field(default_factory=list)
+    document_ends: list[int] = field(default_factory=list)
+
+    def add(self, sentences: Iterable[Iterable[int]]) -> None:
+        before = len(self.sentence_ends)
+        end = len(self.ids)
+        for sentence in sentences:
+            self.ids.extend(sentence)
+            if len(self.ids) > end:
+                end = len(self.ids)
+                self.sentence_ends.append(end)
+        if len(self.sentence_ends) > before:
+            self.document_ends.append(len(self.sentence_ends))
+
+    def encoded(self, dtype: np.dtype[Any], unknown: int) -> Encoded:
+        tokens = np.frombuffer(self.ids, np.uint32).astype(dtype)
+        ends = np.array(self.sentence_ends, ENDS), np.array(self.document_ends, ENDS)
+        return Encoded(tokens, *ends, unknown=int(np.count_nonzero(tokens == unknown)))
+
+
+def sentence_encoder(tokenizer: Tokenizer) -> Callable[[str], Iterable[int]]:
+    """The fastest function from a sentence to its ids that gives what `encode_plainly` gives."""
+    pipeline = json.loads(tokenizer.to_str())
+    normalizer, splitter = pipeline["normalizer"] or {"type": None}, pipeline["pre_tokenizer"] or {"type": None}
+    # An added entry is looked for in the raw text and may hold a space; then no word stands alone.
+    only_special = all(entry.special for entry in tokenizer.get_added_tokens_decoder().values())
+    if only_special and not pipeline["model"].get("dropout"):
+        if (normalizer["type"], splitter["type"]) == ("BertNormalizer", "BertPreTokenizer"):
+            marks = _MARKS + _IDEOGRAPHS * normalizer["handle_chinese_chars"]
+            return WordCache(tokenizer, marks=marks, lowercase=normalizer["lowercase"]).encode
+        if normalizer["type"] in (None, "Lowercase") and splitter["type"] == "ByteLevel" and splitter["use_regex"]:
+            return SpacedWordCache(tokenizer, prefixed=splitter["add_prefix_space"]).encode
+    return lambda sentence: encode_plainly(tokenizer, sentence)
+
+
+class WordCache(dict[str, tuple[int, ...]]):
+    """Ids by word, for tokenizers with BERT's pipeline, which cut at every space and mark.
+
+    A string without spaces that is not yet known is cut at its marks, put into lower case if it is ASCII and the
+    tokenizer does so, and only what is then still unknown goes to the tokenizer.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, marks: str, lowercase: bool) -> None:
+        super().__init__()
+        self.tokenizer = tokenizer
+        self.cut = re.compile(f"([{marks}])").split
+        self.lowercase = lowercase
+        self.shared = list(range(vocabulary_size(tokenizer)))  # one int object an id, instead of one a use
+
+    def encode(self, sentence: str) -> Iterable[int]:
+        # Only the space proper: other white space, and what Python and BERT classify differently, stays inside
+        # a word and is the tokenizer's affair.
+        return chain.from_iterable(map(self.__getitem__, sentence.split(" ")))
+
+    def __missing__(self, word: str) -> tuple[int, ...]:
+        pieces = [piece for piece in self.cut(word) if piece]
+        if len(pieces) > 1:
+            ids = tuple(chain.from_iterable(map(self.__getitem__, pieces)))
+        elif self.lowercase and word.isascii() and (lower := word.lower()) != word:
+            ids = self[lower]
+        else:
+            found = self.tokenizer.encode(word, add_special_tokens=False).ids
+            ids = tuple(map(self.shared.__getitem__, found))
+        if len(word) <= LONGEST_CACHED:
+            if len(self) >= CACHED_WORDS:
+                self.clear()
+            self[word] = ids
+        return ids
+
+
+class SpacedWordCache(dict[str, tuple[int, ...]]):
+    """Ids of " word" by word, for byte-level BPE, whose pieces begin with the space before them."""
+
+    def __init__(self, tokenizer: Tokenizer, *, prefixed: bool) -> None:
+        super().__init__()
+        self.tokenizer = tokenizer
+        self.prefixed = prefixed
+        self.shared = list(range(vocabulary_size(tokenizer)))
+
+    def encode(self, sentence: str) -> Iterable[int]:
+        if "  " in sentence or sentence.startswith(" "):  # a run of spaces is a piece of its own
+            return encode_plainly(self.tokenizer, sentence)
+        first, *others = sentence.split(" ")
+        ids = self[first] if self.prefixed else encode_plainly(self.tokenizer, first)
+        return chain(ids, chain.from_iterable(map(self.__getitem__, others)))
+
+    def __missing__(self, word: str) -> tuple[int, ...]:
+        ids = tuple(map(self.shared.__getitem__, encode_plainly(self.tokenizer, " " + word)))
+        if len(word) <= LONGEST_CACHED:
+            if len(self) >= CACHED_WORDS:
+                self.clear()
+            self[word] = ids
+        return ids
+
+
+def usable_processors() -> int:
+    """The processors that this process may run on (a container often has fewer than the machine)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def encode_in_order(
+    tokenizer: Tokenizer, batches: Iterable[tuple[Meta, list[Text]]], *, workers: int
+) -> Generator[tuple[Meta, Encoded, Encoded], None, None]:
+    """Encodes batches with `workers` processes; the results come in the order of the batches, always.
+
+    At most two batches a worker are under way, so memory is bounded by the largest ones.
+    Processes are spawned, not forked: a fork of a process with threads (torch, tokenizers) can hang.
+
+    Raises:
+        DataError: when a worker process dies.
+    """
+    if workers == 1:
+        encoder = DocumentEncoder(tokenizer)
+        for meta, texts in batches:
+            yield (meta, *encoder(texts))
+        return
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (tokenizer.to_str(),))
+    pending: deque[tuple[Meta, Future[tuple[Encoded, Encoded]]]] = deque()
+    try:
+        for meta, texts in batches:
+            pending.append((meta, pool.submit(_encode_batch, texts)))
+            if len(pending) >= 2 * workers:
+                first, future = pending.popleft()
+                yield (first, *future.result())
+        while pending:
+            first, future = pending.popleft()
+            yield (first, *future.result())
+    except BrokenProcessPool as error:
+        raise DataError(
+            "A worker process died. Run the same command again to go on from the last commit; if memory ran out, "
+            "with fewer --workers. A script of your own must call this below `if __name__ == '__main__':`"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_encoder: DocumentEncoder | None = None  # of a worker process
+
+
+def _start_worker(tokenizer_json: str) -> None:
+    global _encoder
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    # A killed parent cannot tell its workers, and they would wait for work for ever.
+    parent = parent_process()
+    assert parent is not None
+    threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+    tokenizer = Tokenizer.from_str(tokenizer_json)
+    tokenizer.encode_special_tokens = True  # not a part of the JSON
+    _encoder = DocumentEncoder(tokenizer)
+
+
+def _follow(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
+
+
+def _encode_batch(texts: list[Text]) -> tuple[Encoded, Encoded]:
+    assert _encoder is not None
+    return _encoder(texts)

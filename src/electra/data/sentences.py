@@ -1,0 +1,43 @@
+"""Where a document is cut into sentences: at line ends, and inside lines by a rule that knows no language.
+
+The rule wants an end mark (. ! ?), closing quotes or brackets, white space, and then something that is not a
+small letter; or a full-width mark, which needs no space. A mark after a single letter or digit, or two digits
+("J. Smith", "U.S. Army", "am 3. Mai"), or after a short word and before a digit ("No. 5", "Abs. 2"), ends nothing.
+Other abbreviations do end a sentence: it only says where an example may be cut, so little hangs on it.
+"""
+
+import re
+
+_CLOSERS = r"[\"'”’»)\]」』）】]*"
+_END = re.compile(rf"[.!?…]{_CLOSERS}\s+(?=\S)|[。！？｡]+{_CLOSERS}\s*(?=\S)")
+_OPENERS = "\"'“‘«„([¿¡「『"
+
+
+def split_sentences(text: str) -> list[str]:
+    """The sentences of a document in order, stripped and never empty."""
+    sentences: list[str] = []
+    for line in text.split("\n"):
+        start = 0
+        for match in _END.finditer(line):
+            if _ends_sentence(line, match.start(), match.end()):
+                sentences.append(line[start : match.end()])
+                start = match.end()
+        sentences.append(line[start:] if start else line)
+    return [stripped for sentence in sentences if (stripped := sentence.strip())]
+
+
+def _ends_sentence(line: str, mark: int, after: int) -> bool:
+    if line[mark] != ".":
+        return line[mark] in "。！？｡" or not line[after].islower()
+    position = after
+    while line[position] in _OPENERS and position + 1 < len(line):
+        position += 1
+    if line[position].islower():
+        return False
+    before = line[max(0, mark - 5) : mark]
+    if not before[-1:].isalnum():
+        return True
+    if line[position].isdigit() and not before.isalnum():
+        return False
+    lone = len(before) < 2 or not before[-2].isalnum()
+    return not lone and not (before[-2:].isdigit() and not before[-3:-2].isalnum())

@@ -1,0 +1,288 @@
+"""`electra prepare`: a corpus becomes a tokenizer and token shards.
+
+    sources ──survey──▶ sample, held-out rule ──tokenizer──▶ tokenizer.json
+    sources ──batches──▶ workers: sentences, ids ──in order──▶ shards ──▶ unigram counts, fakes ──▶ manifest
+
+Work is committed every now and then to progress.json; the same command goes on from there after a kill, and ends
+with the same bytes.
+"""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+from tyro.conf import Positional
+
+from electra import __version__
+from electra.data import tokenizer as tokenizers_
+from electra.data.batches import batches
+from electra.data.corpus import Document, DocumentRule, Item, Source, find_sources, read, remove_spool
+from electra.data.encode import encode_in_order, usable_processors
+from electra.data.shard_writer import SplitWriter, count_tokens, write_unigram_fakes
+from electra.data.shards import (
+    FORMAT,
+    MANIFEST,
+    SPLITS,
+    TOKENIZER,
+    UNIGRAM_COUNTS,
+    file_sha256,
+    fingerprint,
+    read_manifest,
+    token_dtype,
+    write_atomically,
+)
+from electra.data.survey import SAMPLE, choose_heldout, survey
+from electra.errors import ConfigError, DataError
+from electra.recipes.prepare_progress import PROGRESS, Progress, check_same_options
+from electra.recipes.prepare_report import PrepareResult, warnings
+
+logger = logging.getLogger(__name__)
+
+REJECTS = "rejects.jsonl"
+COMMIT_CHARACTERS = 1 << 26  # some seconds of work between two commits
+UNIGRAM_SAMPLE = 3_000_000  # characters; the Unigram trainer is ten times slower than the others
+
+
+@dataclass(frozen=True)
+class PrepareConfig:
+    """The command line of `electra prepare`."""
+
+    corpus: Positional[tuple[str, ...]]
+    """Files (.txt .jsonl .csv .tsv .parquet, each also .gz or .zst), folders, patterns, - for standard input, or
+    hub:NAME[:CONFIG] for a data set of the Hugging Face hub."""
+    out: Path
+    """The folder to write."""
+    tokenizer: Path | None = None
+    """A tokenizer.json, a BERT vocab.txt, or a folder with one. Without it a tokenizer is trained."""
+    model: tokenizers_.Kind = "wordpiece"
+    """The kind of tokenizer to train: wordpiece, bpe (byte-level) or unigram."""
+    vocabulary_size: int = 30522
+    """Entries of a trained tokenizer; fewer suit a small corpus."""
+    lowercase: bool | None = None
+    """Fold case. By default wordpiece does, bpe and unigram do not, and a vocab.txt says it by its entries."""
+    strip_accents: bool | None = None
+    """Take accents off letters. By default as lowercase for wordpiece; bpe and unigram do not."""
+    text_column: str | None = None
+    """The column or key that holds the text. By default it is found."""
+    documents: DocumentRule = "blank-line"
+    """What ends a document in a .txt file: a blank line, or only the end of the file."""
+    heldout: float = 0.01
+    """The share held out for evaluation, chosen by a hash of each document's text."""
+    workers: int | None = None
+    """Processes that tokenise. By default one for each processor. The result does not depend on it."""
+    shard_tokens: int = 1 << 24
+    """Tokens in a shard, about."""
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with the settings."""
+        if not 0 < self.heldout <= 0.5:
+            yield f"heldout = {self.heldout} must be above 0 (nothing is measured without) and at most 0.5"
+        if self.workers is not None and self.workers < 1:
+            yield f"workers = {self.workers} must be at least 1"
+        if self.tokenizer is None and self.vocabulary_size < 512:
+            yield f"vocabulary_size = {self.vocabulary_size} must be at least 512"
+        if self.shard_tokens < 1:
+            yield f"shard_tokens = {self.shard_tokens} must be at least 1"
+
+
+def run(config: PrepareConfig) -> PrepareResult:
+    """Turn a corpus into a tokenizer and token shards, with a held-out part and a manifest.
+
+    The same command goes on where it was after a kill or a crash. Lines that are no documents (broken JSON, broken
+    UTF-8) are counted and listed in rejects.jsonl with their place and reason.
+
+    Examples:
+        electra prepare articles.jsonl.zst --out DATA
+        electra prepare texts/ "more/*.csv" --text-column body --tokenizer vocab.txt --out DATA
+    """
+    started = time.monotonic()
+    if problems := list(config.problems()):
+        raise ConfigError("\n".join(problems))
+    given = None
+    if config.tokenizer is not None:
+        given = tokenizers_.load(config.tokenizer, lowercase=config.lowercase, strip_accents=config.strip_accents)
+    settings = _settings(config, given)
+    if (config.out / MANIFEST).is_file():
+        return _finished(config, settings)
+
+    sources = find_sources(config.corpus, out=config.out, text_column=config.text_column)
+    config.out.mkdir(parents=True, exist_ok=True)
+    progress = Progress.open(config.out, {**settings, "sources": _described(sources)})
+    if progress.heldout is None:
+        _survey(config, sources, given, progress)
+    else:
+        logger.info("Going on with %s after %d documents", config.out, progress.documents)
+    tokenizer = tokenizers_.load(config.out / TOKENIZER)
+    started -= progress.seconds
+    splits = _encode(config, sources, tokenizer, progress, started)
+    manifest = _manifest(config, tokenizer, splits, progress, started)
+    (config.out / PROGRESS).unlink()
+    remove_spool(config.out)
+    return PrepareResult(config.out, manifest)
+
+
+def _settings(config: PrepareConfig, given: Tokenizer | None) -> dict[str, Any]:
+    """The settings that the result depends on, as JSON."""
+    settings: dict[str, Any] = {"corpus": list(config.corpus)}
+    if given is not None:
+        settings |= {"tokenizer": str(config.tokenizer), "tokenizer_entries": tokenizers_.describe(given)}
+    else:
+        settings |= {name: getattr(config, name) for name in ("model", "vocabulary_size")}
+    shared = ("lowercase", "strip_accents", "text_column", "documents", "heldout", "shard_tokens")
+    return settings | {name: getattr(config, name) for name in shared}
+
+
+def _described(sources: list[Source]) -> list[dict[str, Any]]:
+    return [{"name": source.name, "bytes": source.size, "column": source.column} for source in sources]
+
+
+def _finished(config: PrepareConfig, settings: dict[str, Any]) -> PrepareResult:
+    """What is there already, if it was made from the same corpus with the same settings."""
+    manifest = read_manifest(config.out)
+    before = dict(manifest["made"]["options"])
+    sources = before.pop("sources")
+    check_same_options(config.out, before, settings)
+    if "-" not in config.corpus:  # standard input cannot be compared
+        found = find_sources(config.corpus, out=config.out, text_column=config.text_column)
+        check_same_options(config.out, {"sources": sources}, {"sources": _described(found)})
+    return PrepareResult(config.out, manifest, before=True)
+
+
+def _survey(config: PrepareConfig, sources: list[Source], given: Tokenizer | None, progress: Progress) -> None:
+    """Writes the tokenizer and settles which documents are held out."""
+    size = 0 if given else UNIGRAM_SAMPLE if config.model == "unigram" else SAMPLE
+    items = chain.from_iterable(read(source, config.documents) for source in sources)
+    seen = survey(_watched(items, "Looking over the corpus"), sample_size=size)
+    if not seen.documents:
+        reason = f"; every line was rejected, the first: {seen.first_reject}" if seen.first_reject else ""
+        raise DataError(f"The corpus has no document: {', '.join(config.corpus)}{reason}")
+    if given is None:
+        logger.info("Training a %s vocabulary of %d entries", config.model, config.vocabulary_size)
+    tokenizer = given or tokenizers_.train(
+        seen.sample,
+        kind=config.model,
+        vocabulary_size=config.vocabulary_size,
+        lowercase=config.lowercase,
+        strip_accents=config.strip_accents,
+    )
+    write_atomically(config.out / TOKENIZER, lambda path: tokenizer.save(str(path)))
+    progress.heldout = choose_heldout(seen, config.heldout)
+    progress.total_characters = seen.characters if seen.complete else None
+    progress.save(config.out)
+
+
+def _watched(items: Iterable[Item], what: str) -> Iterator[Item]:
+    characters, said = 0, 0
+    for item in items:
+        characters += len(item.text) if isinstance(item, Document) else 0
+        if characters - said >= 10_000_000:
+            said = characters
+            logger.info(
+                "%s: %d million characters", what, characters // 1_000_000, extra={"progress": (characters, None)}
+            )
+        yield item
+
+
+def _encode(
+    config: PrepareConfig, sources: list[Source], tokenizer: Tokenizer, progress: Progress, started: float
+) -> dict[str, list[dict[str, Any]]]:
+    """Writes the shards, committing now and then; their records, by split."""
+    assert progress.heldout is not None
+    dtype = token_dtype(tokenizers_.vocabulary_size(tokenizer))
+    train, heldout = (
+        SplitWriter(
+            config.out, split, dtype=dtype, shard_tokens=config.shard_tokens, state=progress.writers.get(split)
+        )
+        for split in SPLITS
+    )
+    work = batches(sources, documents=config.documents, rule=progress.heldout, start=progress.position)
+    encoded = encode_in_order(tokenizer, work, workers=config.workers or usable_processors())
+    rejects_path = config.out / REJECTS
+    rejects_path.touch()
+    os.truncate(rejects_path, progress.rejects_bytes)
+
+    with closing(train), closing(heldout), rejects_path.open("ab") as rejects, closing(encoded):
+
+        def commit() -> None:
+            rejects.flush()
+            os.fsync(rejects.fileno())
+            progress.writers = {"train": train.commit(), "heldout": heldout.commit()}
+            progress.seconds = time.monotonic() - started
+            progress.save(config.out)
+
+        committed = progress.characters
+        for batch, trained, held in encoded:
+            lines = "".join(json.dumps(asdict(reject), ensure_ascii=False) + "\n" for reject in batch.rejects)
+            rejects.write(raw := lines.encode())
+            full = [train.add(trained), heldout.add(held)]
+            progress.add(batch, unknown=trained.unknown + held.unknown, rejects_bytes=len(raw))
+            logger.info("Encoding", extra={"progress": (progress.characters, progress.total_characters)})
+            if any(full) or progress.characters - committed >= COMMIT_CHARACTERS:
+                commit()
+                committed = progress.characters
+        commit()
+        return {"train": train.finish(), "heldout": heldout.finish()}
+
+
+def _manifest(
+    config: PrepareConfig,
+    tokenizer: Tokenizer,
+    records: dict[str, list[dict[str, Any]]],
+    progress: Progress,
+    started: float,
+) -> dict[str, Any]:
+    """Counts, draws the unigram fakes and writes the manifest, which makes the folder complete."""
+    assert progress.heldout is not None
+    description = tokenizers_.describe(tokenizer)
+    dtype = token_dtype(description["vocabulary_size"])
+    counts = count_tokens(config.out, records["train"], dtype, description["vocabulary_size"])
+    if not counts.any():
+        raise DataError("The corpus gave no token to train on; is it text that the tokenizer knows?")
+    write_atomically(config.out / UNIGRAM_COUNTS, lambda path: np.save(path.open("wb"), counts))
+    special = tokenizers_.special_tokens(tokenizer).ids
+    for record in records["heldout"]:
+        write_unigram_fakes(config.out, record, dtype=dtype, counts=counts, special=special)
+    splits = {
+        split: {kind: sum(record[kind] for record in shards) for kind in ("documents", "sentences", "tokens")}
+        | {"shards": shards}
+        for split, shards in records.items()
+    }
+    tokens = splits["train"]["tokens"] + splits["heldout"]["tokens"]
+    statistics = {
+        "documents": progress.documents,
+        "characters": progress.characters,
+        "tokens": tokens,
+        "characters_per_token": progress.characters / tokens,
+        "unknown_share": progress.unknown / tokens,
+        "duplicate_share": progress.duplicates.share,
+        "rejects": progress.rejects,
+    }
+    checksum = file_sha256(config.out / TOKENIZER)
+    manifest = {
+        "format": FORMAT,
+        "electra_version": __version__,
+        "made": {
+            "options": progress.options,
+            "seconds": round(time.monotonic() - started, 3),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        },
+        "tokenizer": {"sha256": checksum, **description},
+        "dtype": "uint16" if dtype.itemsize == 2 else "uint32",
+        "splits": splits,
+        "statistics": statistics,
+        "warnings": list(warnings(statistics, splits, tail=progress.heldout.tail_of is not None)),
+        "fingerprint": fingerprint(checksum, splits),
+    }
+    text = json.dumps(manifest, indent=1, ensure_ascii=False)
+    write_atomically(config.out / MANIFEST, lambda path: path.write_text(text, encoding="utf-8"))
+    return manifest

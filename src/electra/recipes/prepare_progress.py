@@ -1,0 +1,88 @@
+"""What `electra prepare` has done so far: progress.json, written at every commit, gone at the end."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from electra.data.batches import Batch, Position
+from electra.data.shards import write_atomically
+from electra.data.survey import DuplicateCounter, HeldoutRule
+from electra.errors import DataError
+
+PROGRESS = "progress.json"
+
+
+@dataclass
+class Progress:
+    """The state of an unfinished preparation; everything that a resumed one needs, and JSON."""
+
+    options: dict[str, Any]
+    """What the result depends on: the settings and the sources."""
+    heldout: HeldoutRule | None = None
+    """Known once the survey is done and the tokenizer written."""
+    total_characters: int | None = None
+    """Characters in the corpus, if the survey saw all of it."""
+    position: Position = (0, 0)
+    documents: int = 0
+    characters: int = 0
+    unknown: int = 0
+    rejects: int = 0
+    rejects_bytes: int = 0
+    seconds: float = 0.0
+    writers: dict[str, Any] = field(default_factory=dict)
+    duplicates: DuplicateCounter = field(default_factory=DuplicateCounter)
+
+    @classmethod
+    def open(cls, folder: Path, options: dict[str, Any]) -> Self:
+        """The progress in a folder, or a fresh one.
+
+        Raises:
+            DataError: when the folder holds another preparation, or the file is damaged.
+        """
+        path = folder / PROGRESS
+        if not path.is_file():
+            return cls(options)
+        try:
+            state = json.loads(path.read_text(encoding="utf-8"))
+            check_same_options(folder, state["options"], options)
+            modulus, counts = state.pop("duplicates")
+            heldout = state.pop("heldout")
+            return cls(
+                **{**state, "position": tuple(state["position"])},
+                heldout=HeldoutRule(**heldout) if heldout else None,
+                duplicates=DuplicateCounter((modulus, {int(key): count for key, count in counts.items()})),
+            )
+        except DataError:
+            raise
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path}: damaged ({error!r}); delete {folder} and run the command again") from error
+
+    def add(self, batch: Batch, *, unknown: int, rejects_bytes: int) -> None:
+        """Counts a batch that has been written."""
+        self.position = batch.end
+        self.documents += len(batch.hashes)
+        self.characters += batch.characters
+        self.unknown += unknown
+        self.rejects += len(batch.rejects)
+        self.rejects_bytes += rejects_bytes
+        for identity in batch.hashes:
+            self.duplicates.add(identity)
+
+    def save(self, folder: Path) -> None:
+        """Replaces the file in one step."""
+        state = {name: value for name, value in vars(self).items() if name not in ("heldout", "duplicates")}
+        state["heldout"] = asdict(self.heldout) if self.heldout else None
+        state["duplicates"] = [self.duplicates.modulus, self.duplicates.counts]
+        write_atomically(folder / PROGRESS, lambda path: path.write_text(json.dumps(state), encoding="utf-8"))
+
+
+def check_same_options(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """
+    Raises:
+        DataError: naming what differs between the options of a folder and those given now.
+    """
+    differing = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    if differing:
+        changes = "; ".join(f"{name}: {before.get(name)!r} there, {now.get(name)!r} now" for name in differing)
+        raise DataError(f"{folder} was prepared with other options ({changes}); give another --out, or delete it")

@@ -1,0 +1,77 @@
+"""What `electra prepare` says at its end: the figures, and warnings about those that look wrong."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+
+@dataclass(frozen=True)
+class PrepareResult:
+    """A finished data folder; `before` when it was there already and nothing was done."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    before: bool = False
+
+    def __rich__(self) -> RenderableType:
+        figures, splits = self.manifest["statistics"], self.manifest["splits"]
+        tokenizer, seconds = self.manifest["tokenizer"], self.manifest["made"]["seconds"]
+        speed = figures["characters"] / 1e6 / max(seconds, 0.001)
+        table = Table(box=None, show_header=False, pad_edge=False)
+        table.add_column(style="dim")
+        table.add_column()
+        rows = {
+            "documents": f"{figures['documents']:,} ({figures['duplicate_share']:.1%} of them copies)",
+            "characters": f"{figures['characters']:,}",
+            "tokens": f"{splits['train']['tokens']:,} to train on, {splits['heldout']['tokens']:,} held out "
+            f"({splits['heldout']['documents']:,} documents)",
+            "characters a token": f"{figures['characters_per_token']:.2f}",
+            "unknown tokens": f"{figures['unknown_share']:.3%}",
+            "rejected lines": f"{figures['rejects']:,}" + (" (see rejects.jsonl)" if figures["rejects"] else ""),
+            "tokenizer": f"{tokenizer['kind']}, {tokenizer['vocabulary_size']:,} entries, "
+            + ("lower case" if tokenizer["lowercase"] else "case kept"),
+            "time": f"{seconds:.0f} s, {speed:.1f} million characters/s",
+        }
+        for name, value in rows.items():
+            table.add_row(name, value)
+        state = "was prepared before with these options; nothing to do" if self.before else "is prepared"
+        head = Text(f"{self.folder} {state}", style="bold")
+        marks = [Text(f"! {warning}", style="yellow") for warning in self.manifest["warnings"]]
+        next_step = Text(f"\nelectra pretrain electra-tiny --data {self.folder} --out RUN")
+        return Group(head, table, *marks, next_step)
+
+
+def warnings(statistics: dict[str, Any], splits: dict[str, Any], *, tail: bool) -> Iterator[str]:
+    """What looks wrong in the figures of a manifest, one sentence each, with what to do."""
+    documents, rejects = statistics["documents"], statistics["rejects"]
+    train, heldout = splits["train"], splits["heldout"]
+    if statistics["unknown_share"] > 0.01:
+        yield (
+            f"{statistics['unknown_share']:.1%} of the tokens are unknown: the vocabulary does not fit this text; "
+            "train one on it (leave out --tokenizer), or use --model bpe, which knows every character"
+        )
+    if documents == 1:
+        yield "The corpus is one document; if it is many, put blank lines between them, or give a file each"
+    if tail:
+        yield (
+            "Too few documents to hold one out, so the held-out part is the end of one that is also trained on; "
+            "its figures will look a little too good"
+        )
+    if statistics["duplicate_share"] > 0.2:
+        yield f"{statistics['duplicate_share']:.0%} of the documents are copies of others; remove them beforehand"
+    if documents > 1 and statistics["characters"] / documents < 100:
+        yield (
+            f"Documents are very short ({statistics['characters'] / documents:.0f} characters on average); "
+            "if lines belong together, a blank line should end a document, not every line"
+        )
+    if rejects > 0.01 * (documents + rejects):
+        yield f"{rejects:,} lines ({rejects / (documents + rejects):.1%}) were rejected; rejects.jsonl says why"
+    if not heldout["tokens"]:
+        yield "Nothing could be held out (the corpus is one sentence), so training will not be evaluated"
+    if train["tokens"] < 1_000_000:
+        yield f"Only {train['tokens']:,} tokens to train on: a network will learn them by heart, not the language"
