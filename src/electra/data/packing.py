@@ -49,17 +49,17 @@ class PackingConfig:
 
     def problems(self) -> Iterator[str]:
         if self.minimum_length < 1:
-            yield f"minimum_length is {self.minimum_length}; it must be at least 1"
+            yield f"minimum_length: must be at least 1, got {self.minimum_length}"
         least = 2 * self.minimum_length + SPECIALS_TWO_SEGMENTS
         if self.sequence_length < least:
             yield (
-                f"sequence_length is {self.sequence_length}; with minimum_length {self.minimum_length} it must be "
-                f"at least {least}, room for two segments and three special tokens"
+                f"sequence_length: must be at least {least} (two segments of minimum_length and three special "
+                f"tokens), got {self.sequence_length}"
             )
         for name in ("one_segment_share", "short_share"):
             share = getattr(self, name)
             if not 0.0 <= share <= 1.0:
-                yield f"{name} is {share}; it is a probability, from 0 to 1"
+                yield f"{name}: must be a probability, from 0 to 1, got {share}"
 
 
 def pack_two_segments(

@@ -1,0 +1,154 @@
+"""The index of a split and its batches, against a slow plain version."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from electra.data.collate import Batch, collate
+from electra.data.examples import ExampleSet
+from electra.data.packing import PackingConfig, pack_two_segments
+from electra.data.sampling import shard_seed
+from electra.data.shards import Shard, Split
+from electra.data.tokenizer import SpecialTokens
+from electra.errors import DataError
+
+SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
+CONFIG = PackingConfig(sequence_length=32, short_share=0.2)
+
+
+def make_shard(
+    number: int, *, folder: Path, dtype: str = "<u2", unigram: bool = True, documents: int = 30
+) -> Shard:
+    rng = np.random.default_rng(number)
+    sentence_counts = rng.geometric(1 / 9, size=documents)
+    sentence_ends = np.cumsum(rng.geometric(1 / 7, size=sentence_counts.sum()))
+    ids = rng.integers(5, np.iinfo(dtype).max, size=sentence_ends[-1], endpoint=True).astype(dtype)
+    path = folder / f"{number}.tokens"
+    ids.tofile(path)
+    fakes = np.where(rng.random(ids.size) < 0.15, rng.integers(5, 100, size=ids.size), ids).astype(dtype)
+    return Shard(
+        name=f"shard-{number}",
+        tokens=np.memmap(path, dtype, mode="r"),
+        sentence_ends=sentence_ends,
+        document_ends=np.cumsum(sentence_counts),
+        unigram=fakes if unigram else None,
+    )
+
+
+@pytest.fixture
+def split(tmp_path: Path) -> Split:
+    return Split([make_shard(number, folder=tmp_path) for number in range(3)])
+
+
+def slow_rows(
+    split: Split, config: PackingConfig, seed: int, stream: str = "tokens"
+) -> list[tuple[list[int], list[int]]]:
+    """All rows of a split as (ids, segment ids) without padding."""
+    rows = []
+    for number, shard in enumerate(split.shards):
+        rng = np.random.Generator(np.random.PCG64(shard_seed(seed, number)))
+        for row in pack_two_segments(shard.sentence_ends, shard.document_ends, config, rng=rng).tolist():
+            ids, segments = [SPECIAL.classify], [0]
+            for segment, (start, length) in enumerate([row[:2], row[2:]]):
+                if segment == 1 and length == 0:
+                    continue
+                for position in range(start, start + length):
+                    ids.append(int(getattr(shard, stream)[position]))
+                    segments.append(segment)
+                ids.append(SPECIAL.separate)
+                segments.append(segment)
+            rows.append((ids, segments))
+    return rows
+
+
+@pytest.mark.parametrize("stream", ["tokens", "unigram"])
+@pytest.mark.parametrize("trim", [True, False])
+def test_equals_the_slow_version(split: Split, stream: str, trim: bool) -> None:
+    examples = ExampleSet(split, CONFIG, seed=7)
+    expected = slow_rows(split, CONFIG, 7, stream)
+    assert len(examples) == len(expected) > 100
+    order = np.random.default_rng(0).permutation(len(examples))
+    for chosen in np.array_split(order, 12):
+        batch = collate(examples, chosen, special=SPECIAL, seed=1, trim=trim, stream=stream)
+        columns = max(len(expected[i][0]) for i in chosen) if trim else 32
+        for tensor, part, padding in ((batch.input_ids_BL, 0, SPECIAL.pad), (batch.segment_ids_BL, 1, 0)):
+            plain = [expected[i][part] + [padding] * (columns - len(expected[i][part])) for i in chosen]
+            assert tensor.tolist() == plain
+        assert batch.lengths_B.tolist() == [len(expected[i][0]) for i in chosen]
+        assert examples.lengths[chosen].tolist() == batch.lengths_B.tolist()
+
+
+def test_tensors_are_int64_and_carry_the_seed(split: Split) -> None:
+    batch = collate(ExampleSet(split, CONFIG, seed=0), np.arange(4), special=SPECIAL, seed=2**62, trim=True)
+    tensors = (batch.input_ids_BL, batch.segment_ids_BL, batch.lengths_B)
+    assert {tensor.dtype for tensor in tensors} == {torch.int64}
+    assert batch.seed == 2**62
+    assert batch.to(torch.device("cpu")).input_ids_BL is batch.input_ids_BL
+
+
+def test_large_ids_survive(tmp_path: Path) -> None:
+    split = Split([make_shard(0, folder=tmp_path, dtype="<u4")])
+    examples = ExampleSet(split, CONFIG, seed=0)
+    batch = collate(examples, np.arange(len(examples)), special=SPECIAL, seed=0, trim=False)
+    assert int(batch.input_ids_BL.max()) == int(split.shards[0].tokens.max()) > 2**31
+
+
+def test_both_streams_have_one_layout(split: Split) -> None:
+    examples = ExampleSet(split, CONFIG, seed=0)
+    chosen = np.arange(len(examples))
+    text, fakes = (
+        collate(examples, chosen, special=SPECIAL, seed=0, trim=True, stream=stream)
+        for stream in ("tokens", "unigram")
+    )
+    assert torch.equal(text.segment_ids_BL, fakes.segment_ids_BL) and torch.equal(text.lengths_B, fakes.lengths_B)
+    special = (text.input_ids_BL < 5) & (text.input_ids_BL != 1)
+    assert torch.equal(text.input_ids_BL[special], fakes.input_ids_BL[special])
+    replaced = (text.input_ids_BL != fakes.input_ids_BL)[~special].float().mean()
+    assert 0.12 < float(replaced) < 0.18
+
+
+def test_a_split_without_fakes_says_so(tmp_path: Path) -> None:
+    shards = [make_shard(number, folder=tmp_path, unigram=number == 0) for number in range(2)]
+    examples = ExampleSet(Split(shards), CONFIG, seed=0)
+    with pytest.raises(DataError, match="held-out part only"):
+        collate(examples, np.arange(2), special=SPECIAL, seed=0, trim=True, stream="unigram")
+
+
+def test_the_index_is_the_same_for_the_same_seed(split: Split) -> None:
+    every = np.arange(len(ExampleSet(split, CONFIG, seed=0)))
+
+    def ids(seed: int) -> Batch:
+        examples = ExampleSet(split, CONFIG, seed=seed)
+        return collate(examples, every[: len(examples)], special=SPECIAL, seed=0, trim=False)
+
+    assert torch.equal(ids(0).input_ids_BL, ids(0).input_ids_BL)
+    assert not torch.equal(ids(0).segment_ids_BL[:50], ids(1).segment_ids_BL[:50])
+
+
+def test_shards_are_packed_apart(tmp_path: Path) -> None:
+    """The rows of a shard do not depend on which shards stand after it, and no two shards share their draws."""
+    first, second = (make_shard(number, folder=tmp_path) for number in range(2))
+    alone, both = ExampleSet(Split([first]), CONFIG, seed=0), ExampleSet(Split([first, second]), CONFIG, seed=0)
+    rows = np.arange(len(alone))
+    assert np.array_equal(alone.spans(rows)[1], both.spans(rows)[1])
+    twice = ExampleSet(Split([first, first]), CONFIG, seed=0)
+    shards, spans = twice.spans(np.arange(len(twice)))
+    assert not np.array_equal(spans[shards == 0], spans[shards == 1])
+
+
+def test_an_empty_split_and_an_empty_shard(tmp_path: Path, split: Split) -> None:
+    assert len(ExampleSet(Split([]), CONFIG, seed=0)) == 0
+    none = np.zeros(0, dtype=np.int64)
+    empty = Shard("empty", np.zeros(0, dtype="<u2"), none, none, np.zeros(0, dtype="<u2"))
+    examples = ExampleSet(Split([split.shards[0], empty, split.shards[2]]), CONFIG, seed=0)
+    shards, _ = examples.spans(np.arange(len(examples)))
+    assert set(shards.tolist()) == {0, 2}
+
+
+def test_a_shard_whose_parts_disagree(split: Split) -> None:
+    shard = split.shards[1]
+    cut = Shard("train-00001", shard.tokens[:-3], shard.sentence_ends, shard.document_ends, None)
+    with pytest.raises(DataError, match="train-00001: its sentences end at token"):
+        ExampleSet(Split([cut]), CONFIG, seed=0)

@@ -1,0 +1,120 @@
+"""The order of visits: permutations, disjoint ranks, no state, no pattern."""
+
+import numpy as np
+import pytest
+
+from electra.data.sampling import permuted, rows, shard_seed, step_seed
+from electra.errors import ConfigError
+
+
+def whole_epoch(examples: int, *, seed: int = 0, epoch: int = 0) -> np.ndarray:
+    return permuted(np.arange(examples), examples=examples, seed=seed, epoch=epoch)
+
+
+@pytest.mark.parametrize("examples", [1, 2, 3, 4, 5, 7, 16, 17, 99, 100, 101, 1000, 12_345, 65_536])
+def test_an_epoch_is_a_permutation(examples: int) -> None:
+    for seed, epoch in ((0, 0), (0, 1), (-7, 3), (2**70, 10**6)):
+        order = whole_epoch(examples, seed=seed, epoch=epoch)
+        assert np.array_equal(np.sort(order), np.arange(examples))
+
+
+def test_large_sets_cost_only_what_is_asked() -> None:
+    positions = np.array([0, 1, 10**12 - 1, 10**12 // 2])
+    order = permuted(positions, examples=10**12, seed=1, epoch=0)
+    assert len(set(order.tolist())) == 4 and order.min() >= 0 and order.max() < 10**12
+    one_by_one = [int(permuted(positions[i : i + 1], examples=10**12, seed=1, epoch=0)[0]) for i in range(4)]
+    assert order.tolist() == one_by_one
+
+
+def test_epochs_and_seeds_have_orders_of_their_own() -> None:
+    orders = [whole_epoch(1000, seed=seed, epoch=epoch) for seed in range(3) for epoch in range(3)]
+    for i, order in enumerate(orders):
+        for other in orders[:i]:
+            assert (order == other).sum() < 12  # 1 expected; 12 or more has probability 1e-9
+
+
+def chi_square_is_likely(counts: np.ndarray) -> bool:
+    """Within five standard deviations of what equally likely cells give."""
+    freedom = counts.size - 1
+    expected = counts.mean()
+    return bool(abs(((counts - expected) ** 2 / expected).sum() - freedom) < 5 * np.sqrt(2 * freedom))
+
+
+@pytest.mark.parametrize("examples", [3, 5, 10, 20])
+def test_every_example_is_as_likely_at_a_position(examples: int) -> None:
+    orders = np.array([whole_epoch(examples, seed=5, epoch=epoch) for epoch in range(2000)])
+    for position in (0, 1, -1):
+        assert chi_square_is_likely(np.bincount(orders[:, position], minlength=examples))
+    pairs = np.bincount(orders[:, 0] * examples + orders[:, 1], minlength=examples**2).reshape(examples, examples)
+    assert chi_square_is_likely(pairs[~np.eye(examples, dtype=bool)])
+
+
+def test_neighbours_in_an_epoch_are_as_if_drawn() -> None:
+    order = whole_epoch(40_000, seed=2)
+    assert abs(np.corrcoef(order[:-1], order[1:])[0, 1]) < 0.025  # standard error .005
+    cells = np.histogram2d(np.arange(40_000), order, bins=20)[0]
+    assert chi_square_is_likely(cells[:-1, :-1])  # the rest follows from these
+    steps = np.bincount(np.diff(order) % 40_000, minlength=40_000)
+    assert steps.max() < 12  # no common stride: about Poisson(1)
+
+
+@pytest.mark.parametrize(("examples", "batch_size"), [(10, 3), (7, 20), (64, 16), (1, 5), (1000, 32)])
+def test_batches_are_windows_of_the_row_of_epochs(examples: int, batch_size: int) -> None:
+    epochs = 20
+    endless = np.concatenate([whole_epoch(examples, seed=9, epoch=epoch) for epoch in range(epochs)])
+    steps = len(endless) // batch_size
+    batches = [rows(step, seed=9, batch_size=batch_size, examples=examples) for step in range(steps)]
+    assert np.array_equal(np.concatenate(batches), endless[: steps * batch_size])
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 4, 6, 12])
+def test_ranks_take_the_parts_of_one_batch(world: int) -> None:
+    for step in (0, 1, 5, 1000):
+        whole = rows(step, seed=1, batch_size=12, examples=31)
+        parts = [rows(step, seed=1, batch_size=12, examples=31, rank=rank, world=world) for rank in range(world)]
+        assert np.array_equal(np.concatenate(parts), whole)
+
+
+def test_a_step_is_the_same_whenever_it_is_asked_for() -> None:
+    forward = [rows(step, seed=4, batch_size=8, examples=100).tolist() for step in range(50)]
+    backward = [rows(step, seed=4, batch_size=8, examples=100).tolist() for step in reversed(range(50))]
+    assert forward == backward[::-1]
+    assert rows(0, seed=4, batch_size=8, examples=100).dtype == np.int64
+
+
+def test_the_order_is_pinned() -> None:
+    """A change of these figures breaks the exact resume of runs made before it."""
+    assert rows(3, seed=42, batch_size=6, examples=1000).tolist() == [203, 446, 110, 656, 416, 59]
+    assert step_seed(42, 3, rank=1, micro_step=2) == 5949945263139915851
+    assert shard_seed(42, 3) == 2670773369372123796
+
+
+def test_what_cannot_be_drawn() -> None:
+    with pytest.raises(ConfigError, match="no examples"):
+        rows(0, seed=0, batch_size=4, examples=0)
+    with pytest.raises(ConfigError, match="multiple of 3"):
+        rows(0, seed=0, batch_size=4, examples=10, world=3)
+    with pytest.raises(ConfigError, match="batch size 0"):
+        rows(0, seed=0, batch_size=0, examples=10)
+
+
+def test_step_seeds_are_mixed() -> None:
+    seeds = [
+        step_seed(seed, step, rank=rank, micro_step=micro_step)
+        for seed in range(4)
+        for step in range(500)
+        for rank in range(4)
+        for micro_step in range(3)
+    ]
+    assert len(set(seeds)) == len(seeds)
+    assert min(seeds) >= 0 and max(seeds) < 2**63
+    assert step_seed(1, 2) == step_seed(1, 2)
+    bits = (np.array(seeds, dtype=np.uint64)[:, None] >> np.arange(63, dtype=np.uint64)) & np.uint64(1)
+    assert np.abs(bits.mean(axis=0) - 0.5).max() < 5 * 0.5 / np.sqrt(len(seeds))
+    flips = (bits[1:] ^ bits[:-1]).mean()
+    assert abs(flips - 0.5) < 0.01
+
+
+def test_seeds_for_different_purposes_differ() -> None:
+    assert step_seed(1, 2) != shard_seed(1, 2)
+    assert len({shard_seed(seed, shard) for seed in range(30) for shard in range(30)}) == 900
