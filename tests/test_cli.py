@@ -215,11 +215,18 @@ def test_an_override_without_a_value_is_passed_on_as_it_stands(
     assert "overrides=('train.steps',)" in capsys.readouterr().out
 
 
-def test_an_option_without_a_dot_is_an_error_even_where_overrides_are_taken(
+def test_an_option_that_is_near_one_of_the_verbs_own_is_no_override(
     electra: Electra, capsys: pytest.CaptureFixture[str]
 ):
     assert electra("pretrain", "tiny", "--frsh") == 2
     assert "--fresh" in capsys.readouterr().err
+
+
+def test_other_options_without_a_dot_go_to_the_config_which_knows_where_they_belong(
+    electra: Electra, capsys: pytest.CaptureFixture[str]
+):
+    assert electra("pretrain", "tiny", "--steps", "5") == 0
+    assert "overrides=('steps=5',)" in capsys.readouterr().out
 
 
 def test_dotted_options_are_unknown_where_no_overrides_are_taken(

@@ -12,6 +12,7 @@ import traceback
 import typing
 from collections import deque
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 
 from electra import __version__
 
@@ -138,9 +139,10 @@ def _parse(verb: str, run: Callable[..., object], arguments: list[str]) -> objec
 
     (parameter,) = inspect.signature(run).parameters
     config_type = typing.get_type_hints(run)[parameter]
+    names = [field.name for field in dataclasses.fields(config_type)]
     overrides: list[str] | None = None
-    if any(field.name == "overrides" for field in dataclasses.fields(config_type)):
-        arguments, overrides = _split_overrides(arguments)
+    if "overrides" in names:
+        arguments, overrides = _split_overrides(arguments, options=["help", *names])
     config = tyro.cli(
         config_type,
         args=arguments,
@@ -151,20 +153,26 @@ def _parse(verb: str, run: Callable[..., object], arguments: list[str]) -> objec
     return config if overrides is None else dataclasses.replace(config, overrides=tuple(overrides))
 
 
-def _split_overrides(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """The arguments without the overrides, and the overrides as `"section.name=value"`."""
+def _split_overrides(arguments: list[str], *, options: list[str]) -> tuple[list[str], list[str]]:
+    """The arguments without the overrides, and the overrides as `"section.name=value"`.
+
+    What is near one of the command's own `options` is left for tyro, which says so. `--steps 5` is not: it goes on
+    as an override, because the config knows that `train.steps` was meant.
+    """
     others: list[str] = []
     overrides: list[str] = []
     queue = deque(arguments)
     while queue:
         argument = queue.popleft()
         name, equals, value = argument.removeprefix("--").partition("=")
-        if not argument.startswith("--") or "." not in name:
+        name = name.replace("-", "_")
+        is_own = "." not in name and get_close_matches(name, options, n=1)
+        if not argument.startswith("--") or not name or is_own:
             others.append(argument)
             continue
         if not equals and queue and not queue[0].startswith("--"):
             equals, value = "=", queue.popleft()
-        overrides.append(name.replace("-", "_") + equals + value)  # without a value: load_config says so
+        overrides.append(name + equals + value)  # without a value: load_config says so
     return others, overrides
 
 
