@@ -54,7 +54,7 @@ def model_card(
     sections.
 
     Args:
-        kind: which folder the card is for: one of the two exports, or the run's folder above them.
+        kind: which folder the card is for: "discriminator", "generator", or "run" for the folder above both.
         config: the run's config.toml as a dictionary.
         progress: how far the run went: step, tokens, flops, seconds.
         evaluation: the last evaluation: keys that start with `eval/`, and its step.
@@ -64,11 +64,11 @@ def model_card(
     """
     import jinja2
 
-    environment = jinja2.Environment(
+    templates = jinja2.Environment(
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
     )
     auc = evaluation.get("eval/discriminator_auc")
-    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+    return templates.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         kind=kind,
         title="ELECTRA generator" if kind == "generator" else "ELECTRA discriminator",
         path=_paths(kind),

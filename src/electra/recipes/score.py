@@ -1,0 +1,183 @@
+"""`electra score`: how replaced each token of a text looks."""
+
+import json
+import logging
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from tyro.conf import Positional
+
+from electra.data import readers
+from electra.data.corpus import KNOWN, Source, kind_of, read
+from electra.data.readers import Document, Item, Reject
+from electra.errors import ConfigError, DataError
+from electra.serving.scorer import ScoredText, Scorer
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 1024
+"""Texts that are held and sorted by length at a time, so that a file may have any size."""
+STANDARD_INPUT = "-"
+
+
+@dataclass(frozen=True)
+class ScoreConfig:
+    """The command line of `electra score`."""
+
+    model: Positional[str]
+    """A run, an export folder, a Hugging Face folder or id; of a discriminator."""
+    texts: Positional[tuple[str, ...]] = ()
+    """Texts to score, each as one argument."""
+    input: str | None = None
+    """A file of texts: .txt (one a line), .jsonl, .csv, .tsv, .parquet, also with .gz or .zst; or - for lines of
+    standard input."""
+    text_column: str | None = None
+    """The column or key of the text in INPUT; found by itself where it is left out."""
+    json: bool = False
+    """One JSON object a text: text, tokens, offsets (characters), probabilities."""
+    output: Path | None = None
+    """Write to this file instead of showing the result."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Scored texts, drawn in colour."""
+
+    texts: list[ScoredText]
+
+    def __rich__(self) -> RenderableType:
+        return Group(*self.texts)
+
+
+@dataclass(frozen=True)
+class JsonLines:
+    """Scored texts, one JSON object a line."""
+
+    texts: list[ScoredText]
+
+    def __str__(self) -> str:
+        return "\n".join(map(json_line, self.texts))
+
+
+@dataclass(frozen=True)
+class Written:
+    """Scored texts that went to a file."""
+
+    texts: int
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{self.texts:,} texts scored: {self.path}"
+
+
+def run(config: ScoreConfig) -> Shown | JsonLines | Written:
+    """Say of each token of a text how likely it is to have been replaced.
+
+    A likely token is coloured, and from a probability of .5 on it stands in brackets: [word .93].
+
+    Examples:
+        electra score RUN "The chef ate the meal in the kitchen." "A second text."
+        electra score RUN --input texts.jsonl --json --output scores.jsonl
+    """
+    texts = _texts(config)
+    results = _scored(Scorer(config.model), texts)
+    if config.output is not None:
+        return Written(_write(config.output, map(json_line if config.json else str, results)), config.output)
+    return JsonLines(list(results)) if config.json else Shown(list(results))
+
+
+def json_line(scored: ScoredText) -> str:
+    """A scored text as one JSON object."""
+    probabilities = [round(float(probability), 6) for probability in scored.probabilities]
+    return json.dumps(
+        {
+            "text": scored.text,
+            "tokens": scored.tokens,
+            "offsets": scored.offsets,
+            "probabilities": probabilities,
+        },
+        ensure_ascii=False,
+    )
+
+
+def _scored(scorer: Scorer, texts: Iterator[str]) -> Iterator[ScoredText]:
+    done = 0
+    while group := list(islice(texts, AT_ONCE)):
+        yield from scorer(group)
+        done += len(group)
+        if len(group) == AT_ONCE:  # there may be more
+            logger.info("scored %s texts", f"{done:,}", extra={"progress": (done, None)})
+
+
+def _texts(config: ScoreConfig) -> Iterator[str]:
+    """Every text that the command names, one after the other; what is no text is named and passed over.
+
+    Raises:
+        ConfigError: there is none to be read.
+        DataError: the input file is missing or of an unknown kind.
+    """
+    if not config.texts and config.input is None:
+        raise ConfigError("give a text to score, or --input FILE (- for standard input)")
+    items = [readers.checked_text(text, "the command line", i) for i, text in enumerate(config.texts, start=1)]
+    more = iter(()) if config.input is None else _read(config.input, config.text_column)
+    return _accepted(item for part in (items, more) for item in part)
+
+
+def _accepted(items: Iterable[Item]) -> Iterator[str]:
+    for item in items:
+        if isinstance(item, Reject):
+            logger.warning("%s:%s is passed over: %s", item.source, item.line, item.reason)
+        else:
+            yield item.text
+
+
+def _read(name: str, text_column: str | None) -> Iterator[Item]:
+    if name == STANDARD_INPUT:
+        return _lines("standard input", enumerate(sys.stdin.buffer, start=1))
+    path = Path(name)
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file")
+    kind = kind_of(path)
+    if kind is None:
+        raise DataError(f"{path}: the kind of file is unknown; {KNOWN}")
+    if kind != "parquet":
+        readers.check_is_text(path)
+    if kind == "text":
+        return _lines(name, readers.numbered_lines(path))
+    return read(Source(name, kind, path.stat().st_size, readers.text_column(path, kind, text_column)))
+
+
+def _lines(source: str, lines: Iterable[tuple[int, bytes | None]]) -> Iterator[Item]:
+    """Every line that is not blank is a text."""
+    for number, line in lines:
+        if line is None:
+            yield Reject(source, number, f"the line is longer than {readers.MAX_LINE >> 20} MiB")
+            continue
+        try:
+            text = line.decode().rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            yield Reject(source, number, f"broken UTF-8 ({error.reason} at byte {error.start})")
+            continue
+        if text and not text.isspace():
+            yield Document(text, source, number)
+
+
+def _write(path: Path, lines: Iterable[str]) -> int:
+    """Write lines to a file, whole or not at all, and count them."""
+    partial = path.with_name(f".{path.name}.partial")
+    count = 0
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            for line in lines:
+                file.write(f"{line}\n")
+                count += 1
+        partial.replace(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror or error})") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return count
