@@ -27,7 +27,7 @@ Stream = Literal["tokens", "unigram"]
 
 
 class ExampleSet:
-    """All examples of a split, the same for the same (data, config, seed). 16 bytes an example.
+    """All examples of a split, the same for the same (data, config, seed). 20 bytes an example.
 
     `len(examples)` is their number; `examples.lengths` the tokens of each row, specials included, as int32.
 
