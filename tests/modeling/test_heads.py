@@ -1,0 +1,74 @@
+"""The two heads against transformers' modules with the same weights."""
+
+import pytest
+import torch
+from torch import nn
+
+from electra.modeling.encoder import EncoderConfig
+from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+
+CONFIG = EncoderConfig(
+    layers=1,
+    hidden_size=24,
+    embedding_size=16,
+    heads=2,
+    vocabulary_size=50,
+    initializer_range=0.3,
+    linear_initializer_range=0.3,
+)
+
+
+def disturb(module: nn.Module) -> None:
+    """Give biases and LayerNorms values that show when they are left out."""
+    random = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=random)
+
+
+@pytest.fixture(scope="module")
+def theirs():  # type: ignore[no-untyped-def]
+    pytest.importorskip("transformers")
+    from transformers import ElectraConfig
+    from transformers.models.electra import modeling_electra
+
+    config = ElectraConfig(
+        hidden_size=CONFIG.hidden_size, embedding_size=CONFIG.embedding_size, vocab_size=CONFIG.vocabulary_size
+    )
+    return modeling_electra, config
+
+
+def test_replaced_token_head_equals_transformers(theirs) -> None:  # type: ignore[no-untyped-def]
+    modeling, config = theirs
+    head, reference = ReplacedTokenHead(CONFIG), modeling.ElectraDiscriminatorPredictions(config)
+    disturb(head)
+    reference.dense.load_state_dict(head.dense.state_dict())
+    reference.dense_prediction.load_state_dict(head.prediction.state_dict())
+    x_BLD = torch.randn(3, 5, 24)
+    logits_BL = head(x_BLD)
+    assert logits_BL.shape == (3, 5)
+    torch.testing.assert_close(logits_BL, reference(x_BLD), rtol=0, atol=1e-6)
+
+
+def test_masked_language_model_head_equals_transformers(theirs) -> None:  # type: ignore[no-untyped-def]
+    modeling, config = theirs
+    head, reference = MaskedLanguageModelHead(CONFIG), modeling.ElectraGeneratorPredictions(config)
+    disturb(head)
+    reference.dense.load_state_dict(head.dense.state_dict())
+    reference.LayerNorm.load_state_dict(head.norm.state_dict())
+    x_ND, table_VE = torch.randn(7, 24), torch.randn(50, 16)
+    torch.testing.assert_close(head(x_ND), reference(x_ND), rtol=0, atol=1e-6)
+    expected_NV = reference(x_ND) @ table_VE.T + head.bias
+    torch.testing.assert_close(head.logits(x_ND, table_VE), expected_NV, rtol=0, atol=1e-5)
+
+
+def test_the_table_is_not_the_heads() -> None:
+    assert {name for name, _ in MaskedLanguageModelHead(CONFIG).named_parameters()} == {
+        "bias", "dense.bias", "dense.weight", "norm.bias", "norm.weight",
+    }  # fmt: skip
+
+
+def test_a_fresh_head_knows_nothing() -> None:
+    head = MaskedLanguageModelHead(CONFIG)
+    assert (head.bias == 0).all() and (head.dense.bias == 0).all()
+    assert head.dense.weight.abs().max() <= 2 * CONFIG.linear_initializer_range
