@@ -67,9 +67,9 @@ class Embeddings(nn.Module):
     def __init__(self, config: EncoderConfig, *, tables: "Embeddings | None" = None) -> None:
         super().__init__()
         size = config.embedding_size
-        self.token = tables.token if tables else nn.Embedding(config.vocabulary_size, size)
-        self.position = tables.position if tables else nn.Embedding(config.max_positions, size)
-        self.segment = tables.segment if tables else nn.Embedding(config.type_vocabulary_size, size)
+        self.token: nn.Embedding = tables.token if tables else nn.Embedding(config.vocabulary_size, size)
+        self.position: nn.Embedding = tables.position if tables else nn.Embedding(config.max_positions, size)
+        self.segment: nn.Embedding = tables.segment if tables else nn.Embedding(config.type_vocabulary_size, size)
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_epsilon)
         self.dropout = nn.Dropout(config.dropout)
 

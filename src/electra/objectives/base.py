@@ -2,14 +2,16 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from electra.data.collate import Batch
 from electra.modeling.encoder import Encoder
+from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 
 Counts = dict[str, Tensor]
+TowerName = Literal["discriminator", "generator"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Tower:
     """A network that is exported on its own."""
 
     encoder: Encoder
-    head: nn.Module
+    head: MaskedLanguageModelHead | ReplacedTokenHead
 
 
 @runtime_checkable
@@ -58,7 +60,7 @@ class Objective(Protocol):
         """
         ...
 
-    def towers(self) -> dict[str, Tower]:
+    def towers(self) -> dict[TowerName, Tower]:
         """What is exported, by the name of its folder."""
         ...
 

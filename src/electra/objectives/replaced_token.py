@@ -26,7 +26,7 @@ from electra.modeling.flops import encoder_flops, masked_language_model_flops, r
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.kernels import sampled_cross_entropy
 from electra.objectives import detection
-from electra.objectives.base import Counts, StepOutput, Tower
+from electra.objectives.base import Counts, StepOutput, Tower, TowerName
 from electra.objectives.masking import Masking, MaskingConfig, candidates, draw, slots
 
 
@@ -179,7 +179,7 @@ class ReplacedToken(nn.Module):
         self.train(training)
         return generator.figures() | fakes.figures() | {"eval/unigram_auc": unigram.auc()}
 
-    def towers(self) -> dict[str, Tower]:
+    def towers(self) -> dict[TowerName, Tower]:
         return {
             "discriminator": Tower(self.discriminator, self.discriminator_head),
             "generator": Tower(self.generator, self.generator_head),

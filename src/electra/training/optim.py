@@ -37,7 +37,8 @@ class OptimizerConfig:
 
 def build_optimizer(module: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:
     """AdamW over the parameters of a module, each once even where networks share it."""
-    decayed, spared = [], []
+    decayed: list[Tensor] = []
+    spared: list[Tensor] = []
     for parameter in module.parameters():
         (decayed if parameter.ndim >= 2 else spared).append(parameter)
     groups = [

@@ -7,8 +7,8 @@ from torch import nn
 
 from electra.modeling.encoder import EncoderConfig
 from electra.modeling.kernels import ROWS
-from electra.objectives.base import Tower
-from electra.training.precision import PRECISIONS, product_flops
+from electra.objectives.base import Tower, TowerName
+from electra.training.precision import product_flops
 from electra.training.trainer import TrainConfig
 
 UTILISATION = 0.4
@@ -27,7 +27,7 @@ class Plan:
         seconds: of the whole run, from the measured speed of plain products and `UTILISATION`.
     """
 
-    parameters: dict[str, int]
+    parameters: dict[TowerName, int]
     trained_parameters: int
     steps: int | None
     tokens_per_step: int
@@ -70,7 +70,7 @@ def state_bytes(parameters: int) -> float:
 
 def plan(objective: nn.Module, config: TrainConfig, *, length: int) -> Plan:
     """The plan of a run; the objective may live on the meta device."""
-    towers: dict[str, Tower] = objective.towers()  # type: ignore[operator]
+    towers: dict[TowerName, Tower] = objective.towers()  # type: ignore[operator]
     parameters = {name: count_parameters(tower.encoder, tower.head) for name, tower in towers.items()}
     trained = count_parameters(objective)
     at_once = (config.micro_batch_size or config.batch_size) * length
@@ -84,7 +84,9 @@ def plan(objective: nn.Module, config: TrainConfig, *, length: int) -> Plan:
     head = 3.0 * ROWS * vocabulary * 4
     tokens = config.batch_size * length
     flops = tokens * objective.flops_per_token(length) * (config.steps or 1)  # type: ignore[operator]
-    dtype = PRECISIONS.get(config.precision, torch.float32)
+    dtype = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
     speed = product_flops(dtype, device)
     seconds = 60.0 * config.minutes if config.minutes and not config.steps else flops / speed / UTILISATION
-    return Plan(parameters, trained, config.steps, tokens, flops, state_bytes(trained) + activations + head, seconds)
+    return Plan(
+        parameters, trained, config.steps, tokens, flops, state_bytes(trained) + activations + head, seconds
+    )

@@ -7,10 +7,12 @@ measurement tells them apart.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
-PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+PrecisionName = Literal["float32", "bfloat16"]
+PRECISIONS: dict[PrecisionName, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Precision:
         product_flops: FLOP/s of a plain matrix product in it: what utilisation is a share of.
     """
 
-    name: str
+    name: PrecisionName
     reason: str
     product_flops: float
 
@@ -32,7 +34,9 @@ class Precision:
         return torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.name == "bfloat16")
 
 
-def choose_precision(wanted: str, device: torch.device, step: Callable[[], None]) -> Precision:
+def choose_precision(
+    wanted: PrecisionName | Literal["auto"], device: torch.device, step: Callable[[], None]
+) -> Precision:
     """The wanted precision, or the quicker one for `"auto"`.
 
     Plain products are timed first: where bfloat16 loses there, a whole step in it could take minutes. Only

@@ -44,9 +44,9 @@ class TrainConfig:
     """How long, how much at once, and on what."""
 
     steps: int | None = None
-    """Length of the run in steps; where it is left out, `minutes` decides."""
+    """Length of the run in steps."""
     minutes: float | None = None
-    """Length of the run in minutes: the speed is measured over the first steps, then `steps` is fixed."""
+    """Length of the run in minutes, in place of `steps`: the speed is measured first, then `steps` is fixed."""
     batch_size: int = 128
     """Sequences a step."""
     micro_batch_size: int = 0
@@ -196,7 +196,9 @@ class Trainer:
                 self._after_step()
                 if self.stop.received:
                     self._save()
-                    logger.warning("saved at step %s; the same command goes on from here", f"{self.progress.step:,}")
+                    logger.warning(
+                        "saved at step %s; the same command goes on from here", f"{self.progress.step:,}"
+                    )
                     break
         return Outcome(self.progress.step, self.progress.steps, self.stop.received, self.evaluation)
 

@@ -1,0 +1,150 @@
+"""`electra export`: a run's checkpoint as folders that transformers loads."""
+
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import tyro
+
+from electra.config import load_config, to_table
+from electra.data import tokenizer as tokenizers
+from electra.errors import CheckpointError
+from electra.export.huggingface import save
+from electra.export.model_card import CardKind, model_card
+from electra.export.parity import TOLERANCE, parity
+from electra.objectives.base import TowerName
+from electra.recipes.pretrain_config import PretrainConfig, build_objective
+from electra.training.checkpoint import Checkpoint, CheckpointConfig, Checkpoints, read_checkpoint
+from electra.training.run_folder import RunFolder
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ExportConfig:
+    """What to export, and where to."""
+
+    run: tyro.conf.Positional[Path]
+    """The folder of a run."""
+    checkpoint: str | None = None
+    """The name of a checkpoint, such as step-00010000 or step-10000; the latest where it is left out."""
+    out: Path | None = None
+    """The folder to write to; RUN/export where it is left out."""
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """The folders that were written, and how far transformers' logits are from ours (None: not installed)."""
+
+    step: int
+    folders: dict[TowerName, Path]
+    differences: dict[TowerName, float | None]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name}: {folder} ({self._parity(name)})" for name, folder in self.folders.items())
+
+    def _parity(self, name: TowerName) -> str:
+        difference = self.differences[name]
+        if difference is None:
+            return "not compared: transformers is not installed"
+        return f"logits within {difference:.1e} of transformers'"
+
+
+def run(config: ExportConfig) -> ExportResult:
+    """Write a run's networks as Hugging Face folders, with tokenizer and model card.
+
+    Examples:
+        electra export RUN
+        electra export RUN --checkpoint step-10000 --out MODELS/early
+    """
+    return export_run(config.run, checkpoint=config.checkpoint, out=config.out)
+
+
+def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = None) -> ExportResult:
+    """Export every tower of a run's checkpoint (the latest one where none is named).
+
+    Raises:
+        CheckpointError: there is no such run or checkpoint, or it is damaged.
+    """
+    run_folder = RunFolder(path)
+    found = _find(run_folder, checkpoint)
+    tokenizer_json = found.path / "tokenizer.json"
+    special = tokenizers.special_tokens(tokenizers.load(tokenizer_json), tokenizer_json)
+    config = load_config(PretrainConfig, found.path / "config.toml")
+    objective = build_objective(config, special)
+    tensors = found.tensors("model")
+    # Shared tables are stored once, under the name that the objective gives first.
+    expected = dict(objective.named_parameters())
+    if odd := sorted(expected.keys() ^ tensors.keys()):
+        raise CheckpointError(f"{found.path}: its tensors do not fit its config: {', '.join(odd[:5])}")
+    objective.load_state_dict(tensors, strict=False)
+    folder, length = out or run_folder.export, config.packing.sequence_length
+    folders: dict[TowerName, Path] = {}
+    differences: dict[TowerName, float | None] = {}
+    cards = _cards(run_folder, found, config)
+    if out is None:
+        run_folder.write_text(run_folder.card, cards["run"])
+    for name, tower in objective.towers().items():
+        folders[name] = folder / name
+        save(
+            folders[name],
+            encoder=tower.encoder,
+            head=tower.head,
+            tokenizer_json=tokenizer_json,
+            card=cards[name],
+            max_length=length,
+        )
+        ids_BL, segment_ids_BL, mask_BL = _sample(config.model.vocabulary_size, length)
+        differences[name] = parity(folders[name], tower.encoder, tower.head, ids_BL, segment_ids_BL, mask_BL)
+    result = ExportResult(found.state["step"], folders, differences)
+    for line in str(result).splitlines():
+        logger.info("exported %s", line)
+    if any(difference is not None and difference > TOLERANCE for difference in differences.values()):
+        logger.warning("the exported logits differ from transformers' by more than %s", TOLERANCE)
+    return result
+
+
+def _find(run_folder: RunFolder, name: str | None) -> Checkpoint:
+    checkpoints = Checkpoints(run_folder.checkpoints, CheckpointConfig())
+    names = checkpoints.names()
+    if not names:
+        raise CheckpointError(f"{run_folder.path} holds no checkpoint; is it the folder of a run?")
+    if name is None:
+        latest = checkpoints.latest()
+        assert latest is not None
+        return latest
+    number = name.removeprefix("step-")
+    wanted = f"step-{int(number):08d}" if number.isdigit() else name
+    if wanted not in names:
+        raise CheckpointError(f"{run_folder.path} has no checkpoint {name!r}; it has {', '.join(names)}")
+    return read_checkpoint(run_folder.checkpoints / wanted)
+
+
+def _sample(vocabulary_size: int, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Random ids in two segments, with padding behind some of them."""
+    random = torch.Generator().manual_seed(0)
+    ids_BL = torch.randint(vocabulary_size, (4, length), generator=random)
+    segment_ids_BL = (torch.arange(length) >= length // 2).long().expand(4, -1)
+    lengths_B = torch.randint(max(1, length // 2), length + 1, (4,), generator=random)
+    return ids_BL, segment_ids_BL, torch.arange(length) < lengths_B[:, None]
+
+
+def _cards(run_folder: RunFolder, found: Checkpoint, config: PretrainConfig) -> dict[CardKind, str]:
+    """The model cards of the run and of its towers."""
+    environment: dict[str, Any] = {}
+    if run_folder.environment.exists():
+        environment = json.loads(run_folder.environment.read_text(encoding="utf-8"))
+    kinds: tuple[CardKind, ...] = ("run", "discriminator", "generator")
+    return {
+        kind: model_card(
+            kind,
+            config=to_table(config),
+            progress=found.state["progress"],
+            evaluation=found.state["evaluation"],
+            environment=environment,
+        )
+        for kind in kinds
+    }

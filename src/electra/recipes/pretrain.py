@@ -1,0 +1,260 @@
+"""`electra pretrain`: from token shards to a trained, exported discriminator."""
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import tyro
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from electra.config import load_config, to_toml
+from electra.data.collate import Batch, collate
+from electra.data.examples import ExampleSet
+from electra.data.sampling import rows, step_seed
+from electra.data.shards import TokenData
+from electra.data.tokenizer import SpecialTokens
+from electra.errors import ConfigError, DataError
+from electra.modeling.encoder import EncoderConfig
+from electra.objectives.replaced_token import ReplacedToken
+from electra.recipes.export import ExportResult, export_run
+from electra.recipes.pretrain_config import SETTLED, PretrainConfig, build_objective
+from electra.training.plan import Plan, plan
+from electra.training.precision import Precision, choose_precision
+from electra.training.run_folder import RunFolder, agree, environment, open_run
+from electra.training.tracking import log_file
+from electra.training.trainer import Feed, Outcome, Trainer
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PretrainCommand:
+    """The command line of `electra pretrain`."""
+
+    preset: tyro.conf.Positional[str]
+    """A preset (electra-tiny, electra-small, electra-base, electra-large, ...-plus-plus) or a TOML file."""
+    data: Path | None = None
+    """The folder that `electra prepare` made."""
+    out: Path | None = None
+    """The run's folder. What is there is resumed."""
+    fresh: bool = False
+    """Start another run beside OUT (OUT-2, OUT-3, …) instead of resuming the one that is there."""
+    dry_run: bool = False
+    """Print the resolved config, parameters, FLOPs, memory and time, and stop."""
+    overrides: tyro.conf.Suppress[tuple[str, ...]] = ()
+    """Any setting of the config, as `--section.name VALUE`."""
+
+
+def run(command: PretrainCommand) -> "PretrainResult | DryRun":
+    """Pre-train a generator and a discriminator, or go on with a run that was stopped.
+
+    Every setting of the preset can be changed on the command line: --section.name VALUE. The same command
+    resumes a run that was stopped or killed, and its weights end the same, bit for bit.
+
+    Examples:
+        electra pretrain electra-tiny --data DATA --out RUN --train.minutes 5
+        electra pretrain electra-small --data DATA --out RUN --train.steps 100000 --optimizer.learning_rate 3e-4
+    """
+    overrides = list(command.overrides)
+    for name in ("data", "out"):
+        if (path := getattr(command, name)) is not None:
+            overrides.append(f"{name}={path}")
+    config = load_config(PretrainConfig, command.preset, overrides)
+    return dry_run(config) if command.dry_run else pretrain(config, fresh=command.fresh)
+
+
+def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult":
+    """Run a config to its end, or resume it; `fresh` starts another run beside what is there.
+
+    Raises:
+        ElectraError: the config, the data or the run's folder cannot be used as they are.
+    """
+    if config.data is None or config.out is None:
+        raise ConfigError("a run needs --data (made by `electra prepare`) and --out, the folder to write to")
+    data, run_folder = TokenData.open(config.data), open_run(config.out, fresh=fresh)
+    if config.train.minutes is not None:  # then the number of steps is measured
+        config = replace(config, train=replace(config.train, steps=None))
+    with log_file(run_folder.log):
+        config = replace(config, out=run_folder.path, model=_fitted(config.model, data))
+        if run_folder.config.exists():
+            config = agree(run_folder, config, settled=SETTLED, ignore=("data", "out"))
+        device = _device(config.train.device)
+        torch.manual_seed(config.train.seed)
+        objective = build_objective(config, data.special).to(device)
+        feed = _feed(config, data, device)
+        precision = _precision(config, objective, feed, device)
+        logger.info("%s on %s: %s", precision.name, device, precision.reason)
+        config = replace(config, train=replace(config.train, precision=precision.name))
+        _write_environment(run_folder, data, precision)
+        trainer = Trainer(
+            objective,
+            config.train,
+            optimizer=config.optimizer,
+            feed=feed,
+            evaluation=config.evaluation,
+            evaluate=_evaluate(config, data, objective, precision, device),
+            checkpoint=config.checkpoint,
+            tracking=config.tracking,
+            run=run_folder,
+            config_text=lambda steps: to_toml(replace(config, train=replace(config.train, steps=steps))),
+            texts={"tokenizer.json": data.tokenizer_path.read_text(encoding="utf-8")},
+            precision=precision,
+            device=device,
+        )
+        outcome = trainer.run()
+        exported = export_run(run_folder.path) if outcome.stopped_by is None else None
+    return PretrainResult(run_folder.path, outcome, exported)
+
+
+def dry_run(config: PretrainConfig) -> "DryRun":
+    """What a run would take."""
+    vocabulary_size = config.model.vocabulary_size or 30_522
+    if config.data is not None:
+        config = replace(config, model=_fitted(config.model, TokenData.open(config.data, verify=False)))
+    else:
+        config = replace(config, model=replace(config.model, vocabulary_size=vocabulary_size))
+    with torch.device("meta"):
+        objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
+    return DryRun(config, plan(objective, config.train, length=config.packing.sequence_length))
+
+
+def _fitted(model: EncoderConfig, data: TokenData) -> EncoderConfig:
+    """The model with the vocabulary of the data."""
+    if model.vocabulary_size not in (0, data.vocabulary_size):
+        raise ConfigError(
+            f"model.vocabulary_size is {model.vocabulary_size}, but the tokenizer of {data.folder} has "
+            f"{data.vocabulary_size} entries; leave the setting at 0 or prepare the data with the right tokenizer"
+        )
+    return replace(model, vocabulary_size=data.vocabulary_size)
+
+
+def _device(wanted: str) -> torch.device:
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("train.device: cuda, but torch sees no GPU here; set it to auto or cpu")
+    return torch.device(
+        "cuda" if wanted == "auto" and torch.cuda.is_available() else wanted.replace("auto", "cpu")
+    )
+
+
+def _feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
+    examples = ExampleSet(data.train, config.packing, seed=config.train.seed)
+    if len(examples) == 0:
+        raise DataError(f"{data.folder}: its training part has no text; prepare a larger corpus")
+    train, at_once = config.train, config.train.micro_batch_size or config.train.batch_size
+
+    def micro_batches(step: int) -> list[Batch]:
+        indices = rows(step, seed=train.seed, batch_size=train.batch_size, examples=len(examples))
+        return [
+            collate(
+                examples,
+                indices[start : start + at_once],
+                special=data.special,
+                seed=step_seed(train.seed, step, micro_step=start // at_once),
+                trim=device.type == "cpu",
+            ).to(device)
+            for start in range(0, train.batch_size, at_once)
+        ]
+
+    return Feed(
+        micro_batches,
+        epochs=lambda steps: steps * train.batch_size / len(examples),
+        length=config.packing.sequence_length,
+        identity={"data": data.fingerprint},
+    )
+
+
+def _evaluate(
+    config: PretrainConfig, data: TokenData, objective: ReplacedToken, precision: Precision, device: torch.device
+) -> Any:
+    """Held-out figures on the same examples, masks and fakes every time, whatever the run's seed."""
+    examples = ExampleSet(data.heldout, config.packing, seed=0)
+    if len(examples) == 0:
+        raise DataError(f"{data.folder}: its held-out part has no text; prepare it with a larger --heldout")
+    count = min(config.evaluation.examples, len(examples))
+    chosen = rows(0, seed=0, batch_size=count, examples=len(examples))
+    size = config.train.micro_batch_size or config.train.batch_size
+
+    def batches() -> Iterator[tuple[Batch, Batch]]:
+        for start in range(0, count, size):
+            indices, seed = chosen[start : start + size], step_seed(0, start)
+            read = partial(
+                collate,
+                examples,
+                indices,
+                special=data.special,
+                seed=seed,
+                trim=False,
+            )
+            yield read().to(device), read(stream="unigram").to(device)
+
+    def evaluate() -> dict[str, float]:
+        with precision.autocast(device):
+            return objective.evaluate(batches())
+
+    return evaluate
+
+
+def _precision(config: PretrainConfig, objective: ReplacedToken, feed: Feed, device: torch.device) -> Precision:
+    def step() -> None:
+        objective(feed.micro_batches(0)[0]).loss.backward()
+        objective.zero_grad(set_to_none=True)
+
+    return choose_precision(config.train.precision, device, step)
+
+
+def _write_environment(run_folder: RunFolder, data: TokenData, precision: Precision) -> None:
+    """Record where the run goes on; the data's own account is kept for the model card."""
+    now = environment()
+    if run_folder.environment.exists():
+        before = json.loads(run_folder.environment.read_text(encoding="utf-8"))
+        for name in ("threads", "processor", "torch"):
+            if before.get(name) != now[name]:
+                logger.warning(
+                    "%s is %s here and was %s: the result will not be the same bit for bit",
+                    name, now[name], before.get(name),
+                )  # fmt: skip
+    account = {name: data.manifest[name] for name in ("fingerprint", "tokenizer", "statistics", "made")}
+    facts = {**now, "precision": precision.reason, "data": account}
+    run_folder.write_text(run_folder.environment, json.dumps(facts, indent=1) + "\n")
+
+
+@dataclass(frozen=True)
+class PretrainResult:
+    """How a run ended, and what came out of it (no exports where it was stopped)."""
+
+    run: Path
+    outcome: Outcome
+    exported: ExportResult | None
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 128 + the signal's number, as shells have it."""
+        return 128 + self.outcome.stopped_by if self.outcome.stopped_by else 0
+
+    def __rich__(self) -> RenderableType:
+        table = Table("held-out figure", "value", title=f"step {self.outcome.step:,}", title_justify="left")
+        for name, value in self.outcome.evaluation.items():
+            if name.startswith("eval/"):
+                table.add_row(name.removeprefix("eval/").replace("_", " "), f"{value:.4f}")
+        last = str(self.exported) if self.exported else "stopped; the same command goes on from here"
+        return Group(table, f"run: {self.run}", last)
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """A run's resolved config and what it would take."""
+
+    config: PretrainConfig
+    plan: Plan
+
+    def __rich__(self) -> RenderableType:
+        table = Table("", "", show_header=False)
+        for name, value in self.plan.rows():
+            table.add_row(name, value)
+        return Group(to_toml(self.config), table)

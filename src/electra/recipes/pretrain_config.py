@@ -1,0 +1,63 @@
+"""The config of a pre-training run, and the objective that it describes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from electra.data.packing import PackingConfig
+from electra.data.tokenizer import SpecialTokens
+from electra.modeling.encoder import EncoderConfig
+from electra.objectives.masking import MaskingConfig
+from electra.objectives.replaced_token import GeneratorConfig, ReplacedToken, ReplacedTokenConfig
+from electra.training.checkpoint import CheckpointConfig
+from electra.training.optim import OptimizerConfig
+from electra.training.tracking import TrackingConfig
+from electra.training.trainer import EvaluationConfig, TrainConfig
+
+
+@dataclass(frozen=True)
+class PretrainConfig:
+    """Everything that decides what a pre-training run computes."""
+
+    data: Path | None = None
+    """The folder that `electra prepare` made."""
+    out: Path | None = None
+    """The run's folder."""
+    model: EncoderConfig = field(default_factory=EncoderConfig)
+    generator: GeneratorConfig = field(default_factory=GeneratorConfig)
+    objective: ReplacedTokenConfig = field(default_factory=ReplacedTokenConfig)
+    masking: MaskingConfig = field(default_factory=MaskingConfig)
+    packing: PackingConfig = field(default_factory=PackingConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+    def problems(self) -> Iterator[str]:
+        if self.packing.sequence_length > self.model.max_positions:
+            yield (
+                f"packing.sequence_length: {self.packing.sequence_length} is more than "
+                f"model.max_positions, {self.model.max_positions}"
+            )
+        if self.objective.sharing == "all" and self.generator.encoder(self.model) != self.model:
+            yield (
+                "objective.sharing: all needs a generator of the discriminator's shape: set generator.hidden_size "
+                f"{self.model.hidden_size}, generator.feed_forward_size {self.model.feed_forward_size} and "
+                f"generator.heads {self.model.heads}"
+            )
+
+
+SETTLED = {"train.steps": None, "train.precision": "auto", "model.vocabulary_size": 0}
+"""Settings that a run fills in, with the value that leaves them open."""
+
+
+def build_objective(config: PretrainConfig, special: SpecialTokens) -> ReplacedToken:
+    """The objective that a config describes, freshly initialised."""
+    return ReplacedToken(
+        config.model,
+        config.generator,
+        config=config.objective,
+        masking=config.masking,
+        special=special,
+    )
