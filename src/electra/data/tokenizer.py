@@ -143,7 +143,7 @@ def vocabulary_size(tokenizer: Tokenizer) -> int:
 def describe(tokenizer: Tokenizer) -> dict[str, Any]:
     """What a manifest says: kind, vocabulary_size, lowercase, strip_accents, special_tokens."""
     pipeline = json.loads(tokenizer.to_str())
-    parts = list(_flatten(pipeline["normalizer"]))
+    parts = list(normalizer_parts(pipeline["normalizer"]))
     bert = next((part for part in parts if part["type"] == "BertNormalizer"), None)
     lowercase = bert["lowercase"] if bert else any(part["type"] == "Lowercase" for part in parts)
     strip = bert["strip_accents"] if bert else any(part["type"] == "StripAccents" for part in parts)
@@ -157,12 +157,13 @@ def describe(tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
-def _flatten(normalizer: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+def normalizer_parts(normalizer: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    """The normalizers in a tokenizer.json's one, which may be none or a sequence of sequences."""
     if normalizer is None:
         return
     if normalizer["type"] == "Sequence":
         for part in normalizer["normalizers"]:
-            yield from _flatten(part)
+            yield from normalizer_parts(part)
     else:
         yield normalizer
 
