@@ -277,7 +277,8 @@ class Trainer:
         tenth = max(1, math.ceil(steps / 10))
         if step % (self.evaluation_config.every or tenth) == 0 or last:
             self._evaluate()
-        if step % (self.checkpoints.config.every or tenth) == 0 or last:
+        due = step % (self.checkpoints.config.every or tenth) == 0
+        if last or (due and not self.progress.skipped_in_a_row):  # a run in trouble keeps what was good
             self._save()
 
     def _measure(self) -> None:
