@@ -134,3 +134,12 @@ def test_under_bfloat16_autocast() -> None:
     for gradient, plain in zip(gradients, plain_gradients, strict=True):
         assert gradient.dtype == torch.float32
         assert F.cosine_similarity(gradient.flatten(), plain.flatten(), dim=0) > 0.999
+
+
+def test_many_blocks_of_rows_add_up_in_bfloat16() -> None:
+    arguments = problem(128 * ROWS, 40, width=8)
+    with torch.autocast("cpu", torch.bfloat16):
+        _, _, gradients = run(sampled_cross_entropy, arguments)
+    _, _, plain_gradients = run(sampled_cross_entropy_plain, arguments)
+    for gradient, plain in zip(gradients, plain_gradients, strict=True):
+        assert (gradient - plain).norm() < 0.012 * plain.norm()

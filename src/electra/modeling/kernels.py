@@ -14,7 +14,7 @@ ROWS = 256
 
 _PARTS = 16
 """Blocks of rows whose gradients are added up in the products' precision before they join the sum in fp32:
-in bfloat16 a longer sum loses what is added last (39 % error after 1,024 blocks)."""
+in bfloat16 a longer sum loses what is added last (39 % of the gradient after 1,024 blocks)."""
 
 _BLOCK = 256
 """Width of the blocks of the two-level search for a sample."""
