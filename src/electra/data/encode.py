@@ -128,7 +128,7 @@ def sentence_encoder(tokenizer: Tokenizer) -> Callable[[str], bytes]:
 class WordCache(dict[str, bytes]):
     """Ids by what stands between two spaces, for BERT's pipeline, which cuts at every space and mark.
 
-    A string that is not yet known is cut at its marks, and its pieces are put into lower case if they are ASCII and
+    A string that is not yet known is cut at its marks, and its pieces are put into lower case if it is ASCII and
     the tokenizer does so. Pieces have a cache of their own, and only what is not in there goes to the tokenizer.
     """
 

@@ -20,8 +20,8 @@ from electra.errors import DataError
 
 DocumentRule = Literal["blank-line", "file"]
 
-MAX_LINE = 1 << 26
-"""Bytes in a line (64 MiB). A longer one is a reject, read past in pieces so that it never fills the memory."""
+MAX_LINE = 1 << 25
+"""Bytes in a line (32 MiB). A longer one is a reject, read past in pieces so that it never fills the memory."""
 MAX_DOCUMENT = 1 << 24
 """Characters in a document of a .txt file (16.8 million); what follows starts another document."""
 DETECTION_ROWS = 100  # rows looked at to find the text column
@@ -294,12 +294,13 @@ class _parquet:
         import pyarrow.parquet as pq
 
         packed = self.path.suffix in (".gz", ".zst")
+        with _damage_reported(self.path):
+            self.file: IO[bytes] = _unpacked(self.path) if packed else self.path.open("rb")
         try:
-            with _damage_reported(self.path):
-                self.file: IO[bytes] = _unpacked(self.path) if packed else self.path.open("rb")
             # Without read-ahead, memory is bounded by pages, not by row groups.
             return pq.ParquetFile(self.file, pre_buffer=False, buffer_size=1 << 20)
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OSError) as error:
+            self.file.close()
             raise DataError(f"{self.path}: not a parquet file, or a damaged one ({error})") from error
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -341,19 +342,21 @@ class _damage_reported:
 class _ZstandardFrames(io.RawIOBase):
     """The bytes of all frames of a .zst file; unlike zstandard's own reader it notices a cut one."""
 
+    # What one piece unpacks to stands in memory; a block of one repeated byte is 4 bytes for 128 KiB.
+    PACKED_PIECE = 1 << 10
+
     def __init__(self, path: Path) -> None:
         self.file = path.open("rb")
         self.frame = zstandard.ZstdDecompressor().decompressobj()
         self.started = False
-        self.pending = b""
+        self.unpacked = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self.pending:
-            packed = self.frame.unused_data if self.frame.eof else b""
-            packed = packed or self.file.read(1 << 17)
+        while not self.unpacked:
+            packed = (self.frame.unused_data if self.frame.eof else b"") or self.file.read(self.PACKED_PIECE)
             if not packed:
                 if self.started and not self.frame.eof:
                     raise EOFError("the last frame has no end")
@@ -361,11 +364,10 @@ class _ZstandardFrames(io.RawIOBase):
             if self.frame.eof:
                 self.frame = zstandard.ZstdDecompressor().decompressobj()
             self.started = True
-            self.pending = self.frame.decompress(packed)
-        taken = self.pending[: len(buffer)]
-        buffer[: len(taken)] = taken
-        self.pending = self.pending[len(taken) :]
-        return len(taken)
+            self.unpacked = memoryview(self.frame.decompress(packed))
+        count = min(len(buffer), len(self.unpacked))
+        buffer[:count], self.unpacked = self.unpacked[:count], self.unpacked[count:]
+        return count
 
     def close(self) -> None:
         self.file.close()

@@ -32,8 +32,6 @@ TRAINED_NAMES = [names[0] for names in SPECIAL_NAMES.values()]
 # sample; a word with a rarer one becomes [UNK]. Without a limit, stray foreign letters eat the vocabulary.
 ALPHABET_COVERAGE = 0.9999
 
-UNREACHABLE = -1e4  # a log probability that no segmentation of a text prefers
-
 
 @dataclass(frozen=True)
 class SpecialTokens:
@@ -275,17 +273,15 @@ def _train_unigram(texts: Sequence[str], size: int, lowercase: bool, strip_accen
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
     trainer = trainers.UnigramTrainer(
-        vocab_size=size,
-        special_tokens=TRAINED_NAMES,
+        vocab_size=size - len(TRAINED_NAMES) + 1,
+        special_tokens=["[UNK]"],
         unk_token="[UNK]",
         initial_alphabet=_alphabet(texts, tokenizer.normalizer),
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    # The trainer gives the special tokens the best score of all, so "[SEP]" in a text would become one.
-    state = json.loads(tokenizer.to_str())["model"]["vocab"]
-    pieces = [(piece, UNREACHABLE if piece in TRAINED_NAMES else score) for piece, score in state]
-    tokenizer.model = models.Unigram(pieces, TRAINED_NAMES.index("[UNK]"), False)
+    # An entry of the model can be found in a text, so the special tokens stand outside it, at the end.
+    tokenizer.add_special_tokens(TRAINED_NAMES)
     return tokenizer
 
 
