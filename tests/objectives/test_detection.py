@@ -1,0 +1,55 @@
+"""Held-out figures against their definitions."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from electra.objectives.detection import Detection, GeneratorFigures
+
+
+def test_detection_by_hand() -> None:
+    figures = Detection()
+    figures.add(torch.tensor([2.0, -1.0, 0.5]), torch.tensor([True, False, False]))
+    figures.add(torch.tensor([-2.0, 1.0]), torch.tensor([False, True]))
+    found = figures.figures()
+    p = 1 / (1 + np.exp(-np.array([2.0, -1.0, 0.5, -2.0, 1.0])))
+    y = np.array([1, 0, 0, 0, 1])
+    assert found["eval/discriminator_loss"] == pytest.approx(-np.mean(y * np.log(p) + (1 - y) * np.log(1 - p)))
+    assert found["eval/majority_loss"] == pytest.approx(-(0.4 * math.log(0.4) + 0.6 * math.log(0.6)))
+    assert found["eval/discriminator_auc"] == 1.0
+    assert found["eval/discriminator_precision"] == pytest.approx(2 / 3)
+    assert found["eval/discriminator_recall"] == 1.0
+    assert found["eval/replaced_share"] == 0.4
+
+
+def test_one_class_alone_has_no_auc() -> None:
+    figures = Detection()
+    figures.add(torch.tensor([2.0, -1.0]), torch.tensor([False, False]))
+    assert math.isnan(figures.auc()) and math.isnan(figures.figures()["eval/discriminator_average_precision"])
+
+
+def test_logits_that_are_not_finite_do_not_stop_an_evaluation() -> None:
+    figures = Detection()
+    figures.add(torch.tensor([math.nan, 1.0]), torch.tensor([False, True]))
+    assert math.isnan(figures.auc())
+
+
+def test_generator_figures_count_masked_positions_only() -> None:
+    logits_NV = torch.log(torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8], [0.3, 0.3, 0.4]]))
+    figures = GeneratorFigures()
+    samples_N = figures.add(
+        logits_NV,
+        targets_N=torch.tensor([0, 1, 2]),
+        masked_N=torch.tensor([True, True, False]),
+        uniforms_N=torch.tensor([0.75, 0.5, 0.0]),
+        temperature=1.0,
+    )
+    assert samples_N.tolist() == [1, 2, 0]
+    found = figures.figures()
+    assert found["eval/masked_lm_loss"] == pytest.approx(-(math.log(0.7) + math.log(0.1)) / 2, rel=1e-5)
+    assert found["eval/masked_lm_accuracy"] == 0.5
+    assert found["eval/masked_lm_sample_accuracy"] == 0.0
+    entropies = [-sum(p * math.log(p) for p in row) for row in ([0.7, 0.2, 0.1], [0.1, 0.1, 0.8])]
+    assert found["eval/generator_entropy"] == pytest.approx(sum(entropies) / 2, rel=1e-5)

@@ -1,0 +1,195 @@
+"""The replaced-token objective against transformers' classes, step by step, and its parts."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from electra.data.collate import Batch
+from electra.data.tokenizer import SpecialTokens
+from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.objectives.masking import MaskingConfig, candidates, draw
+from electra.objectives.replaced_token import GeneratorConfig, ReplacedToken, ReplacedTokenConfig, corrupt
+
+SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
+MODEL = EncoderConfig(
+    layers=2, hidden_size=32, embedding_size=16, feed_forward_size=64, heads=2, vocabulary_size=300,
+    max_positions=64, dropout=0.0, attention_dropout=0.0, initializer_range=0.3, linear_initializer_range=0.2,
+)  # fmt: skip
+
+
+def objective(
+    config: ReplacedTokenConfig | None = None, *, model: EncoderConfig = MODEL, generator: int = 16
+) -> ReplacedToken:
+    torch.manual_seed(0)
+    return ReplacedToken(
+        model,
+        GeneratorConfig(hidden_size=generator, heads=2 if generator == 32 else 0, feed_forward_size=64),
+        config=config or ReplacedTokenConfig(),
+        masking=MaskingConfig(),
+        special=SPECIAL,
+    )
+
+
+def batch(lengths: list[int], *, seed: int = 5) -> Batch:
+    L = max(lengths)
+    ids_BL = torch.randint(5, 300, (len(lengths), L), generator=torch.Generator().manual_seed(seed))
+    segments_BL = (torch.arange(L) >= L // 2).long().expand(len(lengths), -1).clone()
+    for row, length in enumerate(lengths):
+        ids_BL[row, 0], ids_BL[row, L // 2 - 1], ids_BL[row, length - 1] = 2, 3, 3
+        ids_BL[row, length:], segments_BL[row, length:] = 0, 0
+    return Batch(ids_BL, segments_BL, torch.tensor(lengths), seed=seed)
+
+
+def theirs(ours: Encoder) -> dict[str, int | float]:
+    config = ours.config
+    return {
+        "vocab_size": config.vocabulary_size,
+        "embedding_size": config.embedding_size,
+        "hidden_size": config.hidden_size,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "intermediate_size": config.feed_forward_size,
+        "max_position_embeddings": config.max_positions,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
+
+
+@pytest.mark.parametrize("lengths", [[24, 24], [24, 20, 17]])
+@pytest.mark.parametrize("sharing", ["none", "embeddings", "all"])
+def test_loss_and_gradient_equal_those_of_transformers(tmp_path, lengths: list[int], sharing: str) -> None:  # type: ignore[no-untyped-def]
+    """The whole step written with transformers' networks, the plain loss, and the masks and samples of ours."""
+    transformers = pytest.importorskip("transformers")
+    from electra.export.huggingface import _their_tensors
+
+    config = ReplacedTokenConfig(discriminator_weight=7.0, sharing=sharing)  # type: ignore[arg-type]
+    ours = objective(config, generator=32 if sharing == "all" else 16)
+    one = batch(lengths)
+    output = ours(one)
+    output.loss.backward()
+
+    networks = {}
+    for name, tower in ours.towers().items():
+        kind = transformers.ElectraForPreTraining if name == "discriminator" else transformers.ElectraForMaskedLM
+        network = kind(transformers.ElectraConfig(**theirs(tower.encoder)))
+        tensors = {
+            key: value for module in (tower.encoder, tower.head) for key, value in _their_tensors(module, name)
+        }
+        network.load_state_dict(tensors, strict=False)
+        networks[name] = network.eval()
+    ids_BL, text_BL = one.input_ids_BL, candidates(one.input_ids_BL, SPECIAL)
+    mask_BL = (torch.arange(ids_BL.shape[1]) < one.lengths_B[:, None]).long()
+    random = torch.Generator().manual_seed(one.seed)
+    masking = draw(ids_BL, text_BL, MaskingConfig(), mask_id=4, generator=random)
+    logits_BLV = networks["generator"](
+        masking.input_ids_BL, token_type_ids=one.segment_ids_BL, attention_mask=mask_BL
+    ).logits
+    used = masking.used_BN.flatten()
+    logits_NV, targets_N = masking.at(logits_BLV)[used], masking.at(ids_BL)[used]
+    generator_loss = F.cross_entropy(logits_NV, targets_N)
+    uniforms_N = torch.rand(used.numel(), generator=random)
+    cumulative_NV = masking.at(logits_BLV).softmax(-1).cumsum(-1)
+    samples_N = torch.searchsorted(cumulative_NV, uniforms_N[:, None], right=True).squeeze(1).clamp(max=299)
+    corrupted_BL = corrupt(ids_BL, masking, samples_N)
+    logits_BL = networks["discriminator"](
+        corrupted_BL, token_type_ids=one.segment_ids_BL, attention_mask=mask_BL
+    ).logits
+    labels = (corrupted_BL != ids_BL).float()[text_BL]
+    discriminator_loss = F.binary_cross_entropy_with_logits(logits_BL[text_BL], labels)
+    expected = generator_loss + 7.0 * discriminator_loss
+    expected.backward()
+
+    torch.testing.assert_close(output.parts["generator_loss"], generator_loss.detach(), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(output.loss, expected, rtol=1e-5, atol=1e-6)
+    table = ours.discriminator.embeddings.token.weight.grad
+    parts = [network.electra.embeddings.word_embeddings.weight.grad for network in networks.values()]
+    if sharing == "none":
+        torch.testing.assert_close(table, parts[0], rtol=1e-4, atol=1e-6)
+    else:  # both networks pull at the one table
+        torch.testing.assert_close(table, parts[0] + parts[1], rtol=1e-4, atol=1e-6)
+
+
+def test_no_gradient_reaches_the_generator_through_the_samples() -> None:
+    ours = objective(ReplacedTokenConfig(sharing="none"))
+    output = ours(batch([24, 24]))
+    (output.loss - output.loss.detach()).backward()
+    with_both = {n: p.grad.clone() for n, p in ours.generator.named_parameters() if p.grad is not None}
+    ours.zero_grad()
+    ours.config = replace(ours.config, discriminator_weight=0.0)
+    ours(batch([24, 24])).loss.backward()
+    for name, parameter in ours.generator.named_parameters():
+        assert torch.equal(with_both[name], parameter.grad), name  # type: ignore[arg-type]
+
+
+def test_what_is_shared() -> None:
+    none, tables, everything = (
+        objective(ReplacedTokenConfig(sharing=sharing), generator=32)  # type: ignore[arg-type]
+        for sharing in ("none", "embeddings", "all")
+    )
+    shared = [
+        set(o.generator.parameters()) & set(o.discriminator.parameters()) for o in (none, tables, everything)
+    ]
+    assert [len(names) for names in shared] == [0, 3, len(list(everything.discriminator.parameters()))]
+
+
+def test_the_same_seed_draws_the_same_masks_and_another_one_others() -> None:
+    ours = objective()
+    losses = [ours(batch([24, 24], seed=5)).loss.item() for _ in range(2)]
+    assert losses[0] == losses[1]
+    other = replace(batch([24, 24], seed=5), seed=6)
+    assert ours(other).loss.item() != losses[0]
+
+
+def test_counts_are_what_the_losses_are_means_over() -> None:
+    ours = objective()
+    counts = ours.counts(batch([24, 14]))
+    # 24: [CLS] and two [SEP] leave 21 words, of which round(3.15) = 3 are chosen; 14: 11 words, 2 chosen
+    assert {name: int(value) for name, value in counts.items()} == {"generator": 5, "discriminator": 32}
+    halved = ours(batch([24, 14]), {name: 2 * value for name, value in counts.items()})
+    torch.testing.assert_close(2 * halved.loss, ours(batch([24, 14])).loss)
+
+
+def test_evaluation_leaves_training_as_it_was() -> None:
+    ours = objective(model=replace(MODEL, dropout=0.3))
+    ours.train()
+    torch.manual_seed(3)
+    first = torch.rand(1)
+    torch.manual_seed(3)
+    one, two = (ours.evaluate([(batch([24, 20]), batch([24, 20], seed=9))]) for _ in range(2))
+    assert ours.training and torch.equal(torch.rand(1), first)
+    assert one == two
+    assert 0 <= one["eval/unigram_auc"] <= 1 and one["eval/masked_lm_loss"] > 0
+
+
+def test_evaluation_counts_the_unigram_copy_where_it_differs() -> None:
+    ours = objective()
+    one = batch([24, 24])
+    copy = one.input_ids_BL.clone()
+    copy[:, 5] = 299
+    figures = ours.evaluate([(one, replace(one, input_ids_BL=copy))])
+    logits_BL = ours.discriminate(copy, one.segment_ids_BL, None)
+    text_BL = candidates(one.input_ids_BL, SPECIAL)
+    fakes, rest = logits_BL[:, 5], logits_BL[text_BL & (torch.arange(24) != 5)]
+    expected = (fakes[:, None] > rest[None]).float().mean()  # the definition of the AUC
+    assert figures["eval/unigram_auc"] == pytest.approx(float(expected), abs=1e-6)
+
+
+def test_flops_agree_with_what_torch_counts() -> None:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    ours = objective()
+    rows = batch([24] * 8)
+    # attention as plain products, since the counter does not look into the fused kernel
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        ours(rows).loss.backward()
+    counted = counter.get_total_flops()
+    assert ours.flops_per_token(24) * 8 * 24 == pytest.approx(counted, rel=0.02)
+
+
+def test_a_generator_follows_the_discriminator_where_it_is_not_named() -> None:
+    shape = GeneratorConfig(hidden_size=64).encoder(EncoderConfig(layers=12, vocabulary_size=9))
+    assert (shape.layers, shape.feed_forward_size, shape.heads, shape.embedding_size) == (12, 256, 1, 128)
+    assert list(GeneratorConfig(hidden_size=100, heads=3).problems())
