@@ -143,13 +143,16 @@ def _parse(verb: str, run: Callable[..., object], arguments: list[str]) -> objec
     overrides: list[str] | None = None
     if "overrides" in names:
         arguments, overrides = _split_overrides(arguments, options=["help", *names])
-    config = tyro.cli(
-        config_type,
-        args=arguments,
-        prog=f"electra {verb}",
-        description=inspect.getdoc(run),
-        config=(tyro.conf.FlagCreatePairsOff, tyro.conf.PositionalMetavarFromFieldName),
-    )
+    try:
+        config = tyro.cli(
+            config_type,
+            args=arguments,
+            prog=f"electra {verb}",
+            description=inspect.getdoc(run),
+            config=(tyro.conf.FlagCreatePairsOff, tyro.conf.PositionalMetavarFromFieldName),
+        )
+    except BrokenPipeError:  # the help's reader has seen enough
+        sys.exit(UNEXPECTED)
     return config if overrides is None else dataclasses.replace(config, overrides=tuple(overrides))
 
 

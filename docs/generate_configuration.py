@@ -1,0 +1,126 @@
+"""Writes docs/configuration.md from the config dataclasses: their fields, defaults and the text below each.
+
+`make docs` runs it; a test compares its output with the page that is committed.
+"""
+
+import importlib
+import inspect
+import typing
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from electra.cli import VERBS
+from electra.config import PRESETS, Setting, flat, load_config, preset_names, settings
+from electra.recipes.pretrain_config import PretrainConfig
+
+PAGE = Path(__file__).parent / "configuration.md"
+
+INTRODUCTION = """\
+# Configuration reference
+
+This page is written by `make docs` from the dataclasses in `src/electra`; edit those.
+
+A pre-training run is described by a preset or a TOML file, and by what the command line changes of it:
+
+```console
+$ electra pretrain electra-tiny --data DATA --out RUN --train.steps 2000 --optimizer.learning_rate 5e-4
+```
+
+A file of your own says what it starts from, and then only what is different. Its sections are the ones below.
+
+```toml
+extends = "electra-small"
+
+[train]
+steps = 50000
+```
+
+What a run resolved all of this to is in its `config.toml`; `--dry-run` prints it without training.
+"""
+
+
+def main() -> None:
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"wrote {PAGE}")
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([INTRODUCTION, *_presets(), *_sections(), *_verbs()])
+
+
+def _presets() -> Iterator[str]:
+    yield "## Presets\n"
+    resolved = {name: flat(load_config(PretrainConfig, name)) for name in preset_names()}
+    by_size = ("model.hidden_size", "model.layers", "train.steps")
+    resolved = dict(sorted(resolved.items(), key=lambda item: [item[1][name] or 0 for name in by_size]))
+    for name in resolved:
+        first_line = (PRESETS / f"{name}.toml").read_text(encoding="utf-8").partition("\n")[0]
+        yield f"- `{name}`: {first_line.removeprefix('# ')}"
+    yield "\nWhere they differ:\n"
+    yield "| setting | " + " | ".join(name.removeprefix("electra-") for name in resolved) + " |"
+    yield "|---" * (len(resolved) + 1) + "|"
+    for setting in next(iter(resolved.values())):
+        values = [shown[setting] for shown in resolved.values()]
+        if len(set(values)) > 1:
+            yield f"| `{setting}` | " + " | ".join(map(_shown, values)) + " |"
+    yield ""
+
+
+def _shown(value: object) -> str:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:,}" if is_number else str(value)
+
+
+def _sections() -> Iterator[str]:
+    yield "## Settings of a run\n"
+    by_section = groupby(settings(PretrainConfig), key=lambda setting: setting.name.rpartition(".")[0])
+    for section, members in by_section:
+        if section:  # the rest, data and out, are options of the command
+            yield f"### `[{section}]`\n"
+            yield from _table((setting, setting.name.rpartition(".")[2]) for setting in members)
+
+
+def _verbs() -> Iterator[str]:
+    yield "## Options of the command\n"
+    for verb, (target, _) in VERBS.items():
+        module, _, name = target.partition(":")
+        run = getattr(importlib.import_module(module), name)
+        (parameter,) = inspect.signature(run).parameters
+        config = typing.get_type_hints(run)[parameter]
+        yield f"### `electra {verb}`\n"
+        yield f"{(inspect.getdoc(run) or '').splitlines()[0]}\n"
+        yield from _table(_options(config))
+
+
+def _options(config: type[Any]) -> Iterator[tuple[Setting, str]]:
+    """The fields of a verb's config as they are typed on the command line."""
+    hints = typing.get_type_hints(config, include_extras=True)
+    for setting in settings(config):
+        markers = typing.get_args(hints[setting.name])
+        if tyro.conf.Suppress in markers:
+            continue
+        if tyro.conf.Positional in markers:
+            yield setting, setting.name.upper()
+        elif setting.default == "True":
+            yield setting, "--no-" + setting.name.replace("_", "-")
+        else:
+            yield setting, "--" + setting.name.replace("_", "-")
+
+
+def _table(rows: Iterable[tuple[Setting, str]]) -> Iterator[str]:
+    yield "| name | takes | default | what it does |"
+    yield "|---|---|---|---|"
+    for setting, name in rows:
+        default = setting.default if setting.default == "required" else f"`{setting.default}`"
+        documentation = " ".join(setting.documentation.split()).replace("|", "\\|")
+        yield f"| `{name}` | {setting.type} | {default} | {documentation} |"
+    yield ""
+
+
+if __name__ == "__main__":
+    main()
