@@ -36,3 +36,6 @@ lint: $(READY) ## ruff, mypy and import-linter
 
 docs: $(READY) ## write the generated pages of docs/ anew
 	$(BIN)/python docs/generate_configuration.py
+
+bench: $(READY) ## the benchmarks of benchmarks/, each beside its peer
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
