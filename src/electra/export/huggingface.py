@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, Literal
 
 import torch
@@ -77,13 +78,12 @@ _FIELDS: dict[str, tuple[str, int | float]] = {
     "layer_norm_epsilon": ("layer_norm_eps", 1e-12),
     "initializer_range": ("initializer_range", 0.02),
 }
-# Settings of theirs that change what is computed, and the values that are computed here.
-_REQUIRED = {
-    "model_type": ("electra",),
-    "hidden_act": ("gelu",),
-    "position_embedding_type": ("absolute",),
-    "is_decoder": (False,),
-    "add_cross_attention": (False,),
+# Settings of theirs that change what is computed, with the value that is computed here (and is their default).
+_REQUIRED: dict[str, str | bool] = {
+    "hidden_act": "gelu",
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
 }
 
 
@@ -238,8 +238,9 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
             tensors = torch.load(path, map_location="cpu", weights_only=True)
         else:
             raise CheckpointError(f"{folder} has neither {WEIGHTS} nor {OLD_WEIGHTS}")
-    except (SafetensorError, OSError, RuntimeError) as error:
-        raise CheckpointError(f"{path} is damaged or cut short: {error}") from error
+    except (SafetensorError, OSError, RuntimeError, UnpicklingError) as error:
+        reason = str(error).partition("\n")[0]
+        raise CheckpointError(f"{path} is damaged or cut short: {reason}") from error
     return {
         name: tensor for name, tensor in tensors.items() if not name.endswith(("position_ids", "token_type_ids"))
     }
@@ -260,17 +261,22 @@ def _their_config(config: EncoderConfig, kind: Kind, tokenizer: Tokenizer) -> di
 
 def _our_config(path: Path) -> EncoderConfig:
     theirs = _read_json(path)
+    required = {"model_type": "electra"} | _REQUIRED
     problems = [
-        f"{name} is {theirs[name]!r}; only {allowed[0]!r} is computed here"
-        for name, allowed in _REQUIRED.items()
-        if (name in theirs or name == "model_type") and theirs.get(name) not in allowed
+        f"{name} is {found!r}; only {value!r} is computed here"
+        for name, value in required.items()
+        if (found := theirs.get(name, _REQUIRED.get(name))) != value
     ]
+    values = {ours: theirs.get(name, default) for ours, (name, default) in _FIELDS.items()}
+    for ours, (name, default) in _FIELDS.items():
+        allowed = int if isinstance(default, int) else int | float
+        if not isinstance(values[ours], allowed) or isinstance(values[ours], bool):
+            problems.append(f"{name} must be a number, found {values[ours]!r}")
+    if not problems:
+        problems.extend(EncoderConfig(**values).problems())
     if problems:
         raise CheckpointError(f"{path}: this model cannot be loaded:\n" + "\n".join(f"  {p}" for p in problems))
-    config = EncoderConfig(**{ours: theirs.get(name, default) for ours, (name, default) in _FIELDS.items()})
-    if problems := list(config.problems()):
-        raise CheckpointError(f"{path}: " + "; ".join(problems))
-    return config
+    return EncoderConfig(**values)
 
 
 def _tokenizer_files(tokenizer: Tokenizer, max_length: int) -> dict[str, str]:

@@ -1,0 +1,50 @@
+"""A small discriminator and generator with a tokenizer, as a run leaves them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from electra.data import tokenizer as tokenizers
+from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+
+TEXTS = [
+    "The cat sat on the mat.",
+    "A dog ate my homework, twice!",
+    "Ein naïves Café über Zürich",
+    "中文 and English",
+]
+
+Tower = tuple[Encoder, MaskedLanguageModelHead | ReplacedTokenHead]
+
+
+@pytest.fixture(scope="session")
+def tokenizer_json(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    tokenizers.train(TEXTS * 5, vocabulary_size=120).save(str(path))
+    return path
+
+
+@pytest.fixture(scope="session")
+def tower(tokenizer_json: Path) -> Callable[..., Tower]:
+    """Makes an encoder with its head; weights are large enough for a difference to show."""
+
+    def make(kind: str = "discriminator", *, embedding_size: int = 16, hidden_size: int = 32) -> Tower:
+        torch.manual_seed(0)
+        config = EncoderConfig(
+            layers=2, hidden_size=hidden_size, embedding_size=embedding_size, feed_forward_size=48, heads=4,
+            vocabulary_size=tokenizers.vocabulary_size(tokenizers.load(tokenizer_json)), max_positions=40,
+            initializer_range=0.2, linear_initializer_range=0.2,
+        )  # fmt: skip
+        head = ReplacedTokenHead(config) if kind == "discriminator" else MaskedLanguageModelHead(config)
+        encoder = Encoder(config)
+        with torch.no_grad():
+            for module in (encoder, head):
+                for name, parameter in module.named_parameters():
+                    if "norm" in name or name.endswith("bias"):
+                        parameter += 0.2 * torch.randn_like(parameter)
+        return encoder, head
+
+    return make

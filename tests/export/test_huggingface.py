@@ -1,0 +1,343 @@
+"""Folders that transformers loads, and that come back bit for bit."""
+
+import json
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from electra.data import tokenizer as tokenizers
+from electra.errors import CheckpointError, DataError
+from electra.export import huggingface, loading
+from electra.export.parity import parity
+
+KINDS = {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
+VOCABULARY = Path(__file__).parents[3] / "shared/data/vocab/bert-uncased/vocab.txt"
+
+
+@pytest.fixture
+def export(tower, tokenizer_json, tmp_path):  # type: ignore[no-untyped-def]
+    """Writes a tower and returns its folder."""
+
+    def write(kind: str = "discriminator", folder: Path = tmp_path / "model", **shape: int) -> Path:
+        encoder, head = tower(kind, **shape)
+        huggingface.save(
+            folder, encoder=encoder, head=head, tokenizer_json=tokenizer_json, card="# A card", max_length=24
+        )
+        return folder
+
+    return write
+
+
+def sample(vocabulary_size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Ids, two segments, and a mask that hides the ends of two rows."""
+    random = torch.Generator().manual_seed(3)
+    ids_BL = torch.randint(vocabulary_size, (3, 24), generator=random)
+    segment_ids_BL = (torch.arange(24) >= 10).long().expand(3, -1)
+    return ids_BL, segment_ids_BL, torch.arange(24) < torch.tensor([24, 11, 3])[:, None]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("embedding_size", [16, 32], ids=["projected", "square"])
+def test_transformers_computes_the_same_logits(export, tower, kind, embedding_size) -> None:  # type: ignore[no-untyped-def]
+    pytest.importorskip("transformers")
+    folder = export(kind, embedding_size=embedding_size)
+    encoder, head = tower(kind, embedding_size=embedding_size)
+    difference = parity(folder, encoder, head, *sample(encoder.config.vocabulary_size))
+    assert difference is not None and difference <= 1e-5
+    assert encoder.training and head.training
+    with torch.no_grad():  # a difference in one late weight is found
+        head.dense.bias += 1e-3
+    assert (parity(folder, encoder, head, *sample(encoder.config.vocabulary_size)) or 0) > 1e-5
+
+
+def test_parity_is_none_without_transformers(export, tower, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    folder = export()
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    encoder, head = tower()
+    assert parity(folder, encoder, head, torch.ones(1, 4, dtype=torch.long)) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("embedding_size", [16, 32])
+def test_every_weight_has_its_place_in_transformers(export, kind, embedding_size) -> None:  # type: ignore[no-untyped-def]
+    transformers = pytest.importorskip("transformers")
+    folder = export(kind, embedding_size=embedding_size)
+    _, info = getattr(transformers, KINDS[kind]).from_pretrained(folder, output_loading_info=True)
+    assert not any(info.values()), info
+    model, info = transformers.AutoModel.from_pretrained(folder, output_loading_info=True)
+    assert type(model).__name__ == "ElectraModel"
+    assert not info["missing_keys"] and not info["mismatched_keys"]
+    heads = ("discriminator_predictions.", "generator_predictions.", "generator_lm_head.")
+    assert all(name.startswith(heads) for name in info["unexpected_keys"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("embedding_size", [16, 32])
+def test_weights_come_back_bit_for_bit_through_transformers(export, tower, tmp_path, kind, embedding_size) -> None:  # type: ignore[no-untyped-def]
+    transformers = pytest.importorskip("transformers")
+    folder = export(kind, embedding_size=embedding_size)
+    model = getattr(transformers, KINDS[kind]).from_pretrained(folder)
+    model.save_pretrained(tmp_path / "theirs")
+    transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "theirs")
+    encoder, head = tower(kind, embedding_size=embedding_size)
+    for back in (huggingface.load(folder), huggingface.load(tmp_path / "theirs")):
+        assert back.kind == kind and back.max_length == 24
+        assert not back.encoder.training
+        for ours, found in ((encoder, back.encoder), (head, back.head)):
+            assert found is not None
+            expected = ours.state_dict()
+            assert expected.keys() == found.state_dict().keys()
+            for name, tensor in found.state_dict().items():
+                assert torch.equal(tensor, expected[name]), name
+            assert all(parameter.requires_grad for parameter in found.parameters())
+
+
+def test_the_config_says_what_the_network_is(export) -> None:  # type: ignore[no-untyped-def]
+    folder = export("generator")
+    config = json.loads((folder / "config.json").read_text())
+    assert config["architectures"] == ["ElectraForMaskedLM"] and config["model_type"] == "electra"
+    assert (config["embedding_size"], config["hidden_size"], config["intermediate_size"]) == (16, 32, 48)
+    assert config["layer_norm_eps"] == 1e-12 and config["hidden_act"] == "gelu"
+    assert huggingface.load(folder).encoder.config.layers == 2
+    assert (folder / "README.md").read_text() == "# A card"
+    assert not list(folder.glob(".*")), "nothing half-written is left"
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_transformers_reads_the_same_ids(tower, tmp_path, kind, lowercase) -> None:  # type: ignore[no-untyped-def]
+    transformers = pytest.importorskip("transformers")
+    texts = [
+        "The cat sat on the mat.",
+        "A dog ate my homework, twice!",
+        "Ein naïves Café über Zürich",
+        "中文 text",
+    ]
+    tokenizer = tokenizers.train(texts * 5, vocabulary_size=80, kind=kind, lowercase=lowercase)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    encoder, head = tower()
+    encoder.config = type(encoder.config)(**{**vars(encoder.config), "vocabulary_size": 400})
+    huggingface.save(
+        tmp_path / "model", encoder=encoder, head=head, tokenizer_json=tmp_path / "tokenizer.json", card="",
+        max_length=24,
+    )  # fmt: skip
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    for text in (*texts, "  Two  Spaces\tand é\n", "", "unseen: Ω 😀"):
+        expected = tokenizer.encode(text)
+        found = theirs(text)
+        assert found["input_ids"] == expected.ids
+        assert found["token_type_ids"] == expected.type_ids
+        pair, found = tokenizer.encode(text, "the Mat"), theirs(text, "the Mat")
+        assert (found["input_ids"], found["token_type_ids"]) == (pair.ids, pair.type_ids)
+    special = tokenizers.special_tokens(tokenizer)
+    assert theirs.pad_token_id == special.pad and theirs.mask_token_id == special.mask
+    assert theirs.cls_token_id == special.classify and theirs.sep_token_id == special.separate
+    assert theirs.unk_token_id == special.unknown and theirs.model_max_length == 24
+    assert theirs("[MASK]")["input_ids"][1] == special.mask, "as people expect who fill masks"
+    batch = theirs(["a cat", "a"], padding=True)
+    assert batch["input_ids"][1][-1] == special.pad and batch["attention_mask"][1][-1] == 0
+    assert len(theirs("cat " * 50, truncation=True)["input_ids"]) == 24
+    vocabulary = tmp_path / "model/vocab.txt"
+    assert vocabulary.exists() == (kind == "wordpiece")
+    if kind == "wordpiece":
+        again = tokenizers.load(vocabulary, lowercase=lowercase)
+        assert all(again.encode(text).ids == tokenizer.encode(text).ids for text in texts)
+        settings = json.loads((tmp_path / "model/tokenizer_config.json").read_text())
+        assert settings["do_lower_case"] is lowercase
+
+
+def test_a_tokenizer_of_other_weights_is_refused(export, tower, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    big = tokenizers.train(["".join(map(chr, range(0x4E00, 0x4F00)))] * 3, vocabulary_size=900)
+    big.save(str(tmp_path / "big.json"))
+    encoder, head = tower()
+    with pytest.raises(CheckpointError, match=r"big.json: the tokenizer has \d+ entries"):
+        huggingface.save(tmp_path / "x", encoder=encoder, head=head, tokenizer_json=tmp_path / "big.json", card="")
+    assert not (tmp_path / "x").exists()
+    folder = export()
+    big.save(str(folder / "tokenizer.json"))
+    with pytest.raises(CheckpointError, match=r"token table only \d+ rows"):
+        huggingface.load(folder)
+
+
+def test_missing_odd_and_unknown_tensors_are_all_named(export) -> None:  # type: ignore[no-untyped-def]
+    folder = export()
+    weights = folder / "model.safetensors"
+    tensors = load_file(weights)
+    del tensors["electra.encoder.layer.1.attention.self.key.weight"]
+    tensors["electra.embeddings.word_embeddings.weight"] = torch.zeros(7, 16)
+    tensors["electra.encoder.layer.0.crossattention.dense.weight"] = torch.zeros(2)
+    save_file(tensors, weights)
+    with pytest.raises(CheckpointError) as caught:
+        huggingface.load(folder)
+    message = str(caught.value)
+    assert "electra.encoder.layer.1.attention.self.key.weight: is missing; expected (32, 32)" in message
+    rows = json.loads((folder / "config.json").read_text())["vocab_size"]
+    assert f"electra.embeddings.word_embeddings.weight: expected ({rows}, 16), found (7, 16)" in message
+    assert "electra.encoder.layer.0.crossattention.dense.weight: is not known here" in message
+    assert message.count("electra.") == 3
+
+
+def test_an_untied_output_table_is_refused(export) -> None:  # type: ignore[no-untyped-def]
+    folder = export("generator")
+    tensors = load_file(folder / "model.safetensors")
+    table = tensors["electra.embeddings.word_embeddings.weight"]
+    save_file({**tensors, "generator_lm_head.weight": table.clone()}, folder / "model.safetensors")
+    huggingface.load(folder)
+    save_file({**tensors, "generator_lm_head.weight": table + 1}, folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"generator_lm_head.weight: differs from"):
+        huggingface.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden_act": "relu"}, "hidden_act is 'relu'; only 'gelu' is computed here"),
+        ({"model_type": "bert"}, "model_type is 'bert'; only 'electra'"),
+        ({"model_type": None}, "model_type is None; only 'electra'"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
+        ({"num_attention_heads": 5}, "5 heads cannot share"),
+        ({"hidden_size": "wide"}, "hidden_size must be a number, found 'wide'"),
+    ],
+)
+def test_a_config_of_another_network_is_refused(export, change, message) -> None:  # type: ignore[no-untyped-def]
+    folder = export()
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(CheckpointError, match=message):
+        huggingface.load(folder)
+
+
+def test_damaged_and_missing_files_are_named(export) -> None:  # type: ignore[no-untyped-def]
+    folder = export()
+    weights = folder / "model.safetensors"
+    whole = weights.read_bytes()
+    for part in (whole[: len(whole) // 2], whole[:4], b""):
+        weights.write_bytes(part)
+        with pytest.raises(CheckpointError, match=r"model.safetensors is damaged or cut short"):
+            huggingface.load(folder)
+    weights.unlink()
+    with pytest.raises(CheckpointError, match=r"neither model.safetensors nor pytorch_model.bin"):
+        huggingface.load(folder)
+    weights.with_name("pytorch_model.bin").write_bytes(b"not a checkpoint")
+    with pytest.raises(CheckpointError, match=r"pytorch_model.bin is damaged"):
+        huggingface.load(folder)
+    weights.write_bytes(whole)
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.txt").unlink()
+    with pytest.raises(DataError, match=r"neither a tokenizer.json nor a vocab.txt"):
+        huggingface.load(folder)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"config.json cannot be read"):
+        huggingface.load(folder)
+
+
+def test_old_weights_and_other_heads_are_read(export, caplog) -> None:  # type: ignore[no-untyped-def]
+    folder = export()
+    expected = huggingface.load(folder)
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    tensors["electra.embeddings.position_ids"] = torch.arange(40)[None]
+    torch.save(tensors, folder / "pytorch_model.bin")
+    found = huggingface.load(folder)
+    assert torch.equal(found.encoder.projection.weight, expected.encoder.projection.weight)
+    tuned = {name: tensor for name, tensor in tensors.items() if not name.startswith("discriminator_")}
+    torch.save({**tuned, "classifier.dense.weight": torch.zeros(3)}, folder / "pytorch_model.bin")
+    with caplog.at_level(logging.INFO, logger="electra"):
+        assert huggingface.load(folder).head is None
+    assert "passed over classifier.dense.weight" in caplog.text
+
+
+def test_a_full_disk_is_a_checkpoint_error(tower, tokenizer_json, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "file").write_text("")
+    encoder, head = tower()
+    with pytest.raises(CheckpointError, match="cannot be written"):
+        huggingface.save(
+            tmp_path / "file/model", encoder=encoder, head=head, tokenizer_json=tokenizer_json, card=""
+        )
+
+
+def test_a_model_is_found_in_every_place_that_may_hold_it(export, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    run = tmp_path / "run"
+    discriminator = export("discriminator", run / "export/discriminator")
+    generator = export("generator", run / "export/generator")
+    for model in (run, str(run), run / "export", discriminator):
+        assert loading.find(model) == discriminator
+    assert loading.load_pretrained(generator).kind == "generator"
+    encoder, tokenizer = loading.load(run)
+    ids_BL = torch.tensor([tokenizer.encode("the cat").ids])
+    assert encoder(ids_BL).shape == (1, ids_BL.shape[1], 32)
+
+
+def test_what_is_no_model_is_told_apart(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    run = tmp_path / "run"
+    checkpoint = run / "checkpoints/step-00000100"
+    checkpoint.mkdir(parents=True)
+    (run / "config.toml").write_text("")
+    (checkpoint / "state.json").write_text("{}")
+    (tmp_path / "file.txt").write_text("")
+    (tmp_path / "empty").mkdir()
+    for model, message in (
+        (run, f"electra export {run}"),
+        (checkpoint, f"electra export {run} --checkpoint step-00000100"),
+        (tmp_path / "file.txt", "is a file"),
+        (tmp_path / "empty", "is no model"),
+        (tmp_path / "nowhere", "there is no folder"),
+        ("./some/where", "there is no folder"),
+    ):
+        with pytest.raises(CheckpointError) as caught:
+            loading.load(model)
+        assert message in str(caught.value)
+
+
+def test_an_id_is_downloaded(export, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    hub = pytest.importorskip("huggingface_hub")
+    folder = export()
+    asked = []
+
+    def snapshot_download(name: str, allow_patterns: list[str]) -> str:
+        asked.append((name, allow_patterns))
+        return str(folder)
+
+    monkeypatch.setattr(hub, "snapshot_download", snapshot_download)
+    loading.load("someone/a-model")
+    assert [name for name, _ in asked] == ["someone/a-model"] and "model.safetensors" in asked[0][1]
+    assert not any("bin" in pattern for pattern in asked[0][1])
+
+
+def test_an_id_without_network_or_library_says_what_to_do(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    hub = pytest.importorskip("huggingface_hub")
+
+    def snapshot_download(name: str, allow_patterns: list[str]) -> str:
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr(hub, "snapshot_download", snapshot_download)
+    with pytest.raises(CheckpointError, match=r"someone/a-model: no route to host"):
+        loading.load("someone/a-model")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(CheckpointError, match=r"pip install 'electra\[hub\]'"):
+        loading.load("someone/a-model")
+
+
+@pytest.mark.shared
+def test_the_vocabulary_of_bert_keeps_its_ids(tower, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    transformers = pytest.importorskip("transformers")
+    if not VOCABULARY.is_file():
+        pytest.skip(f"{VOCABULARY} is missing")
+    tokenizer = tokenizers.load(VOCABULARY)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    encoder, head = tower()
+    encoder.config = type(encoder.config)(**{**vars(encoder.config), "vocabulary_size": 30522})
+    huggingface.save(
+        tmp_path / "model", encoder=encoder, head=head, tokenizer_json=tmp_path / "tokenizer.json", card=""
+    )
+    assert (tmp_path / "model/vocab.txt").read_bytes() == VOCABULARY.read_bytes()
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    bert = transformers.BertTokenizer.from_pretrained(tmp_path / "model")
+    for text in ("Hello, WORLD! Naïve café 中文 unaffable ﬁ\u200b…", "don't stop-believing 3.14 $5"):
+        assert theirs(text)["input_ids"] == bert(text)["input_ids"] == tokenizer.encode(text).ids
+    assert theirs("hello world")["input_ids"] == [101, 7592, 2088, 102]
