@@ -6,7 +6,7 @@ how long everything is; a writer made from that state cuts off what came after i
 
 import os
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import numpy as np
 
@@ -24,7 +24,6 @@ class SplitWriter:
         self,
         folder: Path,
         split: SplitName,
-        *,
         dtype: np.dtype[Any],
         shard_tokens: int,
         state: dict[str, Any] | None = None,
@@ -77,6 +76,12 @@ class SplitWriter:
         for file in self.files.values():
             file.close()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     @property
     def _name(self) -> str:
         return f"{self.split}-{len(self.finished):05d}"
@@ -118,6 +123,12 @@ def count_tokens(folder: Path, records: list[dict[str, Any]], dtype: np.dtype[An
     for record in records:
         counts += np.bincount(np.fromfile(folder / f"{record['name']}.tokens", dtype), minlength=size)
     return counts
+
+
+def write_counts(path: Path, counts: Counts) -> None:
+    """Writes counts as .npy, whatever the name ends in."""
+    with path.open("wb") as file:
+        np.save(file, counts)
 
 
 def write_unigram_fakes(

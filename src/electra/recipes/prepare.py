@@ -12,14 +12,13 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tokenizers import Tokenizer
 from tyro.conf import Positional
 
@@ -28,7 +27,7 @@ from electra.data import tokenizer as tokenizers_
 from electra.data.batches import batches
 from electra.data.corpus import Document, DocumentRule, Item, Source, find_sources, read, remove_spool
 from electra.data.encode import encode_in_order, usable_processors
-from electra.data.shard_writer import SplitWriter, count_tokens, write_unigram_fakes
+from electra.data.shard_writer import SplitWriter, count_tokens, write_counts, write_unigram_fakes
 from electra.data.shards import (
     FORMAT,
     MANIFEST,
@@ -199,19 +198,21 @@ def _encode(
     """Writes the shards, committing now and then; their records, by split."""
     assert progress.heldout is not None
     dtype = token_dtype(tokenizers_.vocabulary_size(tokenizer))
-    train, heldout = (
-        SplitWriter(
-            config.out, split, dtype=dtype, shard_tokens=config.shard_tokens, state=progress.writers.get(split)
-        )
-        for split in SPLITS
-    )
     work = batches(sources, documents=config.documents, rule=progress.heldout, start=progress.position)
-    encoded = encode_in_order(tokenizer, work, workers=config.workers or usable_processors())
     rejects_path = config.out / REJECTS
     rejects_path.touch()
     os.truncate(rejects_path, progress.rejects_bytes)
 
-    with closing(train), closing(heldout), rejects_path.open("ab") as rejects, closing(encoded):
+    with ExitStack() as stack:
+        rejects = stack.enter_context(rejects_path.open("ab"))
+        train, heldout = (
+            stack.enter_context(
+                SplitWriter(config.out, split, dtype, config.shard_tokens, progress.writers.get(split))
+            )
+            for split in SPLITS
+        )
+        encoded = encode_in_order(tokenizer, work, workers=config.workers or usable_processors())
+        stack.enter_context(closing(encoded))
 
         def commit() -> None:
             rejects.flush()
@@ -248,7 +249,7 @@ def _manifest(
     counts = count_tokens(config.out, records["train"], dtype, description["vocabulary_size"])
     if not counts.any():
         raise DataError("The corpus gave no token to train on; is it text that the tokenizer knows?")
-    write_atomically(config.out / UNIGRAM_COUNTS, lambda path: np.save(path.open("wb"), counts))
+    write_atomically(config.out / UNIGRAM_COUNTS, lambda path: write_counts(path, counts))
     special = tokenizers_.special_tokens(tokenizer).ids
     for record in records["heldout"]:
         write_unigram_fakes(config.out, record, dtype=dtype, counts=counts, special=special)
