@@ -1,0 +1,116 @@
+"""A card says what the run's files say, and its code runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from electra.config import read_toml
+from electra.export import huggingface
+from electra.export.model_card import model_card
+
+PROGRESS = {"step": 1200, "tokens": 9_830_400, "flops": 1.5e14, "seconds": 421.0}
+EVALUATION = {
+    "step": 1100,
+    "eval/discriminator_auc": 0.7412,
+    "eval/unigram_auc": 0.8213,
+    "eval/masked_lm_accuracy": 0.361,
+    "eval/generator_entropy": None,
+    "eval/something_new": 0.5,
+}
+ENVIRONMENT = {
+    "processor": "AVX2",
+    "data": {
+        "statistics": {
+            "documents": 53_617, "characters": 150_000_000, "tokens": 34_000_000,
+            "characters_per_token": 4.41, "unknown_share": 0.0012,
+        },
+        "tokenizer": {"kind": "wordpiece", "vocabulary_size": 30_522, "lowercase": True},
+        "made": {"sources": ["/home/somebody/private/articles.jsonl.zst", "hub:some/data"]},
+    },
+}  # fmt: skip
+
+
+def card(kind: str = "discriminator", **changes: object) -> str:
+    config = read_toml("electra-tiny")
+    config["model"]["vocabulary_size"] = 30_522
+    config |= {"data": "/home/somebody/private/data", "out": "/home/somebody/private/run"}
+    facts = {"config": config, "progress": PROGRESS, "evaluation": EVALUATION, "environment": ENVIRONMENT}
+    return model_card(kind, **{**facts, **changes})  # type: ignore[arg-type]
+
+
+def test_the_facts_of_the_run_are_there() -> None:
+    text = card()
+    assert "| layers | 4 | 4 |" in text and "| vocabulary | 30,522 | 30,522 |" in text
+    assert "| hidden size | 128 | 64 |" in text
+    assert "1,200 steps of 64 rows of 128 tokens: 9,830,400 tokens, 1.50e+14 floating-point" in text
+    assert "7.0 minutes" in text and "on AVX2" in text
+    assert "53,617 documents, 150,000,000 characters, 34,000,000 tokens." in text
+    assert "wordpiece, 30,522 entries, lowercased, 4.41 characters a token, 0.12% unknown" in text
+    assert "at step 1,100:" in text
+    assert "| discriminator: AUC on the generator's fakes | 0.7412 |" in text
+    assert "| generator: entropy (nats) | – |" in text and "| something_new | 0.5000 |" in text
+    assert "discriminator_weight = 50.0" in text and "up to 128 tokens" in text
+    assert "hardly learnt" not in text
+    assert "{{" not in text and "{%" not in text
+
+
+def test_no_path_of_the_machine_is_told() -> None:
+    for kind in ("discriminator", "generator", "run"):
+        assert "somebody" not in card(kind)
+    assert "`articles.jsonl.zst`, `hub:some/data`" in card()
+
+
+def test_an_auc_near_chance_is_a_warning() -> None:
+    assert "hardly learnt anything yet**: an AUC of 0.532" in card(evaluation={"eval/discriminator_auc": 0.532})
+
+
+def test_licence_and_language_only_when_told() -> None:
+    text = card()
+    front = text.split("---")[1]
+    assert "license" not in front and "language" not in front
+    assert "Licence of the data: not stated" in text and "Language: not stated" in text
+    text = card(license="cc-by-sa-4.0", language="en")
+    front = text.split("---")[1]
+    assert 'license: "cc-by-sa-4.0"' in front and 'language: "en"' in front
+    assert "Licence of the data: cc-by-sa-4.0." in text and "Language: en." in text
+
+
+def test_the_front_matter_is_what_the_hub_reads() -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    data = hub.ModelCard(card("generator", license="mit", language="de")).data
+    assert (data.library_name, data.license, data.language) == ("transformers", "mit", "de")
+    assert data.pipeline_tag == "fill-mask" and "electra" in data.tags
+    assert hub.ModelCard(card()).data.pipeline_tag is None
+
+
+def test_a_run_that_tells_little_still_has_a_card() -> None:
+    text = model_card("run", config={}, progress={}, evaluation={}, environment={})
+    assert "None were measured." in text and "Not described." in text
+
+
+def test_the_code_runs_in_each_folder(tower, tokenizer_json, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    pytest.importorskip("transformers")
+    folders = {"run": tmp_path}
+    for kind in ("discriminator", "generator"):
+        folders[kind] = tmp_path / "export" / kind
+        encoder, head = tower(kind)
+        huggingface.save(
+            folders[kind],
+            encoder=encoder,
+            head=head,
+            tokenizer_json=tokenizer_json,
+            card=card(kind),
+            max_length=24,
+        )
+    for kind, folder in folders.items():
+        monkeypatch.chdir(folder)
+        text = card("run") if kind == "run" else Path("README.md").read_text()
+        blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        assert len(blocks) == 3
+        names: dict[str, object] = {}
+        for block in blocks:
+            exec(block, names)
+        assert names["states"].shape[2] == 32  # type: ignore[attr-defined]
+        assert len(names["scored"].tokens) > 5  # type: ignore[attr-defined]
+        assert type(names["generator"]).__name__ == "ElectraForMaskedLM"

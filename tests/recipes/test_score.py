@@ -1,0 +1,143 @@
+"""`electra score`: texts from anywhere, for people and for programs."""
+
+import gzip
+import io
+import json
+import logging
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from electra.cli import main
+from electra.data import tokenizer as tokenizers
+from electra.errors import CheckpointError, ConfigError, DataError
+from electra.export import huggingface
+from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.heads import ReplacedTokenHead
+from electra.recipes import score
+from electra.recipes.score import JsonLines, ScoreConfig, Shown, Written, run
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("score")
+    tokenizer = tokenizers.train(["the cat sat on the mat", "a dog ate my homework"] * 5, vocabulary_size=90)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    torch.manual_seed(0)
+    config = EncoderConfig(
+        layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=40,
+        vocabulary_size=90, initializer_range=0.4, linear_initializer_range=0.4,
+    )  # fmt: skip
+    huggingface.save(
+        folder / "run/export/discriminator", encoder=Encoder(config), head=ReplacedTokenHead(config),
+        tokenizer_json=folder / "tokenizer.json", card="",
+    )  # fmt: skip
+    return str(folder / "run")
+
+
+def texts(result: object) -> list[str]:
+    assert isinstance(result, Shown | JsonLines)
+    return [scored.text for scored in result.texts]
+
+
+def test_texts_are_shown_for_people(model, capsys) -> None:  # type: ignore[no-untyped-def]
+    assert main(["score", model, "the cat sat", "a dog"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4 and lines[1].startswith("  most likely replaced: ")
+
+
+def test_json_is_an_object_a_line(model, capsys) -> None:  # type: ignore[no-untyped-def]
+    assert main(["score", model, "the  Cat [MASK] é", "a dog", "--json"]) == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert list(first) == ["text", "tokens", "offsets", "probabilities"]
+    assert first["text"] == "the  Cat [MASK] é" and second["tokens"] == ["a", "dog"]
+    assert first["tokens"] == [first["text"][start:end] for start, end in first["offsets"]]
+    assert len(first["tokens"]) == len(first["probabilities"])
+    assert all(0 < probability < 1 for probability in first["probabilities"])
+
+
+def test_every_kind_of_file(model, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    lines = ["the cat", "a dog ate", "on the mat"]
+    (tmp_path / "a.txt").write_text("the cat\n\na dog ate\r\non the mat")
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps({"id": 1, "text": line}) + "\n" for line in lines))
+    (tmp_path / "c.csv").write_text("number,sentence\n" + "".join(f"1,{line}\n" for line in lines))
+    (tmp_path / "d.txt.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    for file in sorted(tmp_path.iterdir()):
+        assert texts(run(ScoreConfig(model, input=str(file)))) == lines, file.name
+    (tmp_path / "e.jsonl").write_text('{"title": "the cat", "text": "a dog"}\n')
+    assert texts(run(ScoreConfig(model, input=str(tmp_path / "e.jsonl"), text_column="title"))) == ["the cat"]
+    both = run(ScoreConfig(model, ("first",), input=str(tmp_path / "a.txt")))
+    assert texts(both) == ["first", *lines]
+
+
+def test_standard_input(model, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    stream = io.BytesIO("the cat\n  \nÜber\n".encode())
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))
+    assert texts(run(ScoreConfig(model, input="-", json=True))) == ["the cat", "Über"]
+
+
+def test_a_bad_line_is_named_and_passed_over(model, tmp_path, caplog) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "the cat"}\n{"text": \n{"text": 3}\n{"text": "a dog"}\n')
+    (tmp_path / "b.txt").write_bytes(b"the cat\n\xff\xfe!\na dog\n")
+    with caplog.at_level(logging.WARNING, logger="electra"):
+        for name in ("a.jsonl", "b.txt"):
+            assert texts(run(ScoreConfig(model, input=str(tmp_path / name)))) == ["the cat", "a dog"]
+    messages = [record.getMessage() for record in caplog.records]
+    assert [message.partition(" is passed over")[0] for message in messages] == [
+        f"{tmp_path}/a.jsonl:2", f"{tmp_path}/a.jsonl:3", f"{tmp_path}/b.txt:2",
+    ]  # fmt: skip
+    assert "broken JSON" in messages[0] and "broken UTF-8" in messages[2]
+
+
+def test_a_file_of_any_size_goes_to_a_file(model, tmp_path, monkeypatch, caplog) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(score, "AT_ONCE", 4)
+    lines = [f"the cat {'sat ' * (i % 5)}{i}" for i in range(10)]
+    (tmp_path / "in.txt").write_text("\n".join(lines))
+    out = tmp_path / "out.jsonl"
+    with caplog.at_level(logging.INFO, logger="electra"):
+        result = run(ScoreConfig(model, input=str(tmp_path / "in.txt"), json=True, output=out))
+    assert result == Written(10, out) and str(result) == f"10 texts scored: {out}"
+    assert [json.loads(line)["text"] for line in out.read_text().splitlines()] == lines
+    assert [record.progress for record in caplog.records if hasattr(record, "progress")] == [(4, None), (8, None)]
+    run(ScoreConfig(model, ("the cat",), output=tmp_path / "out.txt"))
+    assert "most likely replaced: " in (tmp_path / "out.txt").read_text()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_failure_leaves_what_was_there(model, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    out = tmp_path / "out.txt"
+    out.write_text("before")
+
+    def broken(scorer: object, texts: list[str], batch_size: int = 32) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(score.Scorer, "__call__", broken)
+    with pytest.raises(RuntimeError):
+        run(ScoreConfig(model, ("the cat",), output=out))
+    assert out.read_text() == "before" and [file.name for file in tmp_path.iterdir()] == ["out.txt"]
+
+
+def test_mistakes_are_told(model, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "a.doc").write_text("x")
+    (tmp_path / "b.txt").write_bytes(b"\0\1\2")
+    (tmp_path / "c.csv").write_text("a,b\n1,text\n")
+    for config, error, message in (
+        (ScoreConfig(model), ConfigError, "give a text to score, or --input FILE"),
+        (ScoreConfig(model, input=str(tmp_path / "none.txt")), DataError, "there is no such file"),
+        (ScoreConfig(model, input=str(tmp_path / "a.doc")), DataError, "the kind of file is unknown"),
+        (ScoreConfig(model, input=str(tmp_path / "b.txt")), DataError, "a binary file"),
+        (ScoreConfig(model, input=str(tmp_path / "c.csv"), text_column="c"), DataError, "no column 'c'"),
+        (ScoreConfig(str(tmp_path), ("a",)), CheckpointError, "is no model"),
+        (ScoreConfig(model, ("a",), output=tmp_path / "no/where"), DataError, "cannot be written"),
+    ):
+        with pytest.raises(error) as caught:
+            run(config)
+        assert message in str(caught.value)
+
+
+def test_a_mistake_ends_with_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", str(tmp_path), "a text"]) == 2
+    assert "is no model" in capsys.readouterr().err

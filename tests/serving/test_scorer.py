@@ -1,0 +1,182 @@
+"""Probabilities where they belong: batched, windowed, mapped back onto the text, coloured."""
+
+import re
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file, save_file
+
+from electra.data import tokenizer as tokenizers
+from electra.errors import CheckpointError
+from electra.export import huggingface
+from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.serving.coloring import colored, style
+from electra.serving.scorer import ScoredText, Scorer, _windows
+
+TEXTS = [
+    "The cat sat on the mat.",
+    "A dog ate my homework, twice!",
+    "Ein naïves Café über Zürich",
+    "中文 and English",
+]
+LENGTH = 16
+
+
+def write_model(folder: Path, *, kind: tokenizers.Kind = "wordpiece", head: type = ReplacedTokenHead) -> Path:
+    tokenizer = tokenizers.train(TEXTS * 5, vocabulary_size=150, kind=kind)
+    folder.mkdir()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    torch.manual_seed(0)
+    config = EncoderConfig(
+        layers=2, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=40,
+        vocabulary_size=400, initializer_range=0.4, linear_initializer_range=0.4,
+    )  # fmt: skip
+    huggingface.save(
+        folder / "model", encoder=Encoder(config), head=head(config), tokenizer_json=folder / "tokenizer.json",
+        card="", max_length=LENGTH,
+    )  # fmt: skip
+    return folder / "model"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("scorer") / "wordpiece")
+
+
+@pytest.fixture(scope="module")
+def scorer(model: Path) -> Scorer:
+    return Scorer(model, device="cpu")
+
+
+def direct(scorer: Scorer, ids: list[int]) -> np.ndarray:
+    """The same probabilities, one text at a time and without windows."""
+    special = scorer.special
+    ids_BL = torch.tensor([[special.classify, *ids, special.separate]])
+    with torch.no_grad():
+        logits_BL = scorer.head(scorer.encoder(ids_BL))
+    return torch.sigmoid(logits_BL)[0, 1:-1].numpy()
+
+
+def ids_of(scorer: Scorer, text: str) -> list[int]:
+    return scorer.tokenizer.encode(text, add_special_tokens=False).ids
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 32])
+def test_probabilities_are_those_of_the_network_in_the_order_of_the_texts(scorer, batch_size) -> None:  # type: ignore[no-untyped-def]
+    texts = ["the mat", "a", *TEXTS, "", "the cat sat", "   "]
+    results = scorer(texts, batch_size)
+    assert [result.text for result in results] == texts
+    for result in results:
+        ids = ids_of(scorer, result.text)
+        assert len(result.tokens) == len(result.offsets) == len(ids)
+        assert result.probabilities.dtype == np.float32 and result.probabilities.shape == (len(ids),)
+        if 0 < len(ids) <= LENGTH - 2:
+            np.testing.assert_allclose(result.probabilities, direct(scorer, ids), atol=1e-6)
+    assert np.std(np.concatenate([result.probabilities for result in results])) > 0.05
+
+
+def test_no_text_no_result(scorer) -> None:  # type: ignore[no-untyped-def]
+    assert scorer([]) == []
+
+
+def test_a_long_text_is_read_in_windows(scorer) -> None:  # type: ignore[no-untyped-def]
+    text = " ".join(["the cat sat on the mat . a dog ate my homework"] * 8)
+    ids = ids_of(scorer, text)
+    assert len(ids) > 5 * LENGTH
+    [result] = scorer([text])
+    size = LENGTH - 2
+    expected = np.full(len(ids), np.nan)
+    for window in _windows(0, len(ids), size):
+        scores = direct(scorer, ids[window.start : window.end])
+        kept = slice(window.keep_start, window.keep_end)
+        expected[kept] = scores[window.keep_start - window.start : window.keep_end - window.start]
+    assert not np.isnan(expected).any()
+    np.testing.assert_allclose(result.probabilities, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 14, 15, 510])
+@pytest.mark.parametrize("tokens", [1, 2, 13, 14, 15, 16, 99, 1500])
+def test_windows_keep_every_token_once_with_context(tokens: int, size: int) -> None:
+    windows = _windows(7, tokens, size)
+    kept = [position for window in windows for position in range(window.keep_start, window.keep_end)]
+    assert kept == list(range(tokens))
+    for window in windows:
+        assert (
+            window.text == 7 and 0 <= window.start <= window.keep_start < window.keep_end <= window.end <= tokens
+        )
+        assert window.end - window.start <= size
+        for position in (window.keep_start, window.keep_end - 1):
+            assert position - window.start >= min(position, size // 4)
+            assert window.end - 1 - position >= min(tokens - 1 - position, (size - 1) // 4)
+    assert _windows(0, 0, size) == []
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
+def test_tokens_are_pieces_of_the_text(tmp_path, kind) -> None:  # type: ignore[no-untyped-def]
+    scorer = Scorer(write_model(tmp_path / kind, kind=kind), device="cpu")
+    text = "The  CAT naïves\tCafé 中文 😀 sat"
+    [result] = scorer([text])
+    assert result.tokens == [text[start:end] for start, end in result.offsets]
+    assert all(first <= second for (first, _), (second, _) in pairwise(result.offsets))
+    visible = {i for start, end in result.offsets for i in range(start, end)}
+    assert {i for i, c in enumerate(text) if not c.isspace()} <= visible
+    assert not any(token != token.lstrip() for token in result.tokens if not token.isspace())
+    without_marks = re.sub(r"\[(\S+) (?:\.\d\d|1\.00)\]", r"\1", result.colored().plain)
+    assert without_marks == text, "blanks stay, and a character of several tokens stands there once"
+
+
+def test_the_name_of_a_special_token_is_plain_text(scorer) -> None:  # type: ignore[no-untyped-def]
+    [result] = scorer(["a [MASK] b"])
+    assert len(result.tokens) > 3 and "[MASK]" not in result.tokens
+
+
+def test_one_text_instead_of_a_list_is_refused(scorer) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(TypeError, match="give a list of texts"):
+        scorer("a text")
+
+
+def test_only_a_discriminator_with_its_head_can_score(model, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    generator = write_model(tmp_path / "generator", head=MaskedLanguageModelHead)
+    with pytest.raises(CheckpointError, match="is a generator; to score texts, give a discriminator"):
+        Scorer(generator)
+    bare = shutil.copytree(model, tmp_path / "bare")
+    tensors = load_file(bare / "model.safetensors")
+    encoder = {name: tensor for name, tensor in tensors.items() if name.startswith("electra.")}
+    save_file(encoder, bare / "model.safetensors")
+    with pytest.raises(CheckpointError, match="is an encoder without the head"):
+        Scorer(bare)
+
+
+def test_likely_tokens_stand_out_without_colour() -> None:
+    text = colored(["the", "un", "##believ", "##able", "cat", "##"], [0.02, 0.3, 0.934, 0.2, 0.5, 1.0])
+    assert text.plain == "the un[believ .93]able [cat .50][## 1.00]"
+    assert colored([], []).plain == ""
+
+
+def test_colour_grows_with_the_probability() -> None:
+    assert style(0.05) is None and style(float("nan")) is None
+    greens = [shade.bgcolor.triplet.green for p in (0.1, 0.4, 0.7, 1.0) if (shade := style(p))]
+    assert greens == sorted(greens, reverse=True) and len(set(greens)) == 4
+    text = colored(["a", "b", "c"], [0.0, 0.2, 0.9])
+    assert [(text.plain[span.start : span.end]) for span in text.spans] == ["b", "[c .90]"]
+
+
+def test_shown_with_and_without_colour() -> None:
+    scored = ScoredText(
+        "A [b] cat", ["A", "[b]", "cat"], [(0, 1), (2, 5), (6, 9)], np.array([0.1, 0.31, 0.96], "f4")
+    )
+    expected = "A [b] [cat .96]\n  most likely replaced: cat .96, [b] .31, A .10"
+    assert str(scored) == expected
+    with (piped := Console(width=100, force_terminal=False)).capture() as captured:
+        piped.print(scored)
+    assert captured.get() == expected + "\n"
+    with (terminal := Console(width=100, force_terminal=True, color_system="truecolor")).capture() as captured:
+        terminal.print(scored)
+    assert "\x1b[30;48;2;" in captured.get()
+    assert str(ScoredText("  ", [], [], np.zeros(0, "f4"))) == "  "
