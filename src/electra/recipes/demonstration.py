@@ -107,4 +107,4 @@ def _demonstration(
 
 
 def _words(tokenizer: Tokenizer, ids_1L: torch.Tensor) -> list[str]:
-    return [tokenizer.id_to_token(token) for token in ids_1L[0, 1:-1].tolist()]
+    return [tokenizer.id_to_token(token) or "" for token in ids_1L[0, 1:-1].tolist()]

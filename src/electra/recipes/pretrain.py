@@ -15,6 +15,7 @@ from rich.table import Table
 
 from electra.config import load_config, to_toml
 from electra.data.collate import Batch, collate
+from electra.data.cooccurrence import cooccurrence_table
 from electra.data.examples import ExampleSet
 from electra.data.sampling import rows, step_seed
 from electra.data.shards import TokenData
@@ -86,7 +87,10 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
             config = agree(run_folder, config, settled=SETTLED, ignore=("data", "out"))
         device = _device(config.train.device)
         torch.manual_seed(config.train.seed)
-        objective = build_objective(config, data.special).to(device)
+        objective = build_objective(config, data.special)
+        if config.initialization.token_table == "cooccurrence" and not any(run_folder.checkpoints.glob("step-*")):
+            _fill_token_tables(objective, data)
+        objective = objective.to(device)
         feed = _feed(config, data, device)
         precision = _precision(config, objective, feed, device)
         logger.info("%s on %s: %s", precision.name, device, precision.reason)
@@ -132,6 +136,20 @@ def _fitted(model: EncoderConfig, data: TokenData) -> EncoderConfig:
             f"{data.vocabulary_size} entries; leave the setting at 0 or prepare the data with the right tokenizer"
         )
     return replace(model, vocabulary_size=data.vocabulary_size)
+
+
+def _fill_token_tables(objective: ReplacedToken, data: TokenData) -> None:
+    """Start the token tables from counts, at the deviation that they would have had at random."""
+    logger.info("counting which tokens stand near each other, for the token embeddings to start from")
+    tables = {id(tower.encoder.embeddings.token): tower.encoder for tower in objective.towers().values()}
+    for encoder in tables.values():
+        size = encoder.config.embedding_size
+        counted_VE = torch.from_numpy(
+            cooccurrence_table(data.train, vocabulary_size=data.vocabulary_size, size=size)
+        )
+        seen_V1 = counted_VE.abs().amax(1, keepdim=True) > 0
+        weight_VE = encoder.embeddings.token.weight.data
+        weight_VE.copy_(torch.where(seen_V1, counted_VE * encoder.config.initializer_range, weight_VE))
 
 
 def _device(wanted: str) -> torch.device:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from electra.data.packing import PackingConfig
 from electra.data.tokenizer import SpecialTokens
@@ -16,6 +17,14 @@ from electra.training.trainer import EvaluationConfig, TrainConfig
 
 
 @dataclass(frozen=True)
+class InitializationConfig:
+    """What the weights start from, besides the random numbers of [model]."""
+
+    token_table: Literal["random", "cooccurrence"] = "random"
+    """Token embeddings: random, or which tokens stand near each other, counted in the data and factorised."""
+
+
+@dataclass(frozen=True)
 class PretrainConfig:
     """Everything that decides what a pre-training run computes."""
 
@@ -26,6 +35,7 @@ class PretrainConfig:
     model: EncoderConfig = field(default_factory=EncoderConfig)
     generator: GeneratorConfig = field(default_factory=GeneratorConfig)
     objective: ReplacedTokenConfig = field(default_factory=ReplacedTokenConfig)
+    initialization: InitializationConfig = field(default_factory=InitializationConfig)
     masking: MaskingConfig = field(default_factory=MaskingConfig)
     packing: PackingConfig = field(default_factory=PackingConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)

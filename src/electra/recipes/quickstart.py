@@ -92,7 +92,7 @@ class QuickstartResult:
             self.trained,
             f"curves: {self.picture}",
             "",
-            "[bold]Held-out sentences with fakes in them[/bold] (in brackets: what the discriminator calls replaced)",
+            "[bold]Held-out sentences with fakes in them[/bold] (in brackets: what looks replaced)",
             "",
             *self.sentences,
             "[bold]Next[/bold]",

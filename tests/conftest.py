@@ -1,0 +1,54 @@
+"""What many tests share: a small text of our own, and the shards made of it."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+SUBJECTS = [
+    "the gardener",
+    "a young sailor",
+    "the old clock",
+    "my neighbour",
+    "the river",
+    "every teacher",
+    "a fox",
+]
+VERBS = ["watches", "carries", "follows", "remembers", "repairs", "forgets", "paints"]
+OBJECTS = ["the garden", "a wooden boat", "the long road", "an open window", "the heavy bread", "a quiet town"]
+PLACES = [
+    "in the morning",
+    "behind the mill",
+    "near the harbour",
+    "under the bridge",
+    "after the storm",
+    "at night",
+]
+
+
+def sentence(draw: random.Random) -> str:
+    words = " ".join(draw.choice(choices) for choices in (SUBJECTS, VERBS, OBJECTS, PLACES))
+    return f"{words[0].upper()}{words[1:]}."
+
+
+@pytest.fixture(scope="session")
+def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A .jsonl of 400 documents of 4 to 30 sentences, the same at every run."""
+    draw = random.Random(0)
+    path = tmp_path_factory.mktemp("corpus") / "stories.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(400):
+            text = " ".join(sentence(draw) for _ in range(draw.randint(4, 30)))
+            file.write(json.dumps({"id": number, "text": text}) + "\n")
+    return path
+
+
+@pytest.fixture(scope="session")
+def data_folder(corpus_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `electra prepare` makes of it, with a vocabulary of 600. Not to be written to."""
+    from electra.recipes import prepare
+
+    out = tmp_path_factory.mktemp("data") / "stories"
+    prepare.run(prepare.PrepareConfig(corpus=(str(corpus_file),), out=out, vocabulary_size=600, workers=1))
+    return out

@@ -1,0 +1,228 @@
+"""The run as a user has it: from the command line, killed, resumed, refused, exported."""
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from electra.cli import main
+from electra.config import load_config, preset_names
+from electra.data.tokenizer import SpecialTokens
+from electra.errors import CheckpointError, ConfigError, DataError
+from electra.recipes.pretrain import PretrainResult, dry_run, pretrain
+from electra.recipes.pretrain_config import PretrainConfig, build_objective
+
+SMALL = [
+    "model.hidden_size=32", "model.embedding_size=32", "model.feed_forward_size=64", "model.heads=2",
+    "model.layers=1", "generator.layers=1", "generator.hidden_size=16", "generator.feed_forward_size=32",
+    "packing.sequence_length=32", "train.batch_size=8", "train.report_every=5", "evaluation.examples=16",
+    "train.precision=float32", "tracking.tensorboard=false", "optimizer.warmup_steps=5",
+]  # fmt: skip
+
+
+def config(data: Path, out: Path, *overrides: str) -> PretrainConfig:
+    return load_config(PretrainConfig, "electra-tiny", [*SMALL, f"data={data}", f"out={out}", *overrides])
+
+
+def command(data: Path, out: Path, *arguments: str) -> list[str]:
+    options = [
+        part for override in SMALL for part in ("--" + override.partition("=")[0], override.partition("=")[2])
+    ]
+    return ["pretrain", "electra-tiny", "--data", str(data), "--out", str(out), *options, *arguments]
+
+
+def final_weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(max((run / "checkpoints").iterdir()) / "model.safetensors")
+
+
+def figures(run: Path) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in record.items() if k not in ("seconds", "tokens_per_second")} for record in records]
+
+
+@pytest.fixture(scope="module")
+def finished(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> PretrainResult:
+    """A run of 40 steps."""
+    return pretrain(config(data_folder, tmp_path_factory.mktemp("runs") / "run", "train.steps=40"))
+
+
+def test_a_run_leaves_all_that_the_contract_names(finished: PretrainResult) -> None:
+    run = finished.run
+    for name in ("config.toml", "environment.json", "metrics.jsonl", "log.txt", "README.md", "checkpoints"):
+        assert (run / name).exists(), name
+    checkpoint = run / "checkpoints" / "step-00000040"
+    assert {file.name for file in checkpoint.iterdir()} == {
+        "model.safetensors", "optimizer.safetensors", "state.json", "config.toml", "tokenizer.json",
+    }  # fmt: skip
+    stored = load_config(PretrainConfig, checkpoint / "config.toml")
+    assert stored.train.steps == 40 and stored.train.precision == "float32" and stored.model.vocabulary_size > 0
+    environment = json.loads((run / "environment.json").read_text())
+    assert environment["threads"] == torch.get_num_threads() and environment["data"]["fingerprint"]
+
+
+def test_the_exports_load_in_transformers(finished: PretrainResult) -> None:
+    transformers = pytest.importorskip("transformers")
+    assert finished.exported is not None
+    for name, difference in finished.exported.differences.items():
+        assert difference is not None and difference < 1e-5, name
+    folders = finished.exported.folders
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folders["discriminator"])
+    batch = tokenizer("The river follows a wooden boat.", return_tensors="pt")
+    discriminator = transformers.ElectraForPreTraining.from_pretrained(folders["discriminator"])
+    generator = transformers.ElectraForMaskedLM.from_pretrained(folders["generator"])
+    assert discriminator(**batch).logits.shape == batch["input_ids"].shape
+    assert generator(**batch).logits.shape == (*batch["input_ids"].shape, len(tokenizer))
+    assert type(transformers.AutoModel.from_pretrained(folders["discriminator"])).__name__ == "ElectraModel"
+
+
+def test_a_finished_run_given_again_does_nothing_new(finished: PretrainResult, data_folder: Path) -> None:
+    before = figures(finished.run)
+    again = pretrain(config(data_folder, finished.run, "train.steps=40"))
+    assert again.outcome == finished.outcome and figures(finished.run) == before
+
+
+def test_sigkill_and_the_same_command_end_the_same(
+    finished: PretrainResult, data_folder: Path, tmp_path: Path
+) -> None:
+    """A real process, killed while it works; what it left behind goes on bit for bit."""
+    out = tmp_path / "killed"
+    arguments = command(data_folder, out, "--train.steps", "40")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "electra.cli", *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while not (out / "checkpoints" / "step-00000012").exists() and time.monotonic() < deadline:
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert main(arguments) == 0
+    whole, resumed = final_weights(finished.run), final_weights(out)
+    assert whole.keys() == resumed.keys()
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert figures(finished.run) == figures(out)
+
+
+def test_fresh_starts_beside(finished: PretrainResult, data_folder: Path) -> None:
+    before = (finished.run / "metrics.jsonl").read_bytes()
+    other = pretrain(config(data_folder, finished.run, "train.steps=2"), fresh=True)
+    assert other.run.name == "run-2" and other.outcome.step == 2
+    assert (finished.run / "metrics.jsonl").read_bytes() == before
+
+
+def test_another_config_is_refused(finished: PretrainResult, data_folder: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"optimizer.learning_rate: the run has 0.001, asked for 0.5"):
+        pretrain(config(data_folder, finished.run, "train.steps=40", "optimizer.learning_rate=0.5"))
+
+
+def test_data_made_with_another_tokenizer_is_refused(
+    finished: PretrainResult, corpus_file: Path, tmp_path: Path
+) -> None:
+    from electra.recipes import prepare
+
+    options = {"corpus": (str(corpus_file),), "lowercase": False, "strip_accents": False, "workers": 1}
+    prepare.run(prepare.PrepareConfig(**options, vocabulary_size=600, out=tmp_path / "same size"))  # type: ignore[arg-type]
+    prepare.run(prepare.PrepareConfig(**options, vocabulary_size=550, out=tmp_path / "other size"))  # type: ignore[arg-type]
+    before = figures(finished.run)
+    for name in ("same size", "other size"):
+        with pytest.raises((CheckpointError, ConfigError), match=r"another data|vocabulary_size"):
+            pretrain(config(tmp_path / name, finished.run, "train.steps=40"))
+    assert figures(finished.run) == before
+
+
+def test_a_shard_cut_short_is_named(data_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(data_folder, tmp_path / "data")
+    shard = tmp_path / "data" / "train-00000.tokens"
+    shard.write_bytes(shard.read_bytes()[:-100])
+    with pytest.raises(DataError, match=r"train-00000\.tokens"):
+        pretrain(config(tmp_path / "data", tmp_path / "run", "train.steps=2"))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--train.stps", "5"], "did you mean 'steps'"),
+        (["--train.steps", "many"], "train.steps: must be a whole number"),
+        (["--packing.sequence_length", "4096"], "packing.sequence_length: 4096 is more than model.max_positions"),
+        (["--objective.sharing", "all"], "objective.sharing: all needs a generator of the discriminator's shape"),
+        (["--model.vocabulary_size", "77"], "model.vocabulary_size is 77, but the tokenizer"),
+        (["--train.device", "cuda"], "train.device: cuda, but torch sees no GPU"),
+    ],
+)
+def test_mistakes_end_with_exit_2_and_what_to_do(
+    arguments: list[str], message: str, data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command(data_folder, tmp_path / "run", *arguments)) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_data_and_out_must_be_given(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pretrain", "electra-tiny"]) == 2
+    assert "--data" in capsys.readouterr().err
+
+
+def test_minutes_take_the_place_of_the_presets_steps(data_folder: Path, tmp_path: Path) -> None:
+    wanted = config(data_folder, tmp_path / "run", "train.minutes=0.02")
+    assert wanted.train.steps == 20_000
+    outcome = pretrain(wanted).outcome
+    assert outcome.steps is not None and outcome.steps != 20_000 and outcome.step == outcome.steps
+    assert pretrain(wanted).outcome == outcome
+
+
+def test_accumulation_gives_nearly_the_same_run(data_folder: Path, tmp_path: Path) -> None:
+    """Masks are drawn per micro-batch, so losses differ, but no more than between two seeds."""
+    losses = []
+    for name, size in (("whole", 0), ("parts", 4)):
+        pretrain(config(data_folder, tmp_path / name, "train.steps=10", f"train.micro_batch_size={size}"))
+        losses.append([record["loss"] for record in figures(tmp_path / name) if "loss" in record])
+    assert losses[0] == pytest.approx(losses[1], rel=0.1) and losses[0] != losses[1]
+
+
+def test_a_dry_run_writes_nothing_and_says_what_it_would_take(
+    data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command(data_folder, tmp_path / "run", "--dry-run")) == 0
+    shown = capsys.readouterr().out
+    assert not (tmp_path / "run").exists()
+    for words in ("[model]", "parameters of the discriminator", "training FLOPs", "memory", "time"):
+        assert words in shown
+
+
+@pytest.mark.parametrize(
+    ("preset", "millions"), [("electra-small", 13.5), ("electra-base", 109), ("electra-large", 334)]
+)
+def test_presets_have_the_parameters_of_the_paper(preset: str, millions: float) -> None:
+    loaded = load_config(PretrainConfig, preset)
+    loaded = dataclasses.replace(loaded, model=dataclasses.replace(loaded.model, vocabulary_size=30_522))
+    with torch.device("meta"):
+        objective = build_objective(loaded, SpecialTokens(0, 1, 2, 3, 4))
+    assert sum(p.numel() for p in objective.discriminator.parameters()) / 1e6 == pytest.approx(millions, rel=0.01)
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_every_preset_is_complete(preset: str) -> None:
+    """Nothing is left to a default that the file does not show (paths and the length in minutes apart)."""
+    from electra.config import flat, read_toml
+
+    def names(table: dict[str, Any], prefix: str = "") -> set[str]:
+        found: set[str] = set()
+        for key, value in table.items():
+            found |= names(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key}
+        return found
+
+    assert flat(PretrainConfig()).keys() - names(read_toml(preset)) <= {"data", "out", "train.minutes"}
+    assert dry_run(load_config(PretrainConfig, preset)).plan.flops > 0
