@@ -152,7 +152,16 @@ def distribution(site: Path, name: str, header: str, files: list[str]) -> None:
 def test_installed_distributions_give_sources_licence_and_description(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = ["b/z.py", "b/a.pyx", "b/tests/test_a.py", "b/conftest.py", "b/x_pb2.py", "b/data.txt", "b/contest.py"]
+    files = [
+        "b/z.py",
+        "b/a.pyx",
+        "b/tests/test_a.py",
+        "b/conftest.py",
+        "b/x_pb2.py",
+        "b/data.txt",
+        "b/vendor/licenses.py",
+        "b/contest.py",
+    ]
     distribution(tmp_path, "bee", "License-Expression: MIT", files)
     distribution(tmp_path, "ant", "License: long\nClassifier: License :: OSI Approved :: BSD License", [])
     distribution(tmp_path, "Cat", "License: Own licence", [])
