@@ -1,3 +1,4 @@
+import errno
 import hashlib
 import io
 import json
@@ -179,6 +180,18 @@ def test_unfinished_data_of_other_options_is_left_alone(tmp_path: Path, monkeypa
         run(config(corpus, tmp_path / "data"))
     with pytest.raises(DataError, match=r"heldout: 0\.01 there, 0\.02 now"):
         run(config(corpus, tmp_path / "data", heldout=0.02))
+    assert run(config(corpus, tmp_path / "data")).manifest["statistics"]["documents"] == 50
+
+
+def test_a_full_disk_is_named_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = write_corpus(tmp_path / "a.jsonl", 50)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched, pytest.raises(DataError, match="the disk is full; make room"):
+        patched.setattr(prepare.SplitWriter, "add", full)
+        run(config(corpus, tmp_path / "data"))
     assert run(config(corpus, tmp_path / "data")).manifest["statistics"]["documents"] == 50
 
 

@@ -7,6 +7,7 @@ Work is committed every now and then to progress.json; the same command goes on 
 with the same bytes.
 """
 
+import errno
 import json
 import logging
 import os
@@ -123,8 +124,15 @@ def run(config: PrepareConfig) -> PrepareResult:
         logger.info("Going on with %s after %d documents", config.out, progress.documents)
     tokenizer = tokenizers_.load(config.out / TOKENIZER)
     started -= progress.seconds
-    splits = _encode(config, sources, tokenizer, progress, started)
-    manifest = _manifest(config, tokenizer, splits, progress, started)
+    try:
+        splits = _encode(config, sources, tokenizer, progress, started)
+        manifest = _manifest(config, tokenizer, splits, progress, started)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise DataError(
+            f"{config.out}: the disk is full; make room and run the same command again, it goes on from its last commit"
+        ) from error
     (config.out / PROGRESS).unlink()
     remove_spool(config.out)
     return PrepareResult(config.out, manifest)
