@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 SECONDS_BETWEEN_LINES = 10.0
 SECONDS_BETWEEN_FRAMES = 0.1
-SECONDS_OF_SPEED = 120.0  # what the time that remains is reckoned from
 NOT_A_TERMINAL_WIDTH = 120
 
 
@@ -157,7 +156,7 @@ class BarHandler(logging.Handler):
 
 
 class _Bar(Progress):
-    """One message, and below it one bar."""
+    """One message, and below it one bar, its share and the time so far. The time left is the message's to tell."""
 
     def __init__(self, console: Console, done: int, total: int | None) -> None:
         self.message = Text()
@@ -165,16 +164,12 @@ class _Bar(Progress):
             BarColumn(bar_width=None),
             TextColumn("{task.description}"),
             TimeElapsedColumn(),
-            TextColumn("<"),
-            TimeRemainingColumn(),
             console=console,
             auto_refresh=False,
             redirect_stdout=False,
             transient=True,
             expand=True,
-            speed_estimate_period=SECONDS_OF_SPEED,
         )
-        # `completed`: where a resumed run begins is not what it did in the first second.
         self._task: TaskID = self.add_task("", total=total, completed=done)
         self.start()
 
