@@ -131,7 +131,7 @@ def run(config: PrepareConfig) -> PrepareResult:
         if error.errno != errno.ENOSPC:
             raise
         raise DataError(
-            f"{config.out}: the disk is full; make room and run the same command again, it goes on from its last commit"
+            f"{config.out}: the disk is full; make room and run the same command again: it goes on from there"
         ) from error
     (config.out / PROGRESS).unlink()
     remove_spool(config.out)
