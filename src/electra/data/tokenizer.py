@@ -270,7 +270,9 @@ def _train_unigram(texts: Sequence[str], size: int, lowercase: bool, strip_accen
         normalizers.Strip(),
     ]
     tokenizer.normalizer = normalizers.Sequence(parts)
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    # Marks are pieces of their own: no "end." beside "end", and Chinese is not one word a sentence to the trainer.
+    splitters = [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splitters)
     tokenizer.decoder = decoders.Metaspace()
     trainer = trainers.UnigramTrainer(
         vocab_size=size - len(TRAINED_NAMES) + 1,
