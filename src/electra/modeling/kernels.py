@@ -12,10 +12,6 @@ from torch.nn import functional as F
 ROWS = 256
 """Rows of logits that are held at once: 256 × 30,522 in fp32 are 31 MB, about a level-3 cache."""
 
-_PARTS = 16
-"""Blocks of rows whose gradients are added up in the products' precision before they join the sum in fp32:
-in bfloat16 a longer sum loses what is added last (39 % of the gradient after 1,024 blocks)."""
-
 _BLOCK = 256
 """Width of the blocks of the two-level search for a sample."""
 
@@ -84,38 +80,40 @@ class _SampledCrossEntropy(torch.autograd.Function):
         temperature: float,
     ) -> tuple[Tensor, Tensor]:
         learning = any(ctx.needs_input_grad[:3])
-        # Under autocast the products run in its dtype, as those of F.linear would.
+        # Under autocast the products run in its dtype, as those of F.linear would; sums are made in fp32.
         device = hidden_NE.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else table_VE.dtype
         hidden_NE, table_ve, bias_v = hidden_NE.to(dtype), table_VE.to(dtype), bias_V.to(dtype)
-        grad_hidden_NE = torch.empty_like(hidden_NE)
-        grad_table_VE, part_VE = torch.zeros_like(table_VE), torch.zeros_like(table_ve)
-        grad_bias_V = torch.zeros_like(bias_V)
+        weighted_NE = weights_N.to(dtype)[:, None] * hidden_NE
+        grad_hidden_NE = torch.zeros_like(hidden_NE)
+        grad_table_VE, grad_bias_V = torch.zeros_like(table_VE), torch.zeros_like(bias_V)
         loss = hidden_NE.new_zeros((), dtype=torch.float32)
         samples_N = torch.empty_like(targets_N)
-        for block, start in enumerate(range(0, len(targets_N), ROWS), start=1):
+        for start in range(0, len(targets_N), ROWS):
             rows = slice(start, start + ROWS)
-            hidden_nE, targets_n1, weights_n = hidden_NE[rows], targets_N[rows, None], weights_N[rows].float()
-            logits_nV = torch.addmm(bias_v, hidden_nE, table_ve.T).float()
-            logits_nV -= logits_nV.amax(-1, keepdim=True)
-            target_n = logits_nV.gather(1, targets_n1).squeeze(1)
-            if temperature != 1.0:
-                samples_N[rows] = _invert((logits_nV / temperature).exp_(), uniforms_N[rows])
-            exp_nV = logits_nV.exp_()
-            if temperature == 1.0:
-                samples_N[rows] = _invert(exp_nV, uniforms_N[rows])
-            total_n = exp_nV.sum(-1)
-            loss += (weights_n * (total_n.log() - target_n)).sum()
+            targets_n1, weights_n = targets_N[rows, None], weights_N[rows].float()
+            logits_nV = torch.addmm(bias_v, hidden_NE[rows], table_ve.T).float()
+            probabilities_nV = logits_nV.softmax(-1)
+            # log(sum of exp) by way of the likeliest token, whose probability cannot vanish
+            total_n = logits_nV.amax(-1) - probabilities_nV.amax(-1).log()
+            loss += (weights_n * (total_n - logits_nV.gather(1, targets_n1).squeeze(1))).sum()
+            drawn_nV = probabilities_nV if temperature == 1.0 else (logits_nV / temperature).softmax(-1)
+            samples_N[rows] = _invert(drawn_nV, uniforms_N[rows])
             if learning:
-                grad_nV = exp_nV.mul_((weights_n / total_n)[:, None])
-                grad_nV.scatter_add_(1, targets_n1, -weights_n[:, None])
-                grad_bias_V += grad_nV.sum(0)
-                grad_nv = grad_nV.to(dtype)
-                torch.mm(grad_nv, table_ve, out=grad_hidden_NE[rows])
-                part_VE.addmm_(grad_nv.T, hidden_nE)
-                if block % _PARTS == 0 or start + ROWS >= len(targets_N):
-                    grad_table_VE += part_VE
-                    part_VE.zero_()
+                # The gradient of the logits is weight × (probability − [target]). The weights are taken into the
+                # small factors of the products, and the targets below, so that nothing (n, V) is written again.
+                grad_bias_V += weights_n @ probabilities_nV
+                probabilities_nv = probabilities_nV.to(dtype)
+                grad_hidden_NE[rows] = probabilities_nv @ table_ve
+                if dtype == grad_table_VE.dtype:
+                    grad_table_VE.addmm_(probabilities_nv.T, weighted_NE[rows])
+                else:
+                    grad_table_VE += probabilities_nv.T @ weighted_NE[rows]
+        if learning:
+            grad_hidden_NE -= table_ve[targets_N]
+            grad_hidden_NE *= weights_N.to(dtype)[:, None]
+            grad_table_VE.index_add_(0, targets_N, -weighted_NE.to(grad_table_VE.dtype))
+            grad_bias_V.index_add_(0, targets_N, -weights_N.to(bias_V.dtype))
         ctx.save_for_backward(grad_hidden_NE, grad_table_VE, grad_bias_V)
         ctx.mark_non_differentiable(samples_N)
         return loss, samples_N
