@@ -120,16 +120,13 @@ class Scorer:
         if isinstance(texts, str):
             raise TypeError(f"give a list of texts: [{texts[:20]!r}]")
         encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        probabilities = [np.zeros(len(encoding.ids), dtype=np.float32) for encoding in encodings]
-        windows = [
-            window
-            for i, encoding in enumerate(encodings)
-            for window in _windows(i, len(encoding.ids), self.window)
-        ]
+        ids = [encoding.ids for encoding in encodings]  # once: every access copies
+        probabilities = [np.zeros(len(tokens), dtype=np.float32) for tokens in ids]
+        windows = [window for i, tokens in enumerate(ids) for window in _windows(i, len(tokens), self.window)]
         windows.sort(key=lambda window: window.end - window.start, reverse=True)
         for first in range(0, len(windows), batch_size):
             batch = windows[first : first + batch_size]
-            rows = self._score([encodings[w.text].ids[w.start : w.end] for w in batch])
+            rows = self._score([ids[window.text][window.start : window.end] for window in batch])
             for window, row in zip(batch, rows, strict=True):
                 kept = row[window.keep_start - window.start : window.keep_end - window.start]
                 probabilities[window.text][window.keep_start : window.keep_end] = kept
