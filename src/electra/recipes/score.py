@@ -33,7 +33,7 @@ class ScoreConfig:
     texts: Positional[tuple[str, ...]] = ()
     """Texts to score, each as one argument."""
     input: str | None = None
-    """A file of texts: .txt (one a line), .jsonl, .csv, .tsv, .parquet, each also .gz or .zst; - for standard input."""
+    """A .txt (one text a line), .jsonl, .csv, .tsv or .parquet, each also .gz or .zst; - for standard input."""
     text_column: str | None = None
     """The column or key of the text in INPUT; found by itself where it is left out."""
     json: bool = False
