@@ -27,6 +27,18 @@ def test_a_small_corpus_holds_out_some_documents_but_not_too_many(count: int, ex
     assert len(held(choose_heldout(survey(corpus), 0.01), corpus)) == expected
 
 
+def test_a_large_share_is_held_out_of_a_small_corpus_too() -> None:
+    corpus = documents(500)
+    assert 75 <= len(held(choose_heldout(survey(corpus), 0.2), corpus)) <= 125
+
+
+def test_small_documents_beside_a_huge_one_are_not_all_held_out() -> None:
+    # With this one the huge document has a high hash, so that it is not what stops the adding.
+    huge = next(text for i in range(99) if document_hash(text := f"huge {i} " * 50_000) > 0.9 * 2**64)
+    corpus = [*documents(100), Document(huge, "b.txt", 1)]
+    assert len(held(choose_heldout(survey(corpus), 0.1), corpus)) == 50
+
+
 @pytest.mark.parametrize("corpus", [documents(1), documents(1) * 50, documents(3)])
 def test_too_few_documents_hold_out_the_end_of_one(corpus: list[Document]) -> None:
     rule = choose_heldout(survey(corpus), 0.01)

@@ -97,18 +97,19 @@ def choose_heldout(seen: Survey, share: float) -> HeldoutRule:
     """The rule that holds out about `share` of the characters, and always something to evaluate on.
 
     Where that share is less than `SMALL_HELDOUT` documents, documents are added, lowest hash first, while they
-    stay within `LARGEST_HELDOUT` of the characters. Where not even one does (a corpus of one document, of copies
-    of one, or of very few), twice the share is cut from the end of the document with the lowest hash.
+    stay within `LARGEST_HELDOUT` of the characters and half of the documents. Where not even one does (a corpus of
+    one document, of copies of one, or of very few), twice the share is cut from the end of the document with the
+    lowest hash.
     """
     threshold = round(share * HASHES)
     ordered = sorted(seen.lowest.items())
-    taken, held = 0, 0
-    chosen = 0
+    most = max(LARGEST_HELDOUT, 2 * share) * seen.characters
+    taken, held, chosen = 0, 0, 0
     for identity, characters in ordered:
         enough = held >= SMALL_HELDOUT and taken >= share * seen.characters
         if identity >= threshold and enough:
             break
-        if taken + characters > LARGEST_HELDOUT * seen.characters:
+        if taken + characters > most or 2 * (held + 1) > max(seen.documents, 2):
             break
         taken, held, chosen = taken + characters, held + 1, identity + 1
     if held == 0:
