@@ -1,7 +1,8 @@
-"""A token table from counts: which tokens stand near each other, factorised.
+"""A token table from counts: which tokens follow each other closely, factorised.
 
-A network that starts from random embeddings first spends a million tokens on learning which words are alike.
-Counting tells it in seconds (Levy and Goldberg, "Neural Word Embedding as Implicit Matrix Factorization", 2014).
+A network that starts from random embeddings spends its first million tokens on learning which words are alike and
+what stands beside what. Counting tells it in seconds (Levy and Goldberg, "Neural Word Embedding as Implicit Matrix
+Factorization", 2014).
 
 Shapes: V vocabulary, E embedding size.
 """
@@ -12,21 +13,23 @@ import numpy.typing as npt
 from electra.data.shards import Split
 
 WINDOW = 2
-"""Tokens to either side that count as near."""
-TOKENS = 8_000_000
+"""A token is close if it stands so many places behind, or fewer."""
+TOKENS = 4_000_000
 """As much text is counted, from the beginning of the training part."""
 SMOOTHING = 0.75
-"""Power of the context counts: rare contexts would otherwise look too telling (Levy et al. 2015, section 3.1)."""
+"""Power of the counts of what follows: rare tokens would else look too telling (Levy et al. 2015, section 3.1)."""
 CHUNK = 1_000_000
 """Tokens that are counted at once."""
 
 
 def cooccurrence_table(split: Split, *, vocabulary_size: int, size: int) -> npt.NDArray[np.float32]:
-    """Embeddings (V, E) of every token: the positive pointwise mutual information of near tokens, factorised.
+    """Embeddings (V, E) of every token, from the positive pointwise mutual information of "a, then b".
 
-    Rows are E leading left singular vectors, each times the root of its singular value, so that two rows' product
-    approximates how much more often than by chance their tokens meet. The table is scaled to a standard deviation
-    of 1. Tokens that were not seen get rows of zeros.
+    The first half of a row says what follows the token, the second half what it follows: of the leading singular
+    triples, the left and the right vectors, each times the root of the singular value. The product of the first
+    half of a and the second half of b is thus how much more often than by chance b follows a, which is what a
+    masked language model wants to know of a neighbour. Every row has the same norm, the root of E, so that
+    frequent tokens do not outshout rare ones; tokens that were not seen get rows of zeros.
     """
     from scipy.sparse import csr_matrix, diags
     from sklearn.utils.extmath import randomized_svd
@@ -37,20 +40,24 @@ def cooccurrence_table(split: Split, *, vocabulary_size: int, size: int) -> npt.
         for start in range(0, min(len(shard.tokens), TOKENS - seen), CHUNK):
             ids = np.asarray(shard.tokens[start : start + CHUNK], dtype=np.int64)
             for distance in range(1, WINDOW + 1):
-                ones = np.ones(len(ids) - distance)
                 pairs = (ids[:-distance], ids[distance:])
-                counts_VV += csr_matrix((ones, pairs), shape=counts_VV.shape)
+                weights = np.full(len(pairs[0]), 1.0 / distance)
+                counts_VV += csr_matrix((weights, pairs), shape=counts_VV.shape)
         seen += len(shard.tokens)
         if seen >= TOKENS:
             break
-    counts_VV = (counts_VV + counts_VV.T).tocsr()
-    token_V = np.asarray(counts_VV.sum(1)).ravel()
-    context_V = token_V**SMOOTHING
-    context_V *= token_V.sum() / max(context_V.sum(), 1.0)
-    inverse = [diags(1.0 / np.maximum(weights, 1e-12)) for weights in (token_V, context_V)]
-    information_VV = (inverse[0] @ counts_VV @ inverse[1] * token_V.sum()).tocsr()
+    total = max(float(counts_VV.sum()), 1.0)
+    first_V = np.asarray(counts_VV.sum(1)).ravel()
+    second_V = np.asarray(counts_VV.sum(0)).ravel() ** SMOOTHING
+    second_V *= total / max(float(second_V.sum()), 1.0)
+    by_first_VV, by_second_VV = (diags(1.0 / np.maximum(counts, 1e-12)) for counts in (first_V, second_V))
+    information_VV = (by_first_VV @ counts_VV @ by_second_VV * total).tocsr()
     information_VV.data = np.maximum(np.log(information_VV.data), 0.0)
     information_VV.eliminate_zeros()
-    left_VE, values_E, _ = randomized_svd(information_VV, n_components=size, n_iter=4, random_state=0)
-    table_VE = left_VE * np.sqrt(values_E)
-    return (table_VE / max(float(table_VE.std()), 1e-12)).astype(np.float32)
+    half = size // 2
+    left_VE, values_E, right_EV = randomized_svd(information_VV, n_components=half, n_iter=4, random_state=0)
+    roots_E = np.sqrt(values_E)
+    table_VE = np.zeros((vocabulary_size, size))
+    table_VE[:, :half], table_VE[:, half : 2 * half] = left_VE * roots_E, right_EV.T * roots_E
+    norms_V1 = np.linalg.norm(table_VE, axis=1, keepdims=True)
+    return (table_VE * np.sqrt(size) / np.where(norms_V1 > 1e-6, norms_V1, np.inf)).astype(np.float32)

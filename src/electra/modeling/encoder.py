@@ -43,7 +43,8 @@ class EncoderConfig:
     initializer_range: float = 0.02
     """Standard deviation of the truncated normal that the embedding tables start from."""
     linear_initializer_range: float = 0.02
-    """Standard deviation of the truncated normal that the weights of linear layers start from."""
+    """Standard deviation of the truncated normal that the weights of linear layers start from; 0: for each layer,
+    one over the root of its inputs."""
 
     def problems(self) -> Iterator[str]:
         if self.heads < 1 or self.hidden_size % max(self.heads, 1):
@@ -146,7 +147,7 @@ class Encoder(nn.Module):
             if config.embedding_size != config.hidden_size
             else nn.Identity()
         )
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.blocks: nn.ModuleList = nn.ModuleList(Block(config) for _ in range(config.layers))
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
 
     def forward(

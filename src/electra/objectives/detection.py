@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import torch
+from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
 from electra.modeling.kernels import ROWS
@@ -68,16 +69,12 @@ class Detection:
 
     def auc(self) -> float:
         """Area under the ROC curve; NaN where only one class is present."""
-        from sklearn.metrics import roc_auc_score  # slow to import, and wanted at evaluations only
-
         logits_T, replaced_T = self._gathered()
         if not 0 < replaced_T.sum() < len(replaced_T) or not np.isfinite(logits_T).all():
             return math.nan
         return float(roc_auc_score(replaced_T, logits_T))
 
     def figures(self) -> dict[str, float]:
-        from sklearn.metrics import average_precision_score
-
         logits_T, replaced_T = self._gathered()
         share = float(replaced_T.mean()) if len(replaced_T) else 0.0
         # log(1 + e^x) - y x, the cross-entropy of a logit x and a label y, without overflow

@@ -2,11 +2,10 @@
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 import tyro
@@ -22,9 +21,10 @@ from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import ConfigError, DataError
 from electra.modeling.encoder import EncoderConfig
+from electra.modeling.init import attend_to_neighbours
 from electra.objectives.replaced_token import ReplacedToken
 from electra.recipes.export import ExportResult, export_run
-from electra.recipes.pretrain_config import SETTLED, PretrainConfig, build_objective
+from electra.recipes.pretrain_config import SETTLED, InitializationConfig, PretrainConfig, build_objective
 from electra.training.plan import Plan, plan
 from electra.training.precision import Precision, choose_precision
 from electra.training.run_folder import RunFolder, agree, environment, open_run
@@ -32,6 +32,10 @@ from electra.training.tracking import log_file
 from electra.training.trainer import Feed, Outcome, Trainer
 
 logger = logging.getLogger(__name__)
+
+
+HELDOUT_ROWS = 32
+"""Rows that are evaluated at once; it does not depend on the run's batch, so that masks can be compared."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +92,11 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
         device = _device(config.train.device)
         torch.manual_seed(config.train.seed)
         objective = build_objective(config, data.special)
-        if config.initialization.token_table == "cooccurrence" and not any(run_folder.checkpoints.glob("step-*")):
-            _fill_token_tables(objective, data)
+        if not any(run_folder.checkpoints.glob("step-*")):
+            _initialize(config.initialization, objective, data)
         objective = objective.to(device)
-        feed = _feed(config, data, device)
-        precision = _precision(config, objective, feed, device)
+        batches = feed(config, data, device)
+        precision = _precision(config, objective, batches, device)
         logger.info("%s on %s: %s", precision.name, device, precision.reason)
         config = replace(config, train=replace(config.train, precision=precision.name))
         _write_environment(run_folder, data, precision)
@@ -100,7 +104,7 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
             objective,
             config.train,
             optimizer=config.optimizer,
-            feed=feed,
+            feed=batches,
             evaluation=config.evaluation,
             evaluate=_evaluate(config, data, objective, precision, device),
             checkpoint=config.checkpoint,
@@ -138,18 +142,20 @@ def _fitted(model: EncoderConfig, data: TokenData) -> EncoderConfig:
     return replace(model, vocabulary_size=data.vocabulary_size)
 
 
-def _fill_token_tables(objective: ReplacedToken, data: TokenData) -> None:
-    """Start the token tables from counts, at the deviation that they would have had at random."""
-    logger.info("counting which tokens stand near each other, for the token embeddings to start from")
-    tables = {id(tower.encoder.embeddings.token): tower.encoder for tower in objective.towers().values()}
-    for encoder in tables.values():
-        size = encoder.config.embedding_size
-        counted_VE = torch.from_numpy(
-            cooccurrence_table(data.train, vocabulary_size=data.vocabulary_size, size=size)
-        )
+def _initialize(config: InitializationConfig, objective: ReplacedToken, data: TokenData) -> None:
+    """What is not left to random numbers; a table keeps the deviation that it would have had with them."""
+    encoders = {id(tower.encoder): tower.encoder for tower in objective.towers().values()}.values()
+    if config.attention == "neighbours":
+        for encoder in encoders:
+            attend_to_neighbours(encoder)
+    if config.token_table == "cooccurrence":
+        logger.info("counting which token follows which, for the token embeddings to start from")
+        sizes = {"vocabulary_size": data.vocabulary_size, "size": objective.discriminator.config.embedding_size}
+        counted_VE = torch.from_numpy(cooccurrence_table(data.train, **sizes))
         seen_V1 = counted_VE.abs().amax(1, keepdim=True) > 0
-        weight_VE = encoder.embeddings.token.weight.data
-        weight_VE.copy_(torch.where(seen_V1, counted_VE * encoder.config.initializer_range, weight_VE))
+        for encoder in encoders:
+            weight_VE = encoder.embeddings.token.weight.data
+            weight_VE.copy_(torch.where(seen_V1, counted_VE * encoder.config.initializer_range, weight_VE))
 
 
 def _device(wanted: str) -> torch.device:
@@ -160,7 +166,7 @@ def _device(wanted: str) -> torch.device:
     )
 
 
-def _feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
+def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
     examples = ExampleSet(data.train, config.packing, seed=config.train.seed)
     if len(examples) == 0:
         raise DataError(f"{data.folder}: its training part has no text; prepare a larger corpus")
@@ -187,40 +193,36 @@ def _feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed
     )
 
 
-def _evaluate(
-    config: PretrainConfig, data: TokenData, objective: ReplacedToken, precision: Precision, device: torch.device
-) -> Any:
-    """Held-out figures on the same examples, masks and fakes every time, whatever the run's seed."""
+def heldout_batches(
+    config: PretrainConfig, data: TokenData, device: torch.device
+) -> Iterator[tuple[Batch, Batch]]:
+    """The same held-out rows, masks and fakes every time, whatever the run's seed: as they are, and their copy."""
     examples = ExampleSet(data.heldout, config.packing, seed=0)
     if len(examples) == 0:
         raise DataError(f"{data.folder}: its held-out part has no text; prepare it with a larger --heldout")
     count = min(config.evaluation.examples, len(examples))
     chosen = rows(0, seed=0, batch_size=count, examples=len(examples))
-    size = config.train.micro_batch_size or config.train.batch_size
+    for start in range(0, count, HELDOUT_ROWS):
+        indices, seed = chosen[start : start + HELDOUT_ROWS], step_seed(0, start)
+        read = partial(collate, examples, indices, special=data.special, seed=seed, trim=False)
+        yield read().to(device), read(stream="unigram").to(device)
 
-    def batches() -> Iterator[tuple[Batch, Batch]]:
-        for start in range(0, count, size):
-            indices, seed = chosen[start : start + size], step_seed(0, start)
-            read = partial(
-                collate,
-                examples,
-                indices,
-                special=data.special,
-                seed=seed,
-                trim=False,
-            )
-            yield read().to(device), read(stream="unigram").to(device)
+
+def _evaluate(
+    config: PretrainConfig, data: TokenData, objective: ReplacedToken, precision: Precision, device: torch.device
+) -> Callable[[], dict[str, float]]:
+    batches = list(heldout_batches(config, data, device))
 
     def evaluate() -> dict[str, float]:
         with precision.autocast(device):
-            return objective.evaluate(batches())
+            return objective.evaluate(batches)
 
     return evaluate
 
 
-def _precision(config: PretrainConfig, objective: ReplacedToken, feed: Feed, device: torch.device) -> Precision:
+def _precision(config: PretrainConfig, objective: ReplacedToken, batches: Feed, device: torch.device) -> Precision:
     def step() -> None:
-        objective(feed.micro_batches(0)[0]).loss.backward()
+        objective(batches.micro_batches(0)[0]).loss.backward()
         objective.zero_grad(set_to_none=True)
 
     return choose_precision(config.train.precision, device, step)

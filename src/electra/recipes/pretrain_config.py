@@ -1,10 +1,11 @@
 """The config of a pre-training run, and the objective that it describes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from electra import config
 from electra.data.packing import PackingConfig
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoder import EncoderConfig
@@ -21,7 +22,9 @@ class InitializationConfig:
     """What the weights start from, besides the random numbers of [model]."""
 
     token_table: Literal["random", "cooccurrence"] = "random"
-    """Token embeddings: random, or which tokens stand near each other, counted in the data and factorised."""
+    """Token embeddings: random, or from counts of which token follows which (data/cooccurrence.py)."""
+    attention: Literal["random", "neighbours"] = "random"
+    """The first block: random, or heads that look at the tokens nearby (modeling/init.py)."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +61,30 @@ class PretrainConfig:
             )
 
 
+def load_config(source: str | Path, settings: Mapping[str, Any] | None = None) -> PretrainConfig:
+    """The config of a preset or TOML file, with some settings changed.
+
+    Args:
+        source: the name of a preset, or the path of a TOML file.
+        settings: values by dotted name, such as `{"data": "DATA", "out": "RUN", "train.steps": 1000}`.
+
+    Raises:
+        ConfigError: with every problem that was found.
+    """
+    texts = {name: str(v).lower() if isinstance(v, bool) else v for name, v in (settings or {}).items()}
+    return config.load_config(PretrainConfig, source, [f"{name}={value}" for name, value in texts.items()])
+
+
 SETTLED = {"train.steps": None, "train.precision": "auto", "model.vocabulary_size": 0}
 """Settings that a run fills in, with the value that leaves them open."""
 
 
-def build_objective(config: PretrainConfig, special: SpecialTokens) -> ReplacedToken:
+def build_objective(settings: PretrainConfig, special: SpecialTokens) -> ReplacedToken:
     """The objective that a config describes, freshly initialised."""
     return ReplacedToken(
-        config.model,
-        config.generator,
-        config=config.objective,
-        masking=config.masking,
+        settings.model,
+        settings.generator,
+        config=settings.objective,
+        masking=settings.masking,
         special=special,
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from electra.config import load_config
 from electra.data.documentation import collect
@@ -52,10 +53,7 @@ def run(config: QuickstartConfig) -> "QuickstartResult":
         corpus = collect(config.out / "documentation.jsonl")
         logger.info("%s", corpus)
         logger.info("2/3 turning it into tokens")
-        made = prepare.run(
-            prepare.PrepareConfig(corpus=(str(corpus.path),), out=data_folder, vocabulary_size=VOCABULARY)
-        )
-        logger.info("%s", made)
+        prepare.run(prepare.PrepareConfig(corpus=(str(corpus.path),), out=data_folder, vocabulary_size=VOCABULARY))
     logger.info("3/3 training for %s minutes", config.minutes)
     overrides = [
         f"data={data_folder}",
@@ -92,12 +90,12 @@ class QuickstartResult:
             self.trained,
             f"curves: {self.picture}",
             "",
-            "[bold]Held-out sentences with fakes in them[/bold] (in brackets: what looks replaced)",
+            Text("Held-out sentences with fakes in them (in brackets: what looks replaced)", style="bold"),
             "",
             *self.sentences,
-            "[bold]Next[/bold]",
+            Text("Next", style="bold"),
             _commands(
-                (f'electra score {run_folder} "The cat sat on the math."', "your own sentence"),
+                (f'electra score {run_folder} "The function returns a new banana."', "your own sentence"),
                 ("electra prepare TEXTS --out DATA", "your own text: files, folders, .txt .jsonl .csv .parquet"),
                 ("electra pretrain electra-tiny --data DATA --out RUN --train.minutes 30", "your own model"),
                 (f"tensorboard --logdir {run_folder / 'tensorboard'}", "all curves"),
@@ -108,5 +106,5 @@ class QuickstartResult:
 def _commands(*lines: tuple[str, str]) -> Table:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
     for command, purpose in lines:
-        table.add_row(command, f"[dim]{purpose}[/dim]")
+        table.add_row(command, Text(purpose, style="dim"))
     return table

@@ -33,8 +33,8 @@ logger = logging.getLogger(__name__)
 
 NOT_FINITE_IN_A_ROW = 5
 """So many steps in a row that cannot be applied end a run."""
-MEASURED_SHARE = 0.03
-"""Share of a run's minutes over which its speed is measured."""
+MEASURED_STEPS, MEASURED_SHARE = 10, 0.03
+"""So many steps, and so much of a run's minutes, are timed before its length is settled."""
 DROPOUT = 0x5DEECE66D
 """Turns a batch's seed, which masking draws from, into the unrelated one of its dropout."""
 
@@ -166,7 +166,7 @@ class Trainer:
         self.optimizer = build_optimizer(objective, optimizer)
         self.progress, self.watch = Progress(steps=config.steps), Watch()
         self.evaluation: dict[str, Any] = {}
-        self.evaluation_seconds = 0.0
+        self.evaluation_seconds = self._first_step_seconds = 0.0
         self.stop = StopSignal()
         self._saved_step = -1
 
@@ -282,13 +282,17 @@ class Trainer:
             self._save()
 
     def _measure(self) -> None:
-        """Turn `train.minutes` into a number of steps once enough steps have been timed."""
+        """Turn `train.minutes` into a number of steps once enough of them have been timed."""
         assert self.config.minutes is not None
         budget, progress = 60.0 * self.config.minutes, self.progress
-        warm = self.optimizer_config.warmup_steps
-        if progress.seconds < MEASURED_SHARE * budget and progress.step < warm:
+        if progress.step == 1:  # the first step is slower than any other
+            self._first_step_seconds = progress.seconds
+        enough = progress.step > MEASURED_STEPS and progress.seconds >= MEASURED_SHARE * budget
+        slow = progress.step > 1 and progress.seconds >= 0.5 * budget
+        if not (enough or slow or progress.step >= self.optimizer_config.warmup_steps):
             return
-        second_a_step = progress.seconds / progress.step
+        timed = max(progress.step - 1, 1)
+        second_a_step = (progress.seconds - self._first_step_seconds * (progress.step > 1)) / timed
         # eleven evaluations: one before the first step and one after every tenth of the run
         left = budget - progress.seconds - 11 * self.evaluation_seconds
         progress.steps = progress.step + max(0, int(left / second_a_step))

@@ -1,0 +1,95 @@
+"""electra-tiny beside the same step with transformers' classes: tokens and figures after the same minutes.
+
+    python benchmarks/pretrain_tiny.py DATA [--minutes 5] [--out RUN] [--dropout 0]
+
+DATA is what `electra prepare` made. Both take the same rows in the same order, 64 x 128 tokens a step, networks of
+the same shapes, the same precision (float32), and are evaluated on the same held-out rows. Ours runs as
+`electra pretrain` does, counting of near tokens, checkpoints and evaluations included; the peer spends all its
+minutes on steps.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import electra
+from electra.data.collate import Batch
+from electra.data.shards import TokenData
+from electra.recipes.pretrain import feed, heldout_batches
+from peer import PeerConfig, Text, TransformersPeer
+
+
+def ours(data: Path, out: Path, minutes: float) -> dict[str, Any]:
+    start = time.monotonic()
+    config = electra.load_config(
+        "electra-tiny", {"data": data, "out": out, "train.minutes": minutes, "train.precision": "float32"}
+    )
+    result = electra.pretrain(config)
+    evaluation = result.outcome.evaluation
+    return {
+        "tokens": evaluation["tokens"],
+        "minutes": (time.monotonic() - start) / 60,
+        "masked_lm_accuracy": evaluation["eval/masked_lm_accuracy"],
+        "discriminator_auc": evaluation["eval/discriminator_auc"],
+        "unigram_auc": evaluation["eval/unigram_auc"],
+    }
+
+
+def peer(data: Path, minutes: float, dropout: float) -> dict[str, Any]:
+    opened = TokenData.open(data, verify=False)
+    config = electra.load_config("electra-tiny", {"data": data})
+    micro_batches = feed(config, opened, torch.device("cpu")).micro_batches
+    network = TransformersPeer(
+        PeerConfig(
+            vocabulary_size=opened.vocabulary_size, dropout=dropout, generator_heads=1, pad_id=opened.special.pad
+        )
+    )
+    # The length is estimated from the speed of a few steps, as ours does it.
+    start, tokens, step = time.monotonic(), 0, 0
+    while network.steps is None or step < network.steps:
+        batch = micro_batches(step)[0]
+        network.step(batch.input_ids_BL, batch.segment_ids_BL, batch.lengths_B)
+        tokens, step = tokens + int(batch.lengths_B.sum()), step + 1
+        spent = time.monotonic() - start
+        if network.steps is None and spent > 0.06 * 60 * minutes:
+            network.steps = int(60 * minutes / spent * step)
+    spent = time.monotonic() - start
+    texts = [_text(*pair) for pair in heldout_batches(config, opened, torch.device("cpu"))]
+    return {"tokens": tokens, "minutes": spent / 60, **network.evaluate(texts)}
+
+
+def _text(batch: Batch, unigram: Batch) -> Text:
+    return Text(batch.input_ids_BL, batch.segment_ids_BL, batch.lengths_B, unigram.input_ids_BL)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--dropout", type=float, nargs="*", default=[0.0, 0.1], help="of the peer; ours has 0")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        out = arguments.out or Path(folder) / "run"
+        rows = {"ours": ours(arguments.data, out, arguments.minutes)}
+        for dropout in arguments.dropout:
+            rows[f"transformers, dropout {dropout}"] = peer(arguments.data, arguments.minutes, dropout)
+    print(f"processor: {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads\n")
+    print("| | tokens | tokens/s | masked-LM accuracy | AUC, own fakes | AUC, unigram fakes | minutes |")
+    print("|---|---|---|---|---|---|---|")
+    for name, row in rows.items():
+        speed = row["tokens"] / row["minutes"] / 60
+        print(
+            f"| {name} | {row['tokens']:,} | {speed:,.0f} | {row['masked_lm_accuracy']:.3f} "
+            f"| {row['discriminator_auc']:.3f} | {row['unigram_auc']:.3f} | {row['minutes']:.1f} |"
+        )
+    for name in list(rows)[1:]:
+        print(f"\ntokens of ours / {name}: {rows['ours']['tokens'] / rows[name]['tokens']:.2f}")
+
+
+if __name__ == "__main__":
+    main()

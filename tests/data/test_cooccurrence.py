@@ -1,0 +1,47 @@
+"""Token embeddings from counts: near in meaning is near in the table."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from electra.data.cooccurrence import cooccurrence_table
+from electra.data.shards import Split
+
+
+@dataclass(frozen=True)
+class Tokens:
+    tokens: npt.NDArray[np.uint16]
+
+
+def split(*shards: npt.NDArray[np.int64]) -> Split:
+    return Split([Tokens(shard.astype(np.uint16)) for shard in shards])  # type: ignore[list-item]
+
+
+def sentences(count: int, seed: int) -> npt.NDArray[np.int64]:
+    """article (5, 6), noun (10-19), verb (20-29), stop (7), again and again."""
+    random = np.random.default_rng(seed)
+    rows = [random.integers(low, high, count) for low, high in ((5, 7), (10, 20), (20, 30), (7, 8))]
+    return np.stack(rows, 1).ravel()
+
+
+def test_words_of_one_kind_are_alike_and_the_product_says_what_follows() -> None:
+    table = cooccurrence_table(split(sentences(4000, 0), sentences(4000, 1)), vocabulary_size=40, size=8)
+    direction = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-9)
+    alike = direction @ direction.T
+    assert alike[10:20, 10:20].min() > 0.9 > 0.6 > alike[10:20, 20:30].max()
+    follows = table[:, :4] @ table[:, 4:].T
+    assert follows[10:20, 20:30].mean() > follows[20:30, 10:20].mean() + 1.0  # verbs follow nouns, not the reverse
+
+
+def test_rows_have_equal_norms_and_unseen_tokens_none() -> None:
+    table = cooccurrence_table(split(sentences(1000, 0)), vocabulary_size=40, size=8)
+    norms = np.linalg.norm(table, axis=1)
+    assert np.allclose(norms[10:30], np.sqrt(8), rtol=1e-5)
+    assert not norms[30:].any() and not norms[:5].any()
+    assert table.dtype == np.float32 and table.shape == (40, 8)
+
+
+def test_it_is_the_same_every_time() -> None:
+    one, two = (cooccurrence_table(split(sentences(500, 0)), vocabulary_size=40, size=8) for _ in range(2))
+    assert np.array_equal(one, two)

@@ -1,0 +1,58 @@
+"""What weights start from."""
+
+import pytest
+import torch
+
+from electra.modeling.encoder import Block, Encoder, EncoderConfig
+from electra.modeling.init import attend_to_neighbours, initialize
+
+
+def encoder(*, hidden: int, heads: int) -> Encoder:
+    torch.manual_seed(0)
+    return Encoder(
+        EncoderConfig(
+            layers=2, hidden_size=hidden, embedding_size=128, feed_forward_size=64, heads=heads,
+            vocabulary_size=500, max_positions=64, dropout=0.0, attention_dropout=0.0, initializer_range=0.05,
+            linear_initializer_range=0.08,
+        )
+    )  # fmt: skip
+
+
+def attention_of_first_block(network: Encoder) -> torch.Tensor:
+    """Attention probabilities (H, L, L) over random text, by the definition."""
+    block = network.blocks[0]
+    assert isinstance(block, Block)
+    ids_BL = torch.randint(5, 500, (8, 48), generator=torch.Generator().manual_seed(1))
+    x_BLD = network.projection(network.embeddings(ids_BL))
+    query, key, _ = (
+        part.view(8, 48, block.attention.heads, -1).transpose(1, 2)
+        for part in block.attention.query_key_value(x_BLD).chunk(3, -1)
+    )
+    return (query @ key.mT / query.shape[-1] ** 0.5).softmax(-1).mean(0).detach()
+
+
+@pytest.mark.parametrize(("hidden", "heads", "share"), [(128, 4, 0.5), (128, 2, 0.5), (64, 4, 0.2), (64, 2, 0.5)])
+def test_heads_of_the_first_block_look_at_their_neighbours(hidden: int, heads: int, share: float) -> None:
+    network = encoder(hidden=hidden, heads=heads)
+    attend_to_neighbours(network)
+    for head, (attention_LL, offset) in enumerate(
+        zip(attention_of_first_block(network), (-1, 1, -2, 2), strict=False)
+    ):
+        by_offset = {o: attention_LL.diagonal(o).mean().item() for o in range(-8, 9)}
+        assert max(by_offset, key=by_offset.__getitem__) == offset, head
+        assert by_offset[offset] > share
+
+
+def test_without_it_they_look_everywhere() -> None:
+    assert attention_of_first_block(encoder(hidden=128, heads=4)).max() < 0.2
+
+
+def test_deviations_are_those_of_the_config() -> None:
+    network, cut = encoder(hidden=128, heads=4), 0.88  # what is left of a deviation after the cut at two of them
+    block = network.blocks[1]
+    assert isinstance(block, Block)
+    assert network.embeddings.token.weight.std().item() == pytest.approx(0.05 * cut, rel=0.02)
+    assert block.feed_forward.inner.weight.std().item() == pytest.approx(0.08 * cut, rel=0.03)
+    assert not block.feed_forward.inner.bias.any()
+    initialize(network, 0.05, linear_range=0.0)
+    assert block.feed_forward.inner.weight.std().item() == pytest.approx(cut / 128**0.5, rel=0.03)
