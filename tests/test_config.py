@@ -86,6 +86,11 @@ def test_checks_of_sections_and_of_the_whole_are_gathered() -> None:
     assert "wagons: too many for the engine" in str(caught.value)
 
 
+def test_a_setting_of_another_section_is_pointed_to() -> None:
+    with pytest.raises(ConfigError, match=r"engine.wagons: there is no such setting; did you mean 'wagons'"):
+        load_config(Train, None, ["name=x", "engine.wagons=2"])
+
+
 def test_true_is_not_a_number() -> None:
     with pytest.raises(ConfigError, match="wagons: must be a whole number, got True"):
         load_config(Train, None, ["name=x", "wagons=true"])

@@ -44,7 +44,7 @@ def load_config(cls: type[Config], source: str | Path | None = None, overrides: 
     problems: list[str] = []
     for override in overrides:
         _override(table, override, problems)
-    config = _build(cls, table, "", problems)
+    config = _build(cls, table, "", problems, root=cls)
     if not problems:
         problems.extend(_check(config, ""))
     if problems:
@@ -170,6 +170,7 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
 
 def _override(table: Table, override: str, problems: list[str]) -> None:
     name, equals, text = override.partition("=")
+    name = name.replace("-", "_")
     if not equals:
         problems.append(f"--{name}: needs a value, as in --{name} VALUE")
         return
@@ -187,12 +188,16 @@ def _override(table: Table, override: str, problems: list[str]) -> None:
     table[key] = value
 
 
-def _build(cls: type[Any], table: Table, prefix: str, problems: list[str]) -> Any:
-    """`cls` from a table, or None where that cannot be; what is wrong is added to `problems`."""
+def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, root: type[Any]) -> Any:
+    """`cls` from a table, or None where that cannot be; what is wrong is added to `problems`.
+
+    Args:
+        prefix: the dotted name of the section that `cls` is in the config of type `root`.
+    """
     hints = typing.get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     for key in table.keys() - fields.keys():
-        hint = did_you_mean(key, list(fields)) or _elsewhere(cls, key)
+        hint = did_you_mean(key, list(fields)) or _elsewhere(root, key)
         problems.append(f"{prefix}{key}: there is no such setting{hint}")
     values: Table = {}
     for name, field in fields.items():
@@ -200,7 +205,7 @@ def _build(cls: type[Any], table: Table, prefix: str, problems: list[str]) -> An
         if dataclasses.is_dataclass(hint):
             below = table.get(name, {})
             if isinstance(below, dict):
-                values[name] = _build(typing.cast(type[Any], hint), below, f"{prefix}{name}.", problems)
+                values[name] = _build(typing.cast(type[Any], hint), below, f"{prefix}{name}.", problems, root=root)
             else:
                 problems.append(f"{prefix}{name}: is a section, not a setting; got {below!r}")
         elif name in table:

@@ -1,0 +1,38 @@
+"""Metrics are read back by kind, and drawn."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from electra.errors import CheckpointError
+from electra.reports.curves import plot_curves
+from electra.reports.metrics import read_metrics
+
+RECORDS = [
+    {"step": 0, "tokens": 0, "eval/unigram_auc": 0.5, "eval/discriminator_auc": None},
+    {"step": 5, "health": "loss spike", "message": "", "remedy": ""},
+    {"step": 10, "tokens": 1000, "loss": 3.0, "generator_loss": 2.5, "discriminator_loss": 0.5},
+]
+
+
+def run_folder(path: Path) -> Path:
+    lines = [json.dumps(record) for record in RECORDS]
+    (path / "metrics.jsonl").write_text("\n".join(lines) + '\n{"step": 20, "tok', encoding="utf-8")
+    return path
+
+
+def test_records_come_back_by_kind_without_a_line_that_is_still_written(tmp_path: Path) -> None:
+    metrics = read_metrics(run_folder(tmp_path))
+    assert [len(part) for part in (metrics.evaluations, metrics.findings, metrics.reports)] == [1, 1, 1]
+    assert metrics.reports[0]["generator_loss"] == 2.5
+
+
+def test_curves_are_drawn_although_a_figure_is_missing(tmp_path: Path) -> None:
+    picture = plot_curves(run_folder(tmp_path), tmp_path / "new" / "curves.png")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_folder_without_metrics_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"has no metrics\.jsonl"):
+        read_metrics(tmp_path)

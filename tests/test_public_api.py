@@ -1,0 +1,24 @@
+"""What `import electra` offers, and what it costs."""
+
+import subprocess
+import sys
+
+import electra
+
+
+def test_every_public_name_is_there() -> None:
+    for name in electra.__all__:
+        assert getattr(electra, name) is not None, name
+
+
+def test_importing_it_loads_nothing_heavy() -> None:
+    script = (
+        "import sys, electra; print([m for m in ('torch', 'numpy', 'tokenizers', 'tyro') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_settings_by_dotted_name() -> None:
+    config = electra.load_config("electra-tiny", {"out": "RUN", "train.steps": 7, "tracking.tensorboard": False})
+    assert (config.train.steps, config.tracking.tensorboard, str(config.out)) == (7, False, "RUN")
