@@ -1,11 +1,11 @@
 """electra-tiny beside the same step with transformers' classes: tokens and figures after the same minutes.
 
-    python benchmarks/pretrain_tiny.py DATA [--minutes 5] [--out RUN] [--dropout 0]
+    python benchmarks/pretrain_tiny.py [DATA] [--minutes 5] [--out RUN] [--dropout 0]
 
-DATA is what `electra prepare` made. Both take the same rows in the same order, 64 x 128 tokens a step, networks of
-the same shapes, the same precision (float32), and are evaluated on the same held-out rows. Ours runs as
-`electra pretrain` does, counting of near tokens, checkpoints and evaluations included; the peer spends all its
-minutes on steps.
+DATA is what `electra prepare` made; without it, ../shared's English Wikipedia and vocabulary are prepared first.
+Both take the same rows in the same order, 64 x 128 tokens a step, networks of the same shapes, the same precision
+(float32), and are evaluated on the same held-out rows. Ours runs as `electra pretrain` does, counting of near
+tokens, checkpoints and evaluations included; the peer spends all its minutes on steps.
 """
 
 import argparse
@@ -19,8 +19,17 @@ import torch
 import electra
 from electra.data.collate import Batch
 from electra.data.shards import TokenData
+from electra.recipes import prepare
 from electra.recipes.pretrain import feed, heldout_batches
 from peer import PeerConfig, Text, TransformersPeer
+
+SHARED = Path(__file__).parents[1] / "../shared/data"
+
+
+def prepared(out: Path) -> Path:
+    corpus, vocabulary = SHARED / "corpora" / "enwiki.jsonl.zst", SHARED / "vocab" / "bert-uncased"
+    prepare.run(prepare.PrepareConfig(corpus=(str(corpus),), out=out, tokenizer=vocabulary))
+    return out
 
 
 def ours(data: Path, out: Path, minutes: float) -> dict[str, Any]:
@@ -68,16 +77,17 @@ def _text(batch: Batch, unigram: Batch) -> Text:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
+    parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--dropout", type=float, nargs="*", default=[0.0, 0.1], help="of the peer; ours has 0")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         out = arguments.out or Path(folder) / "run"
-        rows = {"ours": ours(arguments.data, out, arguments.minutes)}
+        data = arguments.data or prepared(Path(folder) / "data")
+        rows = {"ours": ours(data, out, arguments.minutes)}
         for dropout in arguments.dropout:
-            rows[f"transformers, dropout {dropout}"] = peer(arguments.data, arguments.minutes, dropout)
+            rows[f"transformers, dropout {dropout}"] = peer(data, arguments.minutes, dropout)
     print(f"processor: {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads\n")
     print("| | tokens | tokens/s | masked-LM accuracy | AUC, own fakes | AUC, unigram fakes | minutes |")
     print("|---|---|---|---|---|---|---|")
