@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from multiprocessing import get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
@@ -208,6 +208,7 @@ def encode_in_order(
         for meta, texts in batches:
             yield (meta, *encoder(texts))
         return
+    others = active_children()
     pool = ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (tokenizer.to_str(),))
     pending: deque[tuple[Meta, Future[tuple[Encoded, Encoded]]]] = deque()
     try:
@@ -220,6 +221,10 @@ def encode_in_order(
             first, future = pending.popleft()
             yield (first, *future.result())
     except BrokenProcessPool as error:
+        # A worker that was being started when another one died is not ended by the pool, which then waits for it.
+        for worker in active_children():
+            if worker not in others:
+                worker.kill()
         raise DataError(
             "A worker process died. Run the same command again to go on from the last commit; if memory ran out, "
             "with fewer --workers. A script of your own must call this below `if __name__ == '__main__':`"

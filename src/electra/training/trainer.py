@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 NOT_FINITE_IN_A_ROW = 5
 """So many steps in a row that cannot be applied end a run."""
-MEASURED_STEPS, MEASURED_SHARE = 10, 0.03
+MEASURED_STEPS, MEASURED_SHARE = 10, 0.05
 """So many steps, and so much of a run's minutes, are timed before its length is settled."""
 DROPOUT = 0x5DEECE66D
 """Turns a batch's seed, which masking draws from, into the unrelated one of its dropout."""
