@@ -20,11 +20,12 @@ from electra.errors import CheckpointError
 from electra.objectives.base import Counts, StepOutput
 from electra.training import trainer as module
 from electra.training.checkpoint import CheckpointConfig
+from electra.training.evaluation import EvaluationConfig
 from electra.training.optim import OptimizerConfig
 from electra.training.precision import Precision
 from electra.training.run_folder import RunFolder
 from electra.training.tracking import TrackingConfig
-from electra.training.trainer import EvaluationConfig, Feed, Outcome, TrainConfig, Trainer
+from electra.training.trainer import Feed, Outcome, TrainConfig, Trainer
 
 LENGTH, VOCABULARY = 8, 11
 

@@ -12,9 +12,10 @@ from electra.modeling.encoder import EncoderConfig
 from electra.objectives.masking import MaskingConfig
 from electra.objectives.replaced_token import GeneratorConfig, ReplacedToken, ReplacedTokenConfig
 from electra.training.checkpoint import CheckpointConfig
+from electra.training.evaluation import EvaluationConfig
 from electra.training.optim import OptimizerConfig
 from electra.training.tracking import TrackingConfig
-from electra.training.trainer import EvaluationConfig, TrainConfig
+from electra.training.trainer import TrainConfig
 
 
 @dataclass(frozen=True)

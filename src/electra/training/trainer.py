@@ -21,6 +21,7 @@ from electra.data.collate import Batch
 from electra.errors import CheckpointError
 from electra.objectives.base import Counts, StepOutput
 from electra.training.checkpoint import Checkpoint, CheckpointConfig, Checkpoints
+from electra.training.evaluation import EvaluationConfig
 from electra.training.health import Finding, Watch
 from electra.training.optim import OptimizerConfig, build_optimizer, optimizer_tensors, restore_optimizer
 from electra.training.precision import Precision
@@ -114,20 +115,6 @@ class Feed:
     epochs: Callable[[int], float]
     length: int
     identity: dict[str, str]
-
-
-@dataclass(frozen=True)
-class EvaluationConfig:
-    """The held-out figures."""
-
-    every: int = 0
-    """Steps between evaluations; 0: ten in a run."""
-    examples: int = 512
-    """Held-out examples that are looked at, the same ones every time."""
-
-    def problems(self) -> Iterator[str]:
-        if self.examples < 1:
-            yield f"examples: must be at least 1, got {self.examples}"
 
 
 class Trainer:
