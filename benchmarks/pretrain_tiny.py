@@ -5,12 +5,16 @@
 DATA is what `electra prepare` made; without it, ../shared's English Wikipedia and vocabulary are prepared first.
 Both take the same rows in the same order, 64 x 128 tokens a step, networks of the same shapes, the same precision
 (float32), and are evaluated on the same held-out rows. Ours runs as `electra pretrain` does, counting of near
-tokens, checkpoints and evaluations included; the peer spends all its minutes on steps.
+tokens, checkpoints and evaluations included; the peer spends all its minutes on steps. Each runs in a process of
+its own, for ours changes how its process holds memory; with MALLOC_MMAP_THRESHOLD_=1073741824 and
+MALLOC_TRIM_THRESHOLD_=2147483647 in the environment the peer has the same.
 """
 
 import argparse
+import multiprocessing
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +75,12 @@ def peer(data: Path, minutes: float, dropout: float) -> dict[str, Any]:
     return {"tokens": tokens, "minutes": spent / 60, **network.evaluate(texts)}
 
 
+def alone(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """Call a function in a fresh process."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, arguments)
+
+
 def _text(batch: Batch, unigram: Batch) -> Text:
     return Text(batch.input_ids_BL, batch.segment_ids_BL, batch.lengths_B, unigram.input_ids_BL)
 
@@ -85,9 +95,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         out = arguments.out or Path(folder) / "run"
         data = arguments.data or prepared(Path(folder) / "data")
-        rows = {"ours": ours(data, out, arguments.minutes)}
+        rows = {"ours": alone(ours, data, out, arguments.minutes)}
         for dropout in arguments.dropout:
-            rows[f"transformers, dropout {dropout}"] = peer(data, arguments.minutes, dropout)
+            rows[f"transformers, dropout {dropout}"] = alone(peer, data, arguments.minutes, dropout)
     print(f"processor: {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads\n")
     print("| | tokens | tokens/s | masked-LM accuracy | AUC, own fakes | AUC, unigram fakes | minutes |")
     print("|---|---|---|---|---|---|---|")

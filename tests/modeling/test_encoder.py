@@ -69,6 +69,27 @@ def test_states_equal_transformers(both, batch) -> None:  # type: ignore[no-unty
     assert (found - expected).abs().max() <= 1e-5
 
 
+@pytest.mark.parametrize("layers", [1, 3])
+def test_states_at_certain_positions_are_those_of_all(batch, layers: int) -> None:  # type: ignore[no-untyped-def]
+    ids_BL, segment_ids_BL, mask_BL = batch
+    encoder = Encoder(replace(CONFIG, layers=layers))
+    positions_BN = torch.stack([torch.randperm(length)[:4] for length in LENGTHS_B.tolist()])
+    weights_BND = torch.randn(3, 4, 32)
+    rows_B1 = torch.arange(3)[:, None]
+    gradients = []
+    for states_BND in (
+        encoder(ids_BL, segment_ids_BL, mask_BL)[rows_B1, positions_BN],
+        encoder(ids_BL, segment_ids_BL, mask_BL, positions_BN=positions_BN),
+    ):
+        gradients.append(torch.autograd.grad((states_BND * weights_BND).sum(), list(encoder.parameters())))
+    torch.testing.assert_close(
+        encoder(ids_BL, segment_ids_BL, mask_BL, positions_BN=positions_BN),
+        encoder(ids_BL, segment_ids_BL, mask_BL)[rows_B1, positions_BN],
+    )
+    for some, every in zip(*gradients, strict=True):
+        torch.testing.assert_close(some, every, rtol=1e-4, atol=1e-5)
+
+
 def test_gradients_equal_transformers(both, batch) -> None:  # type: ignore[no-untyped-def]
     theirs, ours = both
     ids_BL, segment_ids_BL, mask_BL = batch

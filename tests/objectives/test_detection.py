@@ -40,7 +40,9 @@ def test_generator_figures_count_masked_positions_only() -> None:
     logits_NV = torch.log(torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8], [0.3, 0.3, 0.4]]))
     figures = GeneratorFigures()
     samples_N = figures.add(
-        logits_NV,
+        torch.eye(3),
+        logits_NV.T,
+        torch.zeros(3),
         targets_N=torch.tensor([0, 1, 2]),
         masked_N=torch.tensor([True, True, False]),
         uniforms_N=torch.tensor([0.75, 0.5, 0.0]),

@@ -65,7 +65,7 @@ def batch_of(step: int, part: int, size: int) -> Batch:
     return Batch(ids_BL, torch.zeros_like(ids_BL), lengths_B, seed=step)
 
 
-def healthy() -> dict[str, float]:
+def healthy(examples: int) -> dict[str, float]:
     return {
         "eval/discriminator_auc": 0.8, "eval/unigram_auc": 0.8, "eval/masked_lm_accuracy": 0.3,
         "eval/masked_lm_sample_accuracy": 0.2, "eval/masked_lm_loss": 4.0, "eval/generator_entropy": 4.0,
@@ -82,6 +82,8 @@ def train(
     identity: str = "the data",
     warmup_steps: int = 3,
     checkpoint: CheckpointConfig | None = None,
+    evaluation: EvaluationConfig | None = None,
+    evaluate: Callable[[int], dict[str, float]] = healthy,
 ) -> tuple[Trainer, Outcome]:
     path.mkdir(exist_ok=True)
     trainer = Trainer(
@@ -89,8 +91,8 @@ def train(
         config,
         optimizer=OptimizerConfig(learning_rate=0.05, warmup_steps=warmup_steps),
         feed=Feed(micro_batches, epochs=lambda steps: 1.0, length=LENGTH, identity={"data": identity}),
-        evaluation=EvaluationConfig(),
-        evaluate=healthy,
+        evaluation=evaluation or EvaluationConfig(),
+        evaluate=evaluate,
         checkpoint=checkpoint or CheckpointConfig(every=4),
         tracking=TrackingConfig(tensorboard=False),
         run=RunFolder(path),
@@ -229,6 +231,18 @@ def test_minutes_become_steps_that_a_resume_keeps(tmp_path: Path, monkeypatch: p
 def test_the_length_is_settled_before_the_warm_up_ends(tmp_path: Path) -> None:
     _, outcome = train(tmp_path / "run", TrainConfig(minutes=0.02), warmup_steps=1)
     assert outcome.steps is not None and outcome.step == outcome.steps
+
+
+def test_the_last_evaluation_looks_at_more_examples(tmp_path: Path) -> None:
+    looked: list[int] = []
+
+    def evaluate(examples: int) -> dict[str, float]:
+        looked.append(examples)
+        return healthy(examples)
+
+    evaluation = EvaluationConfig(every=2, examples=512, interim_examples=64)
+    train(tmp_path / "run", TrainConfig(steps=4), evaluation=evaluation, evaluate=evaluate)
+    assert looked == [64, 64, 512]
 
 
 def test_a_signal_saves_and_stops_and_the_same_command_goes_on(

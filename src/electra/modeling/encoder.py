@@ -1,7 +1,7 @@
 """The Transformer encoder of BERT and ELECTRA: post-norm, learnt positions, factorised embeddings.
 
-Shapes: B batch, L length, D hidden size, E embedding size, F feed-forward size, H heads, K head size,
-V vocabulary. A tensor's name ends with its shape (`x_BLD`).
+Shapes: B batch, L length, N asking or wanted positions, D hidden size, E embedding size, F feed-forward size,
+H heads, K head size, V vocabulary. A tensor's name ends with its shape (`x_BLD`).
 """
 
 from collections.abc import Iterator
@@ -91,15 +91,24 @@ class Attention(nn.Module):
         self.output = nn.Linear(config.hidden_size, config.hidden_size)
         self.dropout = config.attention_dropout
 
-    def forward(self, x_BLD: Tensor, mask_B11L: Tensor | None) -> Tensor:
+    def forward(self, x_BLD: Tensor, mask_B11L: Tensor | None, asking_BND: Tensor | None = None) -> Tensor:
+        """Mixtures of the values of `x_BLD` for each of the states `asking_BND`; None: for `x_BLD` itself."""
         B, L, D = x_BLD.shape
-        qkv_BL3HK = self.query_key_value(x_BLD).view(B, L, 3, self.heads, D // self.heads)
-        query_BHLK, key_BHLK, value_BHLK = qkv_BL3HK.permute(2, 0, 3, 1, 4)
+        heads = self.heads, D // self.heads
+        if asking_BND is None:
+            qkv_BL3HK = self.query_key_value(x_BLD).view(B, L, 3, *heads)
+            query_BHNK, key_BHLK, value_BHLK = qkv_BL3HK.permute(2, 0, 3, 1, 4)
+        else:
+            query_weight, key_value_weight = self.query_key_value.weight.split([D, 2 * D])
+            query_bias, key_value_bias = self.query_key_value.bias.split([D, 2 * D])
+            query_BHNK = F.linear(asking_BND, query_weight, query_bias).view(B, -1, *heads).transpose(1, 2)
+            key_value_BL2HK = F.linear(x_BLD, key_value_weight, key_value_bias).view(B, L, 2, *heads)
+            key_BHLK, value_BHLK = key_value_BL2HK.permute(2, 0, 3, 1, 4)
         dropout = self.dropout if self.training else 0.0
-        y_BHLK = F.scaled_dot_product_attention(
-            query_BHLK, key_BHLK, value_BHLK, attn_mask=mask_B11L, dropout_p=dropout
+        y_BHNK = F.scaled_dot_product_attention(
+            query_BHNK, key_BHLK, value_BHLK, attn_mask=mask_B11L, dropout_p=dropout
         )
-        return self.output(y_BHLK.transpose(1, 2).reshape(B, L, D))
+        return self.output(y_BHNK.transpose(1, 2).flatten(2))
 
 
 class FeedForward(nn.Module):
@@ -125,9 +134,12 @@ class Block(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x_BLD: Tensor, mask_B11L: Tensor | None) -> Tensor:
-        x_BLD = self.attention_norm(x_BLD + self.dropout(self.attention(x_BLD, mask_B11L)))
-        return self.feed_forward_norm(x_BLD + self.dropout(self.feed_forward(x_BLD)))
+    def forward(self, x_BLD: Tensor, mask_B11L: Tensor | None, positions_BN: Tensor | None = None) -> Tensor:
+        """The new states: (B, L, D), or (B, N, D) at certain positions, which saves the work at all others."""
+        asking_BND = None if positions_BN is None else at(x_BLD, positions_BN)
+        attended_BND = self.attention(x_BLD, mask_B11L, asking_BND)
+        x_BND = self.attention_norm((x_BLD if asking_BND is None else asking_BND) + self.dropout(attended_BND))
+        return self.feed_forward_norm(x_BND + self.dropout(self.feed_forward(x_BND)))
 
 
 class Encoder(nn.Module):
@@ -151,19 +163,31 @@ class Encoder(nn.Module):
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
 
     def forward(
-        self, ids_BL: Tensor, segment_ids_BL: Tensor | None = None, attention_mask_BL: Tensor | None = None
+        self,
+        ids_BL: Tensor,
+        segment_ids_BL: Tensor | None = None,
+        attention_mask_BL: Tensor | None = None,
+        *,
+        positions_BN: Tensor | None = None,
     ) -> Tensor:
-        """States (B, L, D).
+        """States (B, L, D), or (B, N, D) where only some are wanted.
 
         Args:
             segment_ids_BL: 0 or 1 for each token; None: all 0.
             attention_mask_BL: True at tokens, False at padding; None: no padding, which is quicker.
+            positions_BN: the positions whose states are wanted; the last block does no work at the others.
         """
         mask_B11L = None if attention_mask_BL is None else attention_mask_BL[:, None, None, :]
         x_BLD = self.projection(self.embeddings(ids_BL, segment_ids_BL))
-        for block in self.blocks:
+        for block in self.blocks[:-1]:
             x_BLD = block(x_BLD, mask_B11L)
-        return x_BLD
+        return self.blocks[-1](x_BLD, mask_B11L, positions_BN)
+
+
+def at(values_BLx: Tensor, positions_BN: Tensor) -> Tensor:
+    """Values at certain positions of each row: (B, L) to (B, N), or (B, L, D) to (B, N, D)."""
+    rows_B1 = torch.arange(values_BLx.shape[0], device=values_BLx.device)[:, None]
+    return values_BLx[rows_B1, positions_BN]
 
 
 def attention_mask(lengths_B: Tensor, length: int) -> Tensor | None:

@@ -1,6 +1,6 @@
 """Held-out figures of a generator and of a detector of replaced tokens, gathered over batches.
 
-Shapes: N chosen positions, V vocabulary, T tokens.
+Shapes: N chosen positions, n those of one block, E embedding size, V vocabulary, T tokens.
 """
 
 import math
@@ -10,7 +10,7 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
-from electra.modeling.kernels import ROWS
+from electra.modeling.kernels import ROWS, draw
 
 
 class GeneratorFigures:
@@ -23,27 +23,35 @@ class GeneratorFigures:
 
     def add(
         self,
-        logits_NV: Tensor,
+        hidden_NE: Tensor,
+        table_VE: Tensor,
+        bias_V: Tensor,
         *,
         targets_N: Tensor,
         masked_N: Tensor,
         uniforms_N: Tensor,
         temperature: float,
     ) -> Tensor:
-        """Take a batch's logits in; the samples at all N positions come back."""
+        """Take in what the generator's head made of a batch; the samples at all N positions come back."""
         samples = []
         for start in range(0, len(targets_N), ROWS):
             rows = slice(start, start + ROWS)
-            log_nV, target_n, masked_n = logits_NV[rows].log_softmax(-1), targets_N[rows], masked_N[rows]
-            cumulative_nV = (logits_NV[rows] / temperature).softmax(-1).cumsum(-1)
-            goal_n1 = uniforms_N[rows, None] * cumulative_nV[:, -1:]
-            sample_n = torch.searchsorted(cumulative_nV, goal_n1, right=True).squeeze(1)
-            samples.append(sample_n.clamp_(max=log_nV.shape[1] - 1))
+            target_n, masked_n = targets_N[rows], masked_N[rows]
+            logits_Vn = (table_VE @ hidden_NE[rows].T).float().add_(bias_V[:, None])
+            logits_Vn -= logits_Vn.amax(0)
+            weights_Vn = logits_Vn.exp()
+            total_n, sample_n = draw(weights_Vn, uniforms_N[rows])
+            if temperature != 1.0:
+                _, sample_n = draw((logits_Vn / temperature).exp_(), uniforms_N[rows])
+            samples.append(sample_n)
+            target_logit_n = logits_Vn.gather(0, target_n[None]).squeeze(0)
+            loss_n = total_n.log() - target_logit_n
+            entropy_n = total_n.log() - weights_Vn.mul_(logits_Vn).sum(0) / total_n
             self.count += int(masked_n.sum())
-            self.loss -= float(log_nV.gather(1, target_n[:, None]).squeeze(1)[masked_n].double().sum())
-            self.entropy -= float((log_nV.exp() * log_nV).sum(-1)[masked_n].double().sum())
-            self.correct += int((log_nV.argmax(-1) == target_n)[masked_n].sum())
-            self.sampled += int((samples[-1] == target_n)[masked_n].sum())
+            self.loss += float(loss_n[masked_n].double().sum())
+            self.entropy += float(entropy_n[masked_n].double().sum())
+            self.correct += int((target_logit_n == 0.0)[masked_n].sum())  # none is larger
+            self.sampled += int((sample_n == target_n)[masked_n].sum())
         return torch.cat(samples)
 
     def figures(self) -> dict[str, float]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from electra.data.tokenizer import SpecialTokens
+from electra.modeling.encoder import at
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,7 @@ class Masking:
 
     def at(self, values_BLx: Tensor) -> Tensor:
         """Values at the slots: (B, L) to (B × N), or (B, L, D) to (B × N, D)."""
-        rows_B1 = torch.arange(values_BLx.shape[0], device=values_BLx.device)[:, None]
-        return values_BLx[rows_B1, self.positions_BN].flatten(0, 1)
+        return at(values_BLx, self.positions_BN).flatten(0, 1)
 
 
 def slots(length: int, share: float) -> int:

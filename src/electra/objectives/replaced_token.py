@@ -112,10 +112,10 @@ class ReplacedToken(nn.Module):
         mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
         masking = self._draw(batch.input_ids_BL, text_BL, random)
 
-        x_BLD = self.generator(masking.input_ids_BL, batch.segment_ids_BL, mask_BL)
-        uniforms_n = torch.rand(masking.used_BN.numel(), generator=random, device=x_BLD.device)
+        x_BND = self._at_slots(masking, batch.segment_ids_BL, mask_BL)
+        uniforms_n = torch.rand(masking.used_BN.numel(), generator=random, device=x_BND.device)
         negative_log_likelihood, samples_n = sampled_cross_entropy(
-            self.generator_head(masking.at(x_BLD)),
+            self.generator_head(x_BND.flatten(0, 1)),
             self.generator.embeddings.token.weight,
             self.generator_head.bias,
             masking.at(batch.input_ids_BL),
@@ -162,11 +162,12 @@ class ReplacedToken(nn.Module):
             text_BL = candidates(batch.input_ids_BL, self.special)
             mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
             masking = self._draw(batch.input_ids_BL, text_BL, random)
-            x_ND = masking.at(self.generator(masking.input_ids_BL, batch.segment_ids_BL, mask_BL))
-            logits_NV = self.generator_head.logits(x_ND, self.generator.embeddings.token.weight).float()
+            x_ND = self._at_slots(masking, batch.segment_ids_BL, mask_BL).flatten(0, 1)
             uniforms_N = torch.rand(len(x_ND), generator=random, device=x_ND.device)
             samples_N = generator.add(
-                logits_NV,
+                self.generator_head(x_ND),
+                self.generator.embeddings.token.weight,
+                self.generator_head.bias,
                 targets_N=masking.at(batch.input_ids_BL),
                 masked_N=masking.masked_BN.flatten(),
                 uniforms_N=uniforms_N,
@@ -189,12 +190,18 @@ class ReplacedToken(nn.Module):
         chosen = slots(length, self.masking.share) / length
         generator, discriminator = self.generator.config, self.discriminator.config
         forward = (
-            encoder_flops(generator, length)
+            encoder_flops(generator, length, wanted=chosen)
             + chosen * masked_language_model_flops(generator)
             + encoder_flops(discriminator, length)
             + replaced_token_flops(discriminator)
         )
         return 3.0 * forward
+
+    def _at_slots(self, masking: Masking, segment_ids_BL: Tensor, mask_BL: Tensor | None) -> Tensor:
+        """The generator's states (B, N, D) at the slots, which are all that its head reads."""
+        ids_BL, positions_BN = masking.input_ids_BL, masking.positions_BN
+        x_BND: Tensor = self.generator(ids_BL, segment_ids_BL, mask_BL, positions_BN=positions_BN)
+        return x_BND
 
     def _draw(self, input_ids_BL: Tensor, text_BL: Tensor, random: torch.Generator) -> Masking:
         return draw(input_ids_BL, text_BL, self.masking, mask_id=self.special.mask, generator=random)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +26,7 @@ from electra.modeling.init import attend_to_neighbours
 from electra.objectives.replaced_token import ReplacedToken
 from electra.recipes.export import ExportResult, export_run
 from electra.recipes.pretrain_config import SETTLED, InitializationConfig, PretrainConfig, build_objective
+from electra.training.memory import keep_freed_memory
 from electra.training.plan import Plan, plan
 from electra.training.precision import Precision, choose_precision
 from electra.training.run_folder import RunFolder, agree, environment, open_run
@@ -90,6 +92,8 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
         if run_folder.config.exists():
             config = agree(run_folder, config, settled=SETTLED, ignore=("data", "out"))
         device = _device(config.train.device)
+        if device.type == "cpu":
+            keep_freed_memory()
         torch.manual_seed(config.train.seed)
         objective = build_objective(config, data.special)
         if not any(run_folder.checkpoints.glob("step-*")):
@@ -210,12 +214,12 @@ def heldout_batches(
 
 def _evaluate(
     config: PretrainConfig, data: TokenData, objective: ReplacedToken, precision: Precision, device: torch.device
-) -> Callable[[], dict[str, float]]:
+) -> Callable[[int], dict[str, float]]:
     batches = list(heldout_batches(config, data, device))
 
-    def evaluate() -> dict[str, float]:
+    def evaluate(examples: int) -> dict[str, float]:
         with precision.autocast(device):
-            return objective.evaluate(batches)
+            return objective.evaluate(batches[: math.ceil(examples / HELDOUT_ROWS)])
 
     return evaluate
 

@@ -11,8 +11,16 @@ class EvaluationConfig:
     every: int = 0
     """Steps between evaluations; 0: ten in a run."""
     examples: int = 512
-    """Held-out examples that are looked at, the same ones every time."""
+    """Held-out examples that are looked at when the run ends."""
+    interim_examples: int = 0
+    """Held-out examples that are looked at before that, the first ones of the same; 0: all of them."""
+
+    def at(self, *, last: bool) -> int:
+        """How many examples an evaluation looks at."""
+        return self.examples if last else min(self.interim_examples or self.examples, self.examples)
 
     def problems(self) -> Iterator[str]:
         if self.examples < 1:
             yield f"examples: must be at least 1, got {self.examples}"
+        if self.interim_examples < 0:
+            yield f"interim_examples: must not be negative, got {self.interim_examples}"

@@ -122,7 +122,7 @@ class Trainer:
 
     Args:
         objective: a module that follows `electra.objectives.base.Objective`.
-        evaluate: held-out figures of the objective as it is now.
+        evaluate: held-out figures of the objective as it is now, on so many examples.
         run: the folder that everything is written to.
         config_text: the run's config as TOML, given the number of steps.
         texts: further files that every checkpoint carries (the tokenizer).
@@ -136,7 +136,7 @@ class Trainer:
         optimizer: OptimizerConfig,
         feed: Feed,
         evaluation: EvaluationConfig,
-        evaluate: Callable[[], dict[str, float]],
+        evaluate: Callable[[int], dict[str, float]],
         checkpoint: CheckpointConfig,
         tracking: TrackingConfig,
         run: RunFolder,
@@ -280,8 +280,10 @@ class Trainer:
             return
         timed = max(progress.step - 1, 1)
         second_a_step = (progress.seconds - self._first_step_seconds * (progress.step > 1)) / timed
-        # eleven evaluations: one before the first step and one after every tenth of the run
-        left = budget - progress.seconds - 11 * self.evaluation_seconds
+        # one evaluation before the first step and one after every tenth of the run; the last may be larger
+        evaluation = self.evaluation_config
+        evaluations = 10 + evaluation.at(last=True) / evaluation.at(last=False)
+        left = budget - progress.seconds - evaluations * self.evaluation_seconds
         progress.steps = progress.step + max(0, int(left / second_a_step))
         logger.info(
             "%s minutes are %s steps at %.4f seconds a step",
@@ -325,13 +327,14 @@ class Trainer:
 
     def _evaluate(self) -> None:
         start = time.perf_counter()
-        self.evaluation = {"step": self.progress.step, "tokens": self.progress.tokens, **self.evaluate()}
+        progress = self.progress
+        examples = self.evaluation_config.at(last=progress.step == progress.steps)
+        self.evaluation = {"step": progress.step, "tokens": progress.tokens, **self.evaluate(examples)}
         self.evaluation_seconds = time.perf_counter() - start
         self.tracking.figures(self.evaluation)
         logger.info(evaluation_line(self.evaluation))
-        if self.progress.steps:
-            done = self.progress.step / self.progress.steps
-            self._say(self.watch.evaluation(self.evaluation, progress=done))
+        if progress.steps:
+            self._say(self.watch.evaluation(self.evaluation, progress=progress.step / progress.steps))
 
     def _say(self, findings: list[Finding]) -> None:
         """Name findings in the console and in metrics.jsonl."""
