@@ -43,6 +43,7 @@ from electra.data.shards import (
 )
 from electra.data.survey import SAMPLE, choose_heldout, survey
 from electra.errors import ConfigError, DataError
+from electra.recipes.prepare_plan import PreparePlan, plan
 from electra.recipes.prepare_progress import PROGRESS, Progress, check_same_options
 from electra.recipes.prepare_report import PrepareResult, warnings
 
@@ -82,6 +83,8 @@ class PrepareConfig:
     """Processes that tokenise. By default one for each processor. The result does not depend on it."""
     shard_tokens: int = 1 << 24
     """Tokens in a shard, about."""
+    dry_run: bool = False
+    """Print what would be read, how much it is and how long it would take, and stop. Nothing is written."""
 
     def problems(self) -> Iterator[str]:
         """What is wrong with the settings."""
@@ -95,7 +98,7 @@ class PrepareConfig:
             yield f"shard_tokens = {self.shard_tokens} must be at least 1"
 
 
-def run(config: PrepareConfig) -> PrepareResult:
+def run(config: PrepareConfig) -> PrepareResult | PreparePlan:
     """Turn a corpus into a tokenizer and token shards, with a held-out part and a manifest.
 
     The same command goes on where it was after a kill or a crash. Lines that are no documents (broken JSON, broken
@@ -105,12 +108,30 @@ def run(config: PrepareConfig) -> PrepareResult:
         electra prepare articles.jsonl.zst --out DATA
         electra prepare texts/ "more/*.csv" --text-column body --tokenizer vocab.txt --out DATA
     """
-    started = time.monotonic()
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
     given = None
     if config.tokenizer is not None:
         given = tokenizers_.load(config.tokenizer, lowercase=config.lowercase, strip_accents=config.strip_accents)
+    if config.dry_run:
+        return _dry_run(config, given)
+    return _prepare(config, given)
+
+
+def _dry_run(config: PrepareConfig, given: Tokenizer | None) -> PreparePlan:
+    files = [name for name in config.corpus if name != "-"]  # to look at standard input would be to read it
+    kind = f"{config.model}, {config.vocabulary_size:,} entries, to be trained"
+    return plan(
+        find_sources(files, out=config.out, text_column=config.text_column) if files else [],
+        documents=config.documents,
+        settings={"tokenizer": str(config.tokenizer) if given else kind, "written to": str(config.out)},
+        workers=config.workers or usable_processors(),
+        training=given is None,
+    )
+
+
+def _prepare(config: PrepareConfig, given: Tokenizer | None) -> PrepareResult:
+    started = time.monotonic()
     settings = _settings(config, given)
     if (config.out / MANIFEST).is_file():
         return _finished(config, settings)
