@@ -81,9 +81,10 @@ def test_all_problems_are_named_together(tmp_path: Path) -> None:
 
 def test_checks_of_sections_and_of_the_whole_are_gathered() -> None:
     with pytest.raises(ConfigError) as caught:
-        load_config(Train, None, ["name=x", "engine.power=0"])
+        load_config(Train, None, ["name=x", "engine.power=0", "wagosn=2"])
     assert "engine.power: must be above 0, got 0.0" in str(caught.value)
     assert "wagons: too many for the engine" in str(caught.value)
+    assert "wagosn: there is no such setting" in str(caught.value)
 
 
 def test_a_setting_of_another_section_is_pointed_to() -> None:

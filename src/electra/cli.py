@@ -4,6 +4,7 @@ A verb is `run(config) -> result` in a module of `electra.recipes`. The config i
 makes the options; the docstring of `run` is the help. Everything heavy is imported after the verb is known.
 """
 
+import errno
 import importlib
 import inspect
 import os
@@ -111,6 +112,9 @@ def _verdict(error: BaseException) -> tuple[int, str]:
         return INTERRUPTED, "interrupted"
     if isinstance(error, ElectraError):
         return USERS_MISTAKE, str(error)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        where = f" ({error.filename})" if error.filename else ""
+        return USERS_MISTAKE, f"the disk is full{where}\n  make room and give the same command again"
     first_line = str(error).partition("\n")[0]
     return UNEXPECTED, f"{type(error).__name__}: {first_line} (run again with --debug to see the traceback)"
 

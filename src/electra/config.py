@@ -45,8 +45,6 @@ def load_config(cls: type[Config], source: str | Path | None = None, overrides: 
     for override in overrides:
         _override(table, override, problems)
     config = _build(cls, table, "", problems, root=cls)
-    if not problems:
-        problems.extend(_check(config, ""))
     if problems:
         where = f" in {source}" if source is not None else ""
         raise ConfigError(f"{_count(len(problems), 'problem')}{where}:\n" + "\n".join(f"  {p}" for p in problems))
@@ -191,47 +189,49 @@ def _override(table: Table, override: str, problems: list[str]) -> None:
 def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, root: type[Any]) -> Any:
     """`cls` from a table, or None where that cannot be; what is wrong is added to `problems`.
 
+    Every section that can be built says what is wrong with its values together, whatever the others are like.
+
     Args:
         prefix: the dotted name of the section that `cls` is in the config of type `root`.
     """
     hints = typing.get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}
-    for key in table.keys() - fields.keys():
-        hint = did_you_mean(key, list(fields)) or _elsewhere(root, key)
-        problems.append(f"{prefix}{key}: there is no such setting{hint}")
-    values: Table = {}
+    for key in table:
+        if key not in fields:
+            hint = did_you_mean(key, list(fields)) or _elsewhere(root, key)
+            problems.append(f"{prefix}{key}: there is no such setting{hint}")
+    values, broken = Table(), False
     for name, field in fields.items():
         hint = hints[name]
         if dataclasses.is_dataclass(hint):
             below = table.get(name, {})
             if isinstance(below, dict):
                 values[name] = _build(typing.cast(type[Any], hint), below, f"{prefix}{name}.", problems, root=root)
+                broken |= values[name] is None
             else:
                 problems.append(f"{prefix}{name}: is a section, not a setting; got {below!r}")
+                broken = True
         elif name in table:
             try:
                 values[name] = _convert(table[name], hint)
             except ValueError as error:
                 problems.append(f"{prefix}{name}: {error}, got {table[name]!r}")
+                broken = True
         elif _default(field) is dataclasses.MISSING:
             problems.append(f"{prefix}{name}: is missing; give --{prefix}{name} VALUE")
-    return None if problems else cls(**values)
+            broken = True
+    if broken:
+        return None
+    config = cls(**values)
+    if hasattr(config, "problems"):
+        problems.extend(prefix + problem for problem in config.problems())
+    return config
 
 
 def _elsewhere(cls: type[Any], key: str) -> str:
     """A hint for a setting that was written in the wrong section."""
     homes = [name for name in (s.name for s in settings(cls)) if name.rpartition(".")[2] == key]
     return f"; did you mean {homes[0]!r}?" if homes else ""
-
-
-def _check(config: Any, prefix: str) -> Iterator[str]:
-    """What a config and its sections say of themselves."""
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
-            yield from _check(value, f"{prefix}{field.name}.")
-    if hasattr(config, "problems"):
-        yield from (prefix + problem for problem in config.problems())
 
 
 def _convert(value: Any, hint: Any) -> Any:

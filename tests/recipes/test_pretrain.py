@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from safetensors.torch import load_file
 
 from electra.cli import main
 from electra.config import load_config, preset_names
+from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.recipes.pretrain import PretrainResult, dry_run, pretrain
+from electra.recipes.pretrain import PretrainResult, dry_run, feed, pretrain
 from electra.recipes.pretrain_config import PretrainConfig, build_objective
+from electra.training.trainer import Feed
 
 SMALL = [
     "model.hidden_size=32", "model.embedding_size=32", "model.feed_forward_size=64", "model.heads=2",
@@ -185,6 +188,29 @@ def test_minutes_take_the_place_of_the_presets_steps(data_folder: Path, tmp_path
     assert pretrain(wanted).outcome == outcome
 
 
+def test_a_run_that_dies_before_its_length_is_known_can_be_resumed(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config(data_folder, tmp_path / "run", "train.minutes=0.02")
+
+    def dies(*arguments: Any) -> Feed:
+        whole = feed(*arguments)
+
+        def micro_batches(step: int) -> Sequence[Batch]:
+            if step == 2:
+                raise RuntimeError("the machine is gone")
+            return whole.micro_batches(step)
+
+        return dataclasses.replace(whole, micro_batches=micro_batches)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("electra.recipes.pretrain.feed", dies)
+        with pytest.raises(RuntimeError):
+            pretrain(settings)
+    outcome = pretrain(settings).outcome
+    assert outcome.steps is not None and outcome.step == outcome.steps
+
+
 def test_accumulation_gives_nearly_the_same_run(data_folder: Path, tmp_path: Path) -> None:
     """Masks are drawn per micro-batch, so losses differ, but no more than between two seeds."""
     losses = []
@@ -192,6 +218,11 @@ def test_accumulation_gives_nearly_the_same_run(data_folder: Path, tmp_path: Pat
         pretrain(config(data_folder, tmp_path / name, "train.steps=10", f"train.micro_batch_size={size}"))
         losses.append([record["loss"] for record in figures(tmp_path / name) if "loss" in record])
     assert losses[0] == pytest.approx(losses[1], rel=0.1) and losses[0] != losses[1]
+
+
+def test_a_dry_run_of_minutes_plans_no_steps(data_folder: Path, tmp_path: Path) -> None:
+    planned = dry_run(config(data_folder, tmp_path / "run", "train.minutes=5"))
+    assert planned.plan.steps is None and planned.plan.seconds == 300
 
 
 def test_a_dry_run_writes_nothing_and_says_what_it_would_take(

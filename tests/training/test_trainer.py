@@ -46,7 +46,7 @@ class NextId(nn.Module):
         inside_BL = torch.arange(LENGTH) < batch.lengths_B[:, None]
         logits = self.net(batch.input_ids_BL)[inside_BL]
         loss = F.cross_entropy(logits, targets_BL[inside_BL], reduction="sum") / counts["tokens"]
-        return StepOutput(loss, {"generator_loss": loss.detach()}, counts)
+        return StepOutput(loss, {"generator_loss": loss.detach()})
 
     def counts(self, batch: Batch) -> Counts:
         return {"tokens": batch.lengths_B.sum()}
@@ -196,14 +196,9 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(
 
 
 def test_a_skipped_step_changes_no_weight(tmp_path: Path) -> None:
-    four, _ = train(tmp_path / "four", TrainConfig(steps=4))
-    five, _ = train(tmp_path / "five", TrainConfig(steps=5), objective=poisoned({4}), warmup_steps=3)
-    del five
-    before, after = (tmp_path / name / "checkpoints" for name in ("four", "five"))
-    assert (after / "step-00000004" / "model.safetensors").read_bytes() == (
-        after / "step-00000005" / "model.safetensors"
-    ).read_bytes()
-    assert (before / "step-00000004").exists() and weights(four)
+    train(tmp_path, TrainConfig(steps=5), objective=poisoned({4}))
+    before, after = (tmp_path / "checkpoints" / f"step-0000000{step}" / "model.safetensors" for step in (4, 5))
+    assert before.read_bytes() == after.read_bytes()
 
 
 def test_many_of_them_in_a_row_stop_the_run_and_name_the_last_good_checkpoint(tmp_path: Path) -> None:
@@ -226,6 +221,26 @@ def test_minutes_become_steps_that_a_resume_keeps(tmp_path: Path, monkeypatch: p
     assert (tmp_path / "run" / "config.toml").read_text() == "steps = 79\n"
     _, outcome = train(tmp_path / "run", TrainConfig(minutes=1.5), warmup_steps=10)
     assert outcome.step == outcome.steps == 79
+
+
+def test_a_run_killed_just_after_its_length_is_settled_ends_as_if_it_had_not_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = iter(range(10**9))
+    monkeypatch.setattr(module.time, "perf_counter", lambda: float(next(ticks)))
+    config = TrainConfig(minutes=1.5, report_every=5)  # the length is settled at step 10, which is also reported
+    whole, _ = train(tmp_path / "whole", config, warmup_steps=10)
+
+    def dies(step: int) -> list[Batch]:
+        if step == 12:
+            raise Killed
+        return [batch_of(step, 0, 4)]
+
+    with pytest.raises(Killed):
+        train(tmp_path / "killed", config, micro_batches=dies, warmup_steps=10)
+    resumed, _ = train(tmp_path / "killed", config, warmup_steps=10)
+    assert same(weights(whole), weights(resumed))
+    assert metrics(tmp_path / "whole") == metrics(tmp_path / "killed")
 
 
 def test_the_length_is_settled_before_the_warm_up_ends(tmp_path: Path) -> None:

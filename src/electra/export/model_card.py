@@ -45,8 +45,6 @@ def model_card(
     progress: Facts,
     evaluation: Facts,
     environment: Facts,
-    license: str | None = None,
-    language: str | None = None,
 ) -> str:
     """The text of a README.md, with the front matter that the Hugging Face hub reads.
 
@@ -59,8 +57,6 @@ def model_card(
         progress: how far the run went: step, tokens, flops, seconds.
         evaluation: the last evaluation: keys that start with `eval/`, and its step.
         environment: the run's environment.json; its `data` says how the data was made and what it amounts to.
-        license: of the training data, where it is known.
-        language: the code of the data's language, where it is known.
     """
     import jinja2
 
@@ -73,8 +69,6 @@ def model_card(
         title="ELECTRA generator" if kind == "generator" else "ELECTRA discriminator",
         path=_paths(kind),
         pipeline="fill-mask" if kind == "generator" else None,
-        license=license,
-        language=language,
         shape=_shape(config),
         length=config.get("packing", {}).get("sequence_length", config.get("model", {}).get("max_positions")),
         data=_data(environment.get("data", {})),
@@ -117,8 +111,7 @@ def _data(data: Facts) -> str:
         for name in ("documents", "characters", "tokens")
         if statistics.get(name) is not None
     ]
-    sources = data.get("made", {}).get("sources", [])
-    names = [_source(source) for source in ([sources] if isinstance(sources, str) else sources)]
+    names = [_source(source["name"]) for source in data.get("made", {}).get("options", {}).get("sources", [])]
     sentences = [f"{', '.join(amounts)}." if amounts else "Not described."]
     if names:
         more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
@@ -134,9 +127,8 @@ def _data(data: Facts) -> str:
     return "\n".join(sentences)
 
 
-def _source(source: Any) -> str:
+def _source(name: str) -> str:
     """The file's name: a whole path says more of a machine than of the data."""
-    name = str(source.get("path", source.get("name", "")) if isinstance(source, Mapping) else source)
     return name if name.startswith("hub:") else PurePath(name).name or name
 
 

@@ -52,6 +52,10 @@ class EncoderConfig:
         for name in ("layers", "hidden_size", "embedding_size", "feed_forward_size", "max_positions"):
             if getattr(self, name) < 1:
                 yield f"{name}: must be at least 1, got {getattr(self, name)}"
+        if self.type_vocabulary_size < 2:
+            yield f"type_vocabulary_size: must be at least 2, a row a segment, got {self.type_vocabulary_size}"
+        if self.vocabulary_size < 0:
+            yield f"vocabulary_size: must not be negative, got {self.vocabulary_size}"
         for name in ("dropout", "attention_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 yield f"{name}: must lie in [0, 1), got {getattr(self, name)}"

@@ -81,48 +81,16 @@ class _SampledCrossEntropy(torch.autograd.Function):
         uniforms_N: Tensor,
         temperature: float,
     ) -> tuple[Tensor, Tensor]:
-        learning = any(ctx.needs_input_grad[:3])
-        # Under autocast the products run in its dtype, as those of F.linear would; sums are made in fp32.
+        # Under autocast the products run in its dtype, as those of F.linear would; everything else is in fp32.
         device = hidden_NE.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else table_VE.dtype
-        hidden_NE, table_ve = hidden_NE.to(dtype), table_VE.to(dtype)
-        grad_hidden_NE = torch.zeros_like(hidden_NE)
-        grad_table_VE, grad_bias_V = torch.zeros_like(table_VE), torch.zeros_like(bias_V)
-        loss = hidden_NE.new_zeros((), dtype=torch.float32)
-        samples_N = targets_N.clone()
-        # The blocks' logits use the same memory in turn: to be given fresh pages costs a third of the product.
-        memory = table_ve.new_empty(len(table_ve) * min(ROWS, len(hidden_NE)))
-        for rows_n in _counting(weights_N).split(ROWS):
-            hidden_nE, targets_n, weights_n = hidden_NE[rows_n], targets_N[rows_n], weights_N[rows_n].float()
-            logits_vn = memory[: len(table_ve) * len(rows_n)].view(len(table_ve), len(rows_n))
-            logits_Vn = torch.mm(table_ve, hidden_nE.T, out=logits_vn).float().add_(bias_V[:, None])
-            loss -= weights_n @ logits_Vn.gather(0, targets_n[None]).squeeze(0)
-            largest_n = logits_Vn.amax(0)
-            if temperature == 1.0:
-                weights_Vn = logits_Vn.sub_(largest_n).exp_()  # the logits are not needed any more
-                total_n, samples_N[rows_n] = draw(weights_Vn, uniforms_N[rows_n])
-            else:
-                _, samples_N[rows_n] = draw(((logits_Vn - largest_n) / temperature).exp_(), uniforms_N[rows_n])
-                weights_Vn = logits_Vn.sub_(largest_n).exp_()
-                total_n = weights_Vn.sum(0)
-            loss += weights_n @ (largest_n + total_n.log())
-            if learning:
-                # The gradient of the logits is weight × (probability − [target]). Weights and totals are taken
-                # into the small factors of the products, and the targets below: nothing (V, n) is written again.
-                share_n1 = (weights_n / total_n)[:, None]
-                grad_bias_V += weights_Vn @ share_n1.squeeze(1)
-                weights_vn, factor_nE = weights_Vn.to(dtype), (share_n1 * hidden_nE).to(dtype)
-                grad_nE = share_n1 * (weights_vn.T @ table_ve)
-                grad_hidden_NE[rows_n] = (grad_nE - weights_n[:, None] * table_ve[targets_n]).to(dtype)
-                if dtype == grad_table_VE.dtype:
-                    grad_table_VE.addmm_(weights_vn, factor_nE)
-                else:
-                    grad_table_VE += weights_vn @ factor_nE
-        if learning:
-            weighted_NE = weights_N[:, None] * hidden_NE
-            grad_table_VE.index_add_(0, targets_N, -weighted_NE.to(grad_table_VE.dtype))
-            grad_bias_V.index_add_(0, targets_N, -weights_N.to(bias_V.dtype))
-        ctx.save_for_backward(grad_hidden_NE, grad_table_VE, grad_bias_V)
+        learning = any(ctx.needs_input_grad[:3])
+        with torch.autocast(device, enabled=False):
+            loss, samples_N, gradients = _in_blocks(
+                hidden_NE.to(dtype), table_VE.to(dtype), bias_V, targets_N, weights_N.float(), uniforms_N,
+                temperature, learning=learning,
+            )  # fmt: skip
+        ctx.save_for_backward(*gradients)
         ctx.mark_non_differentiable(samples_N)
         return loss, samples_N
 
@@ -131,6 +99,58 @@ class _SampledCrossEntropy(torch.autograd.Function):
         # The loss is a plain sum, so its gradient was complete but for the factor that arrives here.
         hidden_NE, table_VE, bias_V = (saved * grads[0] for saved in ctx.saved_tensors)
         return hidden_NE, table_VE, bias_V, None, None, None, None
+
+
+def _in_blocks(
+    hidden_NE: Tensor,
+    table_VE: Tensor,
+    bias_V: Tensor,
+    targets_N: Tensor,
+    weights_N: Tensor,
+    uniforms_N: Tensor,
+    temperature: float,
+    *,
+    learning: bool,
+) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor]]:
+    """Loss, samples, and the gradients of hidden states, table and bias in fp32 (zeros unless `learning`)."""
+    dtype, V = table_VE.dtype, len(table_VE)
+    grad_hidden_NE, grad_table_VE, grad_bias_V = (
+        torch.zeros_like(tensor, dtype=torch.float32) for tensor in (hidden_NE, table_VE, bias_V)
+    )
+    loss = weights_N.new_zeros(())
+    samples_N = targets_N.clone()
+    # The blocks' logits use the same memory in turn: to be given fresh pages costs a third of the product.
+    memory = table_VE.new_empty(V * min(ROWS, len(hidden_NE)))
+    for rows_n in _counting(weights_N).split(ROWS):
+        hidden_nE, targets_n, weights_n = hidden_NE[rows_n], targets_N[rows_n], weights_N[rows_n]
+        products_Vn = memory[: V * len(rows_n)].view(V, len(rows_n))
+        logits_Vn = torch.mm(table_VE, hidden_nE.T, out=products_Vn).float().add_(bias_V[:, None])
+        loss -= weights_n @ logits_Vn.gather(0, targets_n[None]).squeeze(0)
+        largest_n = logits_Vn.amax(0)
+        if temperature != 1.0:
+            _, samples_N[rows_n] = draw(((logits_Vn - largest_n) / temperature).exp_(), uniforms_N[rows_n])
+        weights_Vn = logits_Vn.sub_(largest_n).exp_()  # the logits are not needed any more
+        total_n, samples_n = draw(weights_Vn, uniforms_N[rows_n])
+        if temperature == 1.0:
+            samples_N[rows_n] = samples_n
+        loss += weights_n @ (largest_n + total_n.log())
+        if learning:
+            # The gradient of the logits is weight × (probability − [target]). Weights and totals are taken into
+            # the small factors of the products, and the targets below: nothing (V, n) is written again.
+            share_n = weights_n / total_n
+            grad_bias_V += weights_Vn @ share_n
+            weights_Vn = weights_Vn.to(dtype)
+            grad_nE = share_n[:, None] * (weights_Vn.T @ table_VE)
+            grad_hidden_NE[rows_n] = grad_nE - weights_n[:, None] * table_VE[targets_n]
+            factor_nE = (share_n[:, None] * hidden_nE).to(dtype)
+            if dtype == torch.float32:
+                grad_table_VE.addmm_(weights_Vn, factor_nE)
+            else:
+                grad_table_VE += weights_Vn @ factor_nE
+    if learning:
+        grad_table_VE.index_add_(0, targets_N, -weights_N[:, None] * hidden_NE)
+        grad_bias_V.index_add_(0, targets_N, -weights_N)
+    return loss, samples_N, (grad_hidden_NE, grad_table_VE, grad_bias_V)
 
 
 def _counting(weights_N: Tensor) -> Tensor:

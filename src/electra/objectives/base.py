@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
 from torch import Tensor
 
@@ -21,12 +21,10 @@ class StepOutput:
     Attributes:
         loss: a scalar with a gradient: what is minimised.
         parts: scalars without a gradient, by the name that they have in metrics.jsonl.
-        counts: over how many positions each part of the loss is a mean.
     """
 
     loss: Tensor
     parts: dict[str, Tensor]
-    counts: Counts
 
 
 @dataclass(frozen=True)
@@ -37,14 +35,13 @@ class Tower:
     head: MaskedLanguageModelHead | ReplacedTokenHead
 
 
-@runtime_checkable
 class Objective(Protocol):
     """One way to train encoders. Implementations are `nn.Module`s of 40 to 150 lines, one a file."""
 
     def counts(self, batch: Batch) -> Counts:
         """How many positions each part of the loss is averaged over, known before the forward pass.
 
-        The trainer adds these up over micro-batches and processes, so that an accumulated step is the same
+        The trainer adds these up over micro-batches, so that an accumulated step is the same
         mean as one large batch.
         """
         ...
@@ -54,7 +51,7 @@ class Objective(Protocol):
         ...
 
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
-        """Held-out figures; their keys start with `eval/`.
+        """Held-out figures; their keys start with `eval/` (docs/concepts.md names those that are known).
 
         Each batch comes twice: as it is, and as its fixed unigram-corrupted copy (same rows, same layout).
         """

@@ -54,6 +54,9 @@ class GeneratorConfig:
         )
 
     def problems(self) -> Iterator[str]:
+        for name in ("layers", "feed_forward_size", "heads"):
+            if getattr(self, name) < 0:
+                yield f"{name}: must not be negative, got {getattr(self, name)}"
         if self.hidden_size < 1:
             yield f"hidden_size: must be at least 1, got {self.hidden_size}"
         elif self.hidden_size % (self.heads or max(1, self.hidden_size // 64)):
@@ -72,9 +75,9 @@ class ReplacedTokenConfig:
     """What the two networks have in common: nothing, the three embedding tables, or the whole encoder."""
 
     def problems(self) -> Iterator[str]:
-        if self.temperature <= 0:
+        if not self.temperature > 0:
             yield f"temperature: must be above 0, got {self.temperature}"
-        if self.discriminator_weight < 0:
+        if not self.discriminator_weight >= 0:
             yield f"discriminator_weight: must not be negative, got {self.discriminator_weight}"
 
 
@@ -105,8 +108,7 @@ class ReplacedToken(nn.Module):
 
     def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
         """`loss` = generator_loss + λ discriminator_loss; both parts are means over their positions."""
-        own = self.counts(batch)
-        counts = counts or own
+        counts = counts or self.counts(batch)
         random = torch.Generator(batch.input_ids_BL.device).manual_seed(batch.seed)
         text_BL = candidates(batch.input_ids_BL, self.special)
         mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
@@ -138,7 +140,7 @@ class ReplacedToken(nn.Module):
             "discriminator_loss": discriminator_loss.detach(),
             "replaced_share": replaced_BL.sum() / counts["discriminator"],
         }
-        return StepOutput(generator_loss + self.config.discriminator_weight * discriminator_loss, parts, own)
+        return StepOutput(generator_loss + self.config.discriminator_weight * discriminator_loss, parts)
 
     def counts(self, batch: Batch) -> Counts:
         """Chosen positions for the generator; tokens of text for the discriminator (at least 1 each)."""

@@ -72,6 +72,6 @@ def warnings(statistics: dict[str, Any], splits: dict[str, Any], *, tail: bool) 
     if rejects > 0.01 * (documents + rejects):
         yield f"{rejects:,} lines ({rejects / (documents + rejects):.1%}) were rejected; rejects.jsonl says why"
     if not heldout["tokens"]:
-        yield "Nothing could be held out (the corpus is one sentence), so training will not be evaluated"
+        yield "Nothing could be held out (the corpus is one sentence), and `electra pretrain` needs that; add text"
     if train["tokens"] < 1_000_000:
         yield f"Only {train['tokens']:,} tokens to train on: a network will learn them by heart, not the language"

@@ -71,7 +71,9 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun":
     overrides = list(command.overrides)
     for name in ("data", "out"):
         if (path := getattr(command, name)) is not None:
-            overrides.append(f"{name}={path}")
+            overrides.append(
+                f"{name}={json.dumps(str(path))}"
+            )  # TOML's own form, so that a name like 2024 is a name
     config = load_config(PretrainConfig, command.preset, overrides)
     return dry_run(config) if command.dry_run else pretrain(config, fresh=command.fresh)
 
@@ -85,8 +87,7 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
     if config.data is None or config.out is None:
         raise ConfigError("a run needs --data (made by `electra prepare`) and --out, the folder to write to")
     data, run_folder = TokenData.open(config.data), open_run(config.out, fresh=fresh)
-    if config.train.minutes is not None:  # then the number of steps is measured
-        config = replace(config, train=replace(config.train, steps=None))
+    config = _open_ended(config)
     with log_file(run_folder.log):
         config = replace(config, out=run_folder.path, model=_fitted(config.model, data))
         if run_folder.config.exists():
@@ -126,6 +127,7 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
 
 def dry_run(config: PretrainConfig) -> "DryRun":
     """What a run would take."""
+    config = _open_ended(config)
     vocabulary_size = config.model.vocabulary_size or 30_522
     if config.data is not None:
         config = replace(config, model=_fitted(config.model, TokenData.open(config.data, verify=False)))
@@ -134,6 +136,13 @@ def dry_run(config: PretrainConfig) -> "DryRun":
     with torch.device("meta"):
         objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
     return DryRun(config, plan(objective, config.train, length=config.packing.sequence_length))
+
+
+def _open_ended(config: PretrainConfig) -> PretrainConfig:
+    """Where the length is given in minutes, the number of steps is left open: it is measured."""
+    if config.train.minutes is None:
+        return config
+    return replace(config, train=replace(config.train, steps=None))
 
 
 def _fitted(model: EncoderConfig, data: TokenData) -> EncoderConfig:
@@ -234,17 +243,18 @@ def _precision(config: PretrainConfig, objective: ReplacedToken, batches: Feed, 
 
 def _write_environment(run_folder: RunFolder, data: TokenData, precision: Precision) -> None:
     """Record where the run goes on; the data's own account is kept for the model card."""
-    now = environment()
+    now, reason = environment(), precision.reason
     if run_folder.environment.exists():
         before = json.loads(run_folder.environment.read_text(encoding="utf-8"))
-        for name in ("threads", "processor", "torch"):
-            if before.get(name) != now[name]:
+        reason = before.get("precision", reason)  # why it was chosen; now it is as it was
+        for name in ("threads", "processor", "accelerator", "torch"):
+            if before.get(name) != now.get(name):
                 logger.warning(
                     "%s is %s here and was %s: the result will not be the same bit for bit",
-                    name, now[name], before.get(name),
+                    name, now.get(name), before.get(name),
                 )  # fmt: skip
     account = {name: data.manifest[name] for name in ("fingerprint", "tokenizer", "statistics", "made")}
-    facts = {**now, "precision": precision.reason, "data": account}
+    facts = {**now, "precision": reason, "data": account}
     run_folder.write_text(run_folder.environment, json.dumps(facts, indent=1) + "\n")
 
 
@@ -266,7 +276,11 @@ class PretrainResult:
         for name, value in self.outcome.evaluation.items():
             if name.startswith("eval/"):
                 table.add_row(name.removeprefix("eval/").replace("_", " "), f"{value:.4f}")
-        last = str(self.exported) if self.exported else "stopped; the same command goes on from here"
+        last = (
+            str(self.exported)
+            if self.exported
+            else "stopped; the command with this --out, without --fresh, goes on from here"
+        )
         return Group(table, f"run: {self.run}", last)
 
 

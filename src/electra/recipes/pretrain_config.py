@@ -1,5 +1,6 @@
 """The config of a pre-training run, and the objective that it describes."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,8 +73,13 @@ def load_config(source: str | Path, settings: Mapping[str, Any] | None = None) -
     Raises:
         ConfigError: with every problem that was found.
     """
-    texts = {name: str(v).lower() if isinstance(v, bool) else v for name, v in (settings or {}).items()}
-    return config.load_config(PretrainConfig, source, [f"{name}={value}" for name, value in texts.items()])
+    overrides = [f"{name}={_toml(value)}" for name, value in (settings or {}).items()]
+    return config.load_config(PretrainConfig, source, overrides)
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML writes it; JSON writes the same, but for paths."""
+    return json.dumps(str(value) if isinstance(value, Path) else value)
 
 
 SETTLED = {"train.steps": None, "train.precision": "auto", "model.vocabulary_size": 0}

@@ -84,7 +84,7 @@ class QuickstartResult:
 
     def __rich__(self) -> RenderableType:
         if self.picture is None:
-            return Group(self.trained, "next: electra quickstart (goes on from here)")
+            return Group(self.trained, "The same command, without --fresh, goes on from here.")
         run_folder = self.trained.run
         return Group(
             self.trained,

@@ -32,13 +32,13 @@ class CheckpointConfig:
     every: int = 0
     """Steps between checkpoints; 0: ten in a run."""
     keep: int = 2
-    """How many of the latest are kept."""
+    """How many of the latest are kept: at least 2, so that there is one before a damaged one."""
     milestone_every: int = 0
     """Checkpoints at multiples of this step are kept for good; 0: none but the last."""
 
     def problems(self) -> Iterator[str]:
-        if self.keep < 1:
-            yield f"keep: must be at least 1, got {self.keep}"
+        if self.keep < 2:
+            yield f"keep: must be at least 2, so that there is one before a damaged one, got {self.keep}"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Checkpoints:
                 f"the checkpoint of step {step} could not be written to {self.folder}: {error}\n"
                 f"  the last good checkpoint is {last[0]}; make room, then give the same command again"
             ) from error
-        self._rotate()
+        self._rotate(path.name)
         return path
 
     def names(self) -> list[str]:
@@ -124,14 +124,21 @@ class Checkpoints:
             except CheckpointError as error:
                 logger.warning("%s; going on with the checkpoint before it", error)
         if names:
-            raise CheckpointError(f"none of the {len(names)} checkpoints in {self.folder} can be read")
+            raise CheckpointError(
+                f"none of the {len(names)} checkpoints in {self.folder} can be read; start another run beside it "
+                "with --fresh"
+            )
         return None
 
-    def _rotate(self) -> None:
+    def _rotate(self, newest: str) -> None:
+        """Delete what is no longer kept. Damaged ones that lie beyond the newest do not count."""
         milestone = self.config.milestone_every
-        for name in self.names()[: -self.config.keep]:
+        names = [name for name in self.names() if name <= newest]
+        for name in names[: -self.config.keep]:
             if not milestone or int(name.removeprefix("step-")) % milestone:
                 shutil.rmtree(self.folder / name)
+        for partial in self.folder.glob(".step-*.partial"):  # of a process that died while it wrote
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -164,7 +171,9 @@ def _fingerprint(file: Path) -> dict[str, Any]:
 
 def _flush(path: Path) -> None:
     """Make sure that a file or folder is on the disk before anything relies on it."""
-    descriptor = os.open(path, os.O_RDONLY)
+    if os.name == "nt" and path.is_dir():  # Windows has no such thing for folders
+        return
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:

@@ -1,5 +1,6 @@
 """Is it learning? A watch that reads a run's figures and names the known ways to fail, once each."""
 
+import math
 import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -7,14 +8,20 @@ from typing import Any
 
 Figures = Mapping[str, Any]
 
-SPIKE = 2.0
-"""A loss this many times the recent median is a spike."""
+SPIKE, MARGIN = 1.3, 1.0
+"""A loss this many times the recent median, and so many nats above it, is a spike."""
 SLOWDOWN = 0.6
 """Tokens/s below this share of the run's own median are a slowdown."""
 EPOCHS = 16
 """Beyond about this many visits repeated text teaches next to nothing (Muennighoff et al. 2023, figure 5)."""
 WINDOW = 20
 """Reports that a median is taken over."""
+
+
+_NEEDED = {
+    "eval/discriminator_auc", "eval/unigram_auc", "eval/masked_lm_accuracy", "eval/masked_lm_sample_accuracy",
+    "eval/generator_entropy", "eval/discriminator_loss", "eval/majority_loss",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,11 +83,11 @@ class Watch:
         return new
 
     def _report(self, figures: Figures) -> Iterator[Finding]:
-        if len(self.losses) >= 5 and figures["loss"] > SPIKE * statistics.median(self.losses):
+        recent = statistics.median(self.losses) if len(self.losses) >= 5 else math.inf
+        if figures["loss"] > max(SPIKE * recent, recent + MARGIN):
             yield Finding(
                 "loss spike",
-                f"loss {figures['loss']:.3g} at step {figures['step']}, "
-                f"{figures['loss'] / statistics.median(self.losses):.1f} times its recent median",
+                f"loss {figures['loss']:.3g} at step {figures['step']}, where it lately was {recent:.3g}",
                 "if it does not come down, go back to the checkpoint before it with a lower "
                 "optimizer.learning_rate or a longer optimizer.warmup_steps",
             )
@@ -111,6 +118,8 @@ def _plan(steps: int, warmup_steps: int, epochs: float) -> Iterator[Finding]:
 
 
 def _evaluation(figures: Figures, progress: float) -> Iterator[Finding]:
+    if not figures.keys() >= _NEEDED:  # an objective without a generator or without a discriminator
+        return
     auc, unigram_auc = figures["eval/discriminator_auc"], figures["eval/unigram_auc"]
     accuracy, entropy = figures["eval/masked_lm_accuracy"], figures["eval/generator_entropy"]
     loss, majority = figures["eval/discriminator_loss"], figures["eval/majority_loss"]

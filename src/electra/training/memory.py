@@ -18,4 +18,8 @@ def keep_freed_memory() -> bool:
         Whether the allocator took the setting.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    return bool(mallopt and mallopt(_TRIM_THRESHOLD, 2**31 - 1) and mallopt(_MMAP_THRESHOLD, 2**30))
+    if mallopt is None:
+        return False
+    # Older versions refuse more than 32 MiB. Where none is taken the other setting would only do harm.
+    taken = mallopt(_MMAP_THRESHOLD, 2**30) or mallopt(_MMAP_THRESHOLD, 2**25)
+    return bool(taken and mallopt(_TRIM_THRESHOLD, 2**31 - 1))

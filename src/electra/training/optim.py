@@ -27,11 +27,17 @@ class OptimizerConfig:
     """Largest norm of the gradient, all networks together."""
 
     def problems(self) -> Iterator[str]:
-        if self.learning_rate <= 0:
+        if not self.learning_rate > 0:
             yield f"learning_rate: must be above 0, got {self.learning_rate}"
         if self.warmup_steps < 1:
             yield f"warmup_steps: must be at least 1, got {self.warmup_steps}"
-        if self.gradient_clip <= 0:
+        for name in ("beta_1", "beta_2"):
+            if not 0 <= getattr(self, name) < 1:
+                yield f"{name}: must lie in [0, 1), got {getattr(self, name)}"
+        for name in ("epsilon", "weight_decay"):
+            if not getattr(self, name) >= 0:
+                yield f"{name}: must not be negative, got {getattr(self, name)}"
+        if not self.gradient_clip > 0:
             yield f"gradient_clip: must be above 0, got {self.gradient_clip}"
 
 

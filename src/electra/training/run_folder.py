@@ -59,7 +59,7 @@ class RunFolder:
         """Write one of these files whole or not at all."""
         partial = path.with_name(f".{path.name}.partial")
         partial.write_text(text, encoding="utf-8")
-        with partial.open("rb") as stream:
+        with partial.open("rb+") as stream:
             os.fsync(stream.fileno())
         partial.replace(path)
 
@@ -80,7 +80,8 @@ def open_run(path: Path, *, fresh: bool) -> RunFolder:
         raise CheckpointError(f"{path} is a file; give another --out")
     if path.is_dir() and not run.config.exists():
         ours = {"log.txt", "environment.json"}
-        if others := sorted(file.name for file in path.iterdir() if file.name not in ours):
+        names = sorted(file.name for file in path.iterdir())
+        if others := [name for name in names if name not in ours and not name.endswith(".partial")]:
             raise CheckpointError(
                 f"{path} is not empty and holds no run (found {', '.join(others[:3])}); give another --out"
             )

@@ -13,6 +13,15 @@ logger = logging.getLogger(__name__)
 
 Figures = Mapping[str, Any]
 
+_HELD_OUT = {
+    "eval/discriminator_auc": "AUC on the generator's fakes",
+    "eval/unigram_auc": "on unigram fakes",
+    "eval/masked_lm_accuracy": "masked-LM accuracy",
+    "eval/masked_lm_loss": "masked-LM loss",
+    "eval/discriminator_loss": "discriminator loss",
+    "eval/majority_loss": "that of the majority class",
+}
+
 
 @dataclass(frozen=True)
 class TrackingConfig:
@@ -52,7 +61,7 @@ class TensorBoard:
     def __init__(self, folder: Path, *, resume_step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter  # takes a second to import
 
-        self._writer = SummaryWriter(str(folder), purge_step=resume_step or None)
+        self._writer = SummaryWriter(str(folder), purge_step=resume_step + 1 if resume_step else None)
 
     def write(self, figures: Figures) -> None:
         for key, value in figures.items():
@@ -109,16 +118,9 @@ def report_line(figures: Figures, *, steps: int | None, utilisation: float, seco
 
 
 def evaluation_line(figures: Figures) -> str:
-    """The figures that say whether the two networks learn, in one line."""
-    return (
-        f"held-out at step {figures['step']:,}: "
-        f"AUC {figures['eval/discriminator_auc']:.3f} on the generator's fakes, "
-        f"{figures['eval/unigram_auc']:.3f} on unigram fakes · "
-        f"masked-LM accuracy {figures['eval/masked_lm_accuracy']:.3f}, "
-        f"loss {figures['eval/masked_lm_loss']:.3f} · "
-        f"discriminator loss {figures['eval/discriminator_loss']:.3f} "
-        f"(majority class {figures['eval/majority_loss']:.3f})"
-    )
+    """The figures that say whether the networks learn, in one line: those of `_HELD_OUT` that there are."""
+    known = [f"{words} {figures[key]:.3f}" for key, words in _HELD_OUT.items() if key in figures]
+    return " · ".join([f"held-out at step {figures['step']:,}", *known])
 
 
 def clock(seconds: float) -> str:

@@ -70,7 +70,7 @@ class TrainConfig:
             yield f"minutes: must be above 0, got {self.minutes}"
         if self.batch_size < 1 or self.report_every < 1:
             yield "batch_size and report_every: must be at least 1"
-        if self.micro_batch_size and self.batch_size % self.micro_batch_size:
+        if self.micro_batch_size < 0 or (self.micro_batch_size and self.batch_size % self.micro_batch_size):
             yield f"micro_batch_size: {self.micro_batch_size} does not divide a batch_size of {self.batch_size}"
 
 
@@ -84,6 +84,10 @@ class Progress:
     seconds: float = 0.0
     skipped: int = 0
     skipped_in_a_row: int = 0
+    first_step_seconds: float = 0.0
+    """The first step is slower than any other."""
+    evaluation_seconds: float = 0.0
+    """What the last evaluation took."""
     steps: int | None = None
     """Length of the run, once `minutes` has been turned into it."""
     sums: dict[str, float] = field(default_factory=dict)
@@ -153,7 +157,6 @@ class Trainer:
         self.optimizer = build_optimizer(objective, optimizer)
         self.progress, self.watch = Progress(steps=config.steps), Watch()
         self.evaluation: dict[str, Any] = {}
-        self.evaluation_seconds = self._first_step_seconds = 0.0
         self.stop = StopSignal()
         self._saved_step = -1
 
@@ -166,6 +169,8 @@ class Trainer:
         checkpoint = self.checkpoints.latest()
         if checkpoint:
             self._restore(checkpoint)
+        # From the first moment the folder is known as a run, also while its length is still being measured.
+        self.run_folder.write_text(self.run_folder.config, self.config_text(self.progress.steps))
         self.tracking = Tracking(
             self.run_folder.path,
             self.tracking_config,
@@ -173,7 +178,7 @@ class Trainer:
             resume_step=self.progress.step,
         )
         if self.progress.steps is not None:
-            self._settled(self.progress.steps)
+            self._say_plan(self.progress.steps)
         with contextlib.closing(self.tracking), self.stop.listening():
             if self.progress.step == 0:
                 self._evaluate()
@@ -184,8 +189,9 @@ class Trainer:
                 if self.stop.received:
                     self._save()
                     logger.warning(
-                        "saved at step %s; the same command goes on from here", f"{self.progress.step:,}"
-                    )
+                        "saved at step %s; the command with --out %s, without --fresh, goes on from here",
+                        f"{self.progress.step:,}", self.run_folder.path,
+                    )  # fmt: skip
                     break
         return Outcome(self.progress.step, self.progress.steps, self.stop.received, self.evaluation)
 
@@ -206,7 +212,10 @@ class Trainer:
         parts["gradient_norm"] = nn.utils.clip_grad_norm_(
             self.objective.parameters(), self.optimizer_config.gradient_clip
         )
-        values = {name: float(value) for name, value in parts.items()}
+        tokens_now = torch.stack([batch.lengths_B.sum() for batch in batches]).sum()
+        # One wait for the device a step: everything that the host has to know comes over together.
+        known = torch.stack([*(value.detach().double() for value in parts.values()), tokens_now.double()]).tolist()
+        values, tokens = dict(zip(parts, known, strict=False)), int(known[-1])
         rate = learning_rate(
             step,
             peak=self.optimizer_config.learning_rate,
@@ -221,7 +230,6 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
 
         progress = self.progress
-        tokens = sum(int(batch.lengths_B.sum()) for batch in batches)
         positions = sum(batch.input_ids_BL.numel() for batch in batches)
         seconds = time.perf_counter() - start
         progress.step += 1
@@ -253,8 +261,7 @@ class Trainer:
     def _after_step(self) -> None:
         """Reports, evaluations and checkpoints that are due."""
         step = self.progress.step
-        if self.progress.steps is None:
-            self._measure()
+        settled = self.progress.steps is None and self._measure()
         steps = self.progress.steps
         last = step == steps
         if step % self.config.report_every == 0 or last:
@@ -265,36 +272,36 @@ class Trainer:
         if step % (self.evaluation_config.every or tenth) == 0 or last:
             self._evaluate()
         due = step % (self.checkpoints.config.every or tenth) == 0
-        if last or (due and not self.progress.skipped_in_a_row):  # a run in trouble keeps what was good
+        if last or settled or (due and not self.progress.skipped_in_a_row):  # in trouble a run keeps what was good
             self._save()
 
-    def _measure(self) -> None:
-        """Turn `train.minutes` into a number of steps once enough of them have been timed."""
+    def _measure(self) -> bool:
+        """Turn `train.minutes` into a number of steps once enough of them have been timed; whether that is now."""
         assert self.config.minutes is not None
         budget, progress = 60.0 * self.config.minutes, self.progress
-        if progress.step == 1:  # the first step is slower than any other
-            self._first_step_seconds = progress.seconds
+        if progress.step == 1:
+            progress.first_step_seconds = progress.seconds
         enough = progress.step > MEASURED_STEPS and progress.seconds >= MEASURED_SHARE * budget
         slow = progress.step > 1 and progress.seconds >= 0.5 * budget
         if not (enough or slow or progress.step >= self.optimizer_config.warmup_steps):
-            return
+            return False
         timed = max(progress.step - 1, 1)
-        second_a_step = (progress.seconds - self._first_step_seconds * (progress.step > 1)) / timed
+        second_a_step = (progress.seconds - progress.first_step_seconds * (progress.step > 1)) / timed
         # one evaluation before the first step and one after every tenth of the run; the last may be larger
         evaluation = self.evaluation_config
         evaluations = 10 + evaluation.at(last=True) / evaluation.at(last=False)
-        left = budget - progress.seconds - evaluations * self.evaluation_seconds
+        left = budget - progress.seconds - evaluations * progress.evaluation_seconds
         progress.steps = progress.step + max(0, int(left / second_a_step))
         logger.info(
             "%s minutes are %s steps at %.4f seconds a step",
             self.config.minutes, f"{progress.steps:,}", second_a_step,
         )  # fmt: skip
-        self._settled(progress.steps)
-        self._save()
+        self.run_folder.write_text(self.run_folder.config, self.config_text(progress.steps))
+        self._say_plan(progress.steps)
+        return True
 
-    def _settled(self, steps: int) -> None:
-        """The length is known: write it down, and say what is certain from now on."""
-        self.run_folder.write_text(self.run_folder.config, self.config_text(steps))
+    def _say_plan(self, steps: int) -> None:
+        """Say what is certain once the length is known."""
         warmup_steps, epochs = self.optimizer_config.warmup_steps, self.feed.epochs(steps)
         self._say(self.watch.plan(steps=steps, warmup_steps=warmup_steps, epochs=epochs))
 
@@ -330,7 +337,7 @@ class Trainer:
         progress = self.progress
         examples = self.evaluation_config.at(last=progress.step == progress.steps)
         self.evaluation = {"step": progress.step, "tokens": progress.tokens, **self.evaluate(examples)}
-        self.evaluation_seconds = time.perf_counter() - start
+        progress.evaluation_seconds = time.perf_counter() - start
         self.tracking.figures(self.evaluation)
         logger.info(evaluation_line(self.evaluation))
         if progress.steps:
