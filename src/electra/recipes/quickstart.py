@@ -29,7 +29,7 @@ class QuickstartConfig:
 
     out: Path = Path("runs/quickstart")
     """The folder for everything that is made: corpus, shards of tokens, run, exports."""
-    minutes: float = 4.25
+    minutes: float = 4.5
     """Training time; the corpus and the ending take about another minute."""
     seed: int = 0
     """Everything random in training follows from it."""

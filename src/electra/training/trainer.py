@@ -84,8 +84,8 @@ class Progress:
     seconds: float = 0.0
     skipped: int = 0
     skipped_in_a_row: int = 0
-    first_step_seconds: float = 0.0
-    """The first step is slower than any other."""
+    measured: list[float] = field(default_factory=list)
+    """Seconds of each step, until `minutes` has been turned into a number of them."""
     evaluation_seconds: float = 0.0
     """What the last evaluation took."""
     steps: int | None = None
@@ -236,6 +236,8 @@ class Trainer:
         progress.tokens += tokens
         progress.flops += positions * self.objective.flops_per_token(self.feed.length)  # type: ignore[operator]
         progress.seconds += seconds
+        if progress.steps is None:
+            progress.measured.append(seconds)
         progress.skipped_in_a_row = 0 if finite else progress.skipped_in_a_row + 1
         if finite:
             self._add({**values, "learning_rate": rate, "applied": 1.0})
@@ -279,14 +281,13 @@ class Trainer:
         """Turn `train.minutes` into a number of steps once enough of them have been timed; whether that is now."""
         assert self.config.minutes is not None
         budget, progress = 60.0 * self.config.minutes, self.progress
-        if progress.step == 1:
-            progress.first_step_seconds = progress.seconds
         enough = progress.step > MEASURED_STEPS and progress.seconds >= MEASURED_SHARE * budget
         slow = progress.step > 1 and progress.seconds >= 0.5 * budget
         if not (enough or slow or progress.step >= self.optimizer_config.warmup_steps):
             return False
-        timed = max(progress.step - 1, 1)
-        second_a_step = (progress.seconds - progress.first_step_seconds * (progress.step > 1)) / timed
+        later = progress.measured[len(progress.measured) // 2 :]  # the first steps are slower than all others
+        second_a_step = sum(later) / len(later)
+        progress.measured = []
         # one evaluation before the first step and one after every tenth of the run; the last may be larger
         evaluation = self.evaluation_config
         evaluations = 10 + evaluation.at(last=True) / evaluation.at(last=False)
