@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -19,6 +21,7 @@ from safetensors.torch import load_file
 from electra.cli import main
 from electra.config import load_config, preset_names
 from electra.data.collate import Batch
+from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.recipes.pretrain import PretrainResult, dry_run, feed, pretrain
@@ -197,7 +200,7 @@ def test_a_run_that_dies_before_its_length_is_known_can_be_resumed(
         whole = feed(*arguments)
 
         def micro_batches(step: int) -> Sequence[Batch]:
-            if step == 2:
+            if step == 1:
                 raise RuntimeError("the machine is gone")
             return whole.micro_batches(step)
 
@@ -218,6 +221,21 @@ def test_accumulation_gives_nearly_the_same_run(data_folder: Path, tmp_path: Pat
         pretrain(config(data_folder, tmp_path / name, "train.steps=10", f"train.micro_batch_size={size}"))
         losses.append([record["loss"] for record in figures(tmp_path / name) if "loss" in record])
     assert losses[0] == pytest.approx(losses[1], rel=0.1) and losses[0] != losses[1]
+
+
+def test_the_first_prediction_is_the_unigram_distribution(data_folder: Path, tmp_path: Path) -> None:
+    """Every weight at 0 but the bias: what is left of the loss is the text's cross-entropy with its frequencies."""
+    at_start = []
+    for name in ("zero", "unigram"):
+        settings = [f"initialization.output_bias={name}", "initialization.token_table=random", "train.steps=1"]
+        pretrain(config(data_folder, tmp_path / name, *settings, "model.initializer_range=1e-6"))
+        records = [record for record in figures(tmp_path / name) if "eval/masked_lm_loss" in record]
+        at_start.append(records[0]["eval/masked_lm_loss"])
+    data = TokenData.open(data_folder)
+    counts = data.unigram_counts + 1.0
+    entropy = -float((counts / counts.sum() * np.log(counts / counts.sum())).sum())
+    assert at_start[0] == pytest.approx(math.log(data.vocabulary_size), abs=0.01)
+    assert at_start[1] == pytest.approx(entropy, abs=0.4)  # on a few held-out tokens
 
 
 def test_a_dry_run_of_minutes_plans_no_steps(data_folder: Path, tmp_path: Path) -> None:

@@ -161,6 +161,9 @@ def _initialize(config: InitializationConfig, objective: ReplacedToken, data: To
     if config.attention == "neighbours":
         for encoder in encoders:
             attend_to_neighbours(encoder)
+    if config.output_bias == "unigram":
+        counts_V = torch.from_numpy(data.unigram_counts).float() + 1.0
+        objective.generator_head.bias.data.copy_((counts_V / counts_V.sum()).log())
     if config.token_table == "cooccurrence":
         logger.info("counting which token follows which, for the token embeddings to start from")
         sizes = {"vocabulary_size": data.vocabulary_size, "size": objective.discriminator.config.embedding_size}

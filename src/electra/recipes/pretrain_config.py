@@ -27,6 +27,9 @@ class InitializationConfig:
     """Token embeddings: random, or from counts of which token follows which (data/cooccurrence.py)."""
     attention: Literal["random", "neighbours"] = "random"
     """The first block: random, or heads that look at the tokens nearby (modeling/init.py)."""
+    output_bias: Literal["zero", "unigram"] = "zero"
+    """The bias of the generator's logits: zero, or the logarithm of each token's frequency, so that the first
+    prediction is the unigram distribution."""
 
 
 @dataclass(frozen=True)
