@@ -227,8 +227,8 @@ def test_the_first_prediction_is_the_unigram_distribution(data_folder: Path, tmp
     """Every weight at 0 but the bias: what is left of the loss is the text's cross-entropy with its frequencies."""
     at_start = []
     for name in ("zero", "unigram"):
-        settings = [f"initialization.output_bias={name}", "initialization.token_table=random", "train.steps=1"]
-        pretrain(config(data_folder, tmp_path / name, *settings, "model.initializer_range=1e-6"))
+        settings = [f"initialization.output_bias={name}", "model.initializer_range=1e-6", "train.steps=1"]
+        pretrain(config(data_folder, tmp_path / name, *settings, "initialization.token_table=random"))
         records = [record for record in figures(tmp_path / name) if "eval/masked_lm_loss" in record]
         at_start.append(records[0]["eval/masked_lm_loss"])
     data = TokenData.open(data_folder)
