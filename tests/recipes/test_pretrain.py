@@ -224,7 +224,7 @@ def test_accumulation_gives_nearly_the_same_run(data_folder: Path, tmp_path: Pat
 
 
 def test_the_first_prediction_is_the_unigram_distribution(data_folder: Path, tmp_path: Path) -> None:
-    """Every weight at 0 but the bias: what is left of the loss is the text's cross-entropy with its frequencies."""
+    """All weights at 0 but the bias: what is left of the loss is the text's cross-entropy with its frequencies."""
     at_start = []
     for name in ("zero", "unigram"):
         settings = [f"initialization.output_bias={name}", "model.initializer_range=1e-6", "train.steps=1"]
