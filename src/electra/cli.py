@@ -115,6 +115,8 @@ def _verdict(error: BaseException) -> tuple[int, str]:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         where = f" ({error.filename})" if error.filename else ""
         return USERS_MISTAKE, f"the disk is full{where}\n  make room and give the same command again"
+    if isinstance(error, OSError) and error.filename:
+        return USERS_MISTAKE, f"{error.filename}: {(error.strerror or str(error)).lower()}; give another path"
     first_line = str(error).partition("\n")[0]
     return UNEXPECTED, f"{type(error).__name__}: {first_line} (run again with --debug to see the traceback)"
 

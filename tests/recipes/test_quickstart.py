@@ -50,7 +50,8 @@ def test_it_ends_with_all_that_a_newcomer_needs(tmp_path: Path) -> None:
     text = shown(result)
     for part in ("unigram auc", "really replaced", "electra prepare", "electra score", "export/discriminator"):
         assert part in text.replace("\n", ""), part
-    assert result.picture is not None and result.picture.read_bytes().startswith(b"\x89PNG")
+    picture = result.trained.picture
+    assert picture is not None and picture.read_bytes().startswith(b"\x89PNG")
     again = quickstart.run(config)
     assert again.trained.outcome == result.trained.outcome
     assert [one.tokens for one in again.sentences] == [one.tokens for one in result.sentences]

@@ -54,7 +54,7 @@ def cooccurrence_table(split: Split, *, vocabulary_size: int, size: int) -> npt.
     information_VV = (by_first_VV @ counts_VV @ by_second_VV * total).tocsr()
     information_VV.data = np.maximum(np.log(information_VV.data), 0.0)
     information_VV.eliminate_zeros()
-    half = size // 2
+    half = min(size // 2, vocabulary_size)
     left_VE, values_E, right_EV = randomized_svd(information_VV, n_components=half, n_iter=4, random_state=0)
     roots_E = np.sqrt(values_E)
     table_VE = np.zeros((vocabulary_size, size))

@@ -68,7 +68,7 @@ class PrepareConfig:
     model: tokenizers_.Kind = "wordpiece"
     """The kind of tokenizer to train: wordpiece, bpe (byte-level) or unigram."""
     vocabulary_size: int = 30522
-    """Entries of a trained tokenizer; fewer suit a small corpus."""
+    """Entries of a trained tokenizer; fewer suit a small corpus (4096 for a few megabytes)."""
     lowercase: bool | None = None
     """Fold case. By default wordpiece does, bpe and unigram do not, and a vocab.txt says it by its entries."""
     strip_accents: bool | None = None

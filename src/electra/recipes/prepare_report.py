@@ -42,8 +42,9 @@ class PrepareResult:
         state = "was prepared before with these options; nothing to do" if self.before else "is prepared"
         head = Text(f"{self.folder} {state}", style="bold")
         marks = [Text(f"! {warning}", style="yellow") for warning in self.manifest["warnings"]]
-        next_step = Text(f"\nelectra pretrain electra-tiny --data {self.folder} --out RUN")
-        return Group(head, table, *marks, next_step)
+        usable = splits["heldout"]["tokens"] > 0
+        next_step = [Text(f"\nelectra pretrain electra-tiny --data {self.folder} --out RUN")] if usable else []
+        return Group(head, table, *marks, *next_step)
 
 
 def warnings(statistics: dict[str, Any], splits: dict[str, Any], *, tail: bool) -> Iterator[str]:
@@ -57,7 +58,7 @@ def warnings(statistics: dict[str, Any], splits: dict[str, Any], *, tail: bool) 
         )
     if documents == 1:
         yield "The corpus is one document; if it is many, put blank lines between them, or give a file each"
-    if tail:
+    if tail and heldout["tokens"]:
         yield (
             "Too few documents to hold one out, so the held-out part is the end of one that is also trained on; "
             "its figures will look a little too good"

@@ -26,6 +26,7 @@ from electra.modeling.init import attend_to_neighbours
 from electra.objectives.replaced_token import ReplacedToken
 from electra.recipes.export import ExportResult, export_run
 from electra.recipes.pretrain_config import SETTLED, InitializationConfig, PretrainConfig, build_objective
+from electra.reports.curves import plot_curves
 from electra.training.memory import keep_freed_memory
 from electra.training.plan import Plan, plan
 from electra.training.precision import Precision, choose_precision
@@ -45,7 +46,7 @@ class PretrainCommand:
     """The command line of `electra pretrain`."""
 
     preset: tyro.conf.Positional[str]
-    """A preset (electra-tiny, electra-small, electra-base, electra-large, ...-plus-plus) or a TOML file."""
+    """A preset (quickstart, electra-tiny, -small, -base, -large, ...-plus-plus) or a TOML file."""
     data: Path | None = None
     """The folder that `electra prepare` made."""
     out: Path | None = None
@@ -61,8 +62,9 @@ class PretrainCommand:
 def run(command: PretrainCommand) -> "PretrainResult | DryRun":
     """Pre-train a generator and a discriminator, or go on with a run that was stopped.
 
-    Every setting of the preset can be changed on the command line: --section.name VALUE. The same command
-    resumes a run that was stopped or killed, and its weights end the same, bit for bit.
+    Every setting of the preset can be changed on the command line: --section.name VALUE (all of them are in
+    docs/configuration.md; --dry-run prints those of a run). The same command resumes a run that was stopped or
+    killed, and its weights end the same, bit for bit.
 
     Examples:
         electra pretrain electra-tiny --data DATA --out RUN --train.minutes 5
@@ -74,6 +76,9 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun":
             overrides.append(
                 f"{name}={json.dumps(str(path))}"
             )  # TOML's own form, so that a name like 2024 is a name
+    given = {override.partition("=")[0] for override in overrides}
+    if {"train.steps", "train.minutes"} <= given:
+        raise ConfigError("train.steps and train.minutes both say how long; give one of them")
     config = load_config(PretrainConfig, command.preset, overrides)
     return dry_run(config) if command.dry_run else pretrain(config, fresh=command.fresh)
 
@@ -86,7 +91,10 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
     """
     if config.data is None or config.out is None:
         raise ConfigError("a run needs --data (made by `electra prepare`) and --out, the folder to write to")
-    data, run_folder = TokenData.open(config.data), open_run(config.out, fresh=fresh)
+    data = TokenData.open(config.data)
+    if not data.manifest["splits"]["heldout"]["tokens"]:
+        raise DataError(f"{data.folder}: nothing is held out of so short a text; prepare it with more")
+    run_folder = open_run(config.out, fresh=fresh)
     config = _open_ended(config)
     with log_file(run_folder.log):
         config = replace(config, out=run_folder.path, model=_fitted(config.model, data))
@@ -121,8 +129,10 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
             device=device,
         )
         outcome = trainer.run()
-        exported = export_run(run_folder.path) if outcome.stopped_by is None else None
-    return PretrainResult(run_folder.path, outcome, exported)
+        finished = outcome.stopped_by is None
+        exported = export_run(run_folder.path) if finished else None
+        picture = plot_curves(run_folder.path, run_folder.path / "curves.png") if finished else None
+    return PretrainResult(run_folder.path, outcome, exported, picture)
 
 
 def dry_run(config: PretrainConfig) -> "DryRun":
@@ -263,11 +273,12 @@ def _write_environment(run_folder: RunFolder, data: TokenData, precision: Precis
 
 @dataclass(frozen=True)
 class PretrainResult:
-    """How a run ended, and what came out of it (no exports where it was stopped)."""
+    """How a run ended, and what came out of it (no exports and no picture where it was stopped)."""
 
     run: Path
     outcome: Outcome
     exported: ExportResult | None
+    picture: Path | None
 
     @property
     def exit_code(self) -> int:
@@ -275,16 +286,14 @@ class PretrainResult:
         return 128 + self.outcome.stopped_by if self.outcome.stopped_by else 0
 
     def __rich__(self) -> RenderableType:
-        table = Table("held-out figure", "value", title=f"step {self.outcome.step:,}", title_justify="left")
+        table = Table(
+            "held-out figure", "value", title=f"step {self.outcome.evaluation['step']:,}", title_justify="left"
+        )
         for name, value in self.outcome.evaluation.items():
             if name.startswith("eval/"):
                 table.add_row(name.removeprefix("eval/").replace("_", " "), f"{value:.4f}")
-        last = (
-            str(self.exported)
-            if self.exported
-            else "stopped; the command with this --out, without --fresh, goes on from here"
-        )
-        return Group(table, f"run: {self.run}", last)
+        lines = [f"run: {self.run}", *([str(self.exported)] if self.exported else [])]
+        return Group(table, *lines, *([f"curves: {self.picture}"] if self.picture else []))
 
 
 @dataclass(frozen=True)

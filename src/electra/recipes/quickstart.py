@@ -8,14 +8,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from electra.config import load_config
 from electra.data.documentation import collect
 from electra.data.shards import MANIFEST, TokenData
 from electra.recipes import prepare
 from electra.recipes.demonstration import Demonstration, demonstrate
 from electra.recipes.pretrain import PretrainResult, pretrain
-from electra.recipes.pretrain_config import PretrainConfig
-from electra.reports.curves import plot_curves
+from electra.recipes.pretrain_config import load_config
 
 logger = logging.getLogger(__name__)
 
@@ -55,18 +53,17 @@ def run(config: QuickstartConfig) -> "QuickstartResult":
         logger.info("2/3 turning it into tokens")
         prepare.run(prepare.PrepareConfig(corpus=(str(corpus.path),), out=data_folder, vocabulary_size=VOCABULARY))
     logger.info("3/3 training for %s minutes", config.minutes)
-    overrides = [
-        f"data={data_folder}",
-        f"out={config.out / 'run'}",
-        f"train.minutes={config.minutes}",
-        f"train.seed={config.seed}",
-    ]
-    trained = pretrain(load_config(PretrainConfig, "quickstart", overrides), fresh=config.fresh)
+    settings = {
+        "data": data_folder,
+        "out": config.out / "run",
+        "train.minutes": config.minutes,
+        "train.seed": config.seed,
+    }
+    trained = pretrain(load_config("quickstart", settings), fresh=config.fresh)
     if trained.exported is None:
-        return QuickstartResult(data_folder, trained, None, [])
-    picture = plot_curves(trained.run, trained.run / "curves.png")
+        return QuickstartResult(data_folder, trained, [])
     shown = demonstrate(trained.run / "export", TokenData.open(data_folder, verify=False))
-    return QuickstartResult(data_folder, trained, picture, shown)
+    return QuickstartResult(data_folder, trained, shown)
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,6 @@ class QuickstartResult:
 
     data: Path
     trained: PretrainResult
-    picture: Path | None
     sentences: list[Demonstration]
 
     @property
@@ -83,12 +79,11 @@ class QuickstartResult:
         return self.trained.exit_code
 
     def __rich__(self) -> RenderableType:
-        if self.picture is None:
+        if self.trained.exported is None:
             return Group(self.trained, "The same command, without --fresh, goes on from here.")
         run_folder = self.trained.run
         return Group(
             self.trained,
-            f"curves: {self.picture}",
             "",
             Text("Held-out sentences with fakes in them (in brackets: what looks replaced)", style="bold"),
             "",

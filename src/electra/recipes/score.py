@@ -19,7 +19,7 @@ from electra.serving.scorer import ScoredText, Scorer
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 1024
+AT_ONCE = 128
 """Texts that are held and sorted by length at a time, so that a file may have any size."""
 STANDARD_INPUT = "-"
 

@@ -14,6 +14,8 @@ SLOWDOWN = 0.6
 """Tokens/s below this share of the run's own median are a slowdown."""
 EPOCHS = 16
 """Beyond about this many visits repeated text teaches next to nothing (Muennighoff et al. 2023, figure 5)."""
+EARLY = 500_000
+"""Before so many tokens a discriminator that has not started is none that is stuck."""
 WINDOW = 20
 """Reports that a median is taken over."""
 
@@ -138,11 +140,15 @@ def _evaluation(figures: Figures, progress: float) -> Iterator[Finding]:
             f"and the discriminator (AUC {auc:.2f}) finds too few fakes to learn from",
             "make generator.hidden_size or generator.layers smaller, or raise masking.share",
         )
-    elif progress >= 0.5 and loss > 0.97 * majority and max(auc, unigram_auc) < 0.6:
+    elif (
+        progress >= 0.5
+        and figures.get("tokens", EARLY) >= EARLY
+        and loss > 0.97 * majority
+        and max(auc, unigram_auc) < 0.6
+    ):
         yield Finding(
             "discriminator stuck",
             f"it calls every token original {at} (loss {loss:.3f}, that of the majority class {majority:.3f}; "
             f"AUC {auc:.2f})",
-            "train longer, or start it sooner: objective.discriminator_weight 1, "
-            "model.linear_initializer_range 0.08, smaller batches (docs/concepts.md, the start-up plateau)",
+            "train longer; what starts it sooner is in docs/concepts.md, the start-up plateau",
         )

@@ -9,6 +9,7 @@ from electra.modeling.encoder import EncoderConfig
 from electra.modeling.kernels import ROWS
 from electra.objectives.base import Tower, TowerName
 from electra.training.precision import product_flops
+from electra.training.tracking import clock
 from electra.training.trainer import TrainConfig
 
 UTILISATION = 0.4
@@ -44,7 +45,7 @@ class Plan:
             ("tokens a step", f"{self.tokens_per_step:,}"),
             (f"training FLOPs, {length}", f"{self.flops:.3e}"),
             ("memory at the peak of a step, about", f"{self.memory / 2**30:.2f} GiB"),
-            (f"time, {length}, about", f"{self.seconds / 3600:,.2f} hours"),
+            (f"time, {length}, about", clock(self.seconds)),
         ]
 
 

@@ -110,8 +110,9 @@ def report_line(figures: Figures, *, steps: int | None, utilisation: float, seco
         f"lr {figures['learning_rate']:.2e}",
         f"gradient {figures['gradient_norm']:.2f}",
         f"{figures['tokens_per_second']:,.0f} tokens/s",
-        f"utilisation {utilisation:.0%}",
     ]
+    if utilisation <= 1:  # else the machine was busy when its speed was measured
+        parts.append(f"utilisation {utilisation:.0%}")
     if seconds_left is not None:
         parts.append(f"{clock(seconds_left)} left")
     return " · ".join(parts)

@@ -36,6 +36,8 @@ NOT_FINITE_IN_A_ROW = 5
 """So many steps in a row that cannot be applied end a run."""
 MEASURED_STEPS, MEASURED_SHARE = 10, 0.05
 """So many steps, and so much of a run's minutes, are timed before its length is settled."""
+EVALUATION_SHARE = 0.2
+"""At most so much of a run's minutes is set aside for evaluations."""
 DROPOUT = 0x5DEECE66D
 """Turns a batch's seed, which masking draws from, into the unrelated one of its dropout."""
 
@@ -68,8 +70,9 @@ class TrainConfig:
             yield f"steps: must be at least 1, got {self.steps}"
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             yield f"minutes: must be above 0, got {self.minutes}"
-        if self.batch_size < 1 or self.report_every < 1:
-            yield "batch_size and report_every: must be at least 1"
+        for name in ("batch_size", "report_every"):
+            if getattr(self, name) < 1:
+                yield f"{name}: must be at least 1, got {getattr(self, name)}"
         if self.micro_batch_size < 0 or (self.micro_batch_size and self.batch_size % self.micro_batch_size):
             yield f"micro_batch_size: {self.micro_batch_size} does not divide a batch_size of {self.batch_size}"
 
@@ -179,6 +182,8 @@ class Trainer:
         )
         if self.progress.steps is not None:
             self._say_plan(self.progress.steps)
+        if checkpoint and self.progress.step == self.progress.steps:
+            logger.info("the run is finished: %s steps; nothing is left to train", f"{self.progress.steps:,}")
         with contextlib.closing(self.tracking), self.stop.listening():
             if self.progress.step == 0:
                 self._evaluate()
@@ -291,11 +296,12 @@ class Trainer:
         # one evaluation before the first step and one after every tenth of the run; the last may be larger
         evaluation = self.evaluation_config
         evaluations = 10 + evaluation.at(last=True) / evaluation.at(last=False)
-        left = budget - progress.seconds - evaluations * progress.evaluation_seconds
-        progress.steps = progress.step + max(0, int(left / second_a_step))
+        # The first evaluation, which was timed, is slower than those to come.
+        reserved = min(evaluations * progress.evaluation_seconds, EVALUATION_SHARE * budget)
+        progress.steps = progress.step + max(0, int((budget - progress.seconds - reserved) / second_a_step))
         logger.info(
-            "%s minutes are %s steps at %.4f seconds a step",
-            self.config.minutes, f"{progress.steps:,}", second_a_step,
+            "%s minutes are %s steps at %.4f seconds a step, and %.0f seconds for evaluations",
+            self.config.minutes, f"{progress.steps:,}", second_a_step, reserved,
         )  # fmt: skip
         self.run_folder.write_text(self.run_folder.config, self.config_text(progress.steps))
         self._say_plan(progress.steps)
