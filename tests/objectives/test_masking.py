@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from electra.data.tokenizer import SpecialTokens
-from electra.objectives.masking import MaskingConfig, candidates, draw, slots
+from electra.objectives.masking import Masking, MaskingConfig, candidates, draw, slots, write
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
 
@@ -38,7 +38,12 @@ def test_it_equals_the_plain_version(length: int, share: float) -> None:
     ids_BL = text([length - 2, length // 2, 7, 3, 1, 0], length)
     config = MaskingConfig(share=share, mask_share=0.7)
     masking = draw(
-        ids_BL, candidates(ids_BL, SPECIAL), config, mask_id=4, generator=torch.Generator().manual_seed(1)
+        ids_BL,
+        candidates(ids_BL, SPECIAL),
+        config,
+        tokens_B=(ids_BL != 0).sum(1),
+        mask_id=4,
+        generator=torch.Generator().manual_seed(1),
     )
     plain = plain_draw(ids_BL, config, torch.Generator().manual_seed(1))
     for row, expected in enumerate(plain):
@@ -60,7 +65,12 @@ def test_shares_over_many_draws() -> None:
     counts_L, masked, chosen = torch.zeros(128), 0, 0
     for seed in range(60):
         masking = draw(
-            ids_BL, candidates(ids_BL, SPECIAL), config, mask_id=4, generator=torch.Generator().manual_seed(seed)
+            ids_BL,
+            candidates(ids_BL, SPECIAL),
+            config,
+            tokens_B=(ids_BL != 0).sum(1),
+            mask_id=4,
+            generator=torch.Generator().manual_seed(seed),
         )
         assert (masking.used_BN.sum(1) == round(126 * 0.15)).all()
         counts_L += torch.bincount(masking.positions_BN[masking.used_BN], minlength=128)
@@ -77,7 +87,12 @@ def test_positions_of_a_row_are_distinct_and_text() -> None:
     text_BL = candidates(ids_BL, SPECIAL)
     for seed in range(20):
         masking = draw(
-            ids_BL, text_BL, MaskingConfig(share=0.5), mask_id=4, generator=torch.Generator().manual_seed(seed)
+            ids_BL,
+            text_BL,
+            MaskingConfig(share=0.5),
+            tokens_B=(ids_BL != 0).sum(1),
+            mask_id=4,
+            generator=torch.Generator().manual_seed(seed),
         )
         for row in range(3):
             positions = masking.positions_BN[row]
@@ -94,10 +109,71 @@ def test_unknown_tokens_are_candidates_and_special_ones_are_not() -> None:
 def test_an_empty_row_changes_nothing() -> None:
     ids_BL = text([0], 16)
     masking = draw(
-        ids_BL, candidates(ids_BL, SPECIAL), MaskingConfig(), mask_id=4, generator=torch.Generator().manual_seed(0)
+        ids_BL,
+        candidates(ids_BL, SPECIAL),
+        MaskingConfig(),
+        tokens_B=(ids_BL != 0).sum(1),
+        mask_id=4,
+        generator=torch.Generator().manual_seed(0),
     )
     assert not masking.used_BN.any() and torch.equal(masking.input_ids_BL, ids_BL)
 
 
 def test_slots_are_those_of_the_paper() -> None:
     assert (slots(128, 0.15), slots(512, 0.15), slots(512, 0.25)) == (19, 79, 130)
+
+
+FAITHFUL = MaskingConfig(
+    share=0.4, replacement=True, count_special=True, average_repeats=True, spare_first_position=True
+)
+
+
+def test_with_replacement_a_position_may_come_twice_and_every_one_is_as_likely() -> None:
+    ids_BL = text([8] * 400, 10)
+    masking = draw(
+        ids_BL,
+        candidates(ids_BL, SPECIAL),
+        FAITHFUL,
+        tokens_B=(ids_BL != 0).sum(1),
+        mask_id=4,
+        generator=torch.Generator().manual_seed(0),
+    )
+    assert (masking.used_BN.sum(1) == 4).all()  # .4 of ten tokens, of which eight are text
+    distinct = sum(len(set(row.tolist())) for row in masking.positions_BN) / 400
+    assert distinct == pytest.approx(8 * (1 - (7 / 8) ** 4), rel=0.03)
+    counts_L = torch.bincount(masking.positions_BN.flatten(), minlength=10)
+    assert counts_L[0] == counts_L[9] == 0
+    assert (counts_L[1:9] - 200).abs().max() < 50
+    shown_BL = torch.zeros_like(ids_BL, dtype=torch.bool)
+    for row in range(400):
+        shown_BL[row, masking.positions_BN[row][masking.masked_BN[row]]] = True
+    assert torch.equal(masking.input_ids_BL, ids_BL.masked_fill(shown_BL, 4))
+
+
+@pytest.mark.parametrize("average", [True, False])
+@pytest.mark.parametrize("spare", [True, False])
+def test_what_is_written_where_a_position_was_drawn_twice(average: bool, spare: bool) -> None:
+    config = MaskingConfig(replacement=True, average_repeats=average, spare_first_position=spare)
+    ids_BL = torch.tensor([[20, 21, 22, 23, 24]])
+    positions_BN = torch.tensor([[3, 1, 3, 0, 2]])
+    used_BN = torch.tensor([[True, True, True, True, False]])
+    masking = Masking(positions_BN, used_BN, used_BN, ids_BL)
+    found = write(ids_BL, torch.tensor([50, 60, 55, 70, 80]), masking, config)
+    assert found.tolist() == [[20 if spare else 70, 60, 22, 52 if average else 50, 24]]
+
+
+def test_distinct_positions_are_written_as_they_are() -> None:
+    ids_BL = text([30, 5, 12], 32)
+    masking = draw(
+        ids_BL,
+        candidates(ids_BL, SPECIAL),
+        MaskingConfig(),
+        tokens_B=(ids_BL != 0).sum(1),
+        mask_id=4,
+        generator=torch.Generator().manual_seed(3),
+    )
+    new_n = torch.arange(1000, 1000 + masking.used_BN.numel())
+    found_BL, expected_BL = write(ids_BL, new_n, masking, MaskingConfig()), ids_BL.clone()
+    for row, slot in masking.used_BN.nonzero().tolist():
+        expected_BL[row, masking.positions_BN[row, slot]] = new_n.view_as(masking.used_BN)[row, slot]
+    assert torch.equal(found_BL, expected_BL)

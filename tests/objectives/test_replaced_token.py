@@ -9,8 +9,9 @@ from torch.nn import functional as F
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoder import Encoder, EncoderConfig
-from electra.objectives.masking import MaskingConfig, candidates, draw
-from electra.objectives.replaced_token import GeneratorConfig, ReplacedToken, ReplacedTokenConfig, corrupt
+from electra.objectives.config import GeneratorConfig, ObjectiveConfig
+from electra.objectives.masking import MaskingConfig, candidates, draw, write
+from electra.objectives.replaced_token import ReplacedToken
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
 MODEL = EncoderConfig(
@@ -20,13 +21,13 @@ MODEL = EncoderConfig(
 
 
 def objective(
-    config: ReplacedTokenConfig | None = None, *, model: EncoderConfig = MODEL, generator: int = 16
+    config: ObjectiveConfig | None = None, *, model: EncoderConfig = MODEL, generator: int = 16
 ) -> ReplacedToken:
     torch.manual_seed(0)
     return ReplacedToken(
         model,
         GeneratorConfig(hidden_size=generator, heads=2 if generator == 32 else 0, feed_forward_size=64),
-        config=config or ReplacedTokenConfig(),
+        config=config or ObjectiveConfig(),
         masking=MaskingConfig(),
         special=SPECIAL,
     )
@@ -64,7 +65,7 @@ def test_loss_and_gradient_equal_those_of_transformers(tmp_path, lengths: list[i
     transformers = pytest.importorskip("transformers")
     from electra.export.huggingface import _their_tensors
 
-    config = ReplacedTokenConfig(discriminator_weight=7.0, sharing=sharing)  # type: ignore[arg-type]
+    config = ObjectiveConfig(discriminator_weight=7.0, sharing=sharing)  # type: ignore[arg-type]
     ours = objective(config, generator=32 if sharing == "all" else 16)
     one = batch(lengths)
     output = ours(one)
@@ -82,7 +83,7 @@ def test_loss_and_gradient_equal_those_of_transformers(tmp_path, lengths: list[i
     ids_BL, text_BL = one.input_ids_BL, candidates(one.input_ids_BL, SPECIAL)
     mask_BL = (torch.arange(ids_BL.shape[1]) < one.lengths_B[:, None]).long()
     random = torch.Generator().manual_seed(one.seed)
-    masking = draw(ids_BL, text_BL, MaskingConfig(), mask_id=4, generator=random)
+    masking = draw(ids_BL, text_BL, MaskingConfig(), tokens_B=one.lengths_B, mask_id=4, generator=random)
     logits_BLV = networks["generator"](
         masking.input_ids_BL, token_type_ids=one.segment_ids_BL, attention_mask=mask_BL
     ).logits
@@ -92,7 +93,7 @@ def test_loss_and_gradient_equal_those_of_transformers(tmp_path, lengths: list[i
     uniforms_N = torch.rand(used.numel(), generator=random)
     cumulative_NV = masking.at(logits_BLV).softmax(-1).cumsum(-1)
     samples_N = torch.searchsorted(cumulative_NV, uniforms_N[:, None], right=True).squeeze(1).clamp(max=299)
-    corrupted_BL = corrupt(ids_BL, masking, samples_N)
+    corrupted_BL = write(ids_BL, samples_N, masking, MaskingConfig())
     logits_BL = networks["discriminator"](
         corrupted_BL, token_type_ids=one.segment_ids_BL, attention_mask=mask_BL
     ).logits
@@ -112,7 +113,7 @@ def test_loss_and_gradient_equal_those_of_transformers(tmp_path, lengths: list[i
 
 
 def test_no_gradient_reaches_the_generator_through_the_samples() -> None:
-    ours = objective(ReplacedTokenConfig(sharing="none"))
+    ours = objective(ObjectiveConfig(sharing="none"))
     output = ours(batch([24, 24]))
     (output.loss - output.loss.detach()).backward()
     with_both = {n: p.grad.clone() for n, p in ours.generator.named_parameters() if p.grad is not None}
@@ -125,7 +126,7 @@ def test_no_gradient_reaches_the_generator_through_the_samples() -> None:
 
 def test_what_is_shared() -> None:
     none, tables, everything = (
-        objective(ReplacedTokenConfig(sharing=sharing), generator=32)  # type: ignore[arg-type]
+        objective(ObjectiveConfig(sharing=sharing), generator=32)  # type: ignore[arg-type]
         for sharing in ("none", "embeddings", "all")
     )
     shared = [

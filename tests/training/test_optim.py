@@ -49,3 +49,26 @@ def test_restored_state_goes_on_bit_for_bit() -> None:
     steps(other, other_optimizer, 2)
     for name, parameter in module.named_parameters():
         assert torch.equal(parameter, dict(other.named_parameters())[name]), name
+
+
+def test_without_bias_correction_it_is_the_plain_rule_of_the_original() -> None:
+    torch.manual_seed(0)
+    module, config = Small(), OptimizerConfig(learning_rate=0.01, bias_correction=False)
+    optimizer = build_optimizer(module, config)
+    expected = {name: p.detach().clone() for name, p in module.named_parameters()}
+    first = {name: torch.zeros_like(p) for name, p in expected.items()}
+    second = {name: torch.zeros_like(p) for name, p in expected.items()}
+    for _ in range(4):
+        module(torch.arange(5)).backward()
+        for name, parameter in module.named_parameters():
+            assert parameter.grad is not None
+            first[name] = 0.9 * first[name] + 0.1 * parameter.grad
+            second[name] = 0.999 * second[name] + 0.001 * parameter.grad**2
+            update = first[name] / (second[name].sqrt() + config.epsilon)
+            if parameter.ndim == 2:
+                update = update + config.weight_decay * expected[name]
+            expected[name] = expected[name] - config.learning_rate * update
+        optimizer.step()
+        optimizer.zero_grad()
+        for name, parameter in module.named_parameters():
+            torch.testing.assert_close(parameter.detach(), expected[name], rtol=1e-5, atol=1e-6)

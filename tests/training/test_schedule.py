@@ -22,3 +22,9 @@ def test_the_warm_up_needs_no_length() -> None:
 
 def test_a_run_shorter_than_its_warm_up_never_leaves_it() -> None:
     assert learning_rate(4, peak=1.0, warmup_steps=10, steps=5) == pytest.approx(0.5)
+
+
+def test_warm_up_over_decay_is_their_product() -> None:
+    both = {"peak": 2.0, "warmup_steps": 10, "steps": 100, "warmup_over_decay": True}
+    rates = [learning_rate(step, **both) for step in (0, 5, 10, 55, 100)]
+    assert rates == pytest.approx([0.0, 2 * 0.95 * 0.5, 2 * 0.9, 2 * 0.45, 0.0])

@@ -17,7 +17,7 @@ _FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
 def load(model: str | Path) -> tuple[Encoder, Tokenizer]:
     """The encoder of a MODEL, in evaluation mode, and its tokenizer.
 
-    Of a run's folder it is the discriminator; RUN/export/generator names the generator.
+    Of a run's folder it is the discriminator, where there is one; RUN/export/generator names the generator.
 
     Raises:
         CheckpointError: there is no such model, a run has no export yet, or what is there cannot be loaded.
@@ -44,7 +44,8 @@ def find(model: str | Path) -> Path:
     """
     path = Path(model)
     if path.is_dir():
-        for folder in (path, path / "discriminator", path / "export" / "discriminator"):
+        exports = path / "export"  # a masked language model has no discriminator
+        for folder in (path, path / "discriminator", exports / "discriminator", exports / "generator"):
             if (folder / "config.json").is_file():
                 return folder
         if (path / "state.json").is_file():

@@ -66,16 +66,20 @@ class Embeddings(nn.Module):
 
     Args:
         tables: another encoder's embeddings whose three tables are to be used here too (the same parameters,
-            not copies; paper, section 3.2). The LayerNorm stays this network's own.
+            not copies; paper, section 3.2). The LayerNorm stays this network's own, unless `share_norm`.
     """
 
-    def __init__(self, config: EncoderConfig, *, tables: "Embeddings | None" = None) -> None:
+    def __init__(
+        self, config: EncoderConfig, *, tables: "Embeddings | None" = None, share_norm: bool = False
+    ) -> None:
         super().__init__()
         size = config.embedding_size
         self.token: nn.Embedding = tables.token if tables else nn.Embedding(config.vocabulary_size, size)
         self.position: nn.Embedding = tables.position if tables else nn.Embedding(config.max_positions, size)
         self.segment: nn.Embedding = tables.segment if tables else nn.Embedding(config.type_vocabulary_size, size)
-        self.norm = nn.LayerNorm(size, eps=config.layer_norm_epsilon)
+        self.norm: nn.LayerNorm = (
+            tables.norm if tables and share_norm else nn.LayerNorm(size, eps=config.layer_norm_epsilon)
+        )
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, ids_BL: Tensor, segment_ids_BL: Tensor | None = None) -> Tensor:
@@ -150,14 +154,16 @@ class Encoder(nn.Module):
     """Token ids in, one state a token out.
 
     Args:
-        tables: embeddings whose tables this encoder shares (see `Embeddings`).
+        tables, share_norm: embeddings whose tables this encoder shares, and their LayerNorm (see `Embeddings`).
     """
 
-    def __init__(self, config: EncoderConfig, *, tables: Embeddings | None = None) -> None:
+    def __init__(
+        self, config: EncoderConfig, *, tables: Embeddings | None = None, share_norm: bool = False
+    ) -> None:
         super().__init__()
         assert config.vocabulary_size > 0, "the vocabulary's size is settled before a network is built"
         self.config = config
-        self.embeddings = Embeddings(config, tables=tables)
+        self.embeddings = Embeddings(config, tables=tables, share_norm=share_norm)
         self.projection = (
             nn.Linear(config.embedding_size, config.hidden_size)
             if config.embedding_size != config.hidden_size
@@ -178,10 +184,13 @@ class Encoder(nn.Module):
 
         Args:
             segment_ids_BL: 0 or 1 for each token; None: all 0.
-            attention_mask_BL: True at tokens, False at padding; None: no padding, which is quicker.
+            attention_mask_BL: True at tokens, False at padding; None: no padding, which is quicker. Or, as
+                (B, L, L), what is added to the score of each pair of a query and a key.
             positions_BN: the positions whose states are wanted; the last block does no work at the others.
         """
-        mask_B11L = None if attention_mask_BL is None else attention_mask_BL[:, None, None, :]
+        mask_B11L = attention_mask_BL
+        if attention_mask_BL is not None:
+            mask_B11L = attention_mask_BL.view(attention_mask_BL.shape[0], 1, -1, attention_mask_BL.shape[-1])
         x_BLD = self.projection(self.embeddings(ids_BL, segment_ids_BL))
         for block in self.blocks[:-1]:
             x_BLD = block(x_BLD, mask_B11L)

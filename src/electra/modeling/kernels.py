@@ -25,6 +25,7 @@ def sampled_cross_entropy(
     uniforms_N: Tensor,
     *,
     temperature: float = 1.0,
+    disallow_targets: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Softmax cross-entropy of every row and one sample from it, in a single pass over the logits.
 
@@ -39,6 +40,7 @@ def sampled_cross_entropy(
             nothing.
         uniforms_N: one number in [0, 1) a row; it picks the sample by inverting the distribution function.
         temperature: the logits are divided by it for the sample, not for the loss.
+        disallow_targets: never sample a row's target.
 
     Returns:
         The weighted sum of the negative log-likelihoods (a scalar with a gradient), and the samples (N,).
@@ -46,7 +48,7 @@ def sampled_cross_entropy(
     Equals `sampled_cross_entropy_plain` up to rounding.
     """
     loss, samples_N = _SampledCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        hidden_NE, table_VE, bias_V, targets_N, weights_N, uniforms_N, temperature
+        hidden_NE, table_VE, bias_V, targets_N, weights_N, uniforms_N, temperature, disallow_targets
     )
     return loss, samples_N
 
@@ -60,13 +62,28 @@ def sampled_cross_entropy_plain(
     uniforms_N: Tensor,
     *,
     temperature: float = 1.0,
+    disallow_targets: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """The same as `sampled_cross_entropy`, as one would write it: the reference in its tests."""
     logits_NV = F.linear(hidden_NE, table_VE, bias_V).float()
     loss = (weights_N * F.cross_entropy(logits_NV, targets_N, reduction="none")).sum()
-    cumulative_NV = (logits_NV.detach() / temperature).softmax(-1).cumsum(-1)
+    drawn_NV = logits_NV.detach() / temperature
+    if disallow_targets:
+        drawn_NV = drawn_NV.scatter(1, targets_N[:, None], -torch.inf)
+    cumulative_NV = drawn_NV.softmax(-1).cumsum(-1)
     samples_N = torch.searchsorted(cumulative_NV, uniforms_N[:, None] * cumulative_NV[:, -1:], right=True)
     return loss, samples_N.squeeze(1).clamp_(max=table_VE.shape[0] - 1)
+
+
+@torch.no_grad()
+def log_probabilities(hidden_NE: Tensor, table_VE: Tensor, bias_V: Tensor, ids_N: Tensor) -> Tensor:
+    """Log-probability (N,) of one id a row, in fp32, without a gradient; logits of a block of rows at a time."""
+    found = []
+    for start in range(0, len(ids_N), ROWS):
+        rows = slice(start, start + ROWS)
+        logits_nV = F.linear(hidden_NE[rows], table_VE, bias_V).float()
+        found.append(logits_nV.gather(1, ids_N[rows, None]).squeeze(1) - logits_nV.logsumexp(-1))
+    return torch.cat(found) if found else hidden_NE.new_zeros(0, dtype=torch.float32)
 
 
 class _SampledCrossEntropy(torch.autograd.Function):
@@ -80,6 +97,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
         weights_N: Tensor,
         uniforms_N: Tensor,
         temperature: float,
+        disallow_targets: bool,
     ) -> tuple[Tensor, Tensor]:
         # Under autocast the products run in its dtype, as those of F.linear would; everything else is in fp32.
         device = hidden_NE.device.type
@@ -88,7 +106,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
         with torch.autocast(device, enabled=False):
             loss, samples_N, gradients = _in_blocks(
                 hidden_NE.to(dtype), table_VE.to(dtype), bias_V, targets_N, weights_N.float(), uniforms_N,
-                temperature, learning=learning,
+                temperature, disallow_targets=disallow_targets, learning=learning,
             )  # fmt: skip
         ctx.save_for_backward(*gradients)
         ctx.mark_non_differentiable(samples_N)
@@ -98,7 +116,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         # The loss is a plain sum, so its gradient was complete but for the factor that arrives here.
         hidden_NE, table_VE, bias_V = (saved * grads[0] for saved in ctx.saved_tensors)
-        return hidden_NE, table_VE, bias_V, None, None, None, None
+        return hidden_NE, table_VE, bias_V, None, None, None, None, None
 
 
 def _in_blocks(
@@ -110,6 +128,7 @@ def _in_blocks(
     uniforms_N: Tensor,
     temperature: float,
     *,
+    disallow_targets: bool,
     learning: bool,
 ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor]]:
     """Loss, samples, and the gradients of hidden states, table and bias in fp32 (zeros unless `learning`)."""
@@ -127,11 +146,14 @@ def _in_blocks(
         logits_Vn = torch.mm(table_VE, hidden_nE.T, out=products_Vn).float().add_(bias_V[:, None])
         loss -= weights_n @ logits_Vn.gather(0, targets_n[None]).squeeze(0)
         largest_n = logits_Vn.amax(0)
-        if temperature != 1.0:
-            _, samples_N[rows_n] = draw(((logits_Vn - largest_n) / temperature).exp_(), uniforms_N[rows_n])
+        if temperature != 1.0 or disallow_targets:
+            drawn_Vn = ((logits_Vn - largest_n) / temperature).exp_()
+            if disallow_targets:
+                drawn_Vn.scatter_(0, targets_n[None], 0.0)
+            _, samples_N[rows_n] = draw(drawn_Vn, uniforms_N[rows_n])
         weights_Vn = logits_Vn.sub_(largest_n).exp_()  # the logits are not needed any more
         total_n, samples_n = draw(weights_Vn, uniforms_N[rows_n])
-        if temperature == 1.0:
+        if temperature == 1.0 and not disallow_targets:
             samples_N[rows_n] = samples_n
         loss += weights_n @ (largest_n + total_n.log())
         if learning:

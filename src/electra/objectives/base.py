@@ -1,10 +1,10 @@
 """What the trainer knows of an objective: a module that turns a batch into a loss, its parts and counts."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from electra.data.collate import Batch
 from electra.modeling.encoder import Encoder
@@ -21,10 +21,12 @@ class StepOutput:
     Attributes:
         loss: a scalar with a gradient: what is minimised.
         parts: scalars without a gradient, by the name that they have in metrics.jsonl.
+        seen: what the loss was computed from, where an objective tells (ids that were put in, labels, logits).
     """
 
     loss: Tensor
     parts: dict[str, Tensor]
+    seen: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,10 @@ class Objective(Protocol):
 
     def towers(self) -> dict[TowerName, Tower]:
         """What is exported, by the name of its folder."""
+        ...
+
+    def output_biases(self) -> list[nn.Parameter]:
+        """The biases (V) of logits over the vocabulary, which may start at the tokens' frequencies."""
         ...
 
     def flops_per_token(self, length: int) -> float:

@@ -21,6 +21,15 @@ class MaskingConfig:
     """Share of the tokens (special ones left out) that are chosen for prediction."""
     mask_share: float = 0.85
     """Share of the chosen positions that show [MASK]; the rest keep their token, which starts the generator."""
+    replacement: bool = False
+    """Draw positions with replacement: one drawn twice counts twice in the generator's loss (original: true)."""
+    count_special: bool = False
+    """Take the share of all tokens of a row, [CLS] and [SEP] included, not of its text alone (original: true)."""
+    average_repeats: bool = False
+    """Where a position was drawn more than once, write the floored mean of the ids, which may be a token that
+    nobody drew, instead of the first of them (original: true)."""
+    spare_first_position: bool = False
+    """Never write to position 0, which the original uses for unused slots (original: true)."""
 
     def problems(self) -> Iterator[str]:
         if not 0 < self.share < 1:
@@ -39,6 +48,7 @@ class Masking:
 
     positions_BN: Tensor
     used_BN: Tensor
+    """True at the slots that count. Two of a row may hold the same position only under `replacement`."""
     masked_BN: Tensor
     """True where a used slot shows [MASK]."""
     input_ids_BL: Tensor
@@ -68,23 +78,57 @@ def draw(
     candidates_BL: Tensor,
     config: MaskingConfig,
     *,
+    tokens_B: Tensor,
     mask_id: int,
     generator: torch.Generator,
 ) -> Masking:
     """Choose positions without replacement, uniformly among the candidates of each row.
 
-    A row's count is share × candidates, rounded, at least 1 where it has any candidate, at most its slots
-    (paper, section 3.1: m_i ~ unif{1, n}).
+    (paper, section 3.1: m_i ~ unif{1, n}). The settings of `MaskingConfig` say where the original does otherwise.
+
+    Args:
+        candidates_BL: where a position may be chosen.
+        tokens_B: tokens of each row, special ones included.
     """
     B, L = input_ids_BL.shape
     N = min(slots(L, config.share), L)
-    random_BL = torch.rand(B, L, generator=generator, device=input_ids_BL.device)
-    # Candidates first (their numbers are >= 0), in random order; what is left over is marked unused.
-    positions_BN = random_BL.masked_fill_(~candidates_BL, -1.0).topk(N, dim=1).indices
-    available_B = candidates_BL.sum(1)
-    wanted_B = (available_B * config.share).round().long().clamp(min=1)
-    used_BN = torch.arange(N, device=input_ids_BL.device) < torch.minimum(wanted_B, available_B)[:, None]
-    kept_BN = torch.rand(B, N, generator=generator, device=input_ids_BL.device) >= config.mask_share
+    device = input_ids_BL.device
+    if config.replacement:
+        weights_BL = candidates_BL.float()
+        weights_BL[:, 0] += weights_BL.sum(1) == 0  # a row without candidates: something to draw, for unused slots
+        positions_BN = torch.multinomial(weights_BL, N, replacement=True, generator=generator)
+    else:
+        random_BL = torch.rand(B, L, generator=generator, device=device)
+        # Candidates first (their numbers are >= 0), in random order; what is left over is marked unused.
+        positions_BN = random_BL.masked_fill_(~candidates_BL, -1.0).topk(N, dim=1).indices
+    used_BN = torch.arange(N, device=device) < chosen(candidates_BL, tokens_B, config)[:, None]
+    kept_BN = torch.rand(B, N, generator=generator, device=device) >= config.mask_share
     masked_BN = used_BN & ~kept_BN
-    shown_BN = input_ids_BL.gather(1, positions_BN).masked_fill_(masked_BN, mask_id)
-    return Masking(positions_BN, used_BN, masked_BN, input_ids_BL.scatter(1, positions_BN, shown_BN))
+    written_BN = masked_BN & (positions_BN > 0) if config.spare_first_position else masked_BN
+    shown_BL = torch.zeros_like(input_ids_BL).scatter_add_(1, positions_BN, written_BN.long()) > 0
+    return Masking(positions_BN, used_BN, masked_BN, input_ids_BL.masked_fill(shown_BL, mask_id))
+
+
+def chosen(candidates_BL: Tensor, tokens_B: Tensor, config: MaskingConfig) -> Tensor:
+    """How many positions of each row are chosen (B,)."""
+    available_B = candidates_BL.sum(1)
+    counted_B = tokens_B if config.count_special else available_B
+    most = min(slots(candidates_BL.shape[1], config.share), candidates_BL.shape[1])
+    wanted_B = (counted_B * config.share).round().long().clamp(1, most)
+    return wanted_B * (available_B > 0) if config.replacement else torch.minimum(wanted_B, available_B)
+
+
+def write(ids_BL: Tensor, new_n: Tensor, masking: Masking, config: MaskingConfig) -> Tensor:
+    """The ids with new ones, B × N of them, at the used slots."""
+    new_BN, positions_BN, used_BN = new_n.view_as(masking.positions_BN), masking.positions_BN, masking.used_BN
+    if config.spare_first_position:
+        used_BN = used_BN & (positions_BN > 0)
+    zeros_BL = torch.zeros_like(ids_BL)
+    count_BL = zeros_BL.scatter_add(1, positions_BN, used_BN.long())
+    if config.average_repeats or not config.replacement:  # a position that was drawn once has the mean of one
+        total_BL = zeros_BL.scatter_add(1, positions_BN, new_BN * used_BN)
+        return torch.where(count_BL > 0, total_BL // count_BL.clamp(min=1), ids_BL)
+    N = positions_BN.shape[1]
+    order_BN = torch.arange(N, device=ids_BL.device).expand_as(positions_BN).where(used_BN, N)
+    first_BL = torch.full_like(ids_BL, N).scatter_reduce(1, positions_BN, order_BN, "amin")
+    return torch.where(count_BL > 0, new_BN.gather(1, first_BL.clamp(max=N - 1)), ids_BL)

@@ -11,9 +11,8 @@ No gradient flows from D through the samples. A sample that happens to be the or
 Shapes: B batch, L length, N slots a row, n = B × N, D hidden size, E embedding size, V vocabulary.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -27,58 +26,8 @@ from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.kernels import sampled_cross_entropy
 from electra.objectives import detection
 from electra.objectives.base import Counts, StepOutput, Tower, TowerName
-from electra.objectives.masking import Masking, MaskingConfig, candidates, draw, slots
-
-
-@dataclass(frozen=True)
-class GeneratorConfig:
-    """The generator's shape, where it differs from the discriminator's (paper, section 3.2)."""
-
-    hidden_size: int = 64
-    """Width of the states; a quarter to a half of the discriminator's works best."""
-    layers: int = 0
-    """Transformer blocks; 0: as many as the discriminator."""
-    feed_forward_size: int = 0
-    """Inner width of the feed-forward layers; 0: 4 × hidden_size."""
-    heads: int = 0
-    """Attention heads; 0: one for every 64 of hidden_size, at least one."""
-
-    def encoder(self, discriminator: EncoderConfig) -> EncoderConfig:
-        """The generator's full shape beside a discriminator's; everything not named here is the same."""
-        return replace(
-            discriminator,
-            hidden_size=self.hidden_size,
-            layers=self.layers or discriminator.layers,
-            feed_forward_size=self.feed_forward_size or 4 * self.hidden_size,
-            heads=self.heads or max(1, self.hidden_size // 64),
-        )
-
-    def problems(self) -> Iterator[str]:
-        for name in ("layers", "feed_forward_size", "heads"):
-            if getattr(self, name) < 0:
-                yield f"{name}: must not be negative, got {getattr(self, name)}"
-        if self.hidden_size < 1:
-            yield f"hidden_size: must be at least 1, got {self.hidden_size}"
-        elif self.hidden_size % (self.heads or max(1, self.hidden_size // 64)):
-            yield f"heads: cannot share a hidden_size of {self.hidden_size} evenly"
-
-
-@dataclass(frozen=True)
-class ReplacedTokenConfig:
-    """How generator and discriminator are trained together."""
-
-    discriminator_weight: float = 50.0
-    """λ, the weight of the discriminator's loss (paper, equation 4)."""
-    temperature: float = 1.0
-    """The generator's logits are divided by it before a token is drawn."""
-    sharing: Literal["none", "embeddings", "all"] = "embeddings"
-    """What the two networks have in common: nothing, the three embedding tables, or the whole encoder."""
-
-    def problems(self) -> Iterator[str]:
-        if not self.temperature > 0:
-            yield f"temperature: must be above 0, got {self.temperature}"
-        if not self.discriminator_weight >= 0:
-            yield f"discriminator_weight: must not be negative, got {self.discriminator_weight}"
+from electra.objectives.config import GeneratorConfig, ObjectiveConfig
+from electra.objectives.masking import Masking, MaskingConfig, candidates, chosen, draw, slots, write
 
 
 class ReplacedToken(nn.Module):
@@ -89,7 +38,7 @@ class ReplacedToken(nn.Module):
         model: EncoderConfig,
         generator: GeneratorConfig,
         *,
-        config: ReplacedTokenConfig,
+        config: ObjectiveConfig,
         masking: MaskingConfig,
         special: SpecialTokens,
     ) -> None:
@@ -103,51 +52,60 @@ class ReplacedToken(nn.Module):
             self.generator = self.discriminator
         else:
             tables = self.discriminator.embeddings if config.sharing == "embeddings" else None
-            self.generator = Encoder(shape, tables=tables)
+            self.generator = Encoder(shape, tables=tables, share_norm=config.share_norm)
         self.generator_head = MaskedLanguageModelHead(shape)
 
-    def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
-        """`loss` = generator_loss + λ discriminator_loss; both parts are means over their positions."""
+    def forward(
+        self,
+        batch: Batch,
+        counts: Counts | None = None,
+        *,
+        masking: Masking | None = None,
+        samples_n: Tensor | None = None,
+    ) -> StepOutput:
+        """`loss` = generator_loss + λ discriminator_loss; both parts are means over their positions.
+
+        Args:
+            masking, samples_n: what was drawn elsewhere, in place of what would be drawn here.
+        """
         counts = counts or self.counts(batch)
         random = torch.Generator(batch.input_ids_BL.device).manual_seed(batch.seed)
-        text_BL = candidates(batch.input_ids_BL, self.special)
         mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
-        masking = self._draw(batch.input_ids_BL, text_BL, random)
+        masking = masking or self.draw(batch, random)
+        uniforms_n = torch.rand(masking.used_BN.numel(), generator=random, device=batch.input_ids_BL.device)
 
-        x_BND = self._at_slots(masking, batch.segment_ids_BL, mask_BL)
-        uniforms_n = torch.rand(masking.used_BN.numel(), generator=random, device=x_BND.device)
-        negative_log_likelihood, samples_n = sampled_cross_entropy(
-            self.generator_head(x_BND.flatten(0, 1)),
-            self.generator.embeddings.token.weight,
-            self.generator_head.bias,
-            masking.at(batch.input_ids_BL),
-            masking.used_BN.flatten().float(),
-            uniforms_n,
-            temperature=self.config.temperature,
-        )
-        generator_loss = negative_log_likelihood / counts["generator"]
+        generator_loss, drawn_n = self._generate(batch, masking, mask_BL, uniforms_n)
+        generator_loss = generator_loss / counts["generator"]
+        if samples_n is None:
+            samples_n = drawn_n
+            if self.training and not self.config.sampling_dropout:
+                samples_n = self._sample_without_dropout(batch, masking, mask_BL, uniforms_n)
 
-        corrupted_BL = corrupt(batch.input_ids_BL, masking, samples_n)
+        corrupted_BL = self._corrupt(batch.input_ids_BL, masking, samples_n)
         replaced_BL = corrupted_BL != batch.input_ids_BL
         logits_BL = self.discriminate(corrupted_BL, batch.segment_ids_BL, mask_BL)
+        asked_BL = self._asked(batch)
         cross_entropy_BL = F.binary_cross_entropy_with_logits(
             logits_BL.float(), replaced_BL.float(), reduction="none"
         )
-        discriminator_loss = (cross_entropy_BL * text_BL).sum() / counts["discriminator"]
+        discriminator_loss = (cross_entropy_BL * asked_BL).sum() / counts["discriminator"]
 
+        config = self.config
+        loss = config.generator_weight * generator_loss + config.discriminator_weight * discriminator_loss
         parts = {
             "generator_loss": generator_loss.detach(),
             "discriminator_loss": discriminator_loss.detach(),
             "replaced_share": replaced_BL.sum() / counts["discriminator"],
         }
-        return StepOutput(generator_loss + self.config.discriminator_weight * discriminator_loss, parts)
+        seen = {"corrupted_ids": corrupted_BL, "replaced": replaced_BL, "logits": logits_BL.detach()}
+        return StepOutput(loss, parts, seen)
 
     def counts(self, batch: Batch) -> Counts:
-        """Chosen positions for the generator; tokens of text for the discriminator (at least 1 each)."""
-        text_B = candidates(batch.input_ids_BL, self.special).sum(1)
-        N = slots(batch.input_ids_BL.shape[1], self.masking.share)
-        chosen_B = torch.minimum((text_B * self.masking.share).round().long().clamp(1, N), text_B)
-        return {"generator": chosen_B.sum().clamp(min=1), "discriminator": text_B.sum().clamp(min=1)}
+        """Chosen positions for the generator; positions that it is asked about for the discriminator."""
+        text_BL = candidates(batch.input_ids_BL, self.special)
+        chosen_B = chosen(text_BL, batch.lengths_B, self.masking)
+        asked = batch.lengths_B.sum() if self.config.discriminator_positions == "all" else text_BL.sum()
+        return {"generator": chosen_B.sum().clamp(min=1), "discriminator": asked.clamp(min=1)}
 
     def discriminate(self, ids_BL: Tensor, segment_ids_BL: Tensor, mask_BL: Tensor | None) -> Tensor:
         """Logits (B, L) of each token having been replaced."""
@@ -163,7 +121,7 @@ class ReplacedToken(nn.Module):
             random = torch.Generator(batch.input_ids_BL.device).manual_seed(batch.seed)
             text_BL = candidates(batch.input_ids_BL, self.special)
             mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
-            masking = self._draw(batch.input_ids_BL, text_BL, random)
+            masking = self.draw(batch, random)
             x_ND = self._at_slots(masking, batch.segment_ids_BL, mask_BL).flatten(0, 1)
             uniforms_N = torch.rand(len(x_ND), generator=random, device=x_ND.device)
             samples_N = generator.add(
@@ -175,7 +133,7 @@ class ReplacedToken(nn.Module):
                 uniforms_N=uniforms_N,
                 temperature=self.config.temperature,
             )
-            corrupted_BL = corrupt(batch.input_ids_BL, masking, samples_N)
+            corrupted_BL = self._corrupt(batch.input_ids_BL, masking, samples_N)
             for figures, ids_BL in ((fakes, corrupted_BL), (unigram, unigram_batch.input_ids_BL)):
                 logits_BL = self.discriminate(ids_BL, batch.segment_ids_BL, mask_BL)
                 figures.add(logits_BL[text_BL], (ids_BL != batch.input_ids_BL)[text_BL])
@@ -188,29 +146,71 @@ class ReplacedToken(nn.Module):
             "generator": Tower(self.generator, self.generator_head),
         }
 
+    def output_biases(self) -> list[nn.Parameter]:
+        return [self.generator_head.bias]
+
     def flops_per_token(self, length: int) -> float:
-        chosen = slots(length, self.masking.share) / length
+        share = slots(length, self.masking.share) / length
         generator, discriminator = self.generator.config, self.discriminator.config
         forward = (
-            encoder_flops(generator, length, wanted=chosen)
-            + chosen * masked_language_model_flops(generator)
+            encoder_flops(generator, length, wanted=share)
+            + share * masked_language_model_flops(generator)
             + encoder_flops(discriminator, length)
             + replaced_token_flops(discriminator)
         )
         return 3.0 * forward
+
+    def draw(self, batch: Batch, random: torch.Generator) -> Masking:
+        """Choose positions and put [MASK] there."""
+        ids_BL = batch.input_ids_BL
+        return draw(
+            ids_BL,
+            candidates(ids_BL, self.special),
+            self.masking,
+            tokens_B=batch.lengths_B,
+            mask_id=self.special.mask,
+            generator=random,
+        )
+
+    def _generate(
+        self, batch: Batch, masking: Masking, mask_BL: Tensor | None, uniforms_n: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The sum of the generator's losses at the used slots, and a sample at every slot."""
+        x_BND = self._at_slots(masking, batch.segment_ids_BL, mask_BL)
+        return sampled_cross_entropy(
+            self.generator_head(x_BND.flatten(0, 1)),
+            self.generator.embeddings.token.weight,
+            self.generator_head.bias,
+            masking.at(batch.input_ids_BL),
+            masking.used_BN.flatten().float(),
+            uniforms_n,
+            temperature=self.config.temperature,
+            disallow_targets=self.config.disallow_correct,
+        )
+
+    @torch.no_grad()
+    def _sample_without_dropout(
+        self, batch: Batch, masking: Masking, mask_BL: Tensor | None, uniforms_n: Tensor
+    ) -> Tensor:
+        self.generator.eval()
+        _, samples_n = self._generate(batch, masking, mask_BL, uniforms_n)
+        self.generator.train()
+        return samples_n
+
+    def _corrupt(self, ids_BL: Tensor, masking: Masking, samples_n: Tensor) -> Tensor:
+        if not self.config.sample_unmasked:
+            masking = replace(masking, used_BN=masking.masked_BN)
+        return write(ids_BL, samples_n, masking, self.masking)
+
+    def _asked(self, batch: Batch) -> Tensor:
+        """Where the discriminator's loss counts (B, L)."""
+        if self.config.discriminator_positions == "text":
+            return candidates(batch.input_ids_BL, self.special)
+        length = batch.input_ids_BL.shape[1]
+        return torch.arange(length, device=batch.lengths_B.device) < batch.lengths_B[:, None]
 
     def _at_slots(self, masking: Masking, segment_ids_BL: Tensor, mask_BL: Tensor | None) -> Tensor:
         """The generator's states (B, N, D) at the slots, which are all that its head reads."""
         ids_BL, positions_BN = masking.input_ids_BL, masking.positions_BN
         x_BND: Tensor = self.generator(ids_BL, segment_ids_BL, mask_BL, positions_BN=positions_BN)
         return x_BND
-
-    def _draw(self, input_ids_BL: Tensor, text_BL: Tensor, random: torch.Generator) -> Masking:
-        return draw(input_ids_BL, text_BL, self.masking, mask_id=self.special.mask, generator=random)
-
-
-def corrupt(input_ids_BL: Tensor, masking: Masking, samples_n: Tensor) -> Tensor:
-    """The text with the samples at the used slots (positions of a row are distinct, so none is lost)."""
-    original_BN = input_ids_BL.gather(1, masking.positions_BN)
-    new_BN = torch.where(masking.used_BN, samples_n.view_as(original_BN), original_BN)
-    return input_ids_BL.scatter(1, masking.positions_BN, new_BN)

@@ -19,8 +19,7 @@ from electra.errors import CheckpointError
 from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
-from electra.objectives.masking import MaskingConfig, candidates, draw
-from electra.objectives.replaced_token import corrupt
+from electra.objectives.masking import MaskingConfig, candidates, draw, write
 from electra.serving.coloring import colored
 
 SHORTEST, LONGEST = 10, 30
@@ -89,17 +88,19 @@ def _demonstration(
         raise CheckpointError("a demonstration needs a generator and a discriminator, both with their heads")
     special, random = data.special, torch.Generator().manual_seed(seed)
     ids_1L = torch.tensor([[special.classify, *ids, special.separate]])
+    config = MaskingConfig(share=0.2, mask_share=1.0)
     masking = draw(
         ids_1L,
         candidates(ids_1L, special),
-        MaskingConfig(share=0.2, mask_share=1.0),
+        config,
+        tokens_B=torch.tensor([ids_1L.shape[1]]),
         mask_id=special.mask,
         generator=random,
     )
     states_ND = masking.at(generator.encoder(masking.input_ids_BL))
     logits_NV = generator.head.logits(states_ND, generator.encoder.embeddings.token.weight)
     samples_N = torch.multinomial(logits_NV.softmax(-1), 1, generator=random).squeeze(1)
-    corrupted_1L = corrupt(ids_1L, masking, samples_N)
+    corrupted_1L = write(ids_1L, samples_N, masking, config)
     probabilities_L = discriminator.head(discriminator.encoder(corrupted_1L)).sigmoid()[0, 1:-1]
     before, after = _words(discriminator.tokenizer, ids_1L), _words(discriminator.tokenizer, corrupted_1L)
     originals = {i: old for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}

@@ -23,9 +23,14 @@ from electra.data.tokenizer import SpecialTokens
 from electra.errors import ConfigError, DataError
 from electra.modeling.encoder import EncoderConfig
 from electra.modeling.init import attend_to_neighbours
-from electra.objectives.replaced_token import ReplacedToken
 from electra.recipes.export import ExportResult, export_run
-from electra.recipes.pretrain_config import SETTLED, InitializationConfig, PretrainConfig, build_objective
+from electra.recipes.pretrain_config import (
+    SETTLED,
+    AnyObjective,
+    InitializationConfig,
+    PretrainConfig,
+    build_objective,
+)
 from electra.reports.curves import plot_curves
 from electra.training.memory import keep_freed_memory
 from electra.training.plan import Plan, plan
@@ -165,19 +170,22 @@ def _fitted(model: EncoderConfig, data: TokenData) -> EncoderConfig:
     return replace(model, vocabulary_size=data.vocabulary_size)
 
 
-def _initialize(config: InitializationConfig, objective: ReplacedToken, data: TokenData) -> None:
+def _initialize(config: InitializationConfig, objective: AnyObjective, data: TokenData) -> None:
     """What is not left to random numbers; a table keeps the deviation that it would have had with them."""
-    encoders = {id(tower.encoder): tower.encoder for tower in objective.towers().values()}.values()
+    encoders = list({id(tower.encoder): tower.encoder for tower in objective.towers().values()}.values())
     if config.attention == "neighbours":
         for encoder in encoders:
             attend_to_neighbours(encoder)
     if config.output_bias == "unigram":
         counts_V = torch.from_numpy(data.unigram_counts).float() + 1.0
-        objective.generator_head.bias.data.copy_((counts_V / counts_V.sum()).log())
+        for bias_V in objective.output_biases():
+            bias_V.data.copy_((counts_V / counts_V.sum()).log())
     if config.token_table == "cooccurrence":
         logger.info("counting which token follows which, for the token embeddings to start from")
-        sizes = {"vocabulary_size": data.vocabulary_size, "size": objective.discriminator.config.embedding_size}
-        counted_VE = torch.from_numpy(cooccurrence_table(data.train, **sizes))
+        size = encoders[0].config.embedding_size
+        counted_VE = torch.from_numpy(
+            cooccurrence_table(data.train, vocabulary_size=data.vocabulary_size, size=size)
+        )
         seen_V1 = counted_VE.abs().amax(1, keepdim=True) > 0
         for encoder in encoders:
             weight_VE = encoder.embeddings.token.weight.data
@@ -235,7 +243,7 @@ def heldout_batches(
 
 
 def _evaluate(
-    config: PretrainConfig, data: TokenData, objective: ReplacedToken, precision: Precision, device: torch.device
+    config: PretrainConfig, data: TokenData, objective: AnyObjective, precision: Precision, device: torch.device
 ) -> Callable[[int], dict[str, float]]:
     batches = list(heldout_batches(config, data, device))
 
@@ -246,7 +254,7 @@ def _evaluate(
     return evaluate
 
 
-def _precision(config: PretrainConfig, objective: ReplacedToken, batches: Feed, device: torch.device) -> Precision:
+def _precision(config: PretrainConfig, objective: AnyObjective, batches: Feed, device: torch.device) -> Precision:
     def step() -> None:
         objective(batches.micro_batches(0)[0]).loss.backward()
         objective.zero_grad(set_to_none=True)

@@ -10,8 +10,11 @@ from electra import config
 from electra.data.packing import PackingConfig
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoder import EncoderConfig
+from electra.objectives.config import GeneratorConfig, ObjectiveConfig
+from electra.objectives.electric import Electric
+from electra.objectives.masked_lm import MaskedLanguageModel
 from electra.objectives.masking import MaskingConfig
-from electra.objectives.replaced_token import GeneratorConfig, ReplacedToken, ReplacedTokenConfig
+from electra.objectives.replaced_token import ReplacedToken
 from electra.training.checkpoint import CheckpointConfig
 from electra.training.evaluation import EvaluationConfig
 from electra.training.optim import OptimizerConfig
@@ -42,7 +45,7 @@ class PretrainConfig:
     """The run's folder."""
     model: EncoderConfig = field(default_factory=EncoderConfig)
     generator: GeneratorConfig = field(default_factory=GeneratorConfig)
-    objective: ReplacedTokenConfig = field(default_factory=ReplacedTokenConfig)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     initialization: InitializationConfig = field(default_factory=InitializationConfig)
     masking: MaskingConfig = field(default_factory=MaskingConfig)
     packing: PackingConfig = field(default_factory=PackingConfig)
@@ -58,6 +61,12 @@ class PretrainConfig:
                 f"packing.sequence_length: {self.packing.sequence_length} is more than "
                 f"model.max_positions, {self.model.max_positions}"
             )
+        if self.optimizer.warmup_over_decay and self.train.minutes is not None:
+            yield "optimizer.warmup_over_decay: the decay begins at once, so give train.steps, not train.minutes"
+        if self.objective.kind == "electric" and self.objective.sharing == "all":
+            yield "objective.sharing: all is not for electric, whose cloze model has two towers"
+        if self.objective.kind == "masked-lm":
+            return
         if self.objective.sharing == "all" and self.generator.encoder(self.model) != self.model:
             yield (
                 "objective.sharing: all needs a generator of the discriminator's shape: set generator.hidden_size "
@@ -89,12 +98,15 @@ SETTLED = {"train.steps": None, "train.precision": "auto", "model.vocabulary_siz
 """Settings that a run fills in, with the value that leaves them open."""
 
 
-def build_objective(settings: PretrainConfig, special: SpecialTokens) -> ReplacedToken:
+AnyObjective = ReplacedToken | Electric | MaskedLanguageModel
+
+
+def build_objective(settings: PretrainConfig, special: SpecialTokens) -> AnyObjective:
     """The objective that a config describes, freshly initialised."""
-    return ReplacedToken(
-        settings.model,
-        settings.generator,
-        config=settings.objective,
-        masking=settings.masking,
-        special=special,
-    )
+    config, masking = settings.objective, settings.masking
+    if config.kind == "masked-lm":
+        return MaskedLanguageModel(
+            settings.model, weight=config.generator_weight, masking=masking, special=special
+        )
+    kind = Electric if config.kind == "electric" else ReplacedToken
+    return kind(settings.model, settings.generator, config=config, masking=masking, special=special)

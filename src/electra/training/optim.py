@@ -6,6 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+_FAR = 1e6
+"""Steps after which 1 - β^t is 1 in double precision, for any β up to .9999."""
+
 
 @dataclass(frozen=True)
 class OptimizerConfig:
@@ -25,6 +28,10 @@ class OptimizerConfig:
     """Decoupled decay of weights and embeddings; biases and LayerNorms are spared."""
     gradient_clip: float = 1.0
     """Largest norm of the gradient, all networks together."""
+    bias_correction: bool = True
+    """Correct Adam's moments for their start at 0 (Kingma and Ba, algorithm 1); the original does not."""
+    warmup_over_decay: bool = False
+    """Let warm-up and decay both begin at step 0 and multiply them, as the original does; else decay follows."""
 
     def problems(self) -> Iterator[str]:
         if not self.learning_rate > 0:
@@ -51,13 +58,22 @@ def build_optimizer(module: nn.Module, config: OptimizerConfig) -> torch.optim.A
         {"params": decayed, "weight_decay": config.weight_decay},
         {"params": spared, "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(
+    optimizer = torch.optim.AdamW(
         groups,
         lr=config.learning_rate,
         betas=(config.beta_1, config.beta_2),
         eps=config.epsilon,
         fused=True,
     )
+    if not config.bias_correction:
+        # The corrections 1 - β^t are exactly 1 where t is large, so the steps are counted from a large number.
+        for learnt in (*decayed, *spared):
+            optimizer.state[learnt] = {
+                "step": torch.tensor(_FAR, dtype=torch.float32, device=learnt.device),
+                "exp_avg": torch.zeros_like(learnt),
+                "exp_avg_sq": torch.zeros_like(learnt),
+            }
+    return optimizer
 
 
 def optimizer_tensors(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -226,6 +226,7 @@ class Trainer:
             peak=self.optimizer_config.learning_rate,
             warmup_steps=self.optimizer_config.warmup_steps,
             steps=self.progress.steps,
+            warmup_over_decay=self.optimizer_config.warmup_over_decay,
         )
         for group in self.optimizer.param_groups:
             group["lr"] = rate

@@ -1,0 +1,367 @@
+"""Recorded training steps of google-research/electra, replayed through our own code and compared tensor by tensor.
+
+    python benchmarks/replay.py FOLDER...
+
+A FOLDER holds config.json and replay.npz: five steps of the original with every tensor that matters. Batches,
+masks and samples are fed as they were recorded; networks, objectives, optimiser, schedule and clipping are those
+that train. Prints the largest relative difference of each kind of tensor, and exits with 1 where one is above the
+tolerance.
+
+Shapes: B batch, L length, N slots a row, V vocabulary.
+"""
+
+import argparse
+import copy
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from electra.config import load_config
+from electra.data.collate import Batch
+from electra.data.tokenizer import SpecialTokens
+from electra.modeling.encoder import EncoderConfig
+from electra.objectives.config import GeneratorConfig
+from electra.objectives.electric import Electric
+from electra.objectives.masked_lm import MaskedLanguageModel
+from electra.objectives.masking import Masking
+from electra.recipes.pretrain_config import AnyObjective, PretrainConfig, build_objective
+from electra.training.optim import build_optimizer
+from electra.training.schedule import learning_rate
+
+TOLERANCE = 1e-4
+SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
+Arrays = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The largest difference of one kind of tensor, relative to the largest number in what was recorded."""
+
+    name: str
+    difference: float
+    tensors: int
+    worst: str
+
+
+def replay(folder: Path) -> list[Comparison]:
+    """Every recorded tensor of a folder beside ours."""
+    settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    with np.load(folder / "replay.npz") as stored:
+        recorded: dict[str, np.ndarray] = {name: stored[name] for name in stored.files}
+    config = settings_of(settings)
+    objective = build_objective(config, SPECIAL)
+    ours = names(objective, config)
+    with torch.no_grad():
+        for parameter, theirs in ours:
+            parameter.copy_(joined(recorded, "init", theirs))
+    objective.train()
+    optimizer = build_optimizer(objective, config.optimizer)
+    differences = Differences()
+    steps = sum(name.endswith("/input_ids") for name in recorded)
+    assert config.train.steps is not None
+    for step in range(steps):
+        at = {name.partition("/")[2]: array for name, array in recorded.items() if name.startswith(f"step{step}/")}
+        for name, found in one_step(objective, at, config):
+            differences.add(name, found, at[name], f"step {step}")
+        if step == 0:
+            for parameter, theirs in ours:
+                assert parameter.grad is not None
+                differences.add("gradients", parameter.grad, joined(recorded, "step0/grad", theirs), theirs[0])
+        nn.utils.clip_grad_norm_(objective.parameters(), config.optimizer.gradient_clip)
+        later = {
+            name.partition("/")[2]: array
+            for name, array in recorded.items()
+            if name.startswith(f"step{step + 1}/")
+        }
+        update(objective, optimizer, config, step, later or recorded, ours)
+        optimizer.zero_grad(set_to_none=True)
+    for parameter, theirs in ours:
+        differences.add("final parameters", parameter, joined(recorded, "final", theirs), theirs[0])
+    return differences.found()
+
+
+def update(
+    objective: AnyObjective,
+    optimizer: torch.optim.Optimizer,
+    config: PretrainConfig,
+    step: int,
+    later: Arrays,
+    ours: list[tuple[nn.Parameter, list[str]]],
+) -> None:
+    """One update, at whichever of two learning rates the recording shows.
+
+    The original reads its step counter for the schedule and increases it in the same run of the graph, in no
+    fixed order: a recorded update is made at the rate of its own step or of the next one. Both are tried, and the
+    one that the next recorded step (or the recorded end) agrees with is kept.
+    """
+    weights = [parameter.detach().clone() for parameter, _ in ours]
+    state = copy.deepcopy(optimizer.state_dict())
+    outcomes = []
+    for counted in (step, step + 1):
+        rate = learning_rate(
+            counted,
+            peak=config.optimizer.learning_rate,
+            warmup_steps=config.optimizer.warmup_steps,
+            steps=config.train.steps,
+            warmup_over_decay=config.optimizer.warmup_over_decay,
+        )
+        with torch.no_grad():
+            for (parameter, _), before in zip(ours, weights, strict=True):
+                parameter.copy_(before)
+        optimizer.load_state_dict(copy.deepcopy(state))
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.step()
+        if "mlm_logits" in later:
+            batch, masking = fed(later)
+            found = slot_logits(objective, batch, masking).view(later["mlm_logits"].shape)
+            difference = float((found - torch.from_numpy(later["mlm_logits"])).abs().max())
+        else:
+            ends = [(parameter, joined(later, "final", theirs)) for parameter, theirs in ours]
+            difference = max(float((parameter.detach() - end).abs().max()) for parameter, end in ends)
+        outcomes.append((difference, [p.detach().clone() for p, _ in ours], copy.deepcopy(optimizer.state_dict())))
+    _, weights, state = min(outcomes, key=lambda outcome: outcome[0])
+    with torch.no_grad():
+        for (parameter, _), after in zip(ours, weights, strict=True):
+            parameter.copy_(after)
+    optimizer.load_state_dict(state)
+
+
+def settings_of(settings: Arrays) -> PretrainConfig:
+    """Our config for the original's settings, on top of the preset of all its quirks."""
+    shape = settings["model_hparam_overrides"]
+    hidden, layers = shape["hidden_size"], shape["num_hidden_layers"]
+    electra, electric = settings.get("electra_objective", True), settings.get("electric_objective", False)
+    model = EncoderConfig(
+        layers=layers,
+        hidden_size=hidden,
+        embedding_size=settings.get("embedding_size") or hidden,
+        feed_forward_size=shape["intermediate_size"],
+        heads=shape["num_attention_heads"],
+        vocabulary_size=settings["vocab_size"],
+        max_positions=shape["max_position_embeddings"],
+        dropout=shape["hidden_dropout_prob"],
+        attention_dropout=shape["attention_probs_dropout_prob"],
+    )
+    narrow = round(hidden * settings.get("generator_hidden_size", 0.25))
+    generator = GeneratorConfig(
+        hidden_size=narrow,
+        layers=round(layers * settings.get("generator_layers", 1.0)),
+        feed_forward_size=4 * narrow,
+        heads=max(1, narrow // 64),
+    )
+    sharing = "embeddings"
+    if not settings.get("untied_generator", True):
+        sharing = "all"
+        generator = GeneratorConfig(hidden, layers, model.feed_forward_size, model.heads)
+    elif settings.get("untied_generator_embeddings", False):
+        sharing = "none"
+    config = load_config(PretrainConfig, "faithful")
+    return replace(
+        config,
+        model=model,
+        generator=generator,
+        objective=replace(
+            config.objective,
+            kind="electric" if electric else "replaced-token" if electra else "masked-lm",
+            sharing=sharing,
+            share_norm=sharing != "none",
+            generator_weight=settings.get("gen_weight", 1.0),
+            discriminator_weight=settings.get("disc_weight", 50.0),
+            temperature=settings.get("temperature", 1.0),
+            disallow_correct=settings.get("disallow_correct", False),
+        ),
+        masking=replace(config.masking, share=settings.get("mask_prob", 0.15)),
+        packing=replace(config.packing, sequence_length=settings["max_seq_length"]),
+        optimizer=replace(
+            config.optimizer,
+            learning_rate=settings["learning_rate"],
+            warmup_steps=settings["num_warmup_steps"],
+            weight_decay=settings.get("weight_decay_rate", 0.01),
+        ),
+        train=replace(config.train, steps=settings["num_train_steps"], batch_size=settings["train_batch_size"]),
+    )
+
+
+def one_step(objective: AnyObjective, at: Arrays, config: PretrainConfig) -> Iterator[tuple[str, Tensor]]:
+    """Forward and backward of one recorded step; what came out, by the names of the recording."""
+    batch, masking = fed(at)
+    ids_BL, lengths_B, used_BN = batch.input_ids_BL, batch.lengths_B, masking.used_BN
+    counts = {**objective.counts(batch)}
+    if not isinstance(objective, Electric):
+        counts["generator"] = used_BN.sum()
+
+    yield "mlm_logits", (logits_BNV := slot_logits(objective, batch, masking).view(*used_BN.shape, -1))
+    if isinstance(objective, MaskedLanguageModel):
+        output = objective(batch, counts, masking=masking)
+    else:
+        samples_n = masking.at(torch.from_numpy(at["corrupted_input_ids"]).long())
+        output = objective(batch, counts, masking=masking, samples_n=samples_n)
+        yield "corrupted_input_ids", output.seen["corrupted_ids"]
+        inside_BL = torch.arange(ids_BL.shape[1]) < lengths_B[:, None]
+        yield "is_replaced", output.seen["replaced"]
+        yield (
+            "disc_probs",
+            torch.where(inside_BL, output.seen["logits"].sigmoid(), torch.from_numpy(at["disc_probs"])),
+        )
+        yield "disc_loss", output.parts["discriminator_loss"]
+    output.loss.backward()
+    if isinstance(
+        objective, Electric
+    ):  # what is recorded there is the loss at the slots, not the one that is minimised
+        originals_n = masking.at(ids_BL)[used_BN.flatten()]
+        yield "mlm_loss", F.cross_entropy(logits_BNV[used_BN], originals_n)
+    else:
+        yield "mlm_loss", output.parts["generator_loss"]
+    yield "total_loss", output.loss
+
+
+def fed(at: Arrays) -> tuple[Batch, Masking]:
+    """A recorded batch and what was drawn for it."""
+    ids_BL = torch.from_numpy(at["input_ids"]).long()
+    lengths_B = torch.from_numpy(at["input_mask"]).sum(1).long()
+    batch = Batch(ids_BL, torch.from_numpy(at["segment_ids"]).long(), lengths_B, seed=0)
+    positions_BN = torch.from_numpy(at["masked_lm_positions"]).long()
+    used_BN = torch.from_numpy(at["masked_lm_weights"]) > 0
+    shown_BL = torch.from_numpy(at["masked_input_ids"]).long()
+    masked_BN = used_BN & (shown_BL.gather(1, positions_BN) == SPECIAL.mask)
+    masking = Masking(positions_BN, used_BN, masked_BN, shown_BL)
+    text_slots_BN = masking.at(ids_BL).view_as(positions_BN)
+    assert torch.equal(text_slots_BN[used_BN], torch.from_numpy(at["masked_lm_ids"]).long()[used_BN])
+    return batch, masking
+
+
+@torch.no_grad()
+def slot_logits(objective: AnyObjective, batch: Batch, masking: Masking) -> Tensor:
+    """The generator's logits (B × N, V) at the slots."""
+    if isinstance(objective, Electric):
+        hidden_nE = masking.at(objective.cloze(batch))
+        return hidden_nE @ objective.left.embeddings.token.weight.T + objective.cloze_head.bias
+    if isinstance(objective, MaskedLanguageModel):
+        encoder, head, x_BND = objective.encoder, objective.head, objective.states(batch, masking)
+    else:
+        from electra.modeling.encoder import attention_mask
+
+        encoder, head = objective.generator, objective.generator_head
+        mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
+        x_BND = encoder(masking.input_ids_BL, batch.segment_ids_BL, mask_BL, positions_BN=masking.positions_BN)
+    return head.logits(x_BND.flatten(0, 1), encoder.embeddings.token.weight)
+
+
+_OUTSIDE = {
+    "embeddings.token": "embeddings/word_embeddings",
+    "embeddings.position": "embeddings/position_embeddings",
+    "embeddings.segment": "embeddings/token_type_embeddings",
+    "embeddings.norm": "embeddings/LayerNorm",
+    "projection": "embeddings_project",
+}
+_INSIDE = {
+    "attention.query_key_value": ("attention/self/query", "attention/self/key", "attention/self/value"),
+    "attention.output": ("attention/output/dense",),
+    "attention_norm": ("attention/output/LayerNorm",),
+    "feed_forward.inner": ("intermediate/dense",),
+    "feed_forward.outer": ("output/dense",),
+    "feed_forward_norm": ("output/LayerNorm",),
+}
+_HEADS = {
+    "generator_head": "generator_predictions",
+    "cloze_head": "cloze_predictions",
+    "head": "generator_predictions",
+    "discriminator_head": "discriminator_predictions",
+}
+_IN_HEADS = {"dense": "dense", "norm": "LayerNorm", "prediction": "dense_1"}
+_SCOPES = {
+    "discriminator": "electra",
+    "encoder": "electra",
+    "generator": "generator",
+    "left": "generator_ltr",
+    "right": "generator_rtl",
+}
+
+
+def names(objective: AnyObjective, config: PretrainConfig) -> list[tuple[nn.Parameter, list[str]]]:
+    """Each parameter with the original's variables that it holds, joined along their last axis."""
+    found = []
+    for name, parameter in objective.named_parameters():
+        module, _, rest = name.partition(".")
+        path, _, leaf = rest.rpartition(".")
+        if module in _HEADS:
+            scope = _HEADS[module]
+            theirs = [f"{scope}/{_IN_HEADS[path]}/{_leaf(leaf, path)}"] if path else [f"{scope}/output_bias"]
+        elif inside := re.fullmatch(r"blocks\.(\d+)\.(.+)", path):
+            layer = f"{_SCOPES[module]}/encoder/layer_{inside[1]}"
+            theirs = [f"{layer}/{part}/{_leaf(leaf, inside[2])}" for part in _INSIDE[inside[2]]]
+        else:
+            end = (
+                ""
+                if path.removeprefix("embeddings.") in ("token", "position", "segment")
+                else "/" + _leaf(leaf, path)
+            )
+            theirs = [f"{_SCOPES[module]}/{_OUTSIDE[path]}{end}"]
+        found.append((parameter, theirs))
+    return found
+
+
+def _leaf(leaf: str, path: str) -> str:
+    if path.endswith("norm"):
+        return {"weight": "gamma", "bias": "beta"}[leaf]
+    return {"weight": "kernel", "bias": "bias"}[leaf]
+
+
+def joined(recorded: Arrays, prefix: str, theirs: list[str]) -> Tensor:
+    """Variables of the original as one of our parameters: kernels turned to (out, in), then joined."""
+    parts = [recorded[f"{prefix}/{name}"] for name in theirs]
+    return torch.cat(
+        [torch.from_numpy(p.T if n.endswith("kernel") else p) for n, p in zip(theirs, parts, strict=True)]
+    )
+
+
+class Differences:
+    """The worst tensor of each kind."""
+
+    def __init__(self) -> None:
+        self.worst: dict[str, Comparison] = {}
+
+    def add(self, name: str, found: Tensor, expected: Any, where: str) -> None:
+        ours, theirs = found.detach().double(), torch.as_tensor(np.asarray(expected)).double()
+        assert ours.shape == theirs.shape, (name, where, ours.shape, theirs.shape)
+        difference = float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-12))
+        before = self.worst.get(name)
+        worse = before is None or not difference <= before.difference
+        self.worst[name] = Comparison(
+            name,
+            difference if before is None or worse else before.difference,
+            1 + (before.tensors if before else 0),
+            where if before is None or worse else before.worst,
+        )
+
+    def found(self) -> list[Comparison]:
+        return list(self.worst.values())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path)
+    failed = False
+    for folder in parser.parse_args().folders:
+        print(f"\n{folder.name}\n")
+        print("| tensor | largest relative difference | compared | worst |")
+        print("|---|---|---|---|")
+        for row in replay(folder):
+            print(f"| {row.name} | {row.difference:.1e} | {row.tensors} | {row.worst} |")
+            failed |= not row.difference <= TOLERANCE
+    print(f"\n{'above' if failed else 'all within'} {TOLERANCE:.0e}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""Electric: an energy-based cloze model, trained by noise-contrastive estimation (Clark et al., EMNLP 2020).
+
+    q(x_t | x_\\t) = softmax of a head on [left tower at t − 1 ; right tower at t + 1]      the noise distribution
+    x̂_m           ~ q at the chosen positions
+    x^noise        = the text with x̂ at m
+    z_t            = E(x^noise)_t + log q(x^noise_t | x_\\t) + log(k / (1 − k))             k the masking share
+    label_t        = [t was sampled], also where the sample is the original token
+    loss           = L_cloze + λ L_noise
+
+The towers are of the generator's size and see the original text, the left one only what comes before, the right
+one only what comes behind. No gradient flows through log q. The discriminator's own logit E is an energy: −E(x)_t
+approximates log p(x_t | all other tokens), for every token of a text in one pass and without the towers.
+
+Shapes: B batch, L length, N slots a row, D hidden size, E embedding size, V vocabulary.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from electra.data.collate import Batch
+from electra.data.tokenizer import SpecialTokens
+from electra.modeling.encoder import Encoder, EncoderConfig, attention_mask
+from electra.modeling.flops import encoder_flops, masked_language_model_flops, replaced_token_flops
+from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.modeling.kernels import log_probabilities, sampled_cross_entropy
+from electra.objectives import detection
+from electra.objectives.base import Counts, StepOutput, Tower, TowerName
+from electra.objectives.config import GeneratorConfig, ObjectiveConfig
+from electra.objectives.masking import Masking, MaskingConfig, candidates, draw, write
+
+HIDDEN = -10_000.0
+"""Added to the scores of what a query must not see. Minus infinity would not do: at padding all is hidden from
+the right tower."""
+
+
+class Electric(nn.Module):
+    """Joint training of the two-tower cloze model and the energy network."""
+
+    def __init__(
+        self,
+        model: EncoderConfig,
+        generator: GeneratorConfig,
+        *,
+        config: ObjectiveConfig,
+        masking: MaskingConfig,
+        special: SpecialTokens,
+    ) -> None:
+        super().__init__()
+        assert config.sharing != "all", "the cloze model has two towers, the discriminator has one"
+        self.config, self.masking, self.special = config, masking, special
+        self.discriminator = Encoder(model)
+        self.discriminator_head = ReplacedTokenHead(model)
+        shape = generator.encoder(model)
+        tables = self.discriminator.embeddings if config.sharing == "embeddings" else None
+        self.left = Encoder(shape, tables=tables, share_norm=config.share_norm)
+        self.right = Encoder(shape, tables=tables, share_norm=config.share_norm)
+        self.cloze_head = MaskedLanguageModelHead(replace(shape, hidden_size=2 * shape.hidden_size))
+
+    def forward(
+        self,
+        batch: Batch,
+        counts: Counts | None = None,
+        *,
+        masking: Masking | None = None,
+        samples_n: Tensor | None = None,
+    ) -> StepOutput:
+        """`loss` = generator_loss + λ discriminator_loss.
+
+        Args:
+            masking, samples_n: what was drawn elsewhere, in place of what would be drawn here.
+        """
+        counts = counts or self.counts(batch)
+        ids_BL = batch.input_ids_BL
+        random = torch.Generator(ids_BL.device).manual_seed(batch.seed)
+        masking = masking or self.draw(batch, random)
+        uniforms_n = torch.rand(masking.used_BN.numel(), generator=random, device=ids_BL.device)
+
+        hidden_BLE = self.cloze(batch)
+        table_VE, bias_V = self.left.embeddings.token.weight, self.cloze_head.bias
+        text_BL = candidates(ids_BL, self.special)
+        negative_log_likelihood, _ = sampled_cross_entropy(
+            hidden_BLE.flatten(0, 1), table_VE, bias_V, ids_BL.flatten(), text_BL.flatten().float(),
+            torch.zeros_like(ids_BL, dtype=torch.float32).flatten(),
+        )  # fmt: skip
+        generator_loss = negative_log_likelihood / counts["generator"]
+        if samples_n is None:
+            samples_n = self._sample(masking, hidden_BLE, ids_BL, uniforms_n)
+
+        corrupted_BL = write(ids_BL, samples_n, masking, self.masking)
+        sampled_BL = torch.zeros_like(ids_BL).scatter_add_(1, masking.positions_BN, masking.used_BN.long()) > 0
+        energies_BL = self.energies(corrupted_BL, batch)
+        logits_BL = energies_BL.float() + self._noise(corrupted_BL, hidden_BLE)
+        cross_entropy_BL = F.binary_cross_entropy_with_logits(logits_BL, sampled_BL.float(), reduction="none")
+        discriminator_loss = (cross_entropy_BL * self._asked(batch)).sum() / counts["discriminator"]
+
+        config = self.config
+        loss = config.generator_weight * generator_loss + config.discriminator_weight * discriminator_loss
+        parts = {
+            "generator_loss": generator_loss.detach(),
+            "discriminator_loss": discriminator_loss.detach(),
+            "replaced_share": (corrupted_BL != ids_BL).sum() / counts["discriminator"],
+        }
+        seen = {"corrupted_ids": corrupted_BL, "replaced": sampled_BL, "logits": logits_BL.detach()}
+        return StepOutput(loss, parts, seen)
+
+    def counts(self, batch: Batch) -> Counts:
+        """All tokens of text for the cloze model; positions that it is asked about for the discriminator."""
+        text = candidates(batch.input_ids_BL, self.special).sum().clamp(min=1)
+        return {"generator": text, "discriminator": self._asked(batch).sum().clamp(min=1)}
+
+    def draw(self, batch: Batch, random: torch.Generator) -> Masking:
+        """Choose positions. No [MASK] is put in: the cloze model cannot see what it predicts."""
+        ids_BL = batch.input_ids_BL
+        masking = draw(
+            ids_BL,
+            candidates(ids_BL, self.special),
+            self.masking,
+            tokens_B=batch.lengths_B,
+            mask_id=self.special.mask,
+            generator=random,
+        )
+        return replace(masking, masked_BN=masking.used_BN, input_ids_BL=ids_BL)
+
+    def cloze(self, batch: Batch) -> Tensor:
+        """What the head makes of both towers at every position (B, L, E); the ends wrap around, unused."""
+        ids_BL, segments_BL = batch.input_ids_BL, batch.segment_ids_BL
+        L = ids_BL.shape[1]
+        ahead_LL = torch.ones(L, L, dtype=torch.bool, device=ids_BL.device).tril()
+        within_B1L = (torch.arange(L, device=ids_BL.device) < batch.lengths_B[:, None])[:, None]
+        left_BLD = self.left(ids_BL, segments_BL, _added(ahead_LL & within_B1L))
+        right_BLD = self.right(ids_BL, segments_BL, _added(ahead_LL.T & within_B1L))
+        hidden_BLE: Tensor = self.cloze_head(torch.cat([left_BLD.roll(1, 1), right_BLD.roll(-1, 1)], dim=-1))
+        return hidden_BLE
+
+    def energies(self, ids_BL: Tensor, batch: Batch) -> Tensor:
+        """The discriminator's own logits (B, L)."""
+        mask_BL = attention_mask(batch.lengths_B, ids_BL.shape[1])
+        energies_BL: Tensor = self.discriminator_head(self.discriminator(ids_BL, batch.segment_ids_BL, mask_BL))
+        return energies_BL
+
+    @torch.no_grad()
+    def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
+        """Held-out figures of both networks; a sampled token counts as replaced where it differs."""
+        cloze, fakes, unigram = detection.GeneratorFigures(), detection.Detection(), detection.Detection()
+        training = self.training
+        self.eval()
+        for batch, unigram_batch in batches:
+            ids_BL = batch.input_ids_BL
+            random = torch.Generator(ids_BL.device).manual_seed(batch.seed)
+            text_BL, masking, hidden_BLE = (
+                candidates(ids_BL, self.special),
+                self.draw(batch, random),
+                self.cloze(batch),
+            )
+            samples_N = cloze.add(
+                masking.at(hidden_BLE),
+                self.left.embeddings.token.weight,
+                self.cloze_head.bias,
+                targets_N=masking.at(ids_BL),
+                masked_N=masking.used_BN.flatten(),
+                uniforms_N=torch.rand(masking.used_BN.numel(), generator=random, device=ids_BL.device),
+                temperature=self.config.temperature,
+            )
+            corrupted_BL = write(ids_BL, samples_N, masking, self.masking)
+            for figures, noisy_BL in ((fakes, corrupted_BL), (unigram, unigram_batch.input_ids_BL)):
+                # By the energy alone: this is what the network knows without the cloze model.
+                figures.add(self.energies(noisy_BL, batch)[text_BL], (noisy_BL != ids_BL)[text_BL])
+        self.train(training)
+        return cloze.figures() | fakes.figures() | {"eval/unigram_auc": unigram.auc()}
+
+    def towers(self) -> dict[TowerName, Tower]:
+        return {"discriminator": Tower(self.discriminator, self.discriminator_head)}
+
+    def output_biases(self) -> list[nn.Parameter]:
+        return [self.cloze_head.bias]
+
+    def flops_per_token(self, length: int) -> float:
+        tower, discriminator = self.left.config, self.discriminator.config
+        both = replace(tower, hidden_size=2 * tower.hidden_size)
+        trained = (
+            2 * encoder_flops(tower, length)
+            + masked_language_model_flops(both)
+            + encoder_flops(discriminator, length)
+            + replaced_token_flops(discriminator)
+        )
+        return 3.0 * trained + 2.0 * both.embedding_size * both.vocabulary_size  # log q, without a gradient
+
+    def _sample(self, masking: Masking, hidden_BLE: Tensor, ids_BL: Tensor, uniforms_n: Tensor) -> Tensor:
+        _, samples_n = sampled_cross_entropy(
+            masking.at(hidden_BLE).detach(),
+            self.left.embeddings.token.weight.detach(),
+            self.cloze_head.bias.detach(),
+            masking.at(ids_BL),
+            masking.used_BN.flatten().float(),
+            uniforms_n,
+            temperature=self.config.temperature,
+            disallow_targets=self.config.disallow_correct,
+        )
+        return samples_n
+
+    def _noise(self, ids_BL: Tensor, hidden_BLE: Tensor) -> Tensor:
+        """log q of the tokens that stand there, and the log-odds of being sampled (B, L), without a gradient."""
+        table_VE, bias_V = self.left.embeddings.token.weight, self.cloze_head.bias
+        log_q_n = log_probabilities(hidden_BLE.flatten(0, 1), table_VE, bias_V, ids_BL.flatten())
+        share = self.masking.share
+        return log_q_n.view_as(ids_BL) + math.log(share / (1 - share))
+
+    def _asked(self, batch: Batch) -> Tensor:
+        """Where the discriminator's loss counts (B, L)."""
+        if self.config.discriminator_positions == "text":
+            return candidates(batch.input_ids_BL, self.special)
+        length = batch.input_ids_BL.shape[1]
+        return torch.arange(length, device=batch.lengths_B.device) < batch.lengths_B[:, None]
+
+
+def _added(visible_BLL: Tensor) -> Tensor:
+    """What is added to attention scores (B, L, L)."""
+    return torch.where(visible_BLL, 0.0, HIDDEN)

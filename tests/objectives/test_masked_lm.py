@@ -1,0 +1,57 @@
+"""The masked language model against the plain loss."""
+
+from dataclasses import replace
+
+import torch
+from torch.nn import functional as F
+
+from electra.data.collate import Batch
+from electra.data.tokenizer import SpecialTokens
+from electra.modeling.encoder import EncoderConfig
+from electra.objectives.masked_lm import MaskedLanguageModel
+from electra.objectives.masking import MaskingConfig
+
+SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
+MODEL = EncoderConfig(
+    layers=2, hidden_size=32, embedding_size=16, feed_forward_size=64, heads=2, vocabulary_size=300,
+    dropout=0.0, attention_dropout=0.0, initializer_range=0.3, linear_initializer_range=0.2,
+)  # fmt: skip
+
+
+def batch(lengths: list[int]) -> Batch:
+    L = max(lengths)
+    ids_BL = torch.randint(5, 300, (len(lengths), L), generator=torch.Generator().manual_seed(1))
+    for row, length in enumerate(lengths):
+        ids_BL[row, 0], ids_BL[row, length - 1], ids_BL[row, length:] = 2, 3, 0
+    return Batch(ids_BL, torch.zeros_like(ids_BL), torch.tensor(lengths), seed=7)
+
+
+def model() -> MaskedLanguageModel:
+    torch.manual_seed(0)
+    return MaskedLanguageModel(MODEL, weight=1.0, masking=MaskingConfig(), special=SPECIAL)
+
+
+def test_its_loss_is_the_mean_over_the_chosen_positions() -> None:
+    ours, one = model(), batch([20, 14, 9])
+    masking = ours.draw(one, torch.Generator().manual_seed(one.seed))
+    mask_BL = torch.arange(20) < one.lengths_B[:, None]
+    states_BLD = ours.encoder(masking.input_ids_BL, one.segment_ids_BL, mask_BL)
+    logits_NV = ours.head.logits(masking.at(states_BLD), ours.encoder.embeddings.token.weight)
+    used_n = masking.used_BN.flatten()
+    expected = F.cross_entropy(logits_NV[used_n], masking.at(one.input_ids_BL)[used_n])
+    torch.testing.assert_close(ours(one).loss, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_it_learns_and_is_exported_as_a_generator() -> None:
+    ours = model()
+    optimizer = torch.optim.AdamW(ours.parameters(), lr=3e-3)
+    losses = []
+    for step in range(100):
+        output = ours(replace(batch([20, 14]), seed=step))
+        output.loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(float(output.loss.detach()))
+    assert sum(losses[-4:]) < 0.6 * sum(losses[:4])
+    assert set(ours.towers()) == {"generator"}
+    assert ours.evaluate([(batch([20, 14]), batch([20, 14]))])["eval/masked_lm_loss"] < losses[0]
