@@ -31,7 +31,7 @@ from electra.modeling.kernels import log_probabilities, sampled_cross_entropy
 from electra.objectives import detection
 from electra.objectives.base import Counts, StepOutput, Tower, TowerName
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
-from electra.objectives.masking import Masking, MaskingConfig, candidates, draw, write
+from electra.objectives.masking import Masking, MaskingConfig, candidates, draw_for, inside, write
 
 HIDDEN = -10_000.0
 """Added to the scores of what a query must not see. Minus infinity would not do: at padding all is hidden from
@@ -115,16 +115,8 @@ class Electric(nn.Module):
 
     def draw(self, batch: Batch, random: torch.Generator) -> Masking:
         """Choose positions. No [MASK] is put in: the cloze model cannot see what it predicts."""
-        ids_BL = batch.input_ids_BL
-        masking = draw(
-            ids_BL,
-            candidates(ids_BL, self.special),
-            self.masking,
-            tokens_B=batch.lengths_B,
-            mask_id=self.special.mask,
-            generator=random,
-        )
-        return replace(masking, masked_BN=masking.used_BN, input_ids_BL=ids_BL)
+        masking = draw_for(batch, self.masking, self.special, random)
+        return replace(masking, masked_BN=masking.used_BN, input_ids_BL=batch.input_ids_BL)
 
     def cloze(self, batch: Batch) -> Tensor:
         """What the head makes of both towers at every position (B, L, E); the ends wrap around, unused."""
@@ -212,10 +204,8 @@ class Electric(nn.Module):
 
     def _asked(self, batch: Batch) -> Tensor:
         """Where the discriminator's loss counts (B, L)."""
-        if self.config.discriminator_positions == "text":
-            return candidates(batch.input_ids_BL, self.special)
-        length = batch.input_ids_BL.shape[1]
-        return torch.arange(length, device=batch.lengths_B.device) < batch.lengths_B[:, None]
+        everywhere = self.config.discriminator_positions == "all"
+        return inside(batch) if everywhere else candidates(batch.input_ids_BL, self.special)
 
 
 def _added(visible_BLL: Tensor) -> Tensor:

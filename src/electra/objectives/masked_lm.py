@@ -21,7 +21,7 @@ from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels import sampled_cross_entropy
 from electra.objectives import detection
 from electra.objectives.base import Counts, StepOutput, Tower, TowerName
-from electra.objectives.masking import Masking, MaskingConfig, candidates, chosen, draw, slots
+from electra.objectives.masking import Masking, MaskingConfig, candidates, chosen, draw_for, slots
 
 
 class MaskedLanguageModel(nn.Module):
@@ -59,15 +59,7 @@ class MaskedLanguageModel(nn.Module):
 
     def draw(self, batch: Batch, random: torch.Generator) -> Masking:
         """Choose positions and put [MASK] there."""
-        ids_BL = batch.input_ids_BL
-        return draw(
-            ids_BL,
-            candidates(ids_BL, self.special),
-            self.masking,
-            tokens_B=batch.lengths_B,
-            mask_id=self.special.mask,
-            generator=random,
-        )
+        return draw_for(batch, self.masking, self.special, random)
 
     def states(self, batch: Batch, masking: Masking) -> Tensor:
         """The encoder's states (B, N, D) at the slots."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoder import at
 
@@ -71,6 +72,23 @@ def candidates(input_ids_BL: Tensor, special: SpecialTokens) -> Tensor:
     for token in excluded:
         is_text_BL &= input_ids_BL != token
     return is_text_BL
+
+
+def inside(batch: Batch) -> Tensor:
+    """True at every token of a row, special ones included: not at padding (B, L)."""
+    return torch.arange(batch.input_ids_BL.shape[1], device=batch.lengths_B.device) < batch.lengths_B[:, None]
+
+
+def draw_for(batch: Batch, config: MaskingConfig, special: SpecialTokens, random: torch.Generator) -> Masking:
+    """`draw` for a batch of text."""
+    return draw(
+        batch.input_ids_BL,
+        candidates(batch.input_ids_BL, special),
+        config,
+        tokens_B=batch.lengths_B,
+        mask_id=special.mask,
+        generator=random,
+    )
 
 
 def draw(

@@ -27,7 +27,7 @@ from electra.modeling.kernels import sampled_cross_entropy
 from electra.objectives import detection
 from electra.objectives.base import Counts, StepOutput, Tower, TowerName
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
-from electra.objectives.masking import Masking, MaskingConfig, candidates, chosen, draw, slots, write
+from electra.objectives.masking import Masking, MaskingConfig, candidates, chosen, draw_for, inside, slots, write
 
 
 class ReplacedToken(nn.Module):
@@ -162,15 +162,7 @@ class ReplacedToken(nn.Module):
 
     def draw(self, batch: Batch, random: torch.Generator) -> Masking:
         """Choose positions and put [MASK] there."""
-        ids_BL = batch.input_ids_BL
-        return draw(
-            ids_BL,
-            candidates(ids_BL, self.special),
-            self.masking,
-            tokens_B=batch.lengths_B,
-            mask_id=self.special.mask,
-            generator=random,
-        )
+        return draw_for(batch, self.masking, self.special, random)
 
     def _generate(
         self, batch: Batch, masking: Masking, mask_BL: Tensor | None, uniforms_n: Tensor
@@ -204,10 +196,8 @@ class ReplacedToken(nn.Module):
 
     def _asked(self, batch: Batch) -> Tensor:
         """Where the discriminator's loss counts (B, L)."""
-        if self.config.discriminator_positions == "text":
-            return candidates(batch.input_ids_BL, self.special)
-        length = batch.input_ids_BL.shape[1]
-        return torch.arange(length, device=batch.lengths_B.device) < batch.lengths_B[:, None]
+        everywhere = self.config.discriminator_positions == "all"
+        return inside(batch) if everywhere else candidates(batch.input_ids_BL, self.special)
 
     def _at_slots(self, masking: Masking, segment_ids_BL: Tensor, mask_BL: Tensor | None) -> Tensor:
         """The generator's states (B, N, D) at the slots, which are all that its head reads."""
