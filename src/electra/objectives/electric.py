@@ -137,7 +137,7 @@ class Electric(nn.Module):
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
-        """Held-out figures of both networks; a sampled token counts as replaced where it differs."""
+        """Held-out figures of both networks; a sampled token counts as replaced where it differs from the text."""
         cloze, fakes, unigram = detection.GeneratorFigures(), detection.Detection(), detection.Detection()
         training = self.training
         self.eval()
@@ -159,9 +159,11 @@ class Electric(nn.Module):
                 temperature=self.config.temperature,
             )
             corrupted_BL = write(ids_BL, samples_N, masking, self.masking)
-            for figures, noisy_BL in ((fakes, corrupted_BL), (unigram, unigram_batch.input_ids_BL)):
-                # By the energy alone: this is what the network knows without the cloze model.
-                figures.add(self.energies(noisy_BL, batch)[text_BL], (noisy_BL != ids_BL)[text_BL])
+            z_BL = self.energies(corrupted_BL, batch) + self._noise(corrupted_BL, hidden_BLE)
+            fakes.add(z_BL[text_BL], (corrupted_BL != ids_BL)[text_BL])
+            # By the energy alone, which is all that the exported network has.
+            unigram_BL = unigram_batch.input_ids_BL
+            unigram.add(self.energies(unigram_BL, batch)[text_BL], (unigram_BL != ids_BL)[text_BL])
         self.train(training)
         return cloze.figures() | fakes.figures() | {"eval/unigram_auc": unigram.auc()}
 
