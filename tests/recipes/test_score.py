@@ -18,7 +18,7 @@ from electra.export import huggingface
 from electra.modeling.encoder import Encoder, EncoderConfig
 from electra.modeling.heads import ReplacedTokenHead
 from electra.recipes import score
-from electra.recipes.score import JsonLines, ScoreConfig, Shown, Written, run
+from electra.recipes.score import ScoreConfig, Shown, Written, run
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def texts(result: object) -> list[str]:
-    assert isinstance(result, Shown | JsonLines)
+    assert isinstance(result, Shown)
     return [scored.text for scored in result.texts]
 
 
@@ -57,6 +57,21 @@ def test_json_is_an_object_a_line(model, capsys) -> None:  # type: ignore[no-unt
     assert first["tokens"] == [first["text"][start:end] for start, end in first["offsets"]]
     assert len(first["tokens"]) == len(first["probabilities"])
     assert all(0 < probability < 1 for probability in first["probabilities"])
+
+
+def test_electric_gives_the_sum_of_negative_energies(model, capsys) -> None:  # type: ignore[no-untyped-def]
+    pretrained = huggingface.load(Path(model) / "export/discriminator")
+    assert isinstance(pretrained.head, ReplacedTokenHead)
+    ids = pretrained.tokenizer.encode("the cat sat").ids
+    energies_L = pretrained.head(pretrained.encoder(torch.tensor([ids])))[0, 1:-1].detach()
+    assert main(["score", model, "the cat sat", "a dog", "--electric", "--json"]) == 0
+    first, _ = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first["log_probabilities"] == pytest.approx((-energies_L).tolist(), abs=1e-5)
+    assert first["pseudo_log_likelihood"] == pytest.approx(-float(energies_L.sum()), abs=1e-5)
+    assert main(["score", model, "the cat sat", "a dog", "--electric"]) == 0
+    total, a_token, text = capsys.readouterr().out.splitlines()[0].split("\t")
+    assert float(total) == pytest.approx(-float(energies_L.sum()), abs=1e-3) and text == "the cat sat"
+    assert float(a_token) == pytest.approx(-float(energies_L.mean()), abs=1e-3)
 
 
 def test_every_kind_of_file(model, tmp_path) -> None:  # type: ignore[no-untyped-def]

@@ -168,9 +168,9 @@ def test_colour_grows_with_the_probability() -> None:
 
 
 def test_shown_with_and_without_colour() -> None:
-    scored = ScoredText(
-        "A [b] cat", ["A", "[b]", "cat"], [(0, 1), (2, 5), (6, 9)], np.array([0.1, 0.31, 0.96], "f4")
-    )
+    probabilities = np.array([0.1, 0.31, 0.96], "f4")
+    logits = np.log(probabilities / (1 - probabilities))
+    scored = ScoredText("A [b] cat", ["A", "[b]", "cat"], [(0, 1), (2, 5), (6, 9)], logits)
     expected = "A [b] [cat .96]\n  most likely replaced: cat .96, [b] .31, A .10"
     assert str(scored) == expected
     with (piped := Console(width=100, force_terminal=False)).capture() as captured:

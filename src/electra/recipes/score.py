@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Group, RenderableType
 from tyro.conf import Positional
 
@@ -40,6 +42,9 @@ class ScoreConfig:
     """One JSON object a text: text, tokens, offsets (characters), probabilities."""
     output: Path | None = None
     """Write to this file instead of showing the result."""
+    electric: bool = False
+    """Give the pseudo-log-likelihood of each text and the log-probability of each token in its place, from one pass;
+    for a model that was trained with objective.kind electric."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +58,13 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class JsonLines:
-    """Scored texts, one JSON object a line."""
+class Lines:
+    """Scored texts, a line each: JSON, or pseudo-log-likelihoods."""
 
-    texts: list[ScoredText]
+    lines: list[str]
 
     def __str__(self) -> str:
-        return "\n".join(map(json_line, self.texts))
+        return "\n".join(self.lines)
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class Written:
         return f"{self.texts:,} texts scored: {self.path}"
 
 
-def run(config: ScoreConfig) -> Shown | JsonLines | Written:
+def run(config: ScoreConfig) -> Shown | Lines | Written:
     """Say of each token of a text how likely it is to have been replaced.
 
     A likely token is coloured, and from a probability of .5 on it stands in brackets: [word .93].
@@ -81,26 +86,42 @@ def run(config: ScoreConfig) -> Shown | JsonLines | Written:
     Examples:
         electra score RUN "The chef ate the meal in the kitchen." "A second text."
         electra score RUN --input texts.jsonl --json --output scores.jsonl
+        electra score RUN --electric --input hypotheses.txt
     """
     texts = _texts(config)
     results = _scored(Scorer(config.model), texts)
+    in_json, plain = (likelihood_json, likelihood_line) if config.electric else (json_line, str)
     if config.output is not None:
-        return Written(_write(config.output, map(json_line if config.json else str, results)), config.output)
-    return JsonLines(list(results)) if config.json else Shown(list(results))
+        return Written(_write(config.output, map(in_json if config.json else plain, results)), config.output)
+    if config.json or config.electric:
+        return Lines(list(map(in_json if config.json else plain, results)))
+    return Shown(list(results))
 
 
 def json_line(scored: ScoredText) -> str:
     """A scored text as one JSON object."""
-    probabilities = [round(float(probability), 6) for probability in scored.probabilities]
-    return json.dumps(
-        {
-            "text": scored.text,
-            "tokens": scored.tokens,
-            "offsets": scored.offsets,
-            "probabilities": probabilities,
-        },
-        ensure_ascii=False,
-    )
+    return _json(scored, probabilities=_rounded(scored.probabilities))
+
+
+def likelihood_json(scored: ScoredText) -> str:
+    """A text with its pseudo-log-likelihood as one JSON object."""
+    total = round(scored.pseudo_log_likelihood, 6)
+    return _json(scored, log_probabilities=_rounded(scored.log_probabilities), pseudo_log_likelihood=total)
+
+
+def likelihood_line(scored: ScoredText) -> str:
+    """Pseudo-log-likelihood, the same a token, and the text, with tabs between: sorts and cuts well."""
+    total = scored.pseudo_log_likelihood
+    return f"{total:.3f}\t{total / max(len(scored.tokens), 1):.3f}\t{scored.text}"
+
+
+def _json(scored: ScoredText, **figures: object) -> str:
+    facts = {"text": scored.text, "tokens": scored.tokens, "offsets": scored.offsets, **figures}
+    return json.dumps(facts, ensure_ascii=False)
+
+
+def _rounded(numbers: NDArray[np.float32]) -> list[float]:
+    return [round(float(number), 6) for number in numbers]
 
 
 def _scored(scorer: Scorer, texts: Iterator[str]) -> Iterator[ScoredText]:

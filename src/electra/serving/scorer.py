@@ -32,13 +32,29 @@ class ScoredText:
         tokens: as they stand in the text.
         offsets: the characters of each token, `text[start:end]`. A character that a byte-level tokenizer cuts
             into several tokens belongs to each of them.
-        probabilities: of having been replaced, float32.
+        logits: of having been replaced, float32.
     """
 
     text: str
     tokens: list[str]
     offsets: list[tuple[int, int]]
-    probabilities: NDArray[np.float32]
+    logits: NDArray[np.float32]
+
+    @property
+    def probabilities(self) -> NDArray[np.float32]:
+        """Of having been replaced: the logistic function of the logits."""
+        found: NDArray[np.float32] = torch.from_numpy(self.logits).sigmoid().numpy()
+        return found
+
+    @property
+    def log_probabilities(self) -> NDArray[np.float32]:
+        """Of each token given all others, where the model was trained by Electric, whose logit is the energy."""
+        return -self.logits
+
+    @property
+    def pseudo_log_likelihood(self) -> float:
+        """The sum of `log_probabilities` (Clark et al., EMNLP 2020): the higher, the likelier the text."""
+        return float(self.log_probabilities.sum())
 
     def __rich__(self) -> Text:
         return self.colored().append(self._named(), "dim")
@@ -121,7 +137,7 @@ class Scorer:
             raise TypeError(f"give a list of texts: [{texts[:20]!r}]")
         encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
         ids = [encoding.ids for encoding in encodings]  # once: every access copies
-        probabilities = [np.zeros(len(tokens), dtype=np.float32) for tokens in ids]
+        logits = [np.zeros(len(tokens), dtype=np.float32) for tokens in ids]
         windows = [window for i, tokens in enumerate(ids) for window in _windows(i, len(tokens), self.window)]
         windows.sort(key=lambda window: window.end - window.start, reverse=True)
         for first in range(0, len(windows), batch_size):
@@ -129,15 +145,15 @@ class Scorer:
             rows = self._score([ids[window.text][window.start : window.end] for window in batch])
             for window, row in zip(batch, rows, strict=True):
                 kept = row[window.keep_start - window.start : window.keep_end - window.start]
-                probabilities[window.text][window.keep_start : window.keep_end] = kept
+                logits[window.text][window.keep_start : window.keep_end] = kept
         results = []
-        for text, encoding, scores in zip(texts, encodings, probabilities, strict=True):
+        for text, encoding, scores in zip(texts, encodings, logits, strict=True):
             offsets = [_trimmed(text, span) for span in encoding.offsets]
             results.append(ScoredText(text, [text[start:end] for start, end in offsets], offsets, scores))
         return results
 
     def _score(self, rows: list[list[int]]) -> NDArray[np.float32]:
-        """Probabilities (B, longest row), [CLS] and [SEP] left out; what lies behind a row's end means nothing."""
+        """Logits (B, longest row), [CLS] and [SEP] left out; what lies behind a row's end means nothing."""
         lengths_B = torch.tensor([len(row) + 2 for row in rows])
         length = int(lengths_B.max())
         ids_BL = torch.full((len(rows), length), self.special.pad)
@@ -145,8 +161,8 @@ class Scorer:
             ids_BL[i, : len(row) + 2] = torch.tensor([self.special.classify, *row, self.special.separate])
         mask_BL = attention_mask(lengths_B.to(self.device), length)
         logits_BL = self.head(self.encoder(ids_BL.to(self.device), None, mask_BL))
-        scores: NDArray[np.float32] = logits_BL.float().sigmoid()[:, 1:-1].cpu().numpy()
-        return scores
+        found: NDArray[np.float32] = logits_BL.float()[:, 1:-1].cpu().numpy()
+        return found
 
 
 def _windows(text: int, tokens: int, size: int) -> list[_Window]:
