@@ -18,7 +18,7 @@ from electra.export import huggingface
 from electra.modeling.encoder import Encoder, EncoderConfig
 from electra.modeling.heads import ReplacedTokenHead
 from electra.recipes import score
-from electra.recipes.score import ScoreConfig, Shown, Written, run
+from electra.recipes.score import Lines, ScoreConfig, Shown, Written, run
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +39,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def texts(result: object) -> list[str]:
+    if isinstance(result, Lines):
+        return [json.loads(line)["text"] for line in result.lines]
     assert isinstance(result, Shown)
     return [scored.text for scored in result.texts]
 
