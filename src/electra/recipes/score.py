@@ -43,8 +43,8 @@ class ScoreConfig:
     output: Path | None = None
     """Write to this file instead of showing the result."""
     electric: bool = False
-    """Give the pseudo-log-likelihood of each text, and in JSON the log-probability of each token in its place; for a
-    model that was trained with objective.kind electric."""
+    """Give each text's pseudo-log-likelihood (and in JSON the log-probability of each token) instead; for a model
+    that was trained with objective.kind electric."""
 
 
 @dataclass(frozen=True)
