@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from electra.config import load_config
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoder import EncoderConfig, attention_mask
 from electra.objectives.config import GeneratorConfig
 from electra.objectives.electric import Electric
 from electra.objectives.masked_lm import MaskedLanguageModel
@@ -249,8 +249,6 @@ def slot_logits(objective: AnyObjective, batch: Batch, masking: Masking) -> Tens
     if isinstance(objective, MaskedLanguageModel):
         encoder, head, x_BND = objective.encoder, objective.head, objective.states(batch, masking)
     else:
-        from electra.modeling.encoder import attention_mask
-
         encoder, head = objective.generator, objective.generator_head
         mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
         x_BND = encoder(masking.input_ids_BL, batch.segment_ids_BL, mask_BL, positions_BN=masking.positions_BN)

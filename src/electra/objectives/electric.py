@@ -123,7 +123,7 @@ class Electric(nn.Module):
         ids_BL, segments_BL = batch.input_ids_BL, batch.segment_ids_BL
         L = ids_BL.shape[1]
         ahead_LL = torch.ones(L, L, dtype=torch.bool, device=ids_BL.device).tril()
-        within_B1L = (torch.arange(L, device=ids_BL.device) < batch.lengths_B[:, None])[:, None]
+        within_B1L = inside(batch)[:, None]
         left_BLD = self.left(ids_BL, segments_BL, _added(ahead_LL & within_B1L))
         right_BLD = self.right(ids_BL, segments_BL, _added(ahead_LL.T & within_B1L))
         hidden_BLE: Tensor = self.cloze_head(torch.cat([left_BLD.roll(1, 1), right_BLD.roll(-1, 1)], dim=-1))

@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -23,8 +23,10 @@ from electra.objectives.base import Counts, StepOutput
 from electra.training.checkpoint import Checkpoint, CheckpointConfig, Checkpoints
 from electra.training.evaluation import EvaluationConfig
 from electra.training.health import Finding, Watch
+from electra.training.length import enough_measured, reserved_for_evaluations, second_a_step
 from electra.training.optim import OptimizerConfig, build_optimizer, optimizer_tensors, restore_optimizer
 from electra.training.precision import Precision
+from electra.training.progress import Progress
 from electra.training.run_folder import RunFolder
 from electra.training.schedule import learning_rate
 from electra.training.signals import StopSignal
@@ -34,10 +36,6 @@ logger = logging.getLogger(__name__)
 
 NOT_FINITE_IN_A_ROW = 5
 """So many steps in a row that cannot be applied end a run."""
-MEASURED_STEPS, MEASURED_SHARE = 10, 0.05
-"""So many steps, and so much of a run's minutes, are timed before its length is settled."""
-EVALUATION_SHARE = 0.2
-"""At most so much of a run's minutes is set aside for evaluations."""
 DROPOUT = 0x5DEECE66D
 """Turns a batch's seed, which masking draws from, into the unrelated one of its dropout."""
 
@@ -75,26 +73,6 @@ class TrainConfig:
                 yield f"{name}: must be at least 1, got {getattr(self, name)}"
         if self.micro_batch_size < 0 or (self.micro_batch_size and self.batch_size % self.micro_batch_size):
             yield f"micro_batch_size: {self.micro_batch_size} does not divide a batch_size of {self.batch_size}"
-
-
-@dataclass
-class Progress:
-    """What changes as a run goes on, besides the weights; a checkpoint keeps all of it."""
-
-    step: int = 0
-    tokens: int = 0
-    flops: float = 0.0
-    seconds: float = 0.0
-    skipped: int = 0
-    skipped_in_a_row: int = 0
-    measured: list[float] = field(default_factory=list)
-    """Seconds of each step, until `minutes` has been turned into a number of them."""
-    evaluation_seconds: float = 0.0
-    """What the last evaluation took."""
-    steps: int | None = None
-    """Length of the run, once `minutes` has been turned into it."""
-    sums: dict[str, float] = field(default_factory=dict)
-    """Sums since the last report: of every part of the loss, of tokens, positions and seconds."""
 
 
 @dataclass(frozen=True)
@@ -287,22 +265,17 @@ class Trainer:
         """Turn `train.minutes` into a number of steps once enough of them have been timed; whether that is now."""
         assert self.config.minutes is not None
         budget, progress = 60.0 * self.config.minutes, self.progress
-        enough = progress.step > MEASURED_STEPS and progress.seconds >= MEASURED_SHARE * budget
-        slow = progress.step > 1 and progress.seconds >= 0.5 * budget
-        if not (enough or slow or progress.step >= self.optimizer_config.warmup_steps):
+        if not enough_measured(progress.measured, budget=budget, warmup_steps=self.optimizer_config.warmup_steps):
             return False
-        later = progress.measured[len(progress.measured) // 2 :]  # the first steps are slower than all others
-        second_a_step = sum(later) / len(later)
-        progress.measured = []
+        speed = second_a_step(progress.measured)
         # one evaluation before the first step and one after every tenth of the run; the last may be larger
-        evaluation = self.evaluation_config
-        evaluations = 10 + evaluation.at(last=True) / evaluation.at(last=False)
-        # The first evaluation, which was timed, is slower than those to come.
-        reserved = min(evaluations * progress.evaluation_seconds, EVALUATION_SHARE * budget)
-        progress.steps = progress.step + max(0, int((budget - progress.seconds - reserved) / second_a_step))
+        count = 10 + self.evaluation_config.at(last=True) / self.evaluation_config.at(last=False)
+        reserved = reserved_for_evaluations(progress.evaluation_seconds, count=count, budget=budget)
+        progress.steps = progress.step + max(0, int((budget - progress.seconds - reserved) / speed))
+        progress.measured = []
         logger.info(
             "%s minutes are %s steps at %.4f seconds a step, and %.0f seconds for evaluations",
-            self.config.minutes, f"{progress.steps:,}", second_a_step, reserved,
+            self.config.minutes, f"{progress.steps:,}", speed, reserved,
         )  # fmt: skip
         self.run_folder.write_text(self.run_folder.config, self.config_text(progress.steps))
         self._say_plan(progress.steps)
