@@ -52,6 +52,13 @@ def test_extends_merges_section_by_section(tmp_path: Path) -> None:
     assert load_config(Train, child) == Train("local", engine=Engine(3.5, "petrol"))
 
 
+def test_of_several_that_are_extended_the_last_one_wins(tmp_path: Path) -> None:
+    write(tmp_path, "base.toml", 'name = "local"\nwagons = 1\n[engine]\npower = 2\nfuel = "petrol"\n')
+    write(tmp_path, "part.toml", "wagons = 2\n[engine]\npower = 3\n")
+    child = write(tmp_path, "child.toml", 'extends = ["base.toml", "part.toml"]\n[engine]\npower = 3.5\n')
+    assert load_config(Train, child) == Train("local", wagons=2, engine=Engine(3.5, "petrol"))
+
+
 def test_overrides_win_and_are_read_as_toml(tmp_path: Path) -> None:
     file = write(tmp_path, "a.toml", 'name = "local"\nwagons = 1\n')
     overrides = ["wagons=5", "engine.fuel=petrol", 'stops=["a", "b"]', "home=/somewhere", "name=12"]

@@ -53,17 +53,21 @@ def load_config(cls: type[Config], source: str | Path | None = None, overrides: 
 
 
 def read_toml(source: str | Path) -> Table:
-    """A preset's or file's table with everything that it extends merged in below it."""
+    """A preset's or file's table with everything that it extends merged in below it.
+
+    `extends` names a preset or a file, or several in a list, of which later ones lie over earlier ones.
+    """
     path = find(source)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
-    parent = table.pop("extends", None)
-    if parent is None:
-        return table
-    beside = path.parent / str(parent)
-    return merged(read_toml(beside if beside.is_file() else str(parent)), table)
+    parents = table.pop("extends", [])
+    below: Table = {}
+    for parent in parents if isinstance(parents, list) else [parents]:
+        beside = path.parent / str(parent)
+        below = merged(below, read_toml(beside if beside.is_file() else str(parent)))
+    return merged(below, table)
 
 
 def find(source: str | Path) -> Path:

@@ -1,14 +1,16 @@
 """The index of a split and its batches, against a slow plain version."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 import torch
 
 from electra.data.collate import Batch, collate
-from electra.data.examples import ExampleSet
-from electra.data.packing import PackingConfig, pack_two_segments
+from electra.data.examples import ExampleSet, Stream
+from electra.data.packing import PackingConfig, pack
 from electra.data.sampling import shard_seed
 from electra.data.shards import Shard, Split
 from electra.data.tokenizer import SpecialTokens
@@ -49,25 +51,33 @@ def slow_rows(
     rows = []
     for number, shard in enumerate(split.shards):
         rng = np.random.Generator(np.random.PCG64(shard_seed(seed, number)))
-        for row in pack_two_segments(shard.sentence_ends, shard.document_ends, config, rng=rng).tolist():
+        packed = pack(shard.sentence_ends, shard.document_ends, config, rng=rng)
+        first = 0
+        for middle, past in packed.segment_ends.tolist():
             ids, segments = [SPECIAL.classify], [0]
-            for segment, (start, length) in enumerate([row[:2], row[2:]]):
-                if segment == 1 and length == 0:
+            for segment, numbers in enumerate([range(first, middle), range(middle, past)]):
+                if segment == 1 and not numbers:
                     continue
-                for position in range(start, start + length):
-                    ids.append(int(getattr(shard, stream)[position]))
-                    segments.append(segment)
+                for start, length in packed.pieces[numbers].tolist():
+                    for position in range(start, start + length):
+                        ids.append(int(getattr(shard, stream)[position]))
+                        segments.append(segment)
                 ids.append(SPECIAL.separate)
                 segments.append(segment)
+            first = past
             rows.append((ids, segments))
     return rows
 
 
+@pytest.mark.parametrize("builder", ["contiguous", "original"])
 @pytest.mark.parametrize("stream", ["tokens", "unigram"])
 @pytest.mark.parametrize("trim", [True, False])
-def test_equals_the_slow_version(split: Split, stream: str, trim: bool) -> None:
-    examples = ExampleSet(split, CONFIG, seed=7)
-    expected = slow_rows(split, CONFIG, 7, stream)
+def test_equals_the_slow_version(
+    split: Split, builder: Literal["contiguous", "original"], stream: Stream, trim: bool
+) -> None:
+    config = replace(CONFIG, builder=builder)
+    examples = ExampleSet(split, config, seed=7)
+    expected = slow_rows(split, config, 7, stream)
     assert len(examples) == len(expected) > 100
     order = np.random.default_rng(0).permutation(len(examples))
     for chosen in np.array_split(order, 12):
@@ -132,10 +142,10 @@ def test_shards_are_packed_apart(tmp_path: Path) -> None:
     first, second = (make_shard(number, folder=tmp_path) for number in range(2))
     alone, both = ExampleSet(Split([first]), CONFIG, seed=0), ExampleSet(Split([first, second]), CONFIG, seed=0)
     rows = np.arange(len(alone))
-    assert np.array_equal(alone.spans(rows)[1], both.spans(rows)[1])
+    assert [alone.segments(row) for row in rows] == [both.segments(row) for row in rows]
     twice = ExampleSet(Split([first, first]), CONFIG, seed=0)
-    shards, spans = twice.spans(np.arange(len(twice)))
-    assert not np.array_equal(spans[shards == 0], spans[shards == 1])
+    shards, segments = twice.shards_of(np.arange(len(twice))), [twice.segments(row) for row in range(len(twice))]
+    assert segments[: (shards == 0).sum()] != segments[(shards == 0).sum() :]
 
 
 def test_an_empty_split_and_an_empty_shard(tmp_path: Path, split: Split) -> None:
@@ -143,7 +153,7 @@ def test_an_empty_split_and_an_empty_shard(tmp_path: Path, split: Split) -> None
     none = np.zeros(0, dtype=np.int64)
     empty = Shard("empty", np.zeros(0, dtype="<u2"), none, none, np.zeros(0, dtype="<u2"))
     examples = ExampleSet(Split([split.shards[0], empty, split.shards[2]]), CONFIG, seed=0)
-    shards, _ = examples.spans(np.arange(len(examples)))
+    shards = examples.shards_of(np.arange(len(examples)))
     assert set(shards.tolist()) == {0, 2}
 
 

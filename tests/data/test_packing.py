@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from electra.data.packing import PackingConfig, pack_two_segments
+from electra.data.packing import pack as pack_either
 from electra.errors import DataError
 
 Documents = list[list[int]]  # the sentence lengths of each document
@@ -206,3 +207,73 @@ def test_the_config_names_its_problems() -> None:
     bad = {"sequence_length": 12, "one_segment_share": 1.5, "short_share": -0.1}
     assert named(**bad) == list(bad)
     assert named(minimum_length=0) == ["minimum_length"]
+
+
+def slow_original(documents: Documents, config: PackingConfig, seed: int) -> list[tuple[list[int], list[int]]]:
+    """The original's rules word by word: sentences are lists of token numbers, and so are the two segments."""
+    rng = np.random.default_rng(seed)
+    longest, target = config.sequence_length, config.sequence_length
+    rows = []
+    number = 0
+    for document in documents:
+        gathered: list[list[int]] = []
+        for index, length in enumerate(document):
+            gathered.append(list(range(number, number + length)))
+            number += length
+            tokens = sum(map(len, gathered))
+            if tokens == 0 or not (tokens >= target or index + 1 == len(document)):
+                continue
+            aim = 10**9 if rng.random() < config.one_segment_share else (target - 3) // 2
+            first: list[int] = []
+            second: list[int] = []
+            for sentence in gathered:
+                if not first or len(first) + len(sentence) < aim:
+                    first = first + sentence
+                elif not second and len(first) < aim and rng.random() < 0.5:
+                    first = first + sentence
+                else:
+                    second = second + sentence
+            first = first[: longest - 2]
+            second = second[: longest - len(first) - 3] if longest > len(first) + 3 else []
+            rows.append((first, second))
+            gathered = []
+            draw = rng.random()
+            choices = range(config.minimum_length, longest + 1)
+            target = (
+                choices[int(draw / config.short_share * len(choices))] if draw < config.short_share else longest
+            )
+    return rows
+
+
+def original(documents: Documents, config: PackingConfig, seed: int = 0) -> list[tuple[list[int], list[int]]]:
+    packed = pack_either(*offsets(documents), config, rng=np.random.default_rng(seed))
+    rows, first = [], 0
+    for middle, past in packed.segment_ends.tolist():
+        segments = (packed.pieces[first:middle].tolist(), packed.pieces[middle:past].tolist())
+        first = past
+        one, two = ([n for start, length in pieces for n in range(start, start + length)] for pieces in segments)
+        rows.append((one, two))
+    return rows
+
+
+@pytest.mark.parametrize("sequence_length", [13, 32, 128])
+@pytest.mark.parametrize("sentence", [1.5, 8, 25, 150])
+@pytest.mark.parametrize("shares", [(0.1, 0.05), (0.0, 0.0), (0.5, 0.6), (0.0, 1.0), (1.0, 0.3)])
+def test_the_original_rules_equal_the_slow_version(
+    sequence_length: int, sentence: float, shares: tuple[float, float]
+) -> None:
+    rng = np.random.default_rng([sequence_length, int(sentence), int(10 * shares[0])])
+    documents = random_documents(rng, documents=40, sentence=sentence, sentences=12)
+    documents[3:5] = [[], [0, 3, 0, 2]]
+    config = PackingConfig("original", sequence_length, one_segment_share=shares[0], short_share=shares[1])
+    assert original(documents, config, seed=3) == slow_original(documents, config, seed=3)
+
+
+def test_the_original_brings_a_later_short_sentence_forward_and_drops_what_does_not_fit() -> None:
+    config = PackingConfig("original", sequence_length=32, one_segment_share=0.0, short_share=0.0)
+    # Aim 14: 10 fit, 20 are refused by the coin or not, then 3 still join the first segment.
+    rows = {tuple(map(tuple, original([[10, 20, 3]], config, seed)[0])) for seed in range(20)}
+    assert rows == {
+        (tuple([*range(10), 30, 31, 32]), tuple(range(10, 26))),  # 4 of the 20 are beyond the row's end
+        (tuple(range(30)), ()),  # the coin let the 20 join; the row is full
+    }

@@ -62,7 +62,6 @@ def collate(
     Raises:
         DataError: the split has no such stream.
     """
-    shards, spans = examples.spans(row_indices)
     lengths_B = examples.lengths[row_indices].astype(np.int64)
     columns = int(lengths_B.max(initial=0)) if trim else examples.config.sequence_length
     shape = (len(row_indices), columns)
@@ -70,17 +69,19 @@ def collate(
     segments_BL = np.zeros(shape, dtype=np.int64)
     ids_BL[:, :1] = special.classify
     streams = examples.stream(stream)
-    numbers = zip(shards.tolist(), spans.tolist(), ids_BL, segments_BL, strict=True)
-    for shard, (start_1, length_1, start_2, length_2), ids_L, segments_L in numbers:
-        tokens = streams[shard]
-        separator = 1 + length_1
-        ids_L[1:separator] = tokens[start_1 : start_1 + length_1]
-        ids_L[separator] = special.separate
-        if length_2:
-            end = separator + 1 + length_2
-            ids_L[separator + 1 : end] = tokens[start_2 : start_2 + length_2]
-            ids_L[end] = special.separate
-            segments_L[separator + 1 : end + 1] = 1
+    shards = examples.shards_of(row_indices).tolist()
+    for row, shard, ids_L, segments_L in zip(row_indices.tolist(), shards, ids_BL, segments_BL, strict=True):
+        tokens, column = streams[shard], 1
+        for number, pieces in enumerate(examples.segments(row)):
+            if not pieces:
+                continue
+            begin = column
+            for start, length in pieces:
+                ids_L[column : column + length] = tokens[start : start + length]
+                column += length
+            ids_L[column] = special.separate
+            column += 1
+            segments_L[begin:column] = number
     return Batch(
         input_ids_BL=torch.from_numpy(ids_BL),
         segment_ids_BL=torch.from_numpy(segments_BL),

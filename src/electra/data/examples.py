@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,8 @@ from electra.data.packing import (
     SPECIALS_TWO_SEGMENTS,
     Examples,
     PackingConfig,
-    pack_two_segments,
+    Piece,
+    pack,
 )
 from electra.data.sampling import Rows, shard_seed
 from electra.data.shards import Shard, Split, Tokens
@@ -27,7 +28,7 @@ Stream = Literal["tokens", "unigram"]
 
 
 class ExampleSet:
-    """All examples of a split, the same for the same (data, config, seed). 20 bytes an example.
+    """All examples of a split, the same for the same (data, config, seed). About 36 bytes an example.
 
     `len(examples)` is their number; `examples.lengths` the tokens of each row, specials included, as int32.
 
@@ -41,21 +42,31 @@ class ExampleSet:
         self._unigram: list[Tokens | None] = [
             None if shard.unigram is None else _plain(shard.unigram) for shard in split.shards
         ]
-        spans = [_pack(shard, config, seed=shard_seed(seed, i)) for i, shard in enumerate(split.shards)]
-        counts = np.array([len(shard_spans) for shard_spans in spans], dtype=np.int64)
+        packed = [_pack(shard, config, seed=shard_seed(seed, i)) for i, shard in enumerate(split.shards)]
+        counts = np.array([len(shard.segment_ends) for shard in packed], dtype=np.int64)
         self._past_last = np.cumsum(counts)
-        self._spans = np.concatenate(spans) if spans else np.empty((0, 4), dtype=np.uint32)
-        first, second = self._spans[:, 1], self._spans[:, 3]
-        specials = np.where(second > 0, SPECIALS_TWO_SEGMENTS, SPECIALS_ONE_SEGMENT)
-        self.lengths: npt.NDArray[np.int32] = (first + second + specials).astype(np.int32)
-        logger.debug("packed %d shards into %d examples", len(spans), len(self))
+        before = np.cumsum([0, *(len(shard.pieces) for shard in packed)])
+        # Halves what an index holds: a start within a shard has 32 bits.
+        self._pieces = _joined([shard.pieces.astype(np.uint32) for shard in packed])
+        self._segment_ends = _joined([shard.segment_ends + n for shard, n in zip(packed, before, strict=False)])
+        self.lengths: npt.NDArray[np.int32] = _joined([_lengths(shard) for shard in packed], columns=()).astype(
+            np.int32
+        )
+        logger.debug("packed %d shards into %d examples", len(packed), len(self))
 
     def __len__(self) -> int:
-        return len(self._spans)
+        return len(self.lengths)
 
-    def spans(self, rows: Rows) -> tuple[Rows, Examples]:
-        """The shard of each row, (rows,), and its two spans in that shard, (rows, 4), both int64."""
-        return np.searchsorted(self._past_last, rows, side="right"), self._spans[rows].astype(np.int64)
+    def shards_of(self, rows: Rows) -> Rows:
+        """The shard of each row, (rows,)."""
+        return np.searchsorted(self._past_last, rows, side="right")
+
+    def segments(self, row: int) -> tuple[list[Piece], list[Piece]]:
+        """The pieces of the two segments of a row, in its shard; the second is empty where there is only one."""
+        first = int(self._segment_ends[row - 1, 1]) if row else 0
+        second, past = self._segment_ends[row].tolist()
+        pieces = self._pieces[first:past].tolist()
+        return pieces[: second - first], pieces[second - first :]
 
     def stream(self, name: Stream) -> Sequence[Tokens]:
         """The token ids of each shard; the spans hold for every stream.
@@ -79,7 +90,19 @@ def _plain(tokens: Tokens) -> Tokens:
     return tokens.view(np.ndarray)
 
 
-def _pack(shard: Shard, config: PackingConfig, *, seed: int) -> npt.NDArray[np.uint32]:
+def _joined(arrays: list[npt.NDArray[Any]], columns: tuple[int, ...] = (2,)) -> npt.NDArray[Any]:
+    return np.concatenate(arrays) if arrays else np.empty((0, *columns), dtype=np.int64)
+
+
+def _lengths(packed: Examples) -> npt.NDArray[np.int64]:
+    """Tokens of each row, [CLS] and [SEP] included."""
+    tokens = np.concatenate([[0], np.cumsum(packed.pieces[:, 1])])
+    ends = tokens[packed.segment_ends]
+    starts = np.concatenate([[0], ends[:-1, 1]])
+    return ends[:, 1] - starts + np.where(ends[:, 0] < ends[:, 1], SPECIALS_TWO_SEGMENTS, SPECIALS_ONE_SEGMENT)
+
+
+def _pack(shard: Shard, config: PackingConfig, *, seed: int) -> Examples:
     tokens = len(shard.tokens)
     if tokens > np.iinfo(np.uint32).max:
         raise DataError(
@@ -91,4 +114,4 @@ def _pack(shard: Shard, config: PackingConfig, *, seed: int) -> npt.NDArray[np.u
             f"{tokens:,} tokens; prepare the data again"
         )
     rng = np.random.Generator(np.random.PCG64(seed))
-    return pack_two_segments(shard.sentence_ends, shard.document_ends, config, rng=rng).astype(np.uint32)
+    return pack(shard.sentence_ends, shard.document_ends, config, rng=rng)

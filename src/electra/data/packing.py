@@ -1,17 +1,17 @@
 """Documents to examples: which tokens of a shard stand together in one row.
 
-An example is four numbers, `start_1, length_1, start_2, length_2`: two spans of tokens of one shard, the
-second of length 0 where the row has a single segment. Nothing is copied; `collate` reads the spans and adds
-[CLS] and [SEP].
+A segment is one piece of a shard's tokens, or several where the original's rules bring later sentences forward.
+Nothing is copied; `collate` reads the pieces and adds [CLS] and [SEP].
 """
 
 from __future__ import annotations
 
+import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,11 @@ from electra.errors import DataError
 Offsets = npt.NDArray[np.int64]
 """Ascending end offsets: of sentences in tokens, or of documents in sentences."""
 
-Examples = npt.NDArray[np.int64]
+TwoSpans = npt.NDArray[np.int64]
 """Shape (examples, 4): start_1, length_1, start_2, length_2 in tokens; length_2 = 0 is a single segment."""
+
+Piece = tuple[int, int]
+"""Start and length in tokens."""
 
 SPECIALS_ONE_SEGMENT = 2
 """[CLS] A [SEP]"""
@@ -35,8 +38,26 @@ _DRAWN_AHEAD = 8192
 
 
 @dataclass(frozen=True)
+class Examples:
+    """The rows of one shard.
+
+    Attributes:
+        pieces: (pieces, 2) int64, start and length in tokens, row after row.
+        segment_ends: (examples, 2) int64, the first piece that is no more of each segment; where the two are equal
+            the row has one segment.
+    """
+
+    pieces: npt.NDArray[np.int64]
+    segment_ends: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
 class PackingConfig:
     """How documents are cut into rows of two segments (ELECTRA and BERT; paper section 3.1, appendix A)."""
+
+    builder: Literal["contiguous", "original"] = "contiguous"
+    """contiguous: every token is used once and in its order. original: as google-research/electra builds them, which
+    fills the first segment up with later short sentences and drops what does not fit."""
 
     sequence_length: int = 128
     """Longest row in tokens, [CLS] and [SEP] included."""
@@ -62,9 +83,23 @@ class PackingConfig:
                 yield f"{name}: must be a probability, from 0 to 1, got {share}"
 
 
-def pack_two_segments(
+def pack(
     sentence_ends: Offsets, document_ends: Offsets, config: PackingConfig, *, rng: np.random.Generator
 ) -> Examples:
+    """The rows of one shard, by the rules that the config names.
+
+    Args, raises: as `pack_two_segments`.
+    """
+    if config.builder == "original":
+        return pack_as_the_original(sentence_ends, document_ends, config, rng=rng)
+    spans = pack_two_segments(sentence_ends, document_ends, config, rng=rng).reshape(-1, 2)
+    held = spans[:, 1] > 0
+    return Examples(spans[held], np.cumsum(held).reshape(-1, 2))
+
+
+def pack_two_segments(
+    sentence_ends: Offsets, document_ends: Offsets, config: PackingConfig, *, rng: np.random.Generator
+) -> TwoSpans:
     """Cut the documents of one shard into rows of one or two segments, every token used exactly once.
 
     A row never holds text of two documents and follows on where the row before it ended. It takes whole
@@ -76,8 +111,8 @@ def pack_two_segments(
     segments `minimum_length` tokens, a full row is cut in the middle, and a row at the end of its document
     stays one segment. A document's last row is never shorter than `minimum_length` unless the document is.
 
-    These are the rules of the original's example builder, save that it drops the text beyond the cut and may
-    put a later short sentence into the first segment.
+    These are the rules of the original's example builder (`pack_as_the_original`), save that no text is dropped
+    and none is moved.
 
     Args:
         sentence_ends: (sentences,) end offset of each sentence in tokens, ascending.
@@ -153,6 +188,88 @@ def _next_row(
         middle = start + (row_end - start) // 2
         return middle, row_end
     return row_end, row_end
+
+
+def pack_as_the_original(
+    sentence_ends: Offsets, document_ends: Offsets, config: PackingConfig, *, rng: np.random.Generator
+) -> Examples:
+    """The rows that google-research/electra would make of one shard.
+
+    Sentences of a document are gathered until they reach the target length, special tokens not counted. With
+    probability `one_segment_share` all of them are the first segment; else a sentence joins the first segment if
+    that is empty, or stays below `(target - 3) // 2` tokens with it, or if the second is empty, the first below that
+    aim, and a fair coin says so; all others join the second. Each is cut to what fits, and the rest is dropped. The
+    next target is `sequence_length`, or with probability `short_share` uniform in
+    `minimum_length..sequence_length`; the first row of a shard aims at `sequence_length`.
+
+    Args, raises: as `pack_two_segments`; the number of draws a row varies.
+    """
+    _check_offsets(sentence_ends, document_ends)
+    ends = np.ascontiguousarray(sentence_ends, dtype=np.int64).data
+    draws = _uniforms(rng)
+    pieces, segment_ends = array("q"), array("q")
+    longest, least = config.sequence_length, config.minimum_length
+    target, first, start = longest, 0, 0
+    for past_last in document_ends.tolist():
+        for sentence in range(first, past_last):
+            gathered = ends[sentence] - start
+            if gathered and (gathered >= target or sentence + 1 == past_last):
+                aim = math.inf if next(draws) < config.one_segment_share else (target - SPECIALS_TWO_SEGMENTS) // 2
+                segments = _two_segments(ends, first, sentence + 1, start, aim, draws)
+                room = longest - SPECIALS_ONE_SEGMENT
+                for segment in segments:
+                    for piece in _cut(segment, room):
+                        pieces.extend(piece)
+                        room -= piece[1]
+                    segment_ends.append(len(pieces) // 2)
+                    room -= SPECIALS_TWO_SEGMENTS - SPECIALS_ONE_SEGMENT
+                draw = next(draws)
+                # Given that it is below the share, draw / share is uniform in [0, 1) again.
+                short = least + int(draw / config.short_share * (longest - least + 1)) if config.short_share else 0
+                target = short if draw < config.short_share else longest
+                first, start = sentence + 1, ends[sentence]
+        first = past_last
+    return Examples(
+        np.frombuffer(pieces, dtype=np.int64).reshape(-1, 2),
+        np.frombuffer(segment_ends, dtype=np.int64).reshape(-1, 2),
+    )
+
+
+def _two_segments(
+    ends: memoryview[Any], first: int, past: int, start: int, aim: float, draws: Iterator[float]
+) -> tuple[list[Piece], list[Piece]]:
+    """Which of the sentences `first..past`, at token `start`, join which segment; neighbours are one piece."""
+    segments: tuple[list[Piece], list[Piece]] = [], []
+    lengths = [0, 0]
+    for sentence in range(first, past):
+        length = ends[sentence] - start
+        joins_first = (
+            not lengths[0]
+            or lengths[0] + length < aim
+            or (not lengths[1] and lengths[0] < aim and next(draws) < 0.5)
+        )
+        segment = segments[not joins_first]
+        if segment and sum(segment[-1]) == start:
+            segment[-1] = (segment[-1][0], segment[-1][1] + length)
+        elif length:
+            segment.append((start, length))
+        lengths[not joins_first] += length
+        start += length
+    return segments
+
+
+def _cut(segment: list[Piece], room: int) -> Iterator[Piece]:
+    """The pieces of a segment that fit into `room` tokens, the last one perhaps in part."""
+    for start, length in segment:
+        if room <= 0:
+            return
+        yield start, min(length, room)
+        room -= length
+
+
+def _uniforms(rng: np.random.Generator) -> Iterator[float]:
+    while True:
+        yield from rng.random(_DRAWN_AHEAD).tolist()
 
 
 def _triples(rng: np.random.Generator) -> Iterator[tuple[float, float, float]]:

@@ -16,7 +16,7 @@ from electra.export.huggingface import save
 from electra.export.model_card import CardKind, model_card
 from electra.export.parity import TOLERANCE, parity
 from electra.objectives.base import TowerName
-from electra.recipes.pretrain_config import PretrainConfig, build_objective
+from electra.recipes.pretrain_config import AnyObjective, PretrainConfig, build_objective
 from electra.training.checkpoint import Checkpoint, CheckpointConfig, Checkpoints, read_checkpoint
 from electra.training.run_folder import RunFolder
 
@@ -71,16 +71,7 @@ def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = 
     """
     run_folder = RunFolder(path)
     found = _find(run_folder, checkpoint)
-    tokenizer_json = found.path / "tokenizer.json"
-    special = tokenizers.special_tokens(tokenizers.load(tokenizer_json), tokenizer_json)
-    config = load_config(PretrainConfig, found.path / "config.toml")
-    objective = build_objective(config, special)
-    tensors = found.tensors("model")
-    # Shared tables are stored once, under the name that the objective gives first.
-    expected = dict(objective.named_parameters())
-    if odd := sorted(expected.keys() ^ tensors.keys()):
-        raise CheckpointError(f"{found.path}: its tensors do not fit its config: {', '.join(odd[:5])}")
-    objective.load_state_dict(tensors, strict=False)
+    config, objective = trained(found)
     folder, length = out or run_folder.export, config.packing.sequence_length
     folders: dict[TowerName, Path] = {}
     differences: dict[TowerName, float | None] = {}
@@ -93,7 +84,7 @@ def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = 
             folders[name],
             encoder=tower.encoder,
             head=tower.head,
-            tokenizer_json=tokenizer_json,
+            tokenizer_json=found.path / "tokenizer.json",
             card=cards[name],
             max_length=length,
         )
@@ -105,6 +96,26 @@ def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = 
     if any(difference is not None and difference > TOLERANCE for difference in differences.values()):
         logger.warning("the exported logits differ from transformers' by more than %s", TOLERANCE)
     return result
+
+
+def trained(found: Checkpoint) -> tuple[PretrainConfig, AnyObjective]:
+    """A checkpoint's config, and its objective with the weights that it holds.
+
+    Raises:
+        CheckpointError: the weights are not those of the config.
+        DataError: the tokenizer cannot be read or lacks a special token.
+    """
+    tokenizer_json = found.path / "tokenizer.json"
+    special = tokenizers.special_tokens(tokenizers.load(tokenizer_json), tokenizer_json)
+    config = load_config(PretrainConfig, found.path / "config.toml")
+    objective = build_objective(config, special)
+    tensors = found.tensors("model")
+    # Shared tables are stored once, under the name that the objective gives first.
+    expected = dict(objective.named_parameters())
+    if odd := sorted(expected.keys() ^ tensors.keys()):
+        raise CheckpointError(f"{found.path}: its tensors do not fit its config: {', '.join(odd[:5])}")
+    objective.load_state_dict(tensors, strict=False)
+    return config, objective
 
 
 def _find(run_folder: RunFolder, name: str | None) -> Checkpoint:
