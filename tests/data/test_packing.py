@@ -227,12 +227,10 @@ def slow_original(documents: Documents, config: PackingConfig, seed: int) -> lis
             first: list[int] = []
             second: list[int] = []
             for sentence in gathered:
-                if not first or len(first) + len(sentence) < aim:
-                    first = first + sentence
-                elif not second and len(first) < aim and rng.random() < 0.5:
-                    first = first + sentence
-                else:
-                    second = second + sentence
+                joins = not first or len(first) + len(sentence) < aim
+                if not joins and not second and len(first) < aim:
+                    joins = rng.random() < 0.5
+                first, second = (first + sentence, second) if joins else (first, second + sentence)
             first = first[: longest - 2]
             second = second[: longest - len(first) - 3] if longest > len(first) + 3 else []
             rows.append((first, second))
@@ -274,6 +272,6 @@ def test_the_original_brings_a_later_short_sentence_forward_and_drops_what_does_
     # Aim 14: 10 fit, 20 are refused by the coin or not, then 3 still join the first segment.
     rows = {tuple(map(tuple, original([[10, 20, 3]], config, seed)[0])) for seed in range(20)}
     assert rows == {
-        (tuple([*range(10), 30, 31, 32]), tuple(range(10, 26))),  # 4 of the 20 are beyond the row's end
+        ((*range(10), 30, 31, 32), tuple(range(10, 26))),  # 4 of the 20 are beyond the row's end
         (tuple(range(30)), ()),  # the coin let the 20 join; the row is full
     }

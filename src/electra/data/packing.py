@@ -56,8 +56,8 @@ class PackingConfig:
     """How documents are cut into rows of two segments (ELECTRA and BERT; paper section 3.1, appendix A)."""
 
     builder: Literal["contiguous", "original"] = "contiguous"
-    """contiguous: every token is used once and in its order. original: as google-research/electra builds them, which
-    fills the first segment up with later short sentences and drops what does not fit."""
+    """contiguous: every token is used once and in its order. original: as google-research/electra builds them,
+    which fills the first segment up with later short sentences and drops what does not fit."""
 
     sequence_length: int = 128
     """Longest row in tokens, [CLS] and [SEP] included."""
@@ -94,7 +94,7 @@ def pack(
         return pack_as_the_original(sentence_ends, document_ends, config, rng=rng)
     spans = pack_two_segments(sentence_ends, document_ends, config, rng=rng).reshape(-1, 2)
     held = spans[:, 1] > 0
-    return Examples(spans[held], np.cumsum(held).reshape(-1, 2))
+    return Examples(spans[held], np.cumsum(held, dtype=np.int64).reshape(-1, 2))
 
 
 def pack_two_segments(
@@ -197,9 +197,9 @@ def pack_as_the_original(
 
     Sentences of a document are gathered until they reach the target length, special tokens not counted. With
     probability `one_segment_share` all of them are the first segment; else a sentence joins the first segment if
-    that is empty, or stays below `(target - 3) // 2` tokens with it, or if the second is empty, the first below that
-    aim, and a fair coin says so; all others join the second. Each is cut to what fits, and the rest is dropped. The
-    next target is `sequence_length`, or with probability `short_share` uniform in
+    that is empty, or stays below `(target - 3) // 2` tokens with it, or if the second is empty, the first below
+    that aim, and a fair coin says so; all others join the second. Each is cut to what fits, and the rest is
+    dropped. The next target is `sequence_length`, or with probability `short_share` uniform in
     `minimum_length..sequence_length`; the first row of a shard aims at `sequence_length`.
 
     Args, raises: as `pack_two_segments`; the number of draws a row varies.
