@@ -2,9 +2,9 @@
 
     python benchmarks/compare_presets.py electra-tiny faithful-tiny --data DATA --out RUNS --steps 480
 
-Each preset is a run of `electra pretrain` for every seed, RUNS/PRESET-SEED; one that is already there goes on where
-it stopped. Then every model is evaluated as the first preset evaluates its own: its rows, its masks, its positions.
-Prints a table of medians with the least and the largest, and writes RUNS/curves.png, one line a seed.
+Each preset is a run of `electra pretrain` for every seed, RUNS/PRESET-SEED; one that is already there goes on
+where it stopped. Then every model is evaluated as the first preset evaluates its own: its rows, its masks, its
+positions. Prints a table of medians with the least and the largest, and writes RUNS/curves.png, one line a seed.
 """
 
 import argparse
