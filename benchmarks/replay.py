@@ -13,9 +13,8 @@ Shapes: B batch, L length, N slots a row, V vocabulary.
 import argparse
 import copy
 import json
-import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,10 +35,11 @@ from electra.objectives.masking import Masking
 from electra.recipes.pretrain_config import AnyObjective, PretrainConfig, build_objective
 from electra.training.optim import build_optimizer
 from electra.training.schedule import learning_rate
+from replay_names import Arrays, Named, below, by_variable, joined, names
+from replay_race import explained
 
 TOLERANCE = 1e-4
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
-Arrays = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -57,36 +57,57 @@ def replay(folder: Path) -> list[Comparison]:
     settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     with np.load(folder / "replay.npz") as stored:
         recorded: dict[str, np.ndarray] = {name: stored[name] for name in stored.files}
-    config = settings_of(settings)
-    objective = build_objective(config, SPECIAL)
-    ours = names(objective, config)
-    with torch.no_grad():
-        for parameter, theirs in ours:
-            parameter.copy_(joined(recorded, "init", theirs))
-    objective.train()
+    config = settings_of(settings, recorded)
+    objective, ours = at_the_start(config, recorded)
     optimizer = build_optimizer(objective, config.optimizer)
     differences = Differences()
     steps = sum(name.endswith("/input_ids") for name in recorded)
     assert config.train.steps is not None
     for step in range(steps):
-        at = {name.partition("/")[2]: array for name, array in recorded.items() if name.startswith(f"step{step}/")}
+        at, later = (below(recorded, f"step{number}") for number in (step, step + 1))
         for name, found in one_step(objective, at, config):
             differences.add(name, found, at[name], f"step {step}")
-        if step == 0:
-            for parameter, theirs in ours:
-                assert parameter.grad is not None
-                differences.add("gradients", parameter.grad, joined(recorded, "step0/grad", theirs), theirs[0])
+        gradients = [parameter.grad.clone() for parameter, _ in ours if parameter.grad is not None]
         nn.utils.clip_grad_norm_(objective.parameters(), config.optimizer.gradient_clip)
-        later = {
-            name.partition("/")[2]: array
-            for name, array in recorded.items()
-            if name.startswith(f"step{step + 1}/")
-        }
         update(objective, optimizer, config, step, later or recorded, ours)
+        if step == 0:
+            found_gradients, note = as_recorded(gradients, [p.detach() for p, _ in ours], recorded, config)
+            for gradient, (_, theirs) in zip(found_gradients, ours, strict=True):
+                expected = joined(recorded, "step0/grad", theirs)
+                differences.add("gradients", gradient, expected, theirs[0] + note)
         optimizer.zero_grad(set_to_none=True)
     for parameter, theirs in ours:
         differences.add("final parameters", parameter, joined(recorded, "final", theirs), theirs[0])
     return differences.found()
+
+
+def at_the_start(config: PretrainConfig, recorded: Arrays) -> tuple[AnyObjective, Named]:
+    """The objective with the recorded weights, and its parameters with their recorded names."""
+    objective = build_objective(config, SPECIAL).train()
+    ours = names(objective)
+    with torch.no_grad():
+        for parameter, theirs in ours:
+            parameter.copy_(joined(recorded, "init", theirs))
+    return objective, ours
+
+
+def as_recorded(
+    gradients: list[Tensor], updated: list[Tensor], recorded: Arrays, config: PretrainConfig
+) -> tuple[list[Tensor], str]:
+    """Gradients as the original's recording took them, and a note where that was not plainly (replay_race.py)."""
+    objective, ours = at_the_start(config, recorded)
+    expected = [joined(recorded, "step0/grad", theirs) for _, theirs in ours]
+    difference = max(map(relative, gradients, expected))
+    if difference <= TOLERANCE:
+        return gradients, ""
+
+    def backward() -> None:
+        for _ in one_step(objective, below(recorded, "step0"), config):
+            pass
+
+    found = explained(backward, ours, by_variable(ours, updated), by_variable(ours, expected), tolerance=TOLERANCE)
+    note = f"; {found.updated_reads} of {found.reads} reads saw updated weights; if none had: {difference:.1e}"
+    return [torch.cat([found.gradients[name] for name in theirs]) for _, theirs in ours], note
 
 
 def update(
@@ -95,7 +116,7 @@ def update(
     config: PretrainConfig,
     step: int,
     later: Arrays,
-    ours: list[tuple[nn.Parameter, list[str]]],
+    ours: Named,
 ) -> None:
     """One update, at whichever of two learning rates the recording shows.
 
@@ -136,8 +157,11 @@ def update(
     optimizer.load_state_dict(state)
 
 
-def settings_of(settings: Arrays) -> PretrainConfig:
-    """Our config for the original's settings, on top of the preset of all its quirks."""
+def settings_of(settings: Arrays, recorded: Arrays) -> PretrainConfig:
+    """Our config for the original's settings, on top of the preset of all its quirks.
+
+    A generator with embeddings of its own has them in the width that was recorded; no setting names it.
+    """
     shape = settings["model_hparam_overrides"]
     hidden, layers = shape["hidden_size"], shape["num_hidden_layers"]
     electra, electric = settings.get("electra_objective", True), settings.get("electric_objective", False)
@@ -162,9 +186,14 @@ def settings_of(settings: Arrays) -> PretrainConfig:
     sharing = "embeddings"
     if not settings.get("untied_generator", True):
         sharing = "all"
-        generator = GeneratorConfig(hidden, layers, model.feed_forward_size, model.heads)
+        generator = GeneratorConfig(
+            hidden_size=hidden, layers=layers, feed_forward_size=model.feed_forward_size, heads=model.heads
+        )
     elif settings.get("untied_generator_embeddings", False):
         sharing = "none"
+        tower = "generator_ltr" if electric else "generator"
+        size = recorded[f"init/{tower}/embeddings/word_embeddings"].shape[1]
+        generator = replace(generator, embedding_size=size)
     config = load_config(PretrainConfig, "faithful")
     return replace(
         config,
@@ -255,72 +284,11 @@ def slot_logits(objective: AnyObjective, batch: Batch, masking: Masking) -> Tens
     return head.logits(x_BND.flatten(0, 1), encoder.embeddings.token.weight)
 
 
-_OUTSIDE = {
-    "embeddings.token": "embeddings/word_embeddings",
-    "embeddings.position": "embeddings/position_embeddings",
-    "embeddings.segment": "embeddings/token_type_embeddings",
-    "embeddings.norm": "embeddings/LayerNorm",
-    "projection": "embeddings_project",
-}
-_INSIDE = {
-    "attention.query_key_value": ("attention/self/query", "attention/self/key", "attention/self/value"),
-    "attention.output": ("attention/output/dense",),
-    "attention_norm": ("attention/output/LayerNorm",),
-    "feed_forward.inner": ("intermediate/dense",),
-    "feed_forward.outer": ("output/dense",),
-    "feed_forward_norm": ("output/LayerNorm",),
-}
-_HEADS = {
-    "generator_head": "generator_predictions",
-    "cloze_head": "cloze_predictions",
-    "head": "generator_predictions",
-    "discriminator_head": "discriminator_predictions",
-}
-_IN_HEADS = {"dense": "dense", "norm": "LayerNorm", "prediction": "dense_1"}
-_SCOPES = {
-    "discriminator": "electra",
-    "encoder": "electra",
-    "generator": "generator",
-    "left": "generator_ltr",
-    "right": "generator_rtl",
-}
-
-
-def names(objective: AnyObjective, config: PretrainConfig) -> list[tuple[nn.Parameter, list[str]]]:
-    """Each parameter with the original's variables that it holds, joined along their last axis."""
-    found = []
-    for name, parameter in objective.named_parameters():
-        module, _, rest = name.partition(".")
-        path, _, leaf = rest.rpartition(".")
-        if module in _HEADS:
-            scope = _HEADS[module]
-            theirs = [f"{scope}/{_IN_HEADS[path]}/{_leaf(leaf, path)}"] if path else [f"{scope}/output_bias"]
-        elif inside := re.fullmatch(r"blocks\.(\d+)\.(.+)", path):
-            layer = f"{_SCOPES[module]}/encoder/layer_{inside[1]}"
-            theirs = [f"{layer}/{part}/{_leaf(leaf, inside[2])}" for part in _INSIDE[inside[2]]]
-        else:
-            end = (
-                ""
-                if path.removeprefix("embeddings.") in ("token", "position", "segment")
-                else "/" + _leaf(leaf, path)
-            )
-            theirs = [f"{_SCOPES[module]}/{_OUTSIDE[path]}{end}"]
-        found.append((parameter, theirs))
-    return found
-
-
-def _leaf(leaf: str, path: str) -> str:
-    if path.endswith("norm"):
-        return {"weight": "gamma", "bias": "beta"}[leaf]
-    return {"weight": "kernel", "bias": "bias"}[leaf]
-
-
-def joined(recorded: Arrays, prefix: str, theirs: list[str]) -> Tensor:
-    """Variables of the original as one of our parameters: kernels turned to (out, in), then joined."""
-    parts = [recorded[f"{prefix}/{name}"] for name in theirs]
-    return torch.cat(
-        [torch.from_numpy(p.T if n.endswith("kernel") else p) for n, p in zip(theirs, parts, strict=True)]
-    )
+def relative(found: Tensor, expected: Any) -> float:
+    """The largest difference, relative to the largest number expected."""
+    ours, theirs = found.detach().double(), torch.as_tensor(np.asarray(expected)).double()
+    assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
+    return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-12))
 
 
 class Differences:
@@ -330,9 +298,7 @@ class Differences:
         self.worst: dict[str, Comparison] = {}
 
     def add(self, name: str, found: Tensor, expected: Any, where: str) -> None:
-        ours, theirs = found.detach().double(), torch.as_tensor(np.asarray(expected)).double()
-        assert ours.shape == theirs.shape, (name, where, ours.shape, theirs.shape)
-        difference = float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-12))
+        difference = relative(found, expected)
         before = self.worst.get(name)
         worse = before is None or not difference <= before.difference
         self.worst[name] = Comparison(

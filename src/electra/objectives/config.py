@@ -15,6 +15,8 @@ class GeneratorConfig:
 
     hidden_size: int = 64
     """Width of the states; a quarter to a half of the discriminator's works best."""
+    embedding_size: int = 0
+    """Width of its embedding tables where it shares none; 0: the discriminator's."""
     layers: int = 0
     """Transformer blocks; 0: as many as the discriminator."""
     feed_forward_size: int = 0
@@ -27,13 +29,14 @@ class GeneratorConfig:
         return replace(
             discriminator,
             hidden_size=self.hidden_size,
+            embedding_size=self.embedding_size or discriminator.embedding_size,
             layers=self.layers or discriminator.layers,
             feed_forward_size=self.feed_forward_size or 4 * self.hidden_size,
             heads=self.heads or max(1, self.hidden_size // 64),
         )
 
     def problems(self) -> Iterator[str]:
-        for name in ("layers", "feed_forward_size", "heads"):
+        for name in ("embedding_size", "layers", "feed_forward_size", "heads"):
             if getattr(self, name) < 0:
                 yield f"{name}: must not be negative, got {getattr(self, name)}"
         if self.hidden_size < 1:

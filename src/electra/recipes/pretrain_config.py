@@ -67,6 +67,9 @@ class PretrainConfig:
             yield "objective.sharing: all is not for electric, whose cloze model has two towers"
         if self.objective.kind == "masked-lm":
             return
+        size = self.model.embedding_size
+        if self.objective.sharing != "none" and self.generator.embedding_size not in (0, size):
+            yield f"generator.embedding_size: shared tables are {size} wide; leave it at 0, or share none"
         if self.objective.sharing == "all" and self.generator.encoder(self.model) != self.model:
             yield (
                 "objective.sharing: all needs a generator of the discriminator's shape: set generator.hidden_size "
