@@ -25,6 +25,7 @@ VERBS = {
     "prepare": ("electra.recipes.prepare:run", "text -> a tokenizer and shards of tokens"),
     "pretrain": ("electra.recipes.pretrain:run", "shards -> a trained discriminator and generator"),
     "export": ("electra.recipes.export:run", "a run's checkpoint -> folders that transformers loads"),
+    "flops": ("electra.recipes.flops:run", "what a model costs to train and to use, term by term"),
     "score": ("electra.recipes.score:run", "how replaced each token of a text looks"),
 }
 """Each verb's function and its line in the help, in the order in which a newcomer meets them."""

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.errors import CheckpointError
+from electra.modeling.flops import Network, Networks
 from electra.objectives.base import Counts, StepOutput
 from electra.training import trainer as module
 from electra.training.checkpoint import CheckpointConfig
@@ -51,8 +52,8 @@ class NextId(nn.Module):
     def counts(self, batch: Batch) -> Counts:
         return {"tokens": batch.lengths_B.sum()}
 
-    def flops_per_token(self, length: int) -> float:
-        return 100.0
+    def networks(self, length: int) -> Networks:
+        return {"net": Network(head="replaced-token", hidden_size=5)}
 
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
         return {}
@@ -303,5 +304,5 @@ def test_reports_have_the_keys_of_the_contract(tmp_path: Path) -> None:
         "step", "tokens", "flops", "seconds", "loss", "generator_loss", "learning_rate", "gradient_norm",
         "tokens_per_second",
     } <= report.keys()  # fmt: skip
-    assert report["flops"] == 2 * 4 * LENGTH * 100.0
+    assert report["flops"] == 2 * 4 * LENGTH * 3 * 2 * (5 * 5 + 5)
     assert [r["step"] for r in records if "eval/unigram_auc" in r] == [0, 1, 2, 3, 4]

@@ -47,8 +47,10 @@ def sampled_cross_entropy(
 
     Equals `sampled_cross_entropy_plain` up to rounding.
     """
+    # Asked here, since inside of an autograd function no gradient is ever enabled.
+    learning = torch.is_grad_enabled() and any(x.requires_grad for x in (hidden_NE, table_VE, bias_V))
     loss, samples_N = _SampledCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        hidden_NE, table_VE, bias_V, targets_N, weights_N, uniforms_N, temperature, disallow_targets
+        hidden_NE, table_VE, bias_V, targets_N, weights_N, uniforms_N, temperature, disallow_targets, learning
     )
     return loss, samples_N
 
@@ -98,11 +100,11 @@ class _SampledCrossEntropy(torch.autograd.Function):
         uniforms_N: Tensor,
         temperature: float,
         disallow_targets: bool,
+        learning: bool,
     ) -> tuple[Tensor, Tensor]:
         # Under autocast the products run in its dtype, as those of F.linear would; everything else is in fp32.
         device = hidden_NE.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else table_VE.dtype
-        learning = any(ctx.needs_input_grad[:3])
         with torch.autocast(device, enabled=False):
             loss, samples_N, gradients = _in_blocks(
                 hidden_NE.to(dtype), table_VE.to(dtype), bias_V, targets_N, weights_N.float(), uniforms_N,
@@ -116,7 +118,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         # The loss is a plain sum, so its gradient was complete but for the factor that arrives here.
         hidden_NE, table_VE, bias_V = (saved * grads[0] for saved in ctx.saved_tensors)
-        return hidden_NE, table_VE, bias_V, None, None, None, None, None
+        return hidden_NE, table_VE, bias_V, None, None, None, None, None, None
 
 
 def _in_blocks(

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from electra.data.collate import Batch
 from electra.modeling.encoder import Encoder
+from electra.modeling.flops import Networks
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 
 Counts = dict[str, Tensor]
@@ -67,6 +68,6 @@ class Objective(Protocol):
         """The biases (V) of logits over the vocabulary, which may start at the tokens' frequencies."""
         ...
 
-    def flops_per_token(self, length: int) -> float:
-        """Training FLOPs for one token of an input of `length` tokens (a multiply-add is 2)."""
+    def networks(self, length: int) -> Networks:
+        """What is computed in a step over inputs of `length` tokens, for the counting of operations."""
         ...

@@ -25,13 +25,13 @@ from torch.nn import functional as F
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoder import Encoder, EncoderConfig, attention_mask
-from electra.modeling.flops import encoder_flops, masked_language_model_flops, replaced_token_flops
+from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.kernels import log_probabilities, sampled_cross_entropy
 from electra.objectives import detection
 from electra.objectives.base import Counts, StepOutput, Tower, TowerName
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
-from electra.objectives.masking import Masking, MaskingConfig, candidates, draw_for, inside, write
+from electra.objectives.masking import Masking, MaskingConfig, candidates, draw_for, inside, slots, write
 
 HIDDEN = -10_000.0
 """Added to the scores of what a query must not see. Minus infinity would not do: at padding all is hidden from
@@ -173,16 +173,19 @@ class Electric(nn.Module):
     def output_biases(self) -> list[nn.Parameter]:
         return [self.cloze_head.bias]
 
-    def flops_per_token(self, length: int) -> float:
-        tower, discriminator = self.left.config, self.discriminator.config
-        both = replace(tower, hidden_size=2 * tower.hidden_size)
-        trained = (
-            2 * encoder_flops(tower, length)
-            + masked_language_model_flops(both)
-            + encoder_flops(discriminator, length)
-            + replaced_token_flops(discriminator)
-        )
-        return 3.0 * trained + 2.0 * both.embedding_size * both.vocabulary_size  # log q, without a gradient
+    def networks(self, length: int) -> Networks:
+        tower = Network.of(self.left.config, head="none")
+        head = replace(tower, layers=0, hidden_size=2 * tower.hidden_size, head="language-model")
+        logits = replace(head, hidden_size=0, trained=False)  # once more, of the same states
+        share = slots(length, self.masking.share) / length
+        return {
+            "left tower": tower,
+            "right tower": tower,
+            "cloze head": head,
+            "cloze logits, for samples": replace(logits, head="masked-lm", masked_share=share),
+            "cloze logits, for log q": logits,
+            "discriminator": Network.of(self.discriminator.config, head="replaced-token"),
+        }
 
     def _sample(self, masking: Masking, hidden_BLE: Tensor, ids_BL: Tensor, uniforms_n: Tensor) -> Tensor:
         _, samples_n = sampled_cross_entropy(

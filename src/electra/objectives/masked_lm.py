@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoder import Encoder, EncoderConfig, attention_mask
-from electra.modeling.flops import encoder_flops, masked_language_model_flops
+from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels import sampled_cross_entropy
 from electra.objectives import detection
@@ -96,7 +96,6 @@ class MaskedLanguageModel(nn.Module):
     def output_biases(self) -> list[nn.Parameter]:
         return [self.head.bias]
 
-    def flops_per_token(self, length: int) -> float:
+    def networks(self, length: int) -> Networks:
         share = slots(length, self.masking.share) / length
-        config = self.encoder.config
-        return 3.0 * (encoder_flops(config, length, wanted=share) + share * masked_language_model_flops(config))
+        return {"encoder": Network.of(self.encoder.config, masked_share=share, wanted_share=share)}

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoder import Encoder, EncoderConfig, attention_mask
-from electra.modeling.flops import encoder_flops, masked_language_model_flops, replaced_token_flops
+from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.kernels import sampled_cross_entropy
 from electra.objectives import detection
@@ -149,16 +149,16 @@ class ReplacedToken(nn.Module):
     def output_biases(self) -> list[nn.Parameter]:
         return [self.generator_head.bias]
 
-    def flops_per_token(self, length: int) -> float:
+    def networks(self, length: int) -> Networks:
         share = slots(length, self.masking.share) / length
-        generator, discriminator = self.generator.config, self.discriminator.config
-        forward = (
-            encoder_flops(generator, length, wanted=share)
-            + share * masked_language_model_flops(generator)
-            + encoder_flops(discriminator, length)
-            + replaced_token_flops(discriminator)
-        )
-        return 3.0 * forward
+        generator = Network.of(self.generator.config, masked_share=share, wanted_share=share)
+        networks = {
+            "generator": generator,
+            "discriminator": Network.of(self.discriminator.config, head="replaced-token"),
+        }
+        if not self.config.sampling_dropout:
+            networks["generator, to draw samples"] = replace(generator, trained=False)
+        return networks
 
     def draw(self, batch: Batch, random: torch.Generator) -> Masking:
         """Choose positions and put [MASK] there."""

@@ -30,6 +30,7 @@ from electra.recipes.pretrain_config import (
     InitializationConfig,
     PretrainConfig,
     build_objective,
+    with_vocabulary,
 )
 from electra.reports.curves import plot_curves
 from electra.training.memory import keep_freed_memory
@@ -143,11 +144,10 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
 def dry_run(config: PretrainConfig) -> "DryRun":
     """What a run would take."""
     config = _open_ended(config)
-    vocabulary_size = config.model.vocabulary_size or 30_522
     if config.data is not None:
         config = replace(config, model=_fitted(config.model, TokenData.open(config.data, verify=False)))
     else:
-        config = replace(config, model=replace(config.model, vocabulary_size=vocabulary_size))
+        config = with_vocabulary(config)
     with torch.device("meta"):
         objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
     return DryRun(config, plan(objective, config.train, length=config.packing.sequence_length))

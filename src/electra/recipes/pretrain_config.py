@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -95,6 +95,11 @@ def load_config(source: str | Path, settings: Mapping[str, Any] | None = None) -
 def _toml(value: Any) -> str:
     """A value as TOML writes it; JSON writes the same, but for paths."""
     return json.dumps(str(value) if isinstance(value, Path) else value)
+
+
+def with_vocabulary(settings: PretrainConfig, size: int = 30_522) -> PretrainConfig:
+    """The config with a vocabulary's size where it leaves that to the data (BERT's, where there are none)."""
+    return replace(settings, model=replace(settings.model, vocabulary_size=settings.model.vocabulary_size or size))
 
 
 SETTLED = {"train.steps": None, "train.precision": "auto", "model.vocabulary_size": 0}

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from electra.modeling.encoder import EncoderConfig
+from electra.modeling.flops import Networks, training_flops
 from electra.modeling.kernels import ROWS
 from electra.objectives.base import Tower, TowerName
 from electra.training.precision import product_flops
@@ -84,7 +85,8 @@ def plan(objective: nn.Module, config: TrainConfig, *, length: int) -> Plan:
     vocabulary = max(tower.encoder.config.vocabulary_size for tower in towers.values())
     head = 3.0 * ROWS * vocabulary * 4
     tokens = config.batch_size * length
-    flops = tokens * objective.flops_per_token(length) * (config.steps or 1)  # type: ignore[operator]
+    networks: Networks = objective.networks(length)  # type: ignore[operator]
+    flops = config.batch_size * training_flops(networks, length) * (config.steps or 1)
     dtype = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
     speed = product_flops(dtype, device)
     seconds = 60.0 * config.minutes if config.minutes and not config.steps else flops / speed / UTILISATION

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from electra.data.collate import Batch
 from electra.errors import CheckpointError
+from electra.modeling.flops import Networks, training_flops
 from electra.objectives.base import Counts, StepOutput
 from electra.training.checkpoint import Checkpoint, CheckpointConfig, Checkpoints
 from electra.training.evaluation import EvaluationConfig
@@ -136,6 +137,8 @@ class Trainer:
         self.run_folder, self.config_text, self.texts = run, config_text, texts
         self.precision, self.device = precision, device
         self.optimizer = build_optimizer(objective, optimizer)
+        networks: Networks = objective.networks(feed.length)  # type: ignore[operator]
+        self.flops_a_position = training_flops(networks, feed.length) / feed.length
         self.progress, self.watch = Progress(steps=config.steps), Watch()
         self.evaluation: dict[str, Any] = {}
         self.stop = StopSignal()
@@ -218,7 +221,7 @@ class Trainer:
         seconds = time.perf_counter() - start
         progress.step += 1
         progress.tokens += tokens
-        progress.flops += positions * self.objective.flops_per_token(self.feed.length)  # type: ignore[operator]
+        progress.flops += positions * self.flops_a_position
         progress.seconds += seconds
         if progress.steps is None:
             progress.measured.append(seconds)
@@ -302,12 +305,11 @@ class Trainer:
         progress.sums = {}
         if "loss" not in figures:  # every step since the last report was skipped
             return
-        flops = positions * self.objective.flops_per_token(self.feed.length)  # type: ignore[operator]
         left = (progress.steps - progress.step) * progress.seconds / progress.step if progress.steps else None
         line = report_line(
             figures,
             steps=progress.steps,
-            utilisation=flops / seconds / self.precision.product_flops,
+            utilisation=positions * self.flops_a_position / seconds / self.precision.product_flops,
             seconds_left=left,
         )
         self.tracking.report(figures, line=line, done=progress.step, total=progress.steps)

@@ -1,0 +1,141 @@
+"""`electra flops`: the original's integers, PyTorch's own count, and the paper's table."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from electra.config import load_config, preset_names
+from electra.data.collate import Batch
+from electra.data.tokenizer import SpecialTokens
+from electra.errors import ConfigError
+from electra.modeling.flops import training_flops
+from electra.objectives.masking import slots
+from electra.objectives.replaced_token import ReplacedToken
+from electra.recipes.flops import Flops, FlopsConfig, count, paper_table, run
+from electra.recipes.pretrain_config import PretrainConfig, build_objective, with_vocabulary
+
+SPECIAL = SpecialTokens(0, 1, 2, 3, 4)
+ORIGINAL = {
+    "gpt": 3.968752230785352e19,
+    "bert_small": 1.4187399146496e18,
+    "bert_base": 6.428335104e19,
+    "bert_large": 1.91720905883648e20,
+    "electra_small": 1.293743798272e18,
+    "electra_base": 6.424541834277683e19,
+    "electra_400k": 7.117606040895488e20,
+    "electra_1.75M": 3.113952642891776e21,
+    "roberta": 3.187221435776e21,
+    "albert": 3.113923955392512e22,
+    "t5_11b": 4.581900124212429e22,
+}
+"""What the original's script prints."""
+
+
+@pytest.mark.parametrize("model", ORIGINAL)
+def test_the_papers_models_have_the_originals_integers(model: str) -> None:
+    assert count(model, "paper").training == ORIGINAL[model]
+
+
+@pytest.mark.parametrize(
+    ("preset", "model"),
+    [("electra-small", "electra_small"), ("electra-base", "electra_base"), ("electra-large", "electra_400k")],
+)
+def test_our_presets_cost_what_the_originals_cost(preset: str, model: str) -> None:
+    assert count(preset, "paper").training == ORIGINAL[model]
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_the_modern_convention_is_what_torch_counts(preset: str) -> None:
+    """On the meta device, where nothing is computed: both networks of one sequence, forwards and backwards."""
+    config = with_vocabulary(load_config(PretrainConfig, preset))
+    length = config.packing.sequence_length
+    with torch.device("meta"):
+        objective = build_objective(config, SPECIAL)
+        ids_BL = torch.zeros(1, length, dtype=torch.long)
+        positions_BN = torch.zeros(1, slots(length, config.masking.share), dtype=torch.long)
+    assert isinstance(objective, ReplacedToken)
+    # Attention as plain products: the counter does not look into the fused kernel of a CPU.
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        states = objective.generator(ids_BL, ids_BL, None, positions_BN=positions_BN)
+        logits = objective.generator_head.logits(states.flatten(0, 1), objective.generator.embeddings.token.weight)
+        (logits.sum() + objective.discriminate(ids_BL, ids_BL, None).sum()).backward()
+    assert training_flops(objective.networks(length), length) == pytest.approx(counter.get_total_flops(), rel=0.01)
+
+
+@pytest.mark.parametrize("kind", ["replaced-token", "masked-lm", "electric"])
+@pytest.mark.parametrize("sampling_dropout", [True, False])
+def test_a_whole_step_costs_what_torch_counts(kind: str, sampling_dropout: bool) -> None:
+    config = with_vocabulary(
+        load_config(PretrainConfig, "electra-tiny", [f"objective.kind={kind}", "model.dropout=0.1"]), 3000
+    )
+    config = replace(config, objective=replace(config.objective, sampling_dropout=sampling_dropout))
+    objective = build_objective(config, SPECIAL)
+    ids_BL = torch.randint(5, 3000, (4, 128), generator=torch.Generator().manual_seed(0))
+    batch = Batch(ids_BL, torch.zeros_like(ids_BL), torch.full((4,), 128), seed=0)
+
+    def added(onto: torch.Size, a: torch.Size, b: torch.Size, **others: object) -> int:
+        return 2 * a[0] * a[1] * b[1]
+
+    in_place = {torch.ops.aten.addmm_: added}  # how the kernel adds up blocks; the counter does not know it
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False, custom_mapping=in_place) as counter:
+        objective(batch).loss.backward()
+    counted = training_flops(objective.networks(128), 128) * 4
+    assert counted == pytest.approx(counter.get_total_flops(), rel=0.01)
+
+
+def test_inference_is_the_encoder_alone() -> None:
+    counted = count("electra-small", "modern")
+    objective = build_objective(with_vocabulary(load_config(PretrainConfig, "electra-small")), SPECIAL)
+    assert isinstance(objective, ReplacedToken)
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        objective.discriminator(torch.zeros(1, 128, dtype=torch.long))
+    assert counted.inference["discriminator"] == pytest.approx(counter.get_total_flops(), rel=1e-6)
+    assert (
+        counted.inference["generator"]
+        > sum(counted.terms["generator"].values()) - counted.terms["generator"]["head vocabulary"]
+    )
+
+
+def test_the_papers_table_has_the_printed_ratios() -> None:
+    def rounded(ratio: float, printed: str) -> str:
+        digits = len(printed.removesuffix("x").partition(".")[2])
+        return f"{ratio:.{digits}f}x"
+
+    rows = {row.model: row for row in paper_table().rows}
+    for row in rows.values():
+        for ratio, printed in zip((row.to_bert, row.to_electra), row.printed, strict=True):
+            if printed is not None and (row.model, printed) != ("XLNet", "1.26x"):
+                assert rounded(ratio, printed) == printed
+    assert f"{3.9e21 / 3.1e21:.2f}x" == rows["XLNet"].printed[1]  # the ratio of the rounded figures
+    assert {row.model for row in rows.values() if row.source == "cited"} == {"ELMo", "XLNet"}
+
+
+def test_a_file_of_ones_own_and_json(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('extends = "electra-small"\n[train]\nsteps = 10\nbatch_size = 2\n')
+    shown = run(FlopsConfig((str(file), "bert_small"), json=True))
+    assert isinstance(shown, str)
+    mine, bert = json.loads(shown)["models"]
+    assert mine["training"] == mine["training_sequence"] * 20
+    assert (mine["name"], bert["steps"]) == ("mine", 1_450_000)
+    assert set(mine["terms"]) == {"generator", "discriminator"}
+    tables = run(FlopsConfig(("electra-tiny",)))
+    assert isinstance(tables, Flops) and tables.models[0].steps == 20_000
+
+
+def test_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="name a preset"):
+        run(FlopsConfig())
+    with pytest.raises(ConfigError, match="no preset and no file"):
+        run(FlopsConfig(("bert_huge",)))
+    with pytest.raises(ConfigError, match="leave the rest out"):
+        run(FlopsConfig(("bert_base",), table="paper"))
+    file = tmp_path / "empty.toml"
+    file.write_text("length = 1\nbatch_size = 1\nsteps = 1\n")
+    with pytest.raises(ConfigError, match="no network has layers"):
+        run(FlopsConfig((str(file),)))
