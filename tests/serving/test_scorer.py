@@ -143,7 +143,7 @@ def test_one_text_instead_of_a_list_is_refused(scorer) -> None:  # type: ignore[
 
 def test_only_a_discriminator_with_its_head_can_score(model, tmp_path) -> None:  # type: ignore[no-untyped-def]
     generator = write_model(tmp_path / "generator", head=MaskedLanguageModelHead)
-    with pytest.raises(CheckpointError, match="is a generator; to score texts, give a discriminator"):
+    with pytest.raises(CheckpointError, match="is a masked language model; to score texts, give a discriminator"):
         Scorer(generator)
     bare = shutil.copytree(model, tmp_path / "bare")
     tensors = load_file(bare / "model.safetensors")

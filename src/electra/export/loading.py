@@ -1,4 +1,4 @@
-"""MODEL, as every verb takes it: an export folder, a run's folder, a Hugging Face folder, or a Hugging Face id."""
+"""MODEL, as every verb takes it: an export folder, a run, a Hugging Face folder or id of type electra or bert."""
 
 import importlib.util
 import re
@@ -17,7 +17,8 @@ _FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
 def load(model: str | Path) -> tuple[Encoder, Tokenizer]:
     """The encoder of a MODEL, in evaluation mode, and its tokenizer.
 
-    Of a run's folder it is the discriminator, where there is one; RUN/export/generator names the generator.
+    Of a run's folder it is the discriminator, or the one encoder that was trained; RUN/export/generator names the
+    generator.
 
     Raises:
         CheckpointError: there is no such model, a run has no export yet, or what is there cannot be loaded.
@@ -44,8 +45,8 @@ def find(model: str | Path) -> Path:
     """
     path = Path(model)
     if path.is_dir():
-        exports = path / "export"  # a masked language model has no discriminator
-        for folder in (path, path / "discriminator", exports / "discriminator", exports / "generator"):
+        towers = [above / tower for above in (path, path / "export") for tower in ("discriminator", "encoder")]
+        for folder in (path, *towers):
             if (folder / "config.json").is_file():
                 return folder
         if (path / "state.json").is_file():
@@ -55,7 +56,7 @@ def find(model: str | Path) -> Path:
             )
         if (path / "config.toml").is_file():
             raise CheckpointError(f"{path} is a run without an export yet; make one first: electra export {path}")
-        raise CheckpointError(f"{path} is no model: no config.json, no export/discriminator, no config.toml")
+        raise CheckpointError(f"{path} is no model: no config.json, no export, no config.toml")
     if path.exists():
         raise CheckpointError(f"{path} is a file; a model is a folder: an export, a run, or a Hugging Face folder")
     if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", str(model)):

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from electra import __version__
 
 Facts = Mapping[str, Any]
-CardKind = Literal["discriminator", "generator", "run"]
-"""Which folder a card is for: one of the two exports, or the run's folder above them."""
+CardKind = Literal["discriminator", "generator", "encoder", "run"]
+"""Which folder a card is for: one of the exports, or the run's folder above them."""
 
 TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 WEAK = 0.6
@@ -52,7 +52,7 @@ def model_card(
     sections.
 
     Args:
-        kind: which folder the card is for: "discriminator", "generator", or "run" for the folder above both.
+        kind: which folder the card is for; "run" is the one above the exports.
         config: the run's config.toml as a dictionary.
         progress: how far the run went: step, tokens, flops, seconds.
         evaluation: the last evaluation: keys that start with `eval/`, and its step.
@@ -64,11 +64,14 @@ def model_card(
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
     )
     auc = evaluation.get("eval/discriminator_auc")
+    objective = config.get("objective", {}).get("kind", "replaced-token")
     return templates.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         kind=kind,
-        title="ELECTRA generator" if kind == "generator" else "ELECTRA discriminator",
+        objective=objective,
+        title=_title(kind, objective),
         path=_paths(kind),
-        pipeline="fill-mask" if kind == "generator" else None,
+        main="encoder" if objective == "masked-lm" else "discriminator",
+        fills_masks=kind == "generator" or objective == "masked-lm",
         shape=_shape(config),
         length=config.get("packing", {}).get("sequence_length", config.get("model", {}).get("max_positions")),
         data=_data(environment.get("data", {})),
@@ -81,9 +84,17 @@ def model_card(
     )
 
 
-def _paths(kind: str) -> dict[str, str]:
-    """The two folders as seen from the one that holds the card."""
-    towers = ("discriminator", "generator")
+def _title(kind: CardKind, objective: str) -> str:
+    if objective == "masked-lm":
+        return "Masked language model"
+    if objective == "electric":
+        return "Electric"
+    return "ELECTRA generator" if kind == "generator" else "ELECTRA discriminator"
+
+
+def _paths(kind: CardKind) -> dict[str, str]:
+    """The exports as seen from the folder that holds the card."""
+    towers = ("discriminator", "generator", "encoder")
     if kind == "run":
         return {tower: f"export/{tower}" for tower in towers}
     return {tower: "." if tower == kind else f"../{tower}" for tower in towers}
@@ -135,25 +146,33 @@ def _source(name: str) -> str:
 def _training(config: Facts, progress: Facts, environment: Facts) -> str:
     train, objective = config.get("train", {}), config.get("objective", {})
     masking, optimizer = config.get("masking", {}), config.get("optimizer", {})
+    start = config.get("init", {}).get("discriminator")
     lines = [
+        f"Continued from `{_source(start)}`." if start else "",
         f"{_number(progress.get('step'))} steps of {_number(train.get('batch_size'))} rows of "
         f"{_number(config.get('packing', {}).get('sequence_length'))} tokens: "
         f"{_number(progress.get('tokens'))} tokens, {progress.get('flops') or 0:.2e} floating-point operations, "
         f"{_duration(progress.get('seconds') or 0)}, in {train.get('precision')} on "
         f"{environment.get('accelerator') or environment.get('processor', 'an unknown processor')}.",
         f"Peak learning rate {optimizer.get('learning_rate')}, {_number(optimizer.get('warmup_steps'))} steps of "
-        f"warm-up; {masking.get('share', 0):.0%} of the tokens chosen for prediction; "
-        f"weight of the discriminator's loss {objective.get('discriminator_weight')}; "
-        f"shared by the two networks: {objective.get('sharing')}.",
+        f"warm-up; {masking.get('share', 0):.0%} of the tokens chosen for prediction.",
     ]
-    return "\n".join(lines)
+    if objective.get("kind") != "masked-lm":
+        lines.append(
+            f"Weight of the discriminator's loss {objective.get('discriminator_weight')}; shared by the networks: "
+            f"{objective.get('sharing')}."
+        )
+    return "\n".join(filter(None, lines))
 
 
 def _settings(config: Facts) -> str:
     import tomli_w
 
-    # What stands outside the sections is where data and run lie on one machine.
-    return tomli_w.dumps({name: value for name, value in config.items() if isinstance(value, dict)}).strip()
+    # What stands outside the sections is where data and run lie on one machine, and so may be where a run began.
+    sections = {name: dict(value) for name, value in config.items() if isinstance(value, dict)}
+    for name in {"discriminator", "generator"} & sections.get("init", {}).keys():
+        sections["init"][name] = _source(sections["init"][name])
+    return tomli_w.dumps(sections).strip()
 
 
 def _figures(evaluation: Facts) -> list[tuple[str, str]]:

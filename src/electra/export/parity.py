@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from electra.export.files import read_json
 from electra.modeling.encoder import Encoder
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 
@@ -46,9 +47,10 @@ def parity(
     """
     if importlib.util.find_spec("transformers") is None:
         return None
-    from transformers import ElectraForMaskedLM, ElectraForPreTraining
+    import transformers
 
-    theirs: Any = ElectraForPreTraining if isinstance(head, ReplacedTokenHead) else ElectraForMaskedLM
+    [architecture] = read_json(folder / "config.json")["architectures"]
+    theirs: Any = getattr(transformers, architecture)
     mask_BL = torch.ones_like(ids_BL, dtype=torch.bool) if attention_mask_BL is None else attention_mask_BL
     encoder, head = (copy.deepcopy(module).double().eval() for module in (encoder, head))  # type: ignore[assignment]
     with _quiet():

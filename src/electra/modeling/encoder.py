@@ -4,14 +4,24 @@ Shapes: B batch, L length, N asking or wanted positions, D hidden size, E embedd
 H heads, K head size, V vocabulary. A tensor's name ends with its shape (`x_BLD`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from electra.modeling.init import initialize
+
+Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +43,9 @@ class EncoderConfig:
     max_positions: int = 512
     """Rows of the position table: the longest input."""
     type_vocabulary_size: int = 2
-    """Rows of the segment table."""
+    """Rows of the segment table; with 1, every token belongs to the first segment."""
+    activation: Activation = "gelu"
+    """Between the two layers of a feed-forward; gelu is the exact one (erf), as in the original."""
     dropout: float = 0.1
     """Dropout of embeddings, attention outputs and feed-forward outputs while training."""
     attention_dropout: float = 0.1
@@ -46,14 +58,20 @@ class EncoderConfig:
     """Standard deviation of the truncated normal that the weights of linear layers start from; 0: for each layer,
     one over the root of its inputs."""
 
+    @property
+    def square(self) -> bool:
+        """Whether embeddings are as wide as states, as BERT's are; else a projection joins them."""
+        return self.embedding_size == self.hidden_size
+
     def problems(self) -> Iterator[str]:
         if self.heads < 1 or self.hidden_size % max(self.heads, 1):
             yield f"heads: {self.heads} heads cannot share a hidden_size of {self.hidden_size} evenly"
-        for name in ("layers", "hidden_size", "embedding_size", "feed_forward_size", "max_positions"):
+        for name in (
+            "layers", "hidden_size", "embedding_size", "feed_forward_size", "max_positions",
+            "type_vocabulary_size",
+        ):  # fmt: skip
             if getattr(self, name) < 1:
                 yield f"{name}: must be at least 1, got {getattr(self, name)}"
-        if self.type_vocabulary_size < 2:
-            yield f"type_vocabulary_size: must be at least 2, a row a segment, got {self.type_vocabulary_size}"
         if self.vocabulary_size < 0:
             yield f"vocabulary_size: must not be negative, got {self.vocabulary_size}"
         for name in ("dropout", "attention_dropout"):
@@ -120,15 +138,16 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two linear layers with the exact (erf) GELU between them."""
+    """Two linear layers with an activation between them."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.inner = nn.Linear(config.hidden_size, config.feed_forward_size)
         self.outer = nn.Linear(config.feed_forward_size, config.hidden_size)
+        self.activation = ACTIVATIONS[config.activation]
 
     def forward(self, x_BLD: Tensor) -> Tensor:
-        return self.outer(F.gelu(self.inner(x_BLD)))
+        return self.outer(self.activation(self.inner(x_BLD)))
 
 
 class Block(nn.Module):
@@ -164,11 +183,7 @@ class Encoder(nn.Module):
         assert config.vocabulary_size > 0, "the vocabulary's size is settled before a network is built"
         self.config = config
         self.embeddings = Embeddings(config, tables=tables, share_norm=share_norm)
-        self.projection = (
-            nn.Linear(config.embedding_size, config.hidden_size)
-            if config.embedding_size != config.hidden_size
-            else nn.Identity()
-        )
+        self.projection = nn.Identity() if config.square else nn.Linear(config.embedding_size, config.hidden_size)
         self.blocks: nn.ModuleList = nn.ModuleList(Block(config) for _ in range(config.layers))
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
 

@@ -7,19 +7,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoder import ACTIVATIONS, Activation, EncoderConfig
 from electra.modeling.init import initialize
 
 
 class MaskedLanguageModelHead(nn.Module):
-    """Dense to the embedding size, GELU, LayerNorm; the product with the token table gives the logits.
+    """Dense to the embedding size, activation, LayerNorm; the product with the token table gives the logits.
 
     The table itself belongs to the encoder's embeddings and is passed in, so that it is one parameter
     whatever shares it.
+
+    Args:
+        activation: GELU in ELECTRA's generators, whatever their blocks have; that of the blocks in BERT.
     """
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig, *, activation: Activation = "gelu") -> None:
         super().__init__()
+        self.activation = ACTIVATIONS[activation]
         self.dense = nn.Linear(config.hidden_size, config.embedding_size)
         self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_epsilon)
         self.bias = nn.Parameter(torch.zeros(config.vocabulary_size))
@@ -27,7 +31,7 @@ class MaskedLanguageModelHead(nn.Module):
 
     def forward(self, x_ND: Tensor) -> Tensor:
         """States as the token table sees them (N, E)."""
-        return self.norm(F.gelu(self.dense(x_ND)))
+        return self.norm(self.activation(self.dense(x_ND)))
 
     def logits(self, x_ND: Tensor, table_VE: Tensor) -> Tensor:
         """Logits over the vocabulary (N, V)."""
@@ -35,14 +39,15 @@ class MaskedLanguageModelHead(nn.Module):
 
 
 class ReplacedTokenHead(nn.Module):
-    """Dense, GELU, one logit a token: the logit of *replaced* (paper, section 3.1, with the sign turned)."""
+    """Dense, activation, one logit a token: the logit of *replaced* (paper, section 3.1, with the sign turned)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.prediction = nn.Linear(config.hidden_size, 1)
+        self.activation = ACTIVATIONS[config.activation]
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """Logits (B, L)."""
-        return self.prediction(F.gelu(self.dense(x_BLD))).squeeze(-1)
+        return self.prediction(self.activation(self.dense(x_BLD))).squeeze(-1)

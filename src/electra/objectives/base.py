@@ -12,7 +12,8 @@ from electra.modeling.flops import Networks
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 
 Counts = dict[str, Tensor]
-TowerName = Literal["discriminator", "generator"]
+TowerName = Literal["discriminator", "generator", "encoder"]
+"""An encoder alone is one that has no other network beside it."""
 
 
 @dataclass(frozen=True)

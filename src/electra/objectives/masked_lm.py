@@ -33,7 +33,8 @@ class MaskedLanguageModel(nn.Module):
         super().__init__()
         self.weight, self.masking, self.special = weight, masking, special
         self.encoder = Encoder(model)
-        self.head = MaskedLanguageModelHead(model)
+        # As transformers' Bert classes have it, and for embeddings of another width its Electra classes.
+        self.head = MaskedLanguageModelHead(model, activation=model.activation if model.square else "gelu")
 
     def forward(self, batch: Batch, counts: Counts | None = None, *, masking: Masking | None = None) -> StepOutput:
         """`loss` = generator_loss, the mean over the chosen positions (under this name in every objective)."""
@@ -91,7 +92,7 @@ class MaskedLanguageModel(nn.Module):
         return figures.figures()
 
     def towers(self) -> dict[TowerName, Tower]:
-        return {"generator": Tower(self.encoder, self.head)}
+        return {"encoder": Tower(self.encoder, self.head)}
 
     def output_biases(self) -> list[nn.Parameter]:
         return [self.head.bias]

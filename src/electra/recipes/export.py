@@ -87,6 +87,7 @@ def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = 
             tokenizer_json=found.path / "tokenizer.json",
             card=cards[name],
             max_length=length,
+            family="bert" if name == "encoder" and tower.encoder.config.square else "electra",
         )
         ids_BL, segment_ids_BL, mask_BL = _sample(config.model.vocabulary_size, length)
         differences[name] = parity(folders[name], tower.encoder, tower.head, ids_BL, segment_ids_BL, mask_BL)
@@ -148,7 +149,7 @@ def _cards(run_folder: RunFolder, found: Checkpoint, config: PretrainConfig) -> 
     environment: dict[str, Any] = {}
     if run_folder.environment.exists():
         environment = json.loads(run_folder.environment.read_text(encoding="utf-8"))
-    kinds: tuple[CardKind, ...] = ("run", "discriminator", "generator")
+    kinds: tuple[CardKind, ...] = ("run", "discriminator", "generator", "encoder")
     return {
         kind: model_card(
             kind,

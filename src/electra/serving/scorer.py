@@ -111,7 +111,7 @@ class Scorer:
     def __init__(self, model: str | Path, *, device: str | torch.device | None = None) -> None:
         pretrained = load_pretrained(model)
         if not isinstance(pretrained.head, ReplacedTokenHead):
-            what = "a generator" if pretrained.kind == "generator" else "an encoder without the head"
+            what = "an encoder without a head" if pretrained.head is None else "a masked language model"
             raise CheckpointError(
                 f"{model} is {what}; to score texts, give a discriminator (RUN/export/discriminator)"
             )

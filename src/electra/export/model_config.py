@@ -1,0 +1,105 @@
+"""config.json of Hugging Face folders, out and in."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from electra import __version__
+from electra.errors import CheckpointError
+from electra.export.files import read_json
+from electra.export.names import FAMILIES, Family, HeadKind
+from electra.modeling.encoder import Activation, EncoderConfig
+
+ARCHITECTURES: dict[tuple[Family, HeadKind], str] = {
+    ("electra", "discriminator"): "ElectraForPreTraining",
+    ("electra", "generator"): "ElectraForMaskedLM",
+    ("bert", "generator"): "BertForMaskedLM",
+}
+"""The class of transformers that an export is for."""
+
+# Their name for each field, and what it is where the file leaves it out: in electra, in bert.
+_FIELDS: dict[str, tuple[str, int | float, int | float]] = {
+    "layers": ("num_hidden_layers", 12, 12),
+    "hidden_size": ("hidden_size", 256, 768),
+    "embedding_size": ("embedding_size", 128, 768),
+    "feed_forward_size": ("intermediate_size", 1024, 3072),
+    "heads": ("num_attention_heads", 4, 12),
+    "vocabulary_size": ("vocab_size", 30522, 30522),
+    "max_positions": ("max_position_embeddings", 512, 512),
+    "type_vocabulary_size": ("type_vocab_size", 2, 2),
+    "dropout": ("hidden_dropout_prob", 0.1, 0.1),
+    "attention_dropout": ("attention_probs_dropout_prob", 0.1, 0.1),
+    "layer_norm_epsilon": ("layer_norm_eps", 1e-12, 1e-12),
+    "initializer_range": ("initializer_range", 0.02, 0.02),
+}
+_ACTIVATIONS: dict[str, Activation] = {
+    "gelu": "gelu",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+# Settings of theirs that change what is computed, with the value that is computed here (and is their default).
+_REQUIRED: dict[str, str | bool] = {
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+}
+
+
+def to_json(config: EncoderConfig, *, family: Family, kind: HeadKind, padding: int) -> dict[str, Any]:
+    """What config.json says of a network; `padding` is the id of [PAD]."""
+    values = asdict(config)
+    fields = {theirs: values[ours] for ours, (theirs, *_) in _FIELDS.items()}
+    if family == "bert":
+        del fields["embedding_size"]
+    activation = next(theirs for theirs, ours in _ACTIVATIONS.items() if ours == config.activation)
+    return {
+        "architectures": [ARCHITECTURES[family, kind]],
+        "model_type": family,
+        **fields,
+        "hidden_act": activation,
+        "pad_token_id": padding,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+        "electra_version": __version__,
+    }
+
+
+def from_json(path: Path) -> tuple[Family, EncoderConfig]:
+    """The network that a config.json describes.
+
+    Raises:
+        CheckpointError: it cannot be read, or describes one that is not computed here; every reason is named.
+    """
+    theirs = read_json(path)
+    family = next((known for known in FAMILIES if known == theirs.get("model_type")), None)
+    if family is None:
+        raise CheckpointError(
+            f"{path}: this model cannot be loaded: model_type is {theirs.get('model_type')!r}; "
+            f"{' and '.join(FAMILIES)} are read here"
+        )
+    problems = [
+        f"{name} is {found!r}; only {value!r} is computed here"
+        for name, value in _REQUIRED.items()
+        if (found := theirs.get(name, value)) != value
+    ]
+    values: dict[str, Any] = {}
+    for ours, (name, *defaults) in _FIELDS.items():
+        default = defaults[FAMILIES.index(family)]
+        values[ours] = theirs.get(name, default)
+        allowed = int if isinstance(default, int) else int | float
+        if not isinstance(values[ours], allowed) or isinstance(values[ours], bool):
+            problems.append(f"{name} must be a number, found {values[ours]!r}")
+    if family == "bert":
+        values["embedding_size"] = values["hidden_size"]
+    activation = theirs.get("hidden_act", "gelu")
+    if activation not in _ACTIVATIONS:
+        problems.append(f"hidden_act is {activation!r}; computed here are {', '.join(_ACTIVATIONS)}")
+    if not problems:
+        values["activation"] = _ACTIVATIONS[activation]
+        problems.extend(EncoderConfig(**values).problems())
+    if problems:
+        raise CheckpointError(f"{path}: this model cannot be loaded:\n" + "\n".join(f"  {p}" for p in problems))
+    return family, EncoderConfig(**values)

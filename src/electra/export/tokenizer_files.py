@@ -1,0 +1,65 @@
+"""The tokenizer's files of a Hugging Face folder, out and in."""
+
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from electra.data import tokenizer as tokenizers
+from electra.errors import CheckpointError
+from electra.export.files import json_text, read_json
+from electra.modeling.encoder import EncoderConfig
+
+
+def tokenizer_files(tokenizer: Tokenizer, max_length: int) -> dict[str, str]:
+    """The texts of the tokenizer's files by name."""
+    special = tokenizers.special_tokens(tokenizer)
+    names = {
+        role: tokenizer.id_to_token(token)
+        for role, token in (
+            ("cls_token", special.classify),
+            ("mask_token", special.mask),
+            ("pad_token", special.pad),
+            ("sep_token", special.separate),
+            ("unk_token", special.unknown),
+        )
+    }
+    facts = tokenizers.describe(tokenizer)
+    settings: dict[str, Any] = {
+        # Bert's class rebuilds the tokenizer from its vocabulary; this one takes tokenizer.json as it is.
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": max_length,
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        **names,
+    }
+    files = {"tokenizer.json": tokenizer.to_str(pretty=True), "special_tokens_map.json": json_text(names)}
+    if facts["kind"] == "wordpiece":
+        settings |= {"do_lower_case": facts["lowercase"], "strip_accents": facts["strip_accents"]}
+        entries = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
+        if [i for _, i in entries] == list(range(len(entries))):  # a line is an id
+            files["vocab.txt"] = "".join(f"{entry}\n" for entry, _ in entries)
+    return files | {"tokenizer_config.json": json_text(settings)}
+
+
+def read_tokenizer(folder: Path, config: EncoderConfig) -> tuple[Tokenizer, int]:
+    """The tokenizer of a folder, and the longest input in tokens.
+
+    Raises:
+        DataError: it cannot be read or lacks a special token.
+        CheckpointError: it has more entries than the network has rows.
+    """
+    tokenizer = tokenizers.load(folder)
+    agree(tokenizer, config, folder)
+    length = read_json(folder / "tokenizer_config.json", optional=True).get("model_max_length")
+    # Where transformers knows no limit, it writes 1e30.
+    return tokenizer, min(int(length), config.max_positions) if length else config.max_positions
+
+
+def agree(tokenizer: Tokenizer, config: EncoderConfig, source: Path) -> None:
+    """Refuse a tokenizer that has more entries than the network has rows."""
+    entries = tokenizers.vocabulary_size(tokenizer)
+    if entries > config.vocabulary_size:
+        raise CheckpointError(
+            f"{source}: the tokenizer has {entries} entries, the token table only {config.vocabulary_size} rows; "
+            "one of the two belongs to another model"
+        )

@@ -1,0 +1,168 @@
+"""Folders that transformers wrote, of both types and of many shapes: the same logits, both ways."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from electra.data import tokenizer as tokenizers
+from electra.errors import CheckpointError
+from electra.export import huggingface
+from electra.export.parity import parity
+from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+
+transformers: Any = pytest.importorskip("transformers")
+
+SHAPE = {
+    "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 80,
+    "vocab_size": 110, "max_position_embeddings": 30, "initializer_range": 0.06, "pad_token_id": 0,
+}  # fmt: skip
+SHAPES = {
+    "projected": {"embedding_size": 16},
+    "square": {"embedding_size": 48},
+    "one segment": {"type_vocab_size": 1},
+    "three segments": {"type_vocab_size": 3},
+    "tanh": {"hidden_act": "gelu_new"},
+    "relu": {"hidden_act": "relu", "layer_norm_eps": 1e-5},
+    "silu": {"hidden_act": "silu"},
+    "one head": {"num_attention_heads": 1},
+}
+CLASSES = ["ElectraForPreTraining", "ElectraForMaskedLM", "BertForMaskedLM"]
+
+
+def theirs(name: str, folder: Path, tokenizer_json: Path, **shape: Any) -> Any:
+    """A network of transformers with random weights, biases and norms, saved with a tokenizer."""
+    torch.manual_seed(0)
+    config = transformers.ElectraConfig if name.startswith("Electra") else transformers.BertConfig
+    model = getattr(transformers, name)(config(**{**SHAPE, **shape})).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 1:
+                parameter += 0.2 * torch.randn_like(parameter)
+    model.save_pretrained(folder)
+    (folder / "tokenizer.json").write_text(tokenizer_json.read_text())
+    return model
+
+
+def inputs(segments: int) -> dict[str, torch.Tensor]:
+    random = torch.Generator().manual_seed(1)
+    ids_BL = torch.randint(104, (3, 20), generator=random)
+    mask_BL = torch.arange(20) < torch.tensor([20, 13, 4])[:, None]
+    return {
+        "input_ids": ids_BL,
+        "token_type_ids": torch.randint(segments, (3, 20), generator=random),
+        "attention_mask": mask_BL,
+    }
+
+
+@torch.no_grad()
+def logits(found: huggingface.Pretrained, given: dict[str, torch.Tensor], *, segments: bool) -> torch.Tensor:
+    types_BL = given["token_type_ids"] if segments else None
+    x_BLD = found.encoder(given["input_ids"], types_BL, given["attention_mask"])
+    if isinstance(found.head, ReplacedTokenHead):
+        return found.head(x_BLD)
+    assert isinstance(found.head, MaskedLanguageModelHead)
+    return found.head.logits(x_BLD, found.encoder.embeddings.token.weight)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_their_logits_are_ours(name: str, shape: dict[str, Any], tokenizer_json: Path, tmp_path: Path) -> None:
+    if name.startswith("Bert"):
+        shape = {key: value for key, value in shape.items() if key != "embedding_size"}
+    model = theirs(name, tmp_path, tokenizer_json, **shape)
+    found = huggingface.load(tmp_path)
+    given = inputs(shape.get("type_vocab_size", 2))
+    for segments in (True, False):
+        kept = given if segments else {key: value for key, value in given.items() if key != "token_type_ids"}
+        with torch.no_grad():
+            expected = model(**kept).logits
+        difference = (logits(found, given, segments=segments) - expected)[given["attention_mask"]].abs().max()
+        assert difference < 1e-5
+        assert expected.std() > 0.02  # not all alike
+
+
+@pytest.mark.parametrize("name", ["BertModel", "BertForPreTraining", "ElectraModel"])
+def test_states_of_encoders_with_other_heads_are_ours(
+    name: str, tokenizer_json: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = theirs(name, tmp_path, tokenizer_json)
+    with caplog.at_level("INFO", logger="electra"):
+        found = huggingface.load(tmp_path)
+    assert ("pooler" in caplog.text) is name.startswith("Bert")
+    given = inputs(2)
+    base = getattr(model, "bert", model)
+    with torch.no_grad():
+        expected = base(**given).last_hidden_state
+        ours = found.encoder(given["input_ids"], given["token_type_ids"], given["attention_mask"])
+    assert (ours - expected)[given["attention_mask"]].abs().max() < 1e-5
+    assert isinstance(found.head, MaskedLanguageModelHead if name == "BertForPreTraining" else type(None))
+
+
+def test_names_of_old_bert_files_are_read(tokenizer_json: Path, tmp_path: Path) -> None:
+    """As those on the hub have it: gamma and beta, the output's table and bias a second time, a pickle."""
+    model = theirs("BertForMaskedLM", tmp_path, tokenizer_json)
+    expected = huggingface.load(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    (tmp_path / "model.safetensors").unlink()
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
+        for name, tensor in tensors.items()
+    }
+    old["cls.predictions.decoder.weight"] = model.get_input_embeddings().weight.detach()
+    old["cls.predictions.decoder.bias"] = model.cls.predictions.bias.detach()
+    old["bert.embeddings.position_ids"] = torch.arange(30)[None]
+    old["cls.seq_relationship.weight"] = torch.zeros(2, 48)
+    torch.save(old, tmp_path / "pytorch_model.bin")
+    found = huggingface.load(tmp_path)
+    for a, b in ((expected.encoder, found.encoder), (expected.head, found.head)):
+        assert a is not None and b is not None
+        assert all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
+    torch.save({**old, "cls.predictions.decoder.weight": torch.zeros(110, 48)}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match=r"cls.predictions.decoder.weight: differs from bert.embeddings"):
+        huggingface.load(tmp_path)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+def test_a_masked_language_model_goes_out_as_bert(tokenizer_json: Path, tmp_path: Path, activation: Any) -> None:
+    torch.manual_seed(0)
+    config = EncoderConfig(
+        layers=2, hidden_size=32, embedding_size=32, feed_forward_size=48, heads=4, max_positions=40,
+        vocabulary_size=tokenizers.vocabulary_size(tokenizers.load(tokenizer_json)), activation=activation,
+        initializer_range=0.2, linear_initializer_range=0.2,
+    )  # fmt: skip
+    encoder, head = Encoder(config), MaskedLanguageModelHead(config, activation=activation)
+    with torch.no_grad():
+        head.bias.normal_()
+    huggingface.save(
+        tmp_path, encoder=encoder, head=head, tokenizer_json=tokenizer_json, card="", family="bert"
+    )  # fmt: skip
+    given = inputs(2)
+    difference = parity(tmp_path, encoder, head, *(given[key] for key in given))
+    assert difference is not None and difference < 1e-5
+    model, report = transformers.BertForMaskedLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
+    assert torch.equal(model.cls.predictions.bias, head.bias)
+    back = huggingface.load(tmp_path)
+    assert isinstance(back.head, MaskedLanguageModelHead) and torch.equal(back.head.bias, head.bias)
+
+
+def test_a_folder_of_hundreds_of_odd_tensors_is_told_in_short(tokenizer_json: Path, tmp_path: Path) -> None:
+    theirs("BertForMaskedLM", tmp_path, tokenizer_json)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"hidden_size": 24}))
+    with pytest.raises(CheckpointError) as caught:
+        huggingface.load(tmp_path)
+    assert "word_embeddings.weight: expected (110, 24), found (110, 48)" in str(caught.value)
+    assert str(caught.value).endswith(" more") and len(str(caught.value).splitlines()) == 22
+    save_file({"other": torch.zeros(1)}, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"word_embeddings.weight: is missing; expected \(110, 24\)"):
+        huggingface.load(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    torch.save([1, 2], tmp_path / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match="must hold tensors by name, found list"):
+        huggingface.load(tmp_path)
