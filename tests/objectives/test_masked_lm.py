@@ -42,7 +42,7 @@ def test_its_loss_is_the_mean_over_the_chosen_positions() -> None:
     torch.testing.assert_close(ours(one).loss, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_it_learns_and_is_exported_as_a_generator() -> None:
+def test_it_learns_and_has_one_encoder() -> None:
     ours = model()
     optimizer = torch.optim.AdamW(ours.parameters(), lr=3e-3)
     losses = []
@@ -53,5 +53,5 @@ def test_it_learns_and_is_exported_as_a_generator() -> None:
         optimizer.zero_grad()
         losses.append(float(output.loss.detach()))
     assert sum(losses[-4:]) < 0.6 * sum(losses[:4])
-    assert set(ours.towers()) == {"generator"}
+    assert set(ours.towers()) == {"encoder"}
     assert ours.evaluate([(batch([20, 14]), batch([20, 14]))])["eval/masked_lm_loss"] < losses[0]

@@ -76,7 +76,9 @@ def test_loss_and_gradient_equal_those_of_transformers(tmp_path, lengths: list[i
         kind = transformers.ElectraForPreTraining if name == "discriminator" else transformers.ElectraForMaskedLM
         network = kind(transformers.ElectraConfig(**theirs(tower.encoder)))
         tensors = {
-            key: value for module in (tower.encoder, tower.head) for key, value in _their_tensors(module, name)
+            key: value
+            for module in (tower.encoder, tower.head)
+            for key, value in _their_tensors(module, "electra", name)
         }
         network.load_state_dict(tensors, strict=False)
         networks[name] = network.eval()

@@ -149,7 +149,7 @@ def test_only_a_discriminator_with_its_head_can_score(model, tmp_path) -> None: 
     tensors = load_file(bare / "model.safetensors")
     encoder = {name: tensor for name, tensor in tensors.items() if name.startswith("electra.")}
     save_file(encoder, bare / "model.safetensors")
-    with pytest.raises(CheckpointError, match="is an encoder without the head"):
+    with pytest.raises(CheckpointError, match="is an encoder without a head"):
         Scorer(bare)
 
 

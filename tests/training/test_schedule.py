@@ -28,3 +28,14 @@ def test_warm_up_over_decay_is_their_product() -> None:
     both = {"peak": 2.0, "warmup_steps": 10, "steps": 100, "warmup_over_decay": True}
     rates = [learning_rate(step, **both) for step in (0, 5, 10, 55, 100)]
     assert rates == pytest.approx([0.0, 2 * 0.95 * 0.5, 2 * 0.9, 2 * 0.45, 0.0])
+
+
+@pytest.mark.parametrize("over", [True, False])
+def test_a_schedule_that_goes_on_is_the_late_part_of_a_longer_one(over: bool) -> None:
+    """The original's rule: total steps 4e6 + n, and the rate times (4e6 + n) / n."""
+    before, steps = 4000, 1000
+    both = {"warmup_steps": 10, "warmup_over_decay": over}
+    rates = [learning_rate(step, peak=1.0, steps=steps, steps_before=before, **both) for step in range(steps)]
+    whole = [learning_rate(step, peak=5.0, steps=before + steps, **both) for step in range(before, before + steps)]
+    assert rates == whole
+    assert rates[0] == pytest.approx(1.0, rel=0.01) and rates[500] == pytest.approx(0.5, rel=0.01)

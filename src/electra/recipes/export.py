@@ -15,6 +15,7 @@ from electra.errors import CheckpointError
 from electra.export.huggingface import save
 from electra.export.model_card import CardKind, model_card
 from electra.export.parity import TOLERANCE, parity
+from electra.modeling.encoder import EncoderConfig
 from electra.objectives.base import TowerName
 from electra.recipes.pretrain_config import AnyObjective, PretrainConfig, build_objective
 from electra.training.checkpoint import Checkpoint, CheckpointConfig, Checkpoints, read_checkpoint
@@ -89,7 +90,7 @@ def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = 
             max_length=length,
             family="bert" if name == "encoder" and tower.encoder.config.square else "electra",
         )
-        ids_BL, segment_ids_BL, mask_BL = _sample(config.model.vocabulary_size, length)
+        ids_BL, segment_ids_BL, mask_BL = _sample(config.model, length)
         differences[name] = parity(folders[name], tower.encoder, tower.head, ids_BL, segment_ids_BL, mask_BL)
     result = ExportResult(found.state["step"], folders, differences)
     for line in str(result).splitlines():
@@ -135,11 +136,13 @@ def _find(run_folder: RunFolder, name: str | None) -> Checkpoint:
     return read_checkpoint(run_folder.checkpoints / wanted)
 
 
-def _sample(vocabulary_size: int, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Random ids in two segments, with padding behind some of them."""
+def _sample(model: EncoderConfig, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Random ids in two segments where the model knows two, with padding behind some of them."""
     random = torch.Generator().manual_seed(0)
-    ids_BL = torch.randint(vocabulary_size, (4, length), generator=random)
-    segment_ids_BL = (torch.arange(length) >= length // 2).long().expand(4, -1)
+    ids_BL = torch.randint(model.vocabulary_size, (4, length), generator=random)
+    segment_ids_BL = (
+        (torch.arange(length) >= length // 2).long().clamp(max=model.type_vocabulary_size - 1).expand(4, -1)
+    )
     lengths_B = torch.randint(max(1, length // 2), length + 1, (4,), generator=random)
     return ids_BL, segment_ids_BL, torch.arange(length) < lengths_B[:, None]
 

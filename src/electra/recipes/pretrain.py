@@ -15,22 +15,27 @@ from rich.table import Table
 
 from electra.config import load_config, to_toml
 from electra.data.collate import Batch, collate
-from electra.data.cooccurrence import cooccurrence_table
 from electra.data.examples import ExampleSet
 from electra.data.sampling import rows, step_seed
 from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import ConfigError, DataError
 from electra.modeling.encoder import EncoderConfig
-from electra.modeling.init import attend_to_neighbours
 from electra.recipes.export import ExportResult, export_run
 from electra.recipes.pretrain_config import (
     SETTLED,
     AnyObjective,
-    InitializationConfig,
     PretrainConfig,
     build_objective,
     with_vocabulary,
+)
+from electra.recipes.pretrain_start import (
+    Start,
+    check_vocabulary,
+    initialize,
+    load_start,
+    with_shapes,
+    with_shapes_of,
 )
 from electra.reports.curves import plot_curves
 from electra.training.memory import keep_freed_memory
@@ -103,7 +108,13 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
     run_folder = open_run(config.out, fresh=fresh)
     config = _open_ended(config)
     with log_file(run_folder.log):
-        config = replace(config, out=run_folder.path, model=_fitted(config.model, data))
+        begun = any(run_folder.checkpoints.glob("step-*"))
+        start = Start() if begun else load_start(config.init)
+        config = replace(with_shapes(config, start), out=run_folder.path)
+        if run_folder.config.exists():
+            config = with_shapes_of(config, load_config(PretrainConfig, run_folder.config))
+        check_vocabulary(start, data, config.init)
+        config = replace(config, model=_fitted(config, data))
         if run_folder.config.exists():
             config = agree(run_folder, config, settled=SETTLED, ignore=("data", "out"))
         device = _device(config.train.device)
@@ -111,8 +122,8 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
             keep_freed_memory()
         torch.manual_seed(config.train.seed)
         objective = build_objective(config, data.special)
-        if not any(run_folder.checkpoints.glob("step-*")):
-            _initialize(config.initialization, objective, data)
+        if not begun:
+            initialize(objective, config, data, start)
         objective = objective.to(device)
         batches = feed(config, data, device)
         precision = _precision(config, objective, batches, device)
@@ -144,8 +155,12 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
 def dry_run(config: PretrainConfig) -> "DryRun":
     """What a run would take."""
     config = _open_ended(config)
+    start = load_start(config.init)
+    config = with_shapes(config, start)
     if config.data is not None:
-        config = replace(config, model=_fitted(config.model, TokenData.open(config.data, verify=False)))
+        data = TokenData.open(config.data, verify=False)
+        check_vocabulary(start, data, config.init)
+        config = replace(config, model=_fitted(config, data))
     else:
         config = with_vocabulary(config)
     with torch.device("meta"):
@@ -160,36 +175,17 @@ def _open_ended(config: PretrainConfig) -> PretrainConfig:
     return replace(config, train=replace(config.train, steps=None))
 
 
-def _fitted(model: EncoderConfig, data: TokenData) -> EncoderConfig:
-    """The model with the vocabulary of the data."""
+def _fitted(config: PretrainConfig, data: TokenData) -> EncoderConfig:
+    """The model with the vocabulary of the data; one that was trained before keeps its rows."""
+    model = config.model
+    if config.init.discriminator is not None:
+        return model
     if model.vocabulary_size not in (0, data.vocabulary_size):
         raise ConfigError(
             f"model.vocabulary_size is {model.vocabulary_size}, but the tokenizer of {data.folder} has "
             f"{data.vocabulary_size} entries; leave the setting at 0 or prepare the data with the right tokenizer"
         )
     return replace(model, vocabulary_size=data.vocabulary_size)
-
-
-def _initialize(config: InitializationConfig, objective: AnyObjective, data: TokenData) -> None:
-    """What is not left to random numbers; a table keeps the deviation that it would have had with them."""
-    encoders = list({id(tower.encoder): tower.encoder for tower in objective.towers().values()}.values())
-    if config.attention == "neighbours":
-        for encoder in encoders:
-            attend_to_neighbours(encoder)
-    if config.output_bias == "unigram":
-        counts_V = torch.from_numpy(data.unigram_counts).float() + 1.0
-        for bias_V in objective.output_biases():
-            bias_V.data.copy_((counts_V / counts_V.sum()).log())
-    if config.token_table == "cooccurrence":
-        logger.info("counting which token follows which, for the token embeddings to start from")
-        size = encoders[0].config.embedding_size
-        counted_VE = torch.from_numpy(
-            cooccurrence_table(data.train, vocabulary_size=data.vocabulary_size, size=size)
-        )
-        seen_V1 = counted_VE.abs().amax(1, keepdim=True) > 0
-        for encoder in encoders:
-            weight_VE = encoder.embeddings.token.weight.data
-            weight_VE.copy_(torch.where(seen_V1, counted_VE * encoder.config.initializer_range, weight_VE))
 
 
 def _device(wanted: str) -> torch.device:

@@ -23,16 +23,26 @@ from electra.training.trainer import TrainConfig
 
 
 @dataclass(frozen=True)
-class InitializationConfig:
-    """What the weights start from, besides the random numbers of [model]."""
+class InitConfig:
+    """What the weights start from: networks that were trained before, or the random numbers of [model] and what is
+    put in their place."""
 
+    discriminator: str | None = None
+    """An export, a run, or a Hugging Face folder or id of type electra or bert to continue; for masked-lm, its one
+    encoder. The shape of [model] is taken from it."""
+    generator: str | None = None
+    """The same for the generator beside it, with its masked-LM head; left out: a fresh one, as in [generator]."""
     token_table: Literal["random", "cooccurrence"] = "random"
-    """Token embeddings: random, or from counts of which token follows which (data/cooccurrence.py)."""
+    """Fresh token embeddings: random, or from counts of which token follows which (data/cooccurrence.py)."""
     attention: Literal["random", "neighbours"] = "random"
-    """The first block: random, or heads that look at the tokens nearby (modeling/init.py)."""
+    """The first block of fresh networks: random, or heads that look at the tokens nearby (modeling/init.py)."""
     output_bias: Literal["zero", "unigram"] = "zero"
-    """The bias of the generator's logits: zero, or the logarithm of each token's frequency, so that the first
+    """The bias of a fresh generator's logits: zero, or the logarithm of each token's frequency, so that the first
     prediction is the unigram distribution."""
+
+    def problems(self) -> Iterator[str]:
+        if self.generator is not None and self.discriminator is None:
+            yield "generator: needs init.discriminator, too"
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,7 @@ class PretrainConfig:
     model: EncoderConfig = field(default_factory=EncoderConfig)
     generator: GeneratorConfig = field(default_factory=GeneratorConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
-    initialization: InitializationConfig = field(default_factory=InitializationConfig)
+    init: InitConfig = field(default_factory=InitConfig)
     masking: MaskingConfig = field(default_factory=MaskingConfig)
     packing: PackingConfig = field(default_factory=PackingConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -63,6 +73,16 @@ class PretrainConfig:
             )
         if self.optimizer.warmup_over_decay and self.train.minutes is not None:
             yield "optimizer.warmup_over_decay: the decay begins at once, so give train.steps, not train.minutes"
+        if self.optimizer.steps_before and self.train.minutes is not None:
+            yield "optimizer.steps_before: the schedule goes on at once, so give train.steps, not train.minutes"
+        if self.model.type_vocabulary_size < 2 and self.packing.one_segment_share < 1:
+            yield (
+                "packing.one_segment_share: a model with one row of segments knows one segment only; set it to 1"
+            )
+        if self.init.generator is not None and (
+            self.objective.kind != "replaced-token" or self.objective.sharing == "all"
+        ):
+            yield "init.generator: the objective has no generator apart; leave it out"
         if self.objective.kind == "electric" and self.objective.sharing == "all":
             yield "objective.sharing: all is not for electric, whose cloze model has two towers"
         if self.objective.kind == "masked-lm":

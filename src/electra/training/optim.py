@@ -32,10 +32,16 @@ class OptimizerConfig:
     """Correct Adam's moments for their start at 0 (Kingma and Ba, algorithm 1); the original does not."""
     warmup_over_decay: bool = False
     """Let warm-up and decay both begin at step 0 and multiply them, as the original does; else decay follows."""
+    steps_before: int = 0
+    """Steps that the weights were trained for before this run, where its schedule is to go on: the rate is that of
+    a run of steps_before + train.steps, times (steps_before + train.steps) / train.steps, so that it begins near
+    the peak, without a warm-up. 4,000,000 for the released small and base ELECTRA."""
 
     def problems(self) -> Iterator[str]:
         if not self.learning_rate > 0:
             yield f"learning_rate: must be above 0, got {self.learning_rate}"
+        if self.steps_before < 0:
+            yield f"steps_before: must not be negative, got {self.steps_before}"
         if self.warmup_steps < 1:
             yield f"warmup_steps: must be at least 1, got {self.warmup_steps}"
         for name in ("beta_1", "beta_2"):

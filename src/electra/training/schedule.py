@@ -2,7 +2,13 @@
 
 
 def learning_rate(
-    step: int, *, peak: float, warmup_steps: int, steps: int | None, warmup_over_decay: bool = False
+    step: int,
+    *,
+    peak: float,
+    warmup_steps: int,
+    steps: int | None,
+    warmup_over_decay: bool = False,
+    steps_before: int = 0,
 ) -> float:
     """Linear warm-up from peak / warmup_steps, then linear decay that would reach 0 one step after the last.
 
@@ -11,7 +17,11 @@ def learning_rate(
         steps: the length of the run; None while it is still being measured, which ends within the warm-up.
         warmup_over_decay: both begin at step 0 and are multiplied, as in the original: the rate is 0 at step 0 and
             the peak is never quite reached.
+        steps_before: of the run that this one continues; the original's rule for its released checkpoints.
     """
+    if steps_before:
+        assert steps is not None, "a schedule that goes on needs the length of the run"
+        step, peak, steps = steps_before + step, peak * (steps_before + steps) / steps, steps_before + steps
     if warmup_over_decay:
         assert steps is not None, "a decay from the first step needs the length of the run"
         return peak * max(1 - step / steps, 0.0) * min(step / warmup_steps, 1.0)

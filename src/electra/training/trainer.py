@@ -208,6 +208,7 @@ class Trainer:
             warmup_steps=self.optimizer_config.warmup_steps,
             steps=self.progress.steps,
             warmup_over_decay=self.optimizer_config.warmup_over_decay,
+            steps_before=self.optimizer_config.steps_before,
         )
         for group in self.optimizer.param_groups:
             group["lr"] = rate

@@ -1,0 +1,205 @@
+"""What the weights of a run start from: random numbers, counts of the data, or networks trained before."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+
+from electra.data import tokenizer as tokenizers
+from electra.data.cooccurrence import cooccurrence_table
+from electra.data.shards import TokenData
+from electra.errors import CheckpointError, ConfigError, DataError
+from electra.export.huggingface import Pretrained
+from electra.export.loading import load_pretrained
+from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.modeling.init import attend_to_neighbours
+from electra.objectives.base import Tower
+from electra.objectives.config import GeneratorConfig
+from electra.recipes.pretrain_config import AnyObjective, InitConfig, PretrainConfig
+
+logger = logging.getLogger(__name__)
+
+SHAPE = (
+    "layers",
+    "hidden_size",
+    "embedding_size",
+    "feed_forward_size",
+    "heads",
+    "vocabulary_size",
+    "max_positions",
+    "type_vocabulary_size",
+    "activation",
+    "layer_norm_epsilon",
+)
+"""What weights fix of a network; dropout and the like are the run's own."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """The networks that a run continues; None: fresh ones."""
+
+    discriminator: Pretrained | None = None
+    generator: Pretrained | None = None
+
+
+def load_start(config: InitConfig) -> Start:
+    """Read the folders that the config names.
+
+    Raises:
+        CheckpointError: one cannot be loaded, or the generator's has no masked language model.
+        DataError: a tokenizer cannot be read.
+    """
+    if config.discriminator is None:
+        return Start()
+    discriminator = load_pretrained(config.discriminator)
+    if config.generator is None:
+        return Start(discriminator)
+    generator = load_pretrained(config.generator)
+    if not isinstance(generator.head, MaskedLanguageModelHead):
+        what = "has no head" if generator.head is None else "is a discriminator"
+        raise CheckpointError(
+            f"init.generator: {config.generator} {what}; a generator is a masked language model with its head, "
+            "such as RUN/export/generator"
+        )
+    return Start(discriminator, generator)
+
+
+def with_shapes(config: PretrainConfig, start: Start) -> PretrainConfig:
+    """The config with the shapes of the networks that the run starts from.
+
+    Raises:
+        ConfigError: what was loaded does not fit together, or not with the rest of the config.
+    """
+    if start.discriminator is None:
+        return config
+    config = replace(config, model=_shaped(config.model, start.discriminator.encoder.config))
+    problems = []
+    if start.generator is not None:
+        theirs = start.generator.encoder.config
+        own = theirs.embedding_size if theirs.embedding_size != config.model.embedding_size else 0
+        generator = GeneratorConfig(
+            hidden_size=theirs.hidden_size, embedding_size=own, layers=theirs.layers,
+            feed_forward_size=theirs.feed_forward_size, heads=theirs.heads,
+        )  # fmt: skip
+        config = replace(config, generator=generator)
+        expected = generator.encoder(config.model)
+        problems += [
+            f"init.generator: its {name} is {getattr(theirs, name)}, the discriminator's {getattr(expected, name)}"
+            for name in SHAPE
+            if getattr(theirs, name) != getattr(expected, name)
+        ]
+        if config.objective.sharing == "embeddings" and not problems:
+            problems += _unlike(start.discriminator.encoder, start.generator.encoder, config)
+    problems += [*config.model.problems(), *config.generator.problems(), *config.problems()]
+    if problems:
+        raise ConfigError("a run cannot start from these networks:\n" + "\n".join(f"  {p}" for p in problems))
+    return config
+
+
+def with_shapes_of(config: PretrainConfig, run: PretrainConfig) -> PretrainConfig:
+    """The config with the shapes of a run that has begun, where both start from networks trained before."""
+    if config.init.discriminator is None or run.init.discriminator is None:
+        return config
+    generator = run.generator if config.init.generator and run.init.generator else config.generator
+    return replace(config, model=_shaped(config.model, run.model), generator=generator)
+
+
+def check_vocabulary(start: Start, data: TokenData, init: InitConfig) -> None:
+    """Refuse data whose ids mean other words than those that the networks know.
+
+    Raises:
+        DataError: the vocabularies differ.
+    """
+    ours = tokenizers.load(data.tokenizer_path)
+    for pretrained, name in ((start.discriminator, init.discriminator), (start.generator, init.generator)):
+        if pretrained is None:
+            continue
+        here, there = ours.get_vocab(), pretrained.tokenizer.get_vocab()
+        differing = sorted(token for token in here.keys() | there.keys() if here.get(token) != there.get(token))
+        if differing:
+            examples = ", ".join(
+                f"{token!r} is {here.get(token, 'not')} in the data and {there.get(token, 'not')} there"
+                for token in differing[:3]
+            )
+            raise DataError(
+                f"{data.folder} was prepared with another vocabulary than that of {name}: {len(differing):,} "
+                f"entries differ ({examples}); prepare the data with --tokenizer {name}"
+            )
+        case = [tokenizers.describe(tokenizer)["lowercase"] for tokenizer in (ours, pretrained.tokenizer)]
+        if case[0] != case[1]:
+            logger.warning("%s was trained on %s text, the data is not", name, "lowercase" if case[1] else "cased")
+
+
+@torch.no_grad()
+def initialize(objective: AnyObjective, config: PretrainConfig, data: TokenData, start: Start) -> None:
+    """Give a fresh objective the weights that its run starts from.
+
+    What was trained before is taken as it is; the starts that are counted or built are for fresh networks alone.
+    """
+    init, towers = config.init, objective.towers()
+    if start.generator is None and init.output_bias == "unigram":
+        counted_V = torch.from_numpy(data.unigram_counts).float()
+        for bias_V in objective.output_biases():
+            counts_V = torch.ones_like(bias_V)
+            counts_V[: len(counted_V)] += counted_V
+            bias_V.copy_((counts_V / counts_V.sum()).log())
+    if start.discriminator is not None:
+        _take(towers.get("discriminator") or towers["encoder"], start.discriminator, str(init.discriminator))
+        if start.generator is not None:
+            _take(towers["generator"], start.generator, str(init.generator))
+        return
+    encoders = list({id(tower.encoder): tower.encoder for tower in towers.values()}.values())
+    if init.attention == "neighbours":
+        for encoder in encoders:
+            attend_to_neighbours(encoder)
+    if init.token_table == "cooccurrence":
+        _count_table(encoders, data)
+
+
+def _shaped(model: EncoderConfig, shape: EncoderConfig) -> EncoderConfig:
+    return replace(model, **{name: getattr(shape, name) for name in SHAPE})
+
+
+def _unlike(discriminator: Encoder, generator: Encoder, config: PretrainConfig) -> Iterator[str]:
+    """Tables that are to be shared and are not the same."""
+    shared = ["token", "position", "segment", *(["norm"] if config.objective.share_norm else [])]
+    for name in shared:
+        pairs = zip(
+            getattr(discriminator.embeddings, name).parameters(),
+            getattr(generator.embeddings, name).parameters(),
+            strict=True,
+        )
+        difference = max(float((a - b).detach().abs().max()) for a, b in pairs)
+        if difference:
+            yield (
+                f"init.generator: its {name} embeddings differ from the discriminator's (by up to "
+                f"{difference:.2g}), and the two are to be shared; set objective.sharing none, or leave "
+                "init.generator out"
+            )
+
+
+def _take(tower: Tower, pretrained: Pretrained, name: str) -> None:
+    """Copy an encoder, and its head where it is of the tower's kind."""
+    tower.encoder.load_state_dict(pretrained.encoder.state_dict())
+    fresh = type(tower.head) is not type(pretrained.head)
+    if not fresh:
+        assert pretrained.head is not None
+        tower.head.load_state_dict(pretrained.head.state_dict())
+    kind = "replaced-token" if isinstance(tower.head, ReplacedTokenHead) else "masked-LM"
+    logger.info(
+        "starting from %s, %s layers of %s; its %s head is %s",
+        name, tower.encoder.config.layers, tower.encoder.config.hidden_size, kind, "fresh" if fresh else "kept",
+    )  # fmt: skip
+
+
+def _count_table(encoders: list[Encoder], data: TokenData) -> None:
+    """Token tables from counts; each keeps the deviation that it would have had with random numbers."""
+    logger.info("counting which token follows which, for the token embeddings to start from")
+    size = encoders[0].config.embedding_size
+    counted_VE = torch.from_numpy(cooccurrence_table(data.train, vocabulary_size=data.vocabulary_size, size=size))
+    seen_V1 = counted_VE.abs().amax(1, keepdim=True) > 0
+    for encoder in encoders:
+        weight_VE = encoder.embeddings.token.weight
+        weight_VE.copy_(torch.where(seen_V1, counted_VE * encoder.config.initializer_range, weight_VE))

@@ -1,0 +1,172 @@
+"""Runs that continue networks of others: both towers, a BERT, and everything that does not fit."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from electra.config import load_config
+from electra.data.shards import TokenData
+from electra.errors import CheckpointError, ConfigError, DataError
+from electra.export.loading import load_pretrained
+from electra.modeling.heads import MaskedLanguageModelHead
+from electra.recipes import prepare
+from electra.recipes.pretrain import dry_run, pretrain
+from electra.recipes.pretrain_config import PretrainConfig, build_objective
+from electra.recipes.pretrain_start import initialize, load_start, with_shapes
+
+SMALL = [
+    "model.hidden_size=32", "model.embedding_size=16", "model.feed_forward_size=64", "model.heads=2",
+    "model.layers=1", "generator.layers=1", "generator.hidden_size=24", "generator.feed_forward_size=40",
+    "packing.sequence_length=32", "train.batch_size=8", "train.report_every=5", "evaluation.examples=16",
+    "train.precision=float32", "tracking.tensorboard=false", "optimizer.warmup_steps=2", "train.steps=4",
+]  # fmt: skip
+
+
+def config(data: Path, out: Path, *overrides: str) -> PretrainConfig:
+    return load_config(PretrainConfig, "electra-tiny", [*SMALL, f"data={data}", f"out={out}", *overrides])
+
+
+@pytest.fixture(scope="module")
+def first(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The exports of a short run."""
+    return pretrain(config(data_folder, tmp_path_factory.mktemp("runs") / "first")).run / "export"
+
+
+def started(settings: PretrainConfig) -> Any:
+    """The objective of a config before its first step."""
+    assert settings.data is not None
+    data, start = TokenData.open(settings.data), load_start(settings.init)
+    settings = with_shapes(settings, start)
+    objective = build_objective(settings, data.special)
+    initialize(objective, settings, data, start)
+    return objective
+
+
+def same(a: torch.nn.Module, b: torch.nn.Module) -> bool:
+    left, right = a.state_dict(), b.state_dict()
+    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_both_towers_go_on_with_their_shapes_and_heads(first: Path, data_folder: Path, tmp_path: Path) -> None:
+    # The preset asks for other sizes; the networks decide.
+    towers = [f"init.discriminator={first / 'discriminator'}", f"init.generator={first / 'generator'}"]
+    settings = load_config(PretrainConfig, "electra-tiny", [f"data={data_folder}", *towers])
+    objective = started(settings)
+    for tower, name in ((objective.towers()[name], name) for name in ("discriminator", "generator")):
+        loaded = load_pretrained(first / name)
+        assert loaded.head is not None
+        assert same(tower.encoder, loaded.encoder) and same(tower.head, loaded.head)
+    assert objective.generator.embeddings.token is objective.discriminator.embeddings.token
+    result = pretrain(config(data_folder, tmp_path / "second", *towers))
+    stored = load_config(PretrainConfig, result.run / "config.toml")
+    assert (stored.model.hidden_size, stored.generator.hidden_size) == (32, 24)
+    card = (result.run / "README.md").read_text()
+    assert "Continued from `discriminator`." in card and str(first) not in card
+
+
+def test_it_resumes_where_the_first_networks_are_gone(first: Path, data_folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(first / "discriminator", copy)
+    settings = config(data_folder, tmp_path / "run", f"init.discriminator={copy}", "model.hidden_size=128")
+    before = pretrain(settings)
+    shutil.rmtree(copy)
+    again = pretrain(settings)
+    assert again.outcome.evaluation == before.outcome.evaluation
+
+
+def test_a_bert_becomes_a_discriminator_with_a_fresh_generator(data_folder: Path, tmp_path: Path) -> None:
+    transformers: Any = pytest.importorskip("transformers")
+    rows = TokenData.open(data_folder).vocabulary_size + 5  # more than the tokenizer has entries, as some have
+    model = transformers.BertForMaskedLM(
+        transformers.BertConfig(
+            vocab_size=rows, hidden_size=48, num_hidden_layers=2, num_attention_heads=3, intermediate_size=56,
+            max_position_embeddings=40, hidden_act="relu",
+        )
+    )  # fmt: skip
+    model.save_pretrained(tmp_path / "bert")
+    shutil.copy(data_folder / "tokenizer.json", tmp_path / "bert")
+    settings = config(data_folder, tmp_path / "run", f"init.discriminator={tmp_path / 'bert'}")
+    objective = started(settings)
+    assert same(objective.discriminator, load_pretrained(tmp_path / "bert").encoder)
+    assert objective.generator.config.hidden_size == 24 and objective.generator.config.embedding_size == 48
+    result = pretrain(settings)
+    assert result.exported is not None
+    assert all(difference is not None and difference < 1e-5 for difference in result.exported.differences.values())
+    back = load_pretrained(result.run / "export/discriminator")
+    assert back.encoder.config.vocabulary_size == rows and back.encoder.config.activation == "relu"
+    # And as what it was: a masked language model, with its head, out as a Bert again.
+    masked = config(
+        data_folder, tmp_path / "masked", f"init.discriminator={tmp_path / 'bert'}", "objective.kind=masked-lm"
+    )
+    head = started(masked).head
+    assert isinstance(head, MaskedLanguageModelHead)
+    assert torch.equal(head.bias, model.cls.predictions.bias)
+    exported = pretrain(masked).exported
+    assert exported is not None and exported.folders.keys() == {"encoder"}
+    assert json.loads((exported.folders["encoder"] / "config.json").read_text())["model_type"] == "bert"
+    assert transformers.BertForMaskedLM.from_pretrained(exported.folders["encoder"]).config.hidden_act == "relu"
+
+
+def test_a_dry_run_shows_the_shape_that_is_taken(first: Path) -> None:
+    settings = load_config(
+        PretrainConfig, "electra-small", [f"init.discriminator={first}", "packing.sequence_length=32"]
+    )
+    plan = dry_run(settings)
+    assert (plan.config.model.hidden_size, plan.config.model.layers) == (32, 1)
+
+
+def test_what_does_not_fit_is_named(
+    first: Path, data_folder: Path, corpus_file: Path, tmp_path: Path
+) -> None:  # the vocabulary, the kind, the tables, the shapes, the objective
+    discriminator, generator = first / "discriminator", first / "generator"
+    run = tmp_path / "run"
+
+    def refused(error: type[Exception], message: str, *overrides: str, data: Path = data_folder) -> None:
+        with pytest.raises(error, match=message):
+            pretrain(config(data, run, *overrides))
+        assert not any((run / "checkpoints").glob("*"))
+
+    other = tmp_path / "other"
+    prepare.run(
+        prepare.PrepareConfig(
+            corpus=(str(corpus_file),), out=other, vocabulary_size=512, lowercase=False, workers=1
+        )
+    )
+    refused(DataError, r"another vocabulary .* entries differ", f"init.discriminator={discriminator}", data=other)
+    refused(ConfigError, "needs init.discriminator", f"init.generator={generator}")
+    towers = f"init.discriminator={discriminator}", f"init.generator={discriminator}"
+    refused(CheckpointError, "is a discriminator; a generator is a masked language model", *towers)
+    refused(CheckpointError, "there is no folder", "init.discriminator=/nowhere/at/all")
+    towers = f"init.discriminator={discriminator}", f"init.generator={generator}"
+    refused(ConfigError, "the objective has no generator apart", *towers, "objective.kind=electric")
+    long = f"init.discriminator={discriminator}", "packing.sequence_length=600", "model.max_positions=600"
+    refused(ConfigError, "600 is more than model.max_positions, 512", *long)
+
+    changed = tmp_path / "changed"
+    shutil.copytree(generator, changed)
+    tensors = load_file(changed / "model.safetensors")
+    tensors["electra.embeddings.word_embeddings.weight"][7] += 0.5
+    save_file(tensors, changed / "model.safetensors")
+    towers = f"init.discriminator={discriminator}", f"init.generator={changed}"
+    refused(ConfigError, r"token embeddings differ from the discriminator's \(by up to 0.5\)", *towers)
+    pretrain(config(data_folder, tmp_path / "apart", *towers, "objective.sharing=none"))
+    facts = json.loads((changed / "config.json").read_text())
+    (changed / "config.json").write_text(json.dumps(facts | {"hidden_act": "relu"}))
+    refused(ConfigError, "its activation is relu, the discriminator's gelu", *towers)
+
+
+def test_one_row_of_segments_takes_one_segment(data_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="knows one segment only; set it to 1"):
+        config(data_folder, tmp_path / "run", "model.type_vocabulary_size=1")
+    alone = "model.type_vocabulary_size=1", "packing.one_segment_share=1.0"
+    assert pretrain(config(data_folder, tmp_path / "run", *alone)).outcome.step == 4
+
+
+def test_the_schedule_that_goes_on_needs_steps(data_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"give train.steps, not train.minutes"):
+        config(data_folder, tmp_path, "optimizer.steps_before=100", "train.minutes=1")
