@@ -23,6 +23,7 @@ VERBS = {
         "the whole way in minutes, on text this machine has",
     ),
     "prepare": ("electra.recipes.prepare:run", "text -> a tokenizer and shards of tokens"),
+    "data inspect": ("electra.recipes.data_inspect:run", "prepared data as a run will see it, and lengths"),
     "pretrain": ("electra.recipes.pretrain:run", "shards -> a trained discriminator and generator"),
     "export": ("electra.recipes.export:run", "a run's checkpoint -> folders that transformers loads"),
     "flops": ("electra.recipes.flops:run", "what a model costs to train and to use, term by term"),
@@ -61,6 +62,8 @@ def _run(arguments: list[str]) -> int:
         return 0
     from electra.console import show
 
+    if rest and f"{first} {rest[0]}" in VERBS:  # a verb of two words
+        first, rest = f"{first} {rest[0]}", rest[1:]
     status, result = _attempt(first, rest, debug=debug)
     show(result)
     return status
@@ -127,7 +130,9 @@ def _call(verb: str, arguments: list[str]) -> object:
         from electra.config import did_you_mean
         from electra.errors import ConfigError
 
-        near = did_you_mean(verb, list(VERBS))
+        near = did_you_mean(verb, [*VERBS, *(name.partition(" ")[0] for name in VERBS)])
+        if longer := [name for name in VERBS if name.startswith(f"{verb} ")]:
+            near = f"; say {' or '.join(longer)}"
         raise ConfigError(f"there is no verb {verb!r}{near}\n  verbs: {', '.join(VERBS)}")
     module, _, name = VERBS[verb][0].partition(":")
     run = getattr(importlib.import_module(module), name)

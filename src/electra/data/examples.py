@@ -57,6 +57,11 @@ class ExampleSet:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    @property
+    def segment_counts(self) -> npt.NDArray[np.int64]:
+        """Segments of each row, 1 or 2."""
+        return np.where(self._segment_ends[:, 0] < self._segment_ends[:, 1], 2, 1)
+
     def shards_of(self, rows: Rows) -> Rows:
         """The shard of each row, (rows,)."""
         return np.searchsorted(self._past_last, rows, side="right")

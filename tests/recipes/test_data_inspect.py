@@ -1,0 +1,83 @@
+"""`electra data inspect`: rows that can be read, and figures that are those of the rows."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from electra.cli import main
+from electra.data import tokenizer as tokenizers
+from electra.data.collate import collate
+from electra.data.examples import ExampleSet
+from electra.data.shards import TokenData
+from electra.errors import ConfigError, DataError
+from electra.recipes.data_inspect import InspectConfig, run
+
+SHORT = ("packing.sequence_length=32",)
+
+
+def test_the_rows_are_those_that_a_run_sees(data_folder: Path) -> None:
+    found = run(InspectConfig(data_folder, examples=30, overrides=SHORT))
+    data = TokenData.open(data_folder)
+    examples = ExampleSet(data.train, found.packing, seed=0)
+    tokenizer = tokenizers.load(data.tokenizer_path)
+    for shown in found.rows:
+        row = int(shown.where.removeprefix("row ").partition(":")[0].replace(",", ""))
+        batch = collate(examples, np.array([row]), special=data.special, seed=0, trim=True)
+        [ids] = batch.input_ids_BL.tolist()
+        whole = tokenizer.decode(ids, skip_special_tokens=True)
+        text = " ".join(shown.segments)
+        for mark in ("‹document begins› ", " ‹document ends›", "…"):
+            text = text.replace(mark, "")
+        assert text == whole
+        assert f"{len(ids)} tokens" in shown.where
+        assert len(shown.segments) == 1 + int(batch.segment_ids_BL.max())
+
+
+def test_documents_begin_and_end_where_they_do(data_folder: Path, corpus_file: Path) -> None:
+    found = run(InspectConfig(data_folder, examples=10**6, overrides=SHORT))
+    assert len(found.rows) == len(found.lengths)
+    begun = [row for row in found.rows if "‹document begins›" in row.segments[0]]
+    ended = [row for row in found.rows if "‹document ends›" in row.segments[-1]]
+    documents = TokenData.open(data_folder).train.documents
+    assert len(begun) == len(ended) == documents > 300
+    assert all(row.segments[0].startswith("‹document begins›") for row in begun)
+    first = json.loads(corpus_file.read_text().splitlines()[0])["text"].lower().split(".")[0]
+    assert any(first in row.segments[0] for row in begun)
+    # Sentences are cut at a row's end in one row and at the start in the next one.
+    assert sum(row.segments[-1].endswith("…") for row in found.rows) == sum(
+        row.segments[0].startswith("…") for row in found.rows
+    )
+
+
+def test_the_figures_are_those_of_the_rows(data_folder: Path) -> None:
+    found = run(InspectConfig(data_folder, overrides=SHORT))
+    assert found.dropped == 0.0 and found.shards == (1, 1)
+    assert 0 < found.one_segment < 0.5
+    histogram = [line for line in found._histogram() if "–" in line]
+    assert sum(int(line.split("(")[0].split()[-1].replace(",", "")) for line in histogram) == len(found.lengths)
+    original = run(InspectConfig(data_folder, overrides=(*SHORT, "packing.builder=original")))
+    assert 0.01 < original.dropped < 0.5
+    options = ("packing.sequence_length=64", "packing.builder=original")
+    everything = run(InspectConfig(data_folder, examples=10**6, overrides=options))
+    assert any("⋯" in segment for row in everything.rows for segment in row.segments)
+
+
+def test_it_is_shown(data_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--split", "heldout", "--examples", "2", "--packing.sequence_length", "64"]
+    assert main(["data", "inspect", str(data_folder), *options]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("[CLS]") >= 2 and "tokens a row" in shown and "█" in shown
+    assert "of heldout-00000" in shown
+
+
+def test_bad_input(data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(DataError, match="no prepared data here"):
+        run(InspectConfig(tmp_path))
+    with pytest.raises(ConfigError, match="must not be negative"):
+        run(InspectConfig(data_folder, examples=-1))
+    with pytest.raises(ConfigError, match="there is no such setting"):
+        run(InspectConfig(data_folder, overrides=("packing.length=3",)))
+    assert main(["data"]) == 2
+    assert "say data inspect" in capsys.readouterr().err
