@@ -55,3 +55,28 @@ def test_generator_figures_count_masked_positions_only() -> None:
     assert found["eval/masked_lm_sample_accuracy"] == 0.0
     entropies = [-sum(p * math.log(p) for p in row) for row in ([0.7, 0.2, 0.1], [0.1, 0.1, 0.8])]
     assert found["eval/generator_entropy"] == pytest.approx(sum(entropies) / 2, rel=1e-5)
+
+
+def test_held_out_samples_are_drawn_as_in_training() -> None:
+    logits_NV = torch.tensor([[2.0, 1.0, 0.0]]).expand(2000, 3)
+    uniforms_N = torch.rand(2000, generator=torch.Generator().manual_seed(0))
+
+    def share(**settings: object) -> list[float]:
+        figures = GeneratorFigures()
+        samples_N = figures.add(
+            torch.eye(3)[torch.zeros(2000, dtype=torch.long)],
+            logits_NV[:1].T.expand(3, 3).contiguous(),
+            torch.zeros(3),
+            targets_N=torch.zeros(2000, dtype=torch.long),
+            masked_N=torch.ones(2000, dtype=torch.bool),
+            uniforms_N=uniforms_N,
+            **{"temperature": 1.0, **settings},  # type: ignore[arg-type]
+        )
+        assert figures.figures()["eval/masked_lm_sample_accuracy"] == float((samples_N == 0).float().mean())
+        return [float((samples_N == token).float().mean()) for token in range(3)]
+
+    plain = torch.tensor([2.0, 1.0, 0.0])
+    assert share() == pytest.approx(plain.softmax(0).tolist(), abs=0.03)
+    assert share(temperature=0.5) == pytest.approx((plain / 0.5).softmax(0).tolist(), abs=0.03)
+    others = plain[1:].softmax(0).tolist()
+    assert share(disallow_targets=True) == pytest.approx([0.0, *others], abs=0.03)

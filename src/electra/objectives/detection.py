@@ -31,8 +31,13 @@ class GeneratorFigures:
         masked_N: Tensor,
         uniforms_N: Tensor,
         temperature: float,
+        disallow_targets: bool = False,
     ) -> Tensor:
-        """Take in what the generator's head made of a batch; the samples at all N positions come back."""
+        """Take in what the generator's head made of a batch; the samples at all N positions come back.
+
+        Args:
+            temperature, disallow_targets: of the samples, as in `sampled_cross_entropy`.
+        """
         samples = []
         for start in range(0, len(targets_N), ROWS):
             rows = slice(start, start + ROWS)
@@ -41,8 +46,11 @@ class GeneratorFigures:
             logits_Vn -= logits_Vn.amax(0)
             weights_Vn = logits_Vn.exp()
             total_n, sample_n = draw(weights_Vn, uniforms_N[rows])
-            if temperature != 1.0:
-                _, sample_n = draw((logits_Vn / temperature).exp_(), uniforms_N[rows])
+            if temperature != 1.0 or disallow_targets:
+                drawn_Vn = (logits_Vn / temperature).exp_()
+                if disallow_targets:
+                    drawn_Vn.scatter_(0, target_n[None], 0.0)
+                _, sample_n = draw(drawn_Vn, uniforms_N[rows])
             samples.append(sample_n)
             target_logit_n = logits_Vn.gather(0, target_n[None]).squeeze(0)
             loss_n = total_n.log() - target_logit_n

@@ -157,6 +157,7 @@ class Electric(nn.Module):
                 masked_N=masking.used_BN.flatten(),
                 uniforms_N=torch.rand(masking.used_BN.numel(), generator=random, device=ids_BL.device),
                 temperature=self.config.temperature,
+                disallow_targets=self.config.disallow_correct,
             )
             corrupted_BL = write(ids_BL, samples_N, masking, self.masking)
             z_BL = self.energies(corrupted_BL, batch) + self._noise(corrupted_BL, hidden_BLE)

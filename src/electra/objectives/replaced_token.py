@@ -132,6 +132,7 @@ class ReplacedToken(nn.Module):
                 masked_N=masking.masked_BN.flatten(),
                 uniforms_N=uniforms_N,
                 temperature=self.config.temperature,
+                disallow_targets=self.config.disallow_correct,
             )
             corrupted_BL = self._corrupt(batch.input_ids_BL, masking, samples_N)
             for figures, ids_BL in ((fakes, corrupted_BL), (unigram, unigram_batch.input_ids_BL)):
