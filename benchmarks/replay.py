@@ -13,6 +13,7 @@ Shapes: B batch, L length, N slots a row, V vocabulary.
 import argparse
 import copy
 import json
+import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -288,7 +289,8 @@ def relative(found: Tensor, expected: Any) -> float:
     """The largest difference, relative to the largest number expected."""
     ours, theirs = found.detach().double(), torch.as_tensor(np.asarray(expected)).double()
     assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
-    return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-12))
+    difference = float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-12))
+    return difference if math.isfinite(difference) else math.inf
 
 
 class Differences:
@@ -300,7 +302,7 @@ class Differences:
     def add(self, name: str, found: Tensor, expected: Any, where: str) -> None:
         difference = relative(found, expected)
         before = self.worst.get(name)
-        worse = before is None or not difference <= before.difference
+        worse = before is None or difference > before.difference
         self.worst[name] = Comparison(
             name,
             difference if before is None or worse else before.difference,

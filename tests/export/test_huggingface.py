@@ -183,6 +183,15 @@ def test_missing_odd_and_unknown_tensors_are_all_named(export) -> None:  # type:
     assert message.count("electra.") == 3
 
 
+def test_a_head_without_its_hidden_layer_is_no_encoder_alone(export) -> None:  # type: ignore[no-untyped-def]
+    folder = export()
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["discriminator_predictions.dense.weight"], tensors["discriminator_predictions.dense.bias"]
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"discriminator_predictions.dense.weight: is missing"):
+        huggingface.load(folder)
+
+
 def test_an_untied_output_table_is_refused(export) -> None:  # type: ignore[no-untyped-def]
     folder = export("generator")
     tensors = load_file(folder / "model.safetensors")
@@ -201,6 +210,8 @@ def test_an_untied_output_table_is_refused(export) -> None:  # type: ignore[no-u
         ({"model_type": "roberta"}, "model_type is 'roberta'; electra and bert are read here"),
         ({"model_type": None}, "model_type is None; electra and bert"),
         ({"model_type": ["bert"]}, "model_type is "),
+        ({"hidden_act": ["gelu"]}, "hidden_act is "),
+        ({"vocab_size": 0}, "vocab_size must be at least 1, found 0"),
         ({"type_vocab_size": 0}, "type_vocabulary_size: must be at least 1"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ({"num_attention_heads": 5}, "5 heads cannot share"),

@@ -105,3 +105,23 @@ def test_the_code_runs_in_each_folder(tower, tokenizer_json, tmp_path, monkeypat
         assert names["states"].shape[2] == 32  # type: ignore[attr-defined]
         assert len(names["scored"].tokens) > 5  # type: ignore[attr-defined]
         assert type(names["generator"]).__name__ == "ElectraForMaskedLM"
+
+
+@pytest.mark.parametrize("objective", ["masked-lm", "electric"])
+def test_cards_of_other_objectives_speak_of_themselves(objective: str) -> None:
+    config = read_toml("electra-tiny")
+    config["objective"]["kind"] = objective
+    config["init"]["discriminator"] = "somebody/a-model" if objective == "electric" else "/home/somebody/a-model"
+    for kind in ("encoder" if objective == "masked-lm" else "discriminator", "run"):
+        text = card(kind, config=config)
+        assert "somebody/a-model" in text if objective == "electric" else "/home" not in text
+        assert "Continued from" in text and "{{" not in text and "{%" not in text
+        if objective == "masked-lm":
+            assert text.startswith("---\nlibrary_name: transformers\npipeline_tag: fill-mask\n")
+            assert "- bert\n" in text and "iscriminator" not in text.partition("<details>")[0].replace(
+                "for the discriminator", ""
+            )
+            assert "AutoModelForMaskedLM" in text and "electra score" not in text
+        else:
+            assert "electra score" in text and "--electric" in text and "pipeline_tag" not in text
+            assert "ElectraForMaskedLM" not in text

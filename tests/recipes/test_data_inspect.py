@@ -10,17 +10,20 @@ from electra.cli import main
 from electra.data import tokenizer as tokenizers
 from electra.data.collate import collate
 from electra.data.examples import ExampleSet
-from electra.data.shards import TokenData
+from electra.data.shards import SplitName, TokenData
 from electra.errors import ConfigError, DataError
 from electra.recipes.data_inspect import InspectConfig, run
 
 SHORT = ("packing.sequence_length=32",)
 
 
-def test_the_rows_are_those_that_a_run_sees(data_folder: Path) -> None:
-    found = run(InspectConfig(data_folder, examples=30, overrides=SHORT))
+@pytest.mark.parametrize(("split", "seed"), [("train", 5), ("heldout", 0)])
+def test_the_rows_are_those_that_a_run_sees(data_folder: Path, split: SplitName, seed: int) -> None:
+    """Training rows are packed from the run's seed, held-out rows alike for all."""
+    overrides = (*SHORT, "train.seed=5")
+    found = run(InspectConfig(data_folder, examples=30, split=split, overrides=overrides))
     data = TokenData.open(data_folder)
-    examples = ExampleSet(data.train, found.packing, seed=0)
+    examples = ExampleSet(getattr(data, split), found.packing, seed=seed)
     tokenizer = tokenizers.load(data.tokenizer_path)
     for shown in found.rows:
         row = int(shown.where.removeprefix("row ").partition(":")[0].replace(",", ""))

@@ -131,9 +131,11 @@ def test_a_file_of_ones_own_and_json(tmp_path: Path) -> None:
 def test_bad_input(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="name a preset"):
         run(FlopsConfig())
-    with pytest.raises(ConfigError, match="no preset and no file"):
+    with pytest.raises(ConfigError, match="no preset, no model of the paper and no file"):
         run(FlopsConfig(("bert_huge",)))
-    with pytest.raises(ConfigError, match="leave the rest out"):
+    with pytest.raises(ConfigError, match=r"did you mean 'bert_base'"):
+        run(FlopsConfig(("bert-base",)))
+    with pytest.raises(ConfigError, match="leave bert_base out"):
         run(FlopsConfig(("bert_base",), table="paper"))
     file = tmp_path / "empty.toml"
     file.write_text("length = 1\nbatch_size = 1\nsteps = 1\n")

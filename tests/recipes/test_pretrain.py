@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import load_file
 
 from electra.cli import main
-from electra.config import load_config, preset_names
+from electra.config import flat, load_config, preset_names
 from electra.data.collate import Batch
 from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
@@ -264,10 +264,34 @@ def test_presets_have_the_parameters_of_the_paper(preset: str, millions: float) 
     assert sum(p.numel() for p in objective.discriminator.parameters()) / 1e6 == pytest.approx(millions, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("faithful", "clean"),
+    [
+        ("faithful", "electra-small"),
+        ("faithful-base", "electra-base"),
+        ("faithful-large", "electra-large"),
+        ("faithful-tiny", "electra-tiny"),
+    ],
+)
+def test_faithful_presets_are_their_size_and_the_quirks(faithful: str, clean: str) -> None:
+    here, there = (flat(load_config(PretrainConfig, preset)) for preset in (faithful, clean))
+    assert {name: value for name, value in here.items() if value != there[name]} == {
+        "masking.replacement": True,
+        "masking.count_special": True,
+        "masking.average_repeats": True,
+        "masking.spare_first_position": True,
+        "objective.share_norm": True,
+        "objective.discriminator_positions": "all",
+        "optimizer.bias_correction": False,
+        "optimizer.warmup_over_decay": True,
+        "packing.builder": "original",
+    }
+
+
 @pytest.mark.parametrize("preset", preset_names())
 def test_every_preset_is_complete(preset: str) -> None:
     """Nothing is left to a default that the file does not show (paths and the length in minutes apart)."""
-    from electra.config import flat, read_toml
+    from electra.config import read_toml
 
     def names(table: dict[str, Any], prefix: str = "") -> set[str]:
         found: set[str] = set()

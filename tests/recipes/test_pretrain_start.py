@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,14 +70,65 @@ def test_both_towers_go_on_with_their_shapes_and_heads(first: Path, data_folder:
     assert "Continued from `discriminator`." in card and str(first) not in card
 
 
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "checkpoints/step-00000004/model.safetensors")
+
+
 def test_it_resumes_where_the_first_networks_are_gone(first: Path, data_folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(first / "discriminator", copy)
-    settings = config(data_folder, tmp_path / "run", f"init.discriminator={copy}", "model.hidden_size=128")
-    before = pretrain(settings)
+    options = (
+        f"init.discriminator={copy}",
+        "model.hidden_size=128",
+        "checkpoint.every=2",
+        "optimizer.steps_before=9",
+    )
+    run = pretrain(config(data_folder, tmp_path / "run", *options)).run
+    expected = weights(run)
+    shutil.rmtree(run / "checkpoints/step-00000004")
     shutil.rmtree(copy)
-    again = pretrain(settings)
-    assert again.outcome.evaluation == before.outcome.evaluation
+    pretrain(config(data_folder, tmp_path / "run", *options))
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in weights(run).items())
+    rates = [json.loads(line).get("learning_rate") for line in (run / "metrics.jsonl").read_text().splitlines()]
+    # The report at the last step has the mean over the steps: no warm-up, from the peak to 0.
+    assert next(filter(None, rates)) == pytest.approx(1e-3 * (1 + 0.75 + 0.5 + 0.25) / 4)
+    assert "on the schedule of a run that had gone 9 steps" in (run / "README.md").read_text()
+
+
+def test_networks_that_changed_before_the_first_checkpoint_are_named(
+    first: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    settings = config(data_folder, tmp_path / "run", f"init.discriminator={first / 'discriminator'}")
+    run = pretrain(settings).run
+    shutil.rmtree(run / "checkpoints")
+    (run / "checkpoints").mkdir()
+    stored = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(stored.replace("hidden_size = 32", "hidden_size = 64"))
+    with pytest.raises(CheckpointError, match=r"model.hidden_size: the run has 64, asked for 32"):
+        pretrain(settings)
+
+
+@pytest.mark.parametrize("sharing", ["embeddings", "all"])
+def test_faithful_runs_and_tied_ones_go_on_with_their_heads(
+    data_folder: Path, tmp_path: Path, sharing: str
+) -> None:
+    """The LayerNorm of the embeddings shared too, or everything."""
+    settings = [f"objective.sharing={sharing}", "objective.share_norm=true"]
+    if sharing == "all":
+        settings += ["generator.hidden_size=32", "generator.feed_forward_size=64", "generator.heads=2"]
+    made = pretrain(config(data_folder, tmp_path / "made", *settings)).run / "export"
+    towers = f"init.discriminator={made / 'discriminator'}", f"init.generator={made / 'generator'}"
+    objective = started(
+        load_config(
+            PretrainConfig,
+            "electra-tiny",
+            [f"data={data_folder}", *settings[:2], *towers, "packing.sequence_length=32"],
+        )
+    )
+    for name, tower in objective.towers().items():
+        loaded = load_pretrained(made / name)
+        assert loaded.head is not None
+        assert same(tower.encoder, loaded.encoder) and same(tower.head, loaded.head)
 
 
 def test_a_bert_becomes_a_discriminator_with_a_fresh_generator(data_folder: Path, tmp_path: Path) -> None:
@@ -153,11 +205,18 @@ def test_what_does_not_fit_is_named(
     tensors["electra.embeddings.word_embeddings.weight"][7] += 0.5
     save_file(tensors, changed / "model.safetensors")
     towers = f"init.discriminator={discriminator}", f"init.generator={changed}"
-    refused(ConfigError, r"token embeddings differ from the discriminator's \(by up to 0.5\)", *towers)
+    refused(ConfigError, r"embeddings.token.weight differs from the discriminator's \(by up to 0.5\)", *towers)
     pretrain(config(data_folder, tmp_path / "apart", *towers, "objective.sharing=none"))
     facts = json.loads((changed / "config.json").read_text())
     (changed / "config.json").write_text(json.dumps(facts | {"hidden_act": "relu"}))
-    refused(ConfigError, "its activation is relu, the discriminator's gelu", *towers)
+    refused(ConfigError, "its activation is relu, where gelu is needed", *towers)
+    bert = tmp_path / "bert"
+    masked = config(data_folder, tmp_path / "made", "objective.kind=masked-lm", "model.embedding_size=32")
+    exported = pretrain(replace(masked, model=replace(masked.model, activation="relu"))).exported
+    assert exported is not None
+    shutil.copytree(exported.folders["encoder"], bert)
+    towers = f"init.discriminator={bert}", f"init.generator={bert}"
+    refused(ConfigError, "the activation of its head is not the one", *towers)
 
 
 def test_one_row_of_segments_takes_one_segment(data_folder: Path, tmp_path: Path) -> None:

@@ -31,11 +31,23 @@ def test_warm_up_over_decay_is_their_product() -> None:
 
 
 @pytest.mark.parametrize("over", [True, False])
-def test_a_schedule_that_goes_on_is_the_late_part_of_a_longer_one(over: bool) -> None:
+@pytest.mark.parametrize("before", [20, 4000])
+def test_a_schedule_that_goes_on_is_the_late_part_of_the_originals(over: bool, before: int) -> None:
     """The original's rule: total steps 4e6 + n, and the rate times (4e6 + n) / n."""
-    before, steps = 4000, 1000
-    both = {"warmup_steps": 10, "warmup_over_decay": over}
-    rates = [learning_rate(step, peak=1.0, steps=steps, steps_before=before, **both) for step in range(steps)]
-    whole = [learning_rate(step, peak=5.0, steps=before + steps, **both) for step in range(before, before + steps)]
-    assert rates == whole
-    assert rates[0] == pytest.approx(1.0, rel=0.01) and rates[500] == pytest.approx(0.5, rel=0.01)
+    steps, warmup_steps = 1000, 50
+    rates = [
+        learning_rate(
+            step, peak=2.0, steps=steps, steps_before=before, warmup_steps=warmup_steps, warmup_over_decay=over
+        )
+        for step in range(steps)
+    ]
+    total = before + steps
+    whole = [
+        learning_rate(
+            step, peak=2.0 * total / steps, steps=total, warmup_steps=warmup_steps, warmup_over_decay=True
+        )
+        for step in range(before, total)
+    ]
+    assert rates == pytest.approx(whole)
+    assert max(rates) <= 2.0
+    assert rates[0] == pytest.approx(2.0 * min(before / warmup_steps, 1))

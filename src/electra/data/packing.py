@@ -57,7 +57,8 @@ class PackingConfig:
 
     builder: Literal["contiguous", "original"] = "contiguous"
     """contiguous: every token is used once and in its order. original: as google-research/electra builds them,
-    which fills the first segment up with later short sentences and drops what does not fit."""
+    which fills the first segment up with later short sentences and drops what does not fit (it gathers lines;
+    here, sentences, which also end within lines)."""
 
     sequence_length: int = 128
     """Longest row in tokens, [CLS] and [SEP] included."""
@@ -66,7 +67,7 @@ class PackingConfig:
     short_share: float = 0.05
     """Probability that a row aims at a random shorter length, so that short inputs are seen in training."""
     minimum_length: int = 5
-    """Least random target length, and the fewest tokens that are cut off as a segment or a row of their own."""
+    """Least random target length, and for contiguous the fewest tokens that are cut off as a segment or a row."""
 
     def problems(self) -> Iterator[str]:
         if self.minimum_length < 1:

@@ -173,7 +173,7 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
     path = folder / WEIGHTS
     try:
         if path.is_file():
-            return load_file(path)
+            return {name: tensor.float() for name, tensor in load_file(path).items()}
         if not (path := folder / OLD_WEIGHTS).is_file():
             raise CheckpointError(f"{folder} has neither {WEIGHTS} nor {OLD_WEIGHTS}")
         tensors = torch.load(path, map_location="cpu", weights_only=True)
@@ -182,4 +182,4 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
         raise CheckpointError(f"{path} is damaged or cut short: {reason}") from error
     if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
         raise CheckpointError(f"{path} must hold tensors by name, found {type(tensors).__name__}")
-    return tensors
+    return {name: tensor.float() for name, tensor in tensors.items()}

@@ -59,9 +59,14 @@ def find(model: str | Path) -> Path:
         raise CheckpointError(f"{path} is no model: no config.json, no export, no config.toml")
     if path.exists():
         raise CheckpointError(f"{path} is a file; a model is a folder: an export, a run, or a Hugging Face folder")
-    if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", str(model)):
+    if is_id(str(model)):
         return _download(str(model))
     raise CheckpointError(f"there is no folder {path}; give an export, a run, a Hugging Face folder or an id")
+
+
+def is_id(model: str) -> bool:
+    """Whether a MODEL has the form of a Hugging Face id, OWNER/NAME."""
+    return re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", model) is not None
 
 
 def _download(name: str) -> Path:

@@ -5,6 +5,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from electra import __version__
+from electra.export.loading import is_id
 
 Facts = Mapping[str, Any]
 CardKind = Literal["discriminator", "generator", "encoder", "run"]
@@ -64,13 +65,14 @@ def model_card(
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
     )
     auc = evaluation.get("eval/discriminator_auc")
-    objective = config.get("objective", {}).get("kind", "replaced-token")
+    model, objective = config.get("model", {}), config.get("objective", {}).get("kind", "replaced-token")
     return templates.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         kind=kind,
         objective=objective,
         title=_title(kind, objective),
         path=_paths(kind),
         main="encoder" if objective == "masked-lm" else "discriminator",
+        is_bert=objective == "masked-lm" and model.get("embedding_size") == model.get("hidden_size"),
         fills_masks=kind == "generator" or objective == "masked-lm",
         shape=_shape(config),
         length=config.get("packing", {}).get("sequence_length", config.get("model", {}).get("max_positions")),
@@ -138,6 +140,18 @@ def _data(data: Facts) -> str:
     return "\n".join(sentences)
 
 
+def _model(name: str) -> str:
+    """An id of the hub as it is; of a folder its name alone."""
+    return name if is_id(name) and not Path(name).exists() else _source(name)
+
+
+def _warmup(optimizer: Facts) -> str:
+    before = optimizer.get("steps_before")
+    if before:
+        return f"on the schedule of a run that had gone {_number(before)} steps"
+    return f"{_number(optimizer.get('warmup_steps'))} steps of warm-up"
+
+
 def _source(name: str) -> str:
     """The file's name: a whole path says more of a machine than of the data."""
     return name if name.startswith("hub:") else PurePath(name).name or name
@@ -148,14 +162,14 @@ def _training(config: Facts, progress: Facts, environment: Facts) -> str:
     masking, optimizer = config.get("masking", {}), config.get("optimizer", {})
     start = config.get("init", {}).get("discriminator")
     lines = [
-        f"Continued from `{_source(start)}`." if start else "",
+        f"Continued from `{_model(start)}`." if start else "",
         f"{_number(progress.get('step'))} steps of {_number(train.get('batch_size'))} rows of "
         f"{_number(config.get('packing', {}).get('sequence_length'))} tokens: "
         f"{_number(progress.get('tokens'))} tokens, {progress.get('flops') or 0:.2e} floating-point operations, "
         f"{_duration(progress.get('seconds') or 0)}, in {train.get('precision')} on "
         f"{environment.get('accelerator') or environment.get('processor', 'an unknown processor')}.",
-        f"Peak learning rate {optimizer.get('learning_rate')}, {_number(optimizer.get('warmup_steps'))} steps of "
-        f"warm-up; {masking.get('share', 0):.0%} of the tokens chosen for prediction.",
+        f"Peak learning rate {optimizer.get('learning_rate')}, {_warmup(optimizer)}; "
+        f"{masking.get('share', 0):.0%} of the tokens chosen for prediction.",
     ]
     if objective.get("kind") != "masked-lm":
         lines.append(
@@ -171,7 +185,7 @@ def _settings(config: Facts) -> str:
     # What stands outside the sections is where data and run lie on one machine, and so may be where a run began.
     sections = {name: dict(value) for name, value in config.items() if isinstance(value, dict)}
     for name in {"discriminator", "generator"} & sections.get("init", {}).keys():
-        sections["init"][name] = _source(sections["init"][name])
+        sections["init"][name] = _model(sections["init"][name])
     return tomli_w.dumps(sections).strip()
 
 

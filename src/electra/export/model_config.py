@@ -95,8 +95,10 @@ def from_json(path: Path) -> tuple[Family, EncoderConfig]:
     if family == "bert":
         values["embedding_size"] = values["hidden_size"]
     activation = theirs.get("hidden_act", "gelu")
-    if activation not in _ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
         problems.append(f"hidden_act is {activation!r}; computed here are {', '.join(_ACTIVATIONS)}")
+    if not problems and values["vocabulary_size"] < 1:
+        problems.append(f"vocab_size must be at least 1, found {values['vocabulary_size']}")
     if not problems:
         values["activation"] = _ACTIVATIONS[activation]
         problems.extend(EncoderConfig(**values).problems())

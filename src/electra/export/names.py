@@ -69,7 +69,7 @@ def their_names(module: nn.Module, name: str, *, family: Family, kind: HeadKind)
 
 
 def renamed(tensors: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
-    """Tensors by the names that the classes with a head have today, in float32.
+    """Tensors by the names that the classes with a head have today.
 
     A bare encoder's names lack the prefix, old files call weight and bias of a LayerNorm gamma and beta, and some
     hold what can be computed.
@@ -80,7 +80,7 @@ def renamed(tensors: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
             continue
         prefixed = re.sub(r"^(?=embeddings\.|embeddings_project\.|encoder\.|pooler\.)", f"{family}.", name)
         today = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", prefixed)
-        found[re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", today)] = tensor.float()
+        found[re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", today)] = tensor
     return found
 
 
@@ -98,6 +98,7 @@ def take_copies(tensors: dict[str, Tensor], problems: list[str]) -> None:
 def head_kind(tensors: dict[str, Tensor], family: Family) -> HeadKind | None:
     """The head that belongs to these tensors, if there is one."""
     for (of, kind), names in _HEADS.items():
-        if of == family and any(name.startswith(f"{names['dense']}.") for name in tensors):
+        prefixes = tuple(f"{their_name}." for their_name in names.values())
+        if of == family and any(name.startswith(prefixes) for name in tensors):
             return kind
     return None

@@ -128,7 +128,9 @@ def run(config: InspectConfig) -> Inspection:
     data = TokenData.open(config.data, verify=False)
     split: Split = getattr(data, config.split)
     shards = list(_enough(split.shards))
-    examples = ExampleSet(Split(shards), settings.packing, seed=settings.train.seed)
+    examples = ExampleSet(
+        Split(shards), settings.packing, seed=settings.train.seed if config.split == "train" else 0
+    )  # as a run packs it
     if len(examples) == 0:
         raise DataError(f"{config.data}: its {config.split} part has no text; prepare a larger corpus")
     chosen = np.random.default_rng(config.seed).permutation(len(examples))[: config.examples]

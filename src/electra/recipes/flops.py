@@ -11,11 +11,12 @@ import tyro
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from electra.config import PRESETS, load_config, read_toml
+from electra.config import PRESETS, did_you_mean, load_config, preset_names, read_toml
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import ConfigError
 from electra.modeling.flops import Convention, Network, Networks, forward_terms, inference_flops, training_flops
 from electra.recipes.pretrain_config import PretrainConfig, build_objective, with_vocabulary
+from electra.recipes.pretrain_start import load_start, with_shapes
 
 REFERENCE = "reference"
 """The folder, below the presets, of the models that the paper compares."""
@@ -114,7 +115,7 @@ class Counted:
 
     Attributes:
         terms: of a forward pass over one sequence in training, by network and term.
-        inference: of an encoder's forward pass over one sequence, by the networks that people go on to use.
+        inference: of each network's forward pass over one sequence without its head.
         training: of the whole training; None where its length is given in minutes.
     """
 
@@ -154,8 +155,8 @@ def run(config: FlopsConfig) -> Flops | PaperTable | str:
         electra flops --table paper
     """
     if config.table == "paper":
-        if config.models or config.convention != "modern":
-            raise ConfigError("--table paper is of fixed models, in the paper's convention; leave the rest out")
+        if config.models:
+            raise ConfigError(f"--table paper has its own models; leave {', '.join(config.models)} out")
         rows = paper_table()
         return _json([vars(row) for row in rows.rows]) if config.json else rows
     if not config.models:
@@ -170,13 +171,21 @@ def count(model: str, convention: Convention) -> Counted:
     Raises:
         ConfigError: there is no such model, or its config has problems.
     """
-    source = f"{REFERENCE}/{model}" if (PRESETS / REFERENCE / f"{model}.toml").is_file() else model
+    references = sorted(path.stem for path in (PRESETS / REFERENCE).glob("*.toml"))
+    known = [*preset_names(), *references]
+    if model not in known and not Path(model).is_file():
+        raise ConfigError(
+            f"no preset, no model of the paper and no file is called {model!r}{did_you_mean(model, known)}\n"
+            f"  presets: {', '.join(preset_names())}\n  of the paper: {', '.join(references)}"
+        )
+    source = f"{REFERENCE}/{model}" if model in references else model
     if "length" in read_toml(source):
         reference = load_config(ReferenceConfig, source)
         networks, length, batch_size = reference.networks(), reference.length, reference.batch_size
         steps: int | None = reference.steps
     else:
-        config = with_vocabulary(load_config(PretrainConfig, source))
+        config = load_config(PretrainConfig, source)
+        config = with_vocabulary(with_shapes(config, load_start(config.init)))
         length, batch_size = config.packing.sequence_length, config.train.batch_size
         steps = None if config.train.minutes is not None else config.train.steps
         with torch.device("meta"):

@@ -111,7 +111,7 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
         begun = any(run_folder.checkpoints.glob("step-*"))
         start = Start() if begun else load_start(config.init)
         config = replace(with_shapes(config, start), out=run_folder.path)
-        if run_folder.config.exists():
+        if begun:
             config = with_shapes_of(config, load_config(PretrainConfig, run_folder.config))
         check_vocabulary(start, data, config.init)
         config = replace(config, model=_fitted(config, data))
@@ -124,6 +124,7 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
         objective = build_objective(config, data.special)
         if not begun:
             initialize(objective, config, data, start)
+        del start  # whole networks
         objective = objective.to(device)
         batches = feed(config, data, device)
         precision = _precision(config, objective, batches, device)

@@ -33,9 +33,11 @@ class InitConfig:
     generator: str | None = None
     """The same for the generator beside it, with its masked-LM head; left out: a fresh one, as in [generator]."""
     token_table: Literal["random", "cooccurrence"] = "random"
-    """Fresh token embeddings: random, or from counts of which token follows which (data/cooccurrence.py)."""
+    """Token embeddings where no network is continued: random, or from counts of which token follows which
+    (data/cooccurrence.py)."""
     attention: Literal["random", "neighbours"] = "random"
-    """The first block of fresh networks: random, or heads that look at the tokens nearby (modeling/init.py)."""
+    """The first block where no network is continued: random, or heads that look at the tokens nearby
+    (modeling/init.py)."""
     output_bias: Literal["zero", "unigram"] = "zero"
     """The bias of a fresh generator's logits: zero, or the logarithm of each token's frequency, so that the first
     prediction is the unigram distribution."""
@@ -66,25 +68,28 @@ class PretrainConfig:
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
     def problems(self) -> Iterator[str]:
+        if self.init.discriminator is None:  # else it brings the shapes, which are then looked at
+            yield from self.shape_problems()
+        if self.optimizer.warmup_over_decay and self.train.minutes is not None:
+            yield "optimizer.warmup_over_decay: the decay begins at once, so give train.steps, not train.minutes"
+        if self.optimizer.steps_before and self.train.minutes is not None:
+            yield "optimizer.steps_before: the schedule goes on at once, so give train.steps, not train.minutes"
+        if self.init.generator is not None and self.objective.kind != "replaced-token":
+            yield "init.generator: the objective has no generator apart; leave it out"
+        if self.objective.kind == "electric" and self.objective.sharing == "all":
+            yield "objective.sharing: all is not for electric, whose cloze model has two towers"
+
+    def shape_problems(self) -> Iterator[str]:
+        """Where the shapes of the networks are at odds with each other or with the rest."""
         if self.packing.sequence_length > self.model.max_positions:
             yield (
                 f"packing.sequence_length: {self.packing.sequence_length} is more than "
                 f"model.max_positions, {self.model.max_positions}"
             )
-        if self.optimizer.warmup_over_decay and self.train.minutes is not None:
-            yield "optimizer.warmup_over_decay: the decay begins at once, so give train.steps, not train.minutes"
-        if self.optimizer.steps_before and self.train.minutes is not None:
-            yield "optimizer.steps_before: the schedule goes on at once, so give train.steps, not train.minutes"
         if self.model.type_vocabulary_size < 2 and self.packing.one_segment_share < 1:
             yield (
                 "packing.one_segment_share: a model with one row of segments knows one segment only; set it to 1"
             )
-        if self.init.generator is not None and (
-            self.objective.kind != "replaced-token" or self.objective.sharing == "all"
-        ):
-            yield "init.generator: the objective has no generator apart; leave it out"
-        if self.objective.kind == "electric" and self.objective.sharing == "all":
-            yield "objective.sharing: all is not for electric, whose cloze model has two towers"
         if self.objective.kind == "masked-lm":
             return
         size = self.model.embedding_size

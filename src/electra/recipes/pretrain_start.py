@@ -11,7 +11,7 @@ from electra.data.cooccurrence import cooccurrence_table
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export.huggingface import Pretrained
-from electra.export.loading import load_pretrained
+from electra.export.loading import find, load_pretrained
 from electra.modeling.encoder import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.init import attend_to_neighbours
@@ -75,24 +75,16 @@ def with_shapes(config: PretrainConfig, start: Start) -> PretrainConfig:
     if start.discriminator is None:
         return config
     config = replace(config, model=_shaped(config.model, start.discriminator.encoder.config))
-    problems = []
+    problems: list[str] = []
+    if config.objective.sharing == "all":
+        config = replace(config, generator=_generator(config.model, config.model))
+    elif start.generator is not None:
+        config = replace(config, generator=_generator(start.generator.encoder.config, config.model))
     if start.generator is not None:
-        theirs = start.generator.encoder.config
-        own = theirs.embedding_size if theirs.embedding_size != config.model.embedding_size else 0
-        generator = GeneratorConfig(
-            hidden_size=theirs.hidden_size, embedding_size=own, layers=theirs.layers,
-            feed_forward_size=theirs.feed_forward_size, heads=theirs.heads,
-        )  # fmt: skip
-        config = replace(config, generator=generator)
-        expected = generator.encoder(config.model)
-        problems += [
-            f"init.generator: its {name} is {getattr(theirs, name)}, the discriminator's {getattr(expected, name)}"
-            for name in SHAPE
-            if getattr(theirs, name) != getattr(expected, name)
-        ]
-        if config.objective.sharing == "embeddings" and not problems:
-            problems += _unlike(start.discriminator.encoder, start.generator.encoder, config)
-    problems += [*config.model.problems(), *config.generator.problems(), *config.problems()]
+        problems += _unlike(start.discriminator.encoder, start.generator.encoder, config)
+    if not problems:  # they would name what follows from these
+        problems += [*config.model.problems(), *config.generator.problems()]
+        problems += [*config.problems(), *config.shape_problems()]
     if problems:
         raise ConfigError("a run cannot start from these networks:\n" + "\n".join(f"  {p}" for p in problems))
     return config
@@ -114,7 +106,7 @@ def check_vocabulary(start: Start, data: TokenData, init: InitConfig) -> None:
     """
     ours = tokenizers.load(data.tokenizer_path)
     for pretrained, name in ((start.discriminator, init.discriminator), (start.generator, init.generator)):
-        if pretrained is None:
+        if pretrained is None or name is None:
             continue
         here, there = ours.get_vocab(), pretrained.tokenizer.get_vocab()
         differing = sorted(token for token in here.keys() | there.keys() if here.get(token) != there.get(token))
@@ -125,7 +117,7 @@ def check_vocabulary(start: Start, data: TokenData, init: InitConfig) -> None:
             )
             raise DataError(
                 f"{data.folder} was prepared with another vocabulary than that of {name}: {len(differing):,} "
-                f"entries differ ({examples}); prepare the data with --tokenizer {name}"
+                f"entries differ ({examples}); prepare the data with --tokenizer {find(name)}"
             )
         case = [tokenizers.describe(tokenizer)["lowercase"] for tokenizer in (ours, pretrained.tokenizer)]
         if case[0] != case[1]:
@@ -162,30 +154,57 @@ def _shaped(model: EncoderConfig, shape: EncoderConfig) -> EncoderConfig:
     return replace(model, **{name: getattr(shape, name) for name in SHAPE})
 
 
+def _generator(shape: EncoderConfig, model: EncoderConfig) -> GeneratorConfig:
+    """The settings of a generator of a certain shape beside a discriminator."""
+    return GeneratorConfig(
+        hidden_size=shape.hidden_size,
+        embedding_size=0 if shape.embedding_size == model.embedding_size else shape.embedding_size,
+        layers=shape.layers,
+        feed_forward_size=shape.feed_forward_size,
+        heads=shape.heads,
+    )
+
+
 def _unlike(discriminator: Encoder, generator: Encoder, config: PretrainConfig) -> Iterator[str]:
-    """Tables that are to be shared and are not the same."""
+    """Where a generator cannot stand beside a discriminator: another shape, or other weights that are shared."""
+    expected, sharing = config.generator.encoder(config.model), config.objective.sharing
+    if sharing != "none":
+        expected = replace(expected, embedding_size=config.model.embedding_size)
+    found = [
+        f"init.generator: its {name} is {here}, where {wanted} is needed"
+        for name in SHAPE
+        if (here := getattr(generator.config, name)) != (wanted := getattr(expected, name))
+    ]
+    yield from found
+    if found or sharing == "none":
+        return
     shared = ["token", "position", "segment", *(["norm"] if config.objective.share_norm else [])]
-    for name in shared:
-        pairs = zip(
-            getattr(discriminator.embeddings, name).parameters(),
-            getattr(generator.embeddings, name).parameters(),
-            strict=True,
-        )
-        difference = max(float((a - b).detach().abs().max()) for a, b in pairs)
+    prefixes = ("",) if sharing == "all" else tuple(f"embeddings.{name}." for name in shared)
+    theirs = generator.state_dict()
+    for name, tensor in discriminator.state_dict().items():
+        difference = float((tensor - theirs[name]).abs().max()) if name.startswith(prefixes) else 0.0
         if difference:
             yield (
-                f"init.generator: its {name} embeddings differ from the discriminator's (by up to "
-                f"{difference:.2g}), and the two are to be shared; set objective.sharing none, or leave "
-                "init.generator out"
+                f"init.generator: its {name} differs from the discriminator's (by up to {difference:.2g}), and "
+                "the two are to be shared; set objective.sharing none, or leave init.generator out"
             )
 
 
 def _take(tower: Tower, pretrained: Pretrained, name: str) -> None:
-    """Copy an encoder, and its head where it is of the tower's kind."""
+    """Copy an encoder, and its head where it is of the tower's kind.
+
+    Raises:
+        ConfigError: the head has another activation than the objective's.
+    """
     tower.encoder.load_state_dict(pretrained.encoder.state_dict())
     fresh = type(tower.head) is not type(pretrained.head)
     if not fresh:
         assert pretrained.head is not None
+        if tower.head.activation is not pretrained.head.activation:
+            raise ConfigError(
+                f"{name}: the activation of its head is not the one that this objective's head has; BERT's heads "
+                "have that of the blocks, ELECTRA's generators GELU"
+            )
         tower.head.load_state_dict(pretrained.head.state_dict())
     kind = "replaced-token" if isinstance(tower.head, ReplacedTokenHead) else "masked-LM"
     logger.info(

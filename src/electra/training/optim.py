@@ -33,9 +33,9 @@ class OptimizerConfig:
     warmup_over_decay: bool = False
     """Let warm-up and decay both begin at step 0 and multiply them, as the original does; else decay follows."""
     steps_before: int = 0
-    """Steps that the weights were trained for before this run, where its schedule is to go on: the rate is that of
-    a run of steps_before + train.steps, times (steps_before + train.steps) / train.steps, so that it begins near
-    the peak, without a warm-up. 4,000,000 for the released small and base ELECTRA."""
+    """Steps that the weights were trained for before this run, where its schedule is to go on: no warm-up (but
+    what is left of it), and from the whole rate to 0 within this run. 4,000,000 for the released small and base
+    ELECTRA."""
 
     def problems(self) -> Iterator[str]:
         if not self.learning_rate > 0:

@@ -17,11 +17,13 @@ def learning_rate(
         steps: the length of the run; None while it is still being measured, which ends within the warm-up.
         warmup_over_decay: both begin at step 0 and are multiplied, as in the original: the rate is 0 at step 0 and
             the peak is never quite reached.
-        steps_before: of the run that this one continues; the original's rule for its released checkpoints.
+        steps_before: of a run that this one continues, by the original's rule for its released checkpoints: its
+            schedule (warm-up over decay) for as many steps more, times (steps_before + steps) / steps. That is the
+            peak falling to 0 within this run, with what is left of the warm-up.
     """
     if steps_before:
         assert steps is not None, "a schedule that goes on needs the length of the run"
-        step, peak, steps = steps_before + step, peak * (steps_before + steps) / steps, steps_before + steps
+        return peak * max(1 - step / steps, 0.0) * min((steps_before + step) / warmup_steps, 1.0)
     if warmup_over_decay:
         assert steps is not None, "a decay from the first step needs the length of the run"
         return peak * max(1 - step / steps, 0.0) * min(step / warmup_steps, 1.0)

@@ -287,7 +287,8 @@ class Trainer:
 
     def _say_plan(self, steps: int) -> None:
         """Say what is certain once the length is known."""
-        warmup_steps, epochs = self.optimizer_config.warmup_steps, self.feed.epochs(steps)
+        config, epochs = self.optimizer_config, self.feed.epochs(steps)
+        warmup_steps = max(0, config.warmup_steps - config.steps_before)
         self._say(self.watch.plan(steps=steps, warmup_steps=warmup_steps, epochs=epochs))
 
     def _report(self) -> None:
