@@ -37,5 +37,7 @@ lint: $(READY) ## ruff, mypy and import-linter
 docs: $(READY) ## write the generated pages of docs/ anew
 	$(BIN)/python docs/generate_configuration.py
 
-bench: $(READY) ## the benchmarks of benchmarks/, each beside its peer
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+bench: $(READY) ## the benchmarks of benchmarks/, each beside its peer, and the replay of the original
+	$(BIN)/python benchmarks/prepare.py
+	$(BIN)/python benchmarks/pretrain_tiny.py
+	$(BIN)/python benchmarks/replay.py tests/golden/*

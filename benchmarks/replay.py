@@ -319,6 +319,10 @@ def main() -> int:
     parser.add_argument("folders", nargs="+", type=Path)
     failed = False
     for folder in parser.parse_args().folders:
+        if folder.is_file():  # golden/* also names what lies beside the recordings
+            continue
+        if not (folder / "replay.npz").is_file():
+            parser.error(f"{folder} holds no recording (replay.npz, config.json)")
         print(f"\n{folder.name}\n")
         print("| tensor | largest relative difference | compared | worst |")
         print("|---|---|---|---|")

@@ -62,16 +62,24 @@ def _run(arguments: list[str]) -> int:
         return 0
     from electra.console import show
 
-    if rest and f"{first} {rest[0]}" in VERBS:  # a verb of two words
+    if any(verb.startswith(f"{first} ") for verb in VERBS):  # a verb of two words
+        if not rest or rest[0] in ("-h", "--help"):
+            sys.stdout.write(_help(beginning=f"{first} "))
+            return USERS_MISTAKE if not rest else 0
         first, rest = f"{first} {rest[0]}", rest[1:]
     status, result = _attempt(first, rest, debug=debug)
     show(result)
     return status
 
 
-def _help() -> str:
+def _help(beginning: str = "") -> str:
+    """The help, or the part of it that is about verbs of one beginning."""
     width = max(map(len, VERBS))
-    verbs = "\n".join(f"  {verb:{width}}  {summary}" for verb, (_, summary) in VERBS.items())
+    verbs = "\n".join(
+        f"  {verb:{width}}  {summary}" for verb, (_, summary) in VERBS.items() if verb.startswith(beginning)
+    )
+    if beginning:
+        return f"usage: electra {beginning}VERB [OPTIONS]\n\nverbs:\n{verbs}\n"
     return f"""usage: electra VERB [OPTIONS]
 
 Pre-train ELECTRA text encoders: from a folder of text to a model that loads in transformers.
@@ -130,9 +138,7 @@ def _call(verb: str, arguments: list[str]) -> object:
         from electra.config import did_you_mean
         from electra.errors import ConfigError
 
-        near = did_you_mean(verb, [*VERBS, *(name.partition(" ")[0] for name in VERBS)])
-        if longer := [name for name in VERBS if name.startswith(f"{verb} ")]:
-            near = f"; say {' or '.join(longer)}"
+        near = did_you_mean(verb, list(VERBS))
         raise ConfigError(f"there is no verb {verb!r}{near}\n  verbs: {', '.join(VERBS)}")
     module, _, name = VERBS[verb][0].partition(":")
     run = getattr(importlib.import_module(module), name)

@@ -167,6 +167,7 @@ def field_documentation(cls: type[Any]) -> dict[str, str]:
 def did_you_mean(word: str, known: Sequence[str]) -> str:
     """`"; did you mean 'x'?"`, or nothing when no known word is near."""
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    near = near or [name for name in known if len(name) > 3 and word.startswith(name)]  # a longer word for it
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

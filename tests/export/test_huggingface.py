@@ -181,6 +181,11 @@ def test_missing_odd_and_unknown_tensors_are_all_named(export) -> None:  # type:
     assert f"electra.embeddings.word_embeddings.weight: expected ({rows}, 16), found (7, 16)" in message
     assert "electra.encoder.layer.0.crossattention.dense.weight: is not known here" in message
     assert message.count("electra.") == 3
+    save_file(
+        {**load_file(weights), "discriminator_predictions.dense.bias": torch.full((32,), torch.nan)}, weights
+    )
+    with pytest.raises(CheckpointError, match=r"discriminator_predictions.dense.bias: holds numbers that are not"):
+        huggingface.load(folder)
 
 
 def test_a_head_without_its_hidden_layer_is_no_encoder_alone(export) -> None:  # type: ignore[no-untyped-def]

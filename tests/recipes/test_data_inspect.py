@@ -82,5 +82,9 @@ def test_bad_input(data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         run(InspectConfig(data_folder, examples=-1))
     with pytest.raises(ConfigError, match="there is no such setting"):
         run(InspectConfig(data_folder, overrides=("packing.length=3",)))
-    assert main(["data"]) == 2
-    assert "say data inspect" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="--seed: must not be negative"):
+        run(InspectConfig(data_folder, seed=-1))
+    assert main(["data", "inspct", str(data_folder)]) == 2
+    assert "no verb 'data inspct'; did you mean 'data inspect'?" in capsys.readouterr().err
+    assert main(["data"]) == 2 and main(["data", "--help"]) == 0
+    assert "electra data VERB" in capsys.readouterr().out

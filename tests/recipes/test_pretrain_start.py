@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from electra.cli import main
 from electra.config import load_config
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError, DataError
@@ -90,8 +91,7 @@ def test_it_resumes_where_the_first_networks_are_gone(first: Path, data_folder: 
     pretrain(config(data_folder, tmp_path / "run", *options))
     assert all(torch.equal(tensor, expected[name]) for name, tensor in weights(run).items())
     rates = [json.loads(line).get("learning_rate") for line in (run / "metrics.jsonl").read_text().splitlines()]
-    # The report at the last step has the mean over the steps: no warm-up, from the peak to 0.
-    assert next(filter(None, rates)) == pytest.approx(1e-3 * (1 + 0.75 + 0.5 + 0.25) / 4)
+    assert next(filter(None, rates)) == pytest.approx(1e-3 * 0.25)  # at the fourth step of four
     assert "on the schedule of a run that had gone 9 steps" in (run / "README.md").read_text()
 
 
@@ -164,6 +164,30 @@ def test_a_bert_becomes_a_discriminator_with_a_fresh_generator(data_folder: Path
     assert transformers.BertForMaskedLM.from_pretrained(exported.folders["encoder"]).config.hidden_act == "relu"
 
 
+def test_settings_that_the_networks_decide_are_refused_by_name(
+    first: Path, data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["pretrain", "electra-tiny", "--data", str(data_folder), "--out", str(tmp_path / "run"), "--dry-run"]
+    command += ["--init.discriminator", str(first), "--packing.sequence_length", "32"]
+    assert main([*command, "--model.layers", "3", "--init.token_table", "random"]) == 2
+    assert "init.token_table, model.layers: decided by the networks" in capsys.readouterr().err
+    assert main([*command, "--model.dropout", "0.2", "--generator.layers", "3"]) == 0
+    assert main([*command, "--init.generator", str(first), "--generator.layers", "3"]) == 2
+    assert "generator.layers: decided by" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_energy_is_no_replaced_token_head(
+    first: Path, data_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = pretrain(config(data_folder, tmp_path / "made", "objective.kind=electric")).run
+    assert json.loads((made / "export/discriminator/config.json").read_text())["electra_objective"] == "electric"
+    for kind, kept in (("replaced-token", False), ("electric", True)):
+        settings = config(data_folder, tmp_path, f"init.discriminator={made}", f"objective.kind={kind}")
+        loaded = load_pretrained(made).head
+        assert loaded is not None and same(started(settings).discriminator_head, loaded) is kept
+
+
 def test_a_dry_run_shows_the_shape_that_is_taken(first: Path) -> None:
     settings = load_config(
         PretrainConfig, "electra-small", [f"init.discriminator={first}", "packing.sequence_length=32"]
@@ -181,7 +205,7 @@ def test_what_does_not_fit_is_named(
     def refused(error: type[Exception], message: str, *overrides: str, data: Path = data_folder) -> None:
         with pytest.raises(error, match=message):
             pretrain(config(data, run, *overrides))
-        assert not any((run / "checkpoints").glob("*"))
+        assert not run.exists()
 
     other = tmp_path / "other"
     prepare.run(

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import shutil
 import logging
 import sys
 from pathlib import Path
@@ -61,8 +62,16 @@ def test_json_is_an_object_a_line(model, capsys) -> None:  # type: ignore[no-unt
     assert all(0 < probability < 1 for probability in first["probabilities"])
 
 
-def test_electric_gives_the_sum_of_negative_energies(model, capsys) -> None:  # type: ignore[no-untyped-def]
-    pretrained = huggingface.load(Path(model) / "export/discriminator")
+def test_electric_gives_the_sum_of_negative_energies(model, tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
+    assert main(["score", model, "the cat sat", "--electric"]) == 2
+    assert "was trained by objective.kind replaced-token; leave --electric out" in capsys.readouterr().err
+    shutil.copytree(Path(model) / "export/discriminator", tmp_path / "electric")
+    facts = json.loads((tmp_path / "electric/config.json").read_text())
+    (tmp_path / "electric/config.json").write_text(json.dumps(facts | {"electra_objective": "electric"}))
+    model = str(tmp_path / "electric")
+    assert main(["score", model, "the cat sat"]) == 2
+    assert "give --electric" in capsys.readouterr().err
+    pretrained = huggingface.load(Path(model))
     assert isinstance(pretrained.head, ReplacedTokenHead)
     ids = pretrained.tokenizer.encode("the cat sat").ids
     energies_L = pretrained.head(pretrained.encoder(torch.tensor([ids])))[0, 1:-1].detach()

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError
-from electra.export.files import json_text
+from electra.export.files import json_text, read_json
 from electra.export.model_config import from_json, to_json
 from electra.export.names import Family, HeadKind, head_kind, renamed, take_copies, their_names
 from electra.export.tokenizer_files import agree, read_tokenizer, tokenizer_files
@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 Head = MaskedLanguageModelHead | ReplacedTokenHead
 WEIGHTS = "model.safetensors"
 OLD_WEIGHTS = "pytorch_model.bin"
+OBJECTIVE = "electra_objective"
+"""The key of config.json that says what a network was trained by."""
 NAMED = 20
 """Tensors that a message names; a folder may have hundreds that do not fit."""
 
@@ -45,6 +47,8 @@ class Pretrained:
     head: Head | None
     """None where the folder has an encoder alone, or one that was fine-tuned for a task."""
     tokenizer: Tokenizer
+    objective: str | None
+    """What the head was trained by (`objective.kind`), where the folder says so; those of others do not."""
     max_length: int
     """The longest input, special tokens included: later positions exist, perhaps, but were never trained."""
 
@@ -58,6 +62,7 @@ def save(
     card: str,
     max_length: int | None = None,
     family: Family = "electra",
+    objective: str | None = None,
 ) -> None:
     """Write a folder that transformers' AutoModel, AutoTokenizer and the class of the head load.
 
@@ -68,6 +73,7 @@ def save(
         tokenizer_json: the file that the data was prepared with.
         card: the text of README.md.
         max_length: the longest input that the network was trained on; None: as many as it has positions.
+        objective: what the network was trained by, for those who load it here.
         family: bert is for masked language models whose embeddings are as wide as their states.
 
     Raises:
@@ -84,7 +90,9 @@ def save(
     texts = tokenizer_files(tokenizer, min(max_length or config.max_positions, config.max_positions))
     texts |= {
         "README.md": card,
-        "config.json": json_text(to_json(config, family=family, kind=kind, padding=padding)),
+        "config.json": json_text(
+            to_json(config, family=family, kind=kind, padding=padding) | {OBJECTIVE: objective}
+        ),
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -128,7 +136,8 @@ def load(folder: Path) -> Pretrained:
         module.load_state_dict(state, assign=True)
         module.eval()
     tokenizer, max_length = read_tokenizer(folder, config)
-    return Pretrained(encoder, head, tokenizer, max_length)
+    objective = read_json(folder / "config.json").get(OBJECTIVE)
+    return Pretrained(encoder, head, tokenizer, objective, max_length)
 
 
 def _head(family: Family, kind: HeadKind | None, config: EncoderConfig) -> Head | None:
@@ -162,6 +171,8 @@ def _our_state(
                 problems.append(f"{their_name}: is missing; expected {expected}")
             elif tuple(part.shape) != expected:
                 problems.append(f"{their_name}: expected {expected}, found {tuple(part.shape)}")
+            elif not bool(part.isfinite().all()):
+                problems.append(f"{their_name}: holds numbers that are not finite; the model is broken")
             else:
                 parts.append(part)
         if len(parts) == len(names):

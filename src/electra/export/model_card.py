@@ -66,6 +66,7 @@ def model_card(
     )
     auc = evaluation.get("eval/discriminator_auc")
     model, objective = config.get("model", {}), config.get("objective", {}).get("kind", "replaced-token")
+    start = config.get("init", {}).get("discriminator")
     return templates.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         kind=kind,
         objective=objective,
@@ -75,13 +76,15 @@ def model_card(
         is_bert=objective == "masked-lm" and model.get("embedding_size") == model.get("hidden_size"),
         fills_masks=kind == "generator" or objective == "masked-lm",
         shape=_shape(config),
-        length=config.get("packing", {}).get("sequence_length", config.get("model", {}).get("max_positions")),
+        length=config.get("packing", {}).get("sequence_length", model.get("max_positions")),
         data=_data(environment.get("data", {})),
         training=_training(config, progress, environment),
         settings=_settings(config),
         figures=_figures(evaluation),
         step=_number(evaluation.get("step", progress.get("step"))),
-        weak=f"{auc:.3f}" if auc is not None and auc < WEAK else None,
+        # An energy is no detector, and a network that was trained before has learnt what no figure here shows.
+        weak=f"{auc:.3f}" if auc is not None and auc < WEAK and objective != "electric" and not start else None,
+        start=_model(start) if start else None,
         version=__version__,
     )
 

@@ -202,7 +202,15 @@ class Encoder(nn.Module):
             attention_mask_BL: True at tokens, False at padding; None: no padding, which is quicker. Or, as
                 (B, L, L), what is added to the score of each pair of a query and a key.
             positions_BN: the positions whose states are wanted; the last block does no work at the others.
+
+        Raises:
+            ValueError: the inputs are longer than the network has positions.
         """
+        if ids_BL.shape[1] > self.config.max_positions:
+            raise ValueError(
+                f"inputs of {ids_BL.shape[1]} tokens, but the network has {self.config.max_positions} positions; "
+                "cut them"
+            )
         mask_B11L = attention_mask_BL
         if attention_mask_BL is not None:
             mask_B11L = attention_mask_BL.view(attention_mask_BL.shape[0], 1, -1, attention_mask_BL.shape[-1])

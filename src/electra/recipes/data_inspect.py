@@ -98,15 +98,15 @@ class Inspection:
                 f"{self.lengths.mean():.1f} of {self.packing.sequence_length}, {padding:.1%} padding",
             ),
             ("one segment", f"{self.one_segment:.1%} of the rows"),
-            ("full rows", f"{self.full:.1%}"),
-            ("tokens in no row", f"{self.dropped:.1%}"),
+            ("full rows", f"{self.full:.1%} (no more than one token short)"),
+            ("tokens in no row", f"{self.dropped:.1%} (what the original's builder drops)"),
         ):
             facts.add_row(name, value)
         return Group(*self.rows, facts, "", *self._histogram())
 
     def _histogram(self) -> Iterator[str]:
         longest = self.packing.sequence_length
-        edges = np.unique(np.linspace(2, longest + 1, BINS + 1).astype(int))
+        edges = np.unique(np.linspace(3, longest + 1, BINS + 1).astype(int))
         counts, _ = np.histogram(self.lengths, edges)
         yield "tokens a row, [CLS] and [SEP] included"
         for low, high, count in zip(edges[:-1], edges[1:] - 1, counts, strict=True):
@@ -123,8 +123,9 @@ def run(config: InspectConfig) -> Inspection:
         electra data inspect DATA --split heldout --packing.sequence_length 512 --packing.builder original
     """
     settings = load_config(PretrainConfig, config.preset, config.overrides)
-    if config.examples < 0:
-        raise ConfigError(f"--examples: must not be negative, got {config.examples}")
+    for name in ("examples", "seed"):
+        if getattr(config, name) < 0:
+            raise ConfigError(f"--{name}: must not be negative, got {getattr(config, name)}")
     data = TokenData.open(config.data, verify=False)
     split: Split = getattr(data, config.split)
     shards = list(_enough(split.shards))

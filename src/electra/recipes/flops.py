@@ -68,7 +68,7 @@ class PaperRow:
         training: operations of the whole training.
         source: the config that they are counted from, or "cited".
         to_bert, to_electra: times the training of the paper's own BERT, and of ELECTRA-1.75M.
-        printed: the ratios as the tables print them, on the development and the test set; None: not there.
+        printed: the ratios as the tables print them, of the development ("dev") and the test set; None: not there.
     """
 
     model: str
@@ -76,7 +76,7 @@ class PaperRow:
     source: str
     to_bert: float
     to_electra: float
-    printed: tuple[str | None, str | None]
+    printed: dict[str, str | None]
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class PaperTable:
             table.add_column(column, justify="right")
         table.add_column("counted from")
         for row in self.rows:
-            dev, test = (printed or "" for printed in row.printed)
+            dev, test = (row.printed[part] or "" for part in ("dev", "test"))
             table.add_row(
                 row.model,
                 f"{row.training:.3e}",
@@ -229,7 +229,7 @@ def paper_table() -> PaperTable:
             "cited" if isinstance(source, float) else source,
             known[name] / known["BERT (ours)"],
             known[name] / known["ELECTRA-1.75M"],
-            printed,
+            dict(zip(("dev", "test"), printed, strict=True)),
         )
         for name, source, printed in _PAPER_ROWS
     ]
@@ -243,7 +243,16 @@ def _trained(model: str) -> float:
 
 
 def _json(models: list[dict[str, Any]]) -> str:
-    return json.dumps({"models": models}, indent=1)
+    return json.dumps({"models": _whole(models)}, indent=1)
+
+
+def _whole(value: Any) -> Any:
+    """Whole numbers as such, with all their digits."""
+    if isinstance(value, dict):
+        return {key: _whole(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_whole(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _terms_table(model: Counted) -> Table:
@@ -255,7 +264,7 @@ def _terms_table(model: Counted) -> Table:
         table.add_row(term, *(_shown(terms.get(term)) for terms in model.terms.values()))
     table.add_section()
     table.add_row("all", *(_shown(sum(terms.values())) for terms in model.terms.values()))
-    table.add_row("without its head, in use", *(_shown(model.inference.get(name)) for name in model.terms))
+    table.add_row("the encoder alone, all states", *(_shown(model.inference.get(name)) for name in model.terms))
     return table
 
 

@@ -34,6 +34,7 @@ from electra.recipes.pretrain_start import (
     check_vocabulary,
     initialize,
     load_start,
+    refuse_fixed,
     with_shapes,
     with_shapes_of,
 )
@@ -80,6 +81,7 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun":
     Examples:
         electra pretrain electra-tiny --data DATA --out RUN --train.minutes 5
         electra pretrain electra-small --data DATA --out RUN --train.steps 100000 --optimizer.learning_rate 3e-4
+        electra pretrain electra-small --data DATA --out RUN --init.discriminator FOLDER --train.steps 20000
     """
     overrides = list(command.overrides)
     for name in ("data", "out"):
@@ -91,6 +93,7 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun":
     if {"train.steps", "train.minutes"} <= given:
         raise ConfigError("train.steps and train.minutes both say how long; give one of them")
     config = load_config(PretrainConfig, command.preset, overrides)
+    refuse_fixed(config.init, given)
     return dry_run(config) if command.dry_run else pretrain(config, fresh=command.fresh)
 
 
@@ -105,16 +108,16 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
     data = TokenData.open(config.data)
     if not data.manifest["splits"]["heldout"]["tokens"]:
         raise DataError(f"{data.folder}: nothing is held out of so short a text; prepare it with more")
-    run_folder = open_run(config.out, fresh=fresh)
-    config = _open_ended(config)
+    out, config = config.out, _open_ended(config)
+    begun = not fresh and any((out / "checkpoints").glob("step-*"))
+    start = Start() if begun else load_start(config.init)
+    config = with_shapes(config, start)
+    check_vocabulary(start, data, config.init)
+    run_folder = open_run(out, fresh=fresh)
     with log_file(run_folder.log):
-        begun = any(run_folder.checkpoints.glob("step-*"))
-        start = Start() if begun else load_start(config.init)
-        config = replace(with_shapes(config, start), out=run_folder.path)
         if begun:
             config = with_shapes_of(config, load_config(PretrainConfig, run_folder.config))
-        check_vocabulary(start, data, config.init)
-        config = replace(config, model=_fitted(config, data))
+        config = replace(config, out=run_folder.path, model=_fitted(config, data))
         if run_folder.config.exists():
             config = agree(run_folder, config, settled=SETTLED, ignore=("data", "out"))
         device = _device(config.train.device)

@@ -45,6 +45,9 @@ class InitConfig:
     def problems(self) -> Iterator[str]:
         if self.generator is not None and self.discriminator is None:
             yield "generator: needs init.discriminator, too"
+        for name in ("discriminator", "generator"):
+            if getattr(self, name) == "":
+                yield f"{name}: is empty; give a folder or an id, or leave it out"
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """What the weights of a run start from: random numbers, counts of the data, or networks trained before."""
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
 import torch
 
@@ -16,7 +17,7 @@ from electra.modeling.encoder import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.init import attend_to_neighbours
 from electra.objectives.base import Tower
-from electra.objectives.config import GeneratorConfig
+from electra.objectives.config import GeneratorConfig, ObjectiveKind
 from electra.recipes.pretrain_config import AnyObjective, InitConfig, PretrainConfig
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,21 @@ class Start:
     generator: Pretrained | None = None
 
 
+def refuse_fixed(init: InitConfig, given: Collection[str]) -> None:
+    """Refuse settings that were given by name although the networks that a run starts from decide them.
+
+    Raises:
+        ConfigError: naming each one.
+    """
+    fixed = []
+    if init.discriminator is not None:
+        fixed += [f"model.{name}" for name in SHAPE] + ["init.token_table", "init.attention"]
+    if init.generator is not None:
+        fixed += [f"generator.{field.name}" for field in fields(GeneratorConfig)] + ["init.output_bias"]
+    if found := sorted(set(fixed) & set(given)):
+        raise ConfigError(f"{', '.join(found)}: decided by the networks that [init] names; leave it out")
+
+
 def load_start(config: InitConfig) -> Start:
     """Read the folders that the config names.
 
@@ -56,7 +72,7 @@ def load_start(config: InitConfig) -> Start:
     discriminator = load_pretrained(config.discriminator)
     if config.generator is None:
         return Start(discriminator)
-    generator = load_pretrained(config.generator)
+    generator = load_pretrained(_generator_of(config.generator))
     if not isinstance(generator.head, MaskedLanguageModelHead):
         what = "has no head" if generator.head is None else "is a discriminator"
         raise CheckpointError(
@@ -64,6 +80,14 @@ def load_start(config: InitConfig) -> Start:
             "such as RUN/export/generator"
         )
     return Start(discriminator, generator)
+
+
+def _generator_of(model: str) -> str | Path:
+    """Of a run or an export its generator; any other MODEL is one itself."""
+    for folder in (Path(model) / "export/generator", Path(model) / "generator"):
+        if folder.is_dir():
+            return folder
+    return model
 
 
 def with_shapes(config: PretrainConfig, start: Start) -> PretrainConfig:
@@ -112,7 +136,7 @@ def check_vocabulary(start: Start, data: TokenData, init: InitConfig) -> None:
         differing = sorted(token for token in here.keys() | there.keys() if here.get(token) != there.get(token))
         if differing:
             examples = ", ".join(
-                f"{token!r} is {here.get(token, 'not')} in the data and {there.get(token, 'not')} there"
+                f"{token!r} is {here.get(token, 'no entry')} in the data's, {there.get(token, 'no entry')} there"
                 for token in differing[:3]
             )
             raise DataError(
@@ -138,9 +162,13 @@ def initialize(objective: AnyObjective, config: PretrainConfig, data: TokenData,
             counts_V[: len(counted_V)] += counted_V
             bias_V.copy_((counts_V / counts_V.sum()).log())
     if start.discriminator is not None:
-        _take(towers.get("discriminator") or towers["encoder"], start.discriminator, str(init.discriminator))
+        main = towers.get("discriminator") or towers["encoder"]
+        _take(main, start.discriminator, str(init.discriminator), config.objective.kind)
         if start.generator is not None:
-            _take(towers["generator"], start.generator, str(init.generator))
+            _take(towers["generator"], start.generator, str(init.generator), config.objective.kind)
+        elif "generator" in towers and towers["generator"].encoder is not main.encoder:
+            shape = towers["generator"].encoder.config
+            logger.info("the generator is fresh: %s layers of %s", shape.layers, shape.hidden_size)
         return
     encoders = list({id(tower.encoder): tower.encoder for tower in towers.values()}.values())
     if init.attention == "neighbours":
@@ -176,6 +204,8 @@ def _unlike(discriminator: Encoder, generator: Encoder, config: PretrainConfig) 
         if (here := getattr(generator.config, name)) != (wanted := getattr(expected, name))
     ]
     yield from found
+    if any("embedding_size" in problem for problem in found):
+        yield "init.generator: tables of another width cannot be shared; set objective.sharing none"
     if found or sharing == "none":
         return
     shared = ["token", "position", "segment", *(["norm"] if config.objective.share_norm else [])]
@@ -190,14 +220,16 @@ def _unlike(discriminator: Encoder, generator: Encoder, config: PretrainConfig) 
             )
 
 
-def _take(tower: Tower, pretrained: Pretrained, name: str) -> None:
-    """Copy an encoder, and its head where it is of the tower's kind.
+def _take(tower: Tower, pretrained: Pretrained, name: str, objective: ObjectiveKind) -> None:
+    """Copy an encoder, and its head where it predicts the same.
 
     Raises:
         ConfigError: the head has another activation than the objective's.
     """
     tower.encoder.load_state_dict(pretrained.encoder.state_dict())
     fresh = type(tower.head) is not type(pretrained.head)
+    if isinstance(tower.head, ReplacedTokenHead):  # an energy is no log-odds
+        fresh |= (pretrained.objective or "replaced-token") != objective
     if not fresh:
         assert pretrained.head is not None
         if tower.head.activation is not pretrained.head.activation:
@@ -206,10 +238,9 @@ def _take(tower: Tower, pretrained: Pretrained, name: str) -> None:
                 "have that of the blocks, ELECTRA's generators GELU"
             )
         tower.head.load_state_dict(pretrained.head.state_dict())
-    kind = "replaced-token" if isinstance(tower.head, ReplacedTokenHead) else "masked-LM"
     logger.info(
-        "starting from %s, %s layers of %s; its %s head is %s",
-        name, tower.encoder.config.layers, tower.encoder.config.hidden_size, kind, "fresh" if fresh else "kept",
+        "starting from %s, %s layers of %s; the head is %s",
+        name, tower.encoder.config.layers, tower.encoder.config.hidden_size, "fresh" if fresh else "its own",
     )  # fmt: skip
 
 

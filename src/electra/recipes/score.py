@@ -16,7 +16,7 @@ from tyro.conf import Positional
 from electra.data import readers
 from electra.data.corpus import KNOWN, Source, kind_of, read
 from electra.data.readers import Document, Item, Reject
-from electra.errors import ConfigError, DataError
+from electra.errors import CheckpointError, ConfigError, DataError
 from electra.serving.scorer import ScoredText, Scorer
 
 logger = logging.getLogger(__name__)
@@ -43,8 +43,8 @@ class ScoreConfig:
     output: Path | None = None
     """Write to this file instead of showing the result."""
     electric: bool = False
-    """Give each text's pseudo-log-likelihood (and in JSON the log-probability of each token) instead; for a model
-    that was trained with objective.kind electric."""
+    """For a model of objective.kind electric: give each text's pseudo-log-likelihood, the same divided by its
+    tokens, and the text, with tabs between; in JSON also the log-probability of each token."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,11 @@ def run(config: ScoreConfig) -> Shown | Lines | Written:
         electra score RUN --electric --input hypotheses.txt
     """
     texts = _texts(config)
-    results = _scored(Scorer(config.model), texts)
+    scorer = Scorer(config.model)
+    if config.electric != (scorer.objective == "electric"):
+        hint = "leave --electric out" if config.electric else "give --electric"
+        raise CheckpointError(f"{config.model} was trained by objective.kind {scorer.objective}; {hint}")
+    results = _scored(scorer, texts)
     in_json, plain = (likelihood_json, likelihood_line) if config.electric else (json_line, str)
     if config.output is not None:
         return Written(_write(config.output, map(in_json if config.json else plain, results)), config.output)

@@ -101,7 +101,8 @@ class Scorer:
     """Scores texts of any length.
 
     Args:
-        model: a run, an export folder, a Hugging Face folder or id, of a discriminator.
+        model: a run, an export folder, a Hugging Face folder or id, of a discriminator. What it was trained by is
+            its `objective`: the logits of Electric are energies, not log-odds of having been replaced.
         device: such as "cpu" or "cuda"; None: the GPU where there is one.
 
     Raises:
@@ -113,8 +114,10 @@ class Scorer:
         if not isinstance(pretrained.head, ReplacedTokenHead):
             what = "an encoder without a head" if pretrained.head is None else "a masked language model"
             raise CheckpointError(
-                f"{model} is {what}; to score texts, give a discriminator (RUN/export/discriminator)"
+                f"{model} is {what}; to score texts, give a discriminator, such as a run of objective.kind "
+                "replaced-token or electric"
             )
+        self.objective = pretrained.objective or "replaced-token"
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.encoder, self.head = pretrained.encoder.to(self.device), pretrained.head.to(self.device)
         self.tokenizer = pretrained.tokenizer

@@ -46,7 +46,7 @@ class Plan:
             ("tokens a step", f"{self.tokens_per_step:,}"),
             (f"training FLOPs, {length}", f"{self.flops:.3e}"),
             ("memory at the peak of a step, about", f"{self.memory / 2**30:.2f} GiB"),
-            (f"time, {length}, about", clock(self.seconds)),
+            (f"time of the steps alone, {length}, about", clock(self.seconds)),
         ]
 
 

@@ -228,7 +228,8 @@ class Trainer:
             progress.measured.append(seconds)
         progress.skipped_in_a_row = 0 if finite else progress.skipped_in_a_row + 1
         if finite:
-            self._add({**values, "learning_rate": rate, "applied": 1.0})
+            self._add({**values, "applied": 1.0})
+            self.progress.sums["learning_rate"] = rate  # the last one, not a mean
         else:
             progress.skipped += 1
             self._say(self.watch.skipped(progress.step))
@@ -295,12 +296,14 @@ class Trainer:
         sums, progress = self.progress.sums, self.progress
         applied = max(sums.pop("applied", 0.0), 1.0)
         tokens, seconds, positions = sums.pop("tokens"), sums.pop("seconds"), sums.pop("positions")
+        rate = sums.pop("learning_rate", 0.0)
         figures: dict[str, Any] = {
             "step": progress.step,
             "tokens": progress.tokens,
             "flops": progress.flops,
             "seconds": round(progress.seconds, 3),
             **{name: value / applied for name, value in sums.items()},
+            "learning_rate": rate,
             "tokens_per_second": tokens / seconds,
             "skipped_steps": progress.skipped,
         }
