@@ -3,8 +3,8 @@
 import gzip
 import io
 import json
-import shutil
 import logging
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace

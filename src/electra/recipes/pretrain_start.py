@@ -13,7 +13,7 @@ from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export.huggingface import Pretrained
 from electra.export.loading import find, load_pretrained
-from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.encoder import ACTIVATIONS, Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.init import attend_to_neighbours
 from electra.objectives.base import Tower
@@ -78,6 +78,10 @@ def load_start(config: InitConfig) -> Start:
         raise CheckpointError(
             f"init.generator: {config.generator} {what}; a generator is a masked language model with its head, "
             "such as RUN/export/generator"
+        )
+    if generator.head.activation is not ACTIVATIONS["gelu"]:
+        raise CheckpointError(
+            f"init.generator: the head of {config.generator} has another activation than GELU, which generators have"
         )
     return Start(discriminator, generator)
 
@@ -234,8 +238,8 @@ def _take(tower: Tower, pretrained: Pretrained, name: str, objective: ObjectiveK
         assert pretrained.head is not None
         if tower.head.activation is not pretrained.head.activation:
             raise ConfigError(
-                f"{name}: the activation of its head is not the one that this objective's head has; BERT's heads "
-                "have that of the blocks, ELECTRA's generators GELU"
+                f"{name}: its head has GELU, but a masked language model with embeddings as wide as its states goes "
+                "out as a BERT, whose head has the activation of the blocks; it cannot be continued here"
             )
         tower.head.load_state_dict(pretrained.head.state_dict())
     logger.info(
