@@ -4,7 +4,8 @@
 
 Each preset is a run of `electra pretrain` for every seed, RUNS/PRESET-SEED; one that is already there goes on
 where it stopped. Then every model is evaluated as the first preset evaluates its own: its rows, its masks, its
-positions. Prints a table of medians with the least and the largest, and writes RUNS/curves.png, one line a seed.
+positions. Prints a table of medians with the least and the largest. RUNS/curves.png, one line a seed, has the
+figures that each run measured while it trained, on its own rows and masks.
 """
 
 import argparse
@@ -55,7 +56,7 @@ def draw(runs: dict[str, list[Path]], out: Path) -> None:
                 found = [e for e in read_metrics(folder).evaluations if e.get(key) is not None]
                 label = preset if folder is folders[0] else None
                 axes.plot([e["step"] for e in found], [e[key] for e in found], color=f"C{number}", label=label)
-        axes.set(title=title, xlabel="steps")
+        axes.set(title=f"{title}, by its own held-out measure", xlabel="steps")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False)
     figure.savefig(out, dpi=110)

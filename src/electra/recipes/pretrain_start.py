@@ -81,7 +81,8 @@ def load_start(config: InitConfig) -> Start:
         )
     if generator.head.activation is not ACTIVATIONS["gelu"]:
         raise CheckpointError(
-            f"init.generator: the head of {config.generator} has another activation than GELU, which generators have"
+            f"init.generator: the head of {config.generator} has another activation than GELU, "
+            "which is that of generators"
         )
     return Start(discriminator, generator)
 
@@ -238,8 +239,8 @@ def _take(tower: Tower, pretrained: Pretrained, name: str, objective: ObjectiveK
         assert pretrained.head is not None
         if tower.head.activation is not pretrained.head.activation:
             raise ConfigError(
-                f"{name}: its head has GELU, but a masked language model with embeddings as wide as its states goes "
-                "out as a BERT, whose head has the activation of the blocks; it cannot be continued here"
+                f"{name}: its head has GELU, but a masked language model with embeddings as wide as its states "
+                "goes out as a BERT, whose head has the activation of the blocks; it cannot be continued here"
             )
         tower.head.load_state_dict(pretrained.head.state_dict())
     logger.info(
