@@ -39,5 +39,6 @@ docs: $(READY) ## write the generated pages of docs/ anew
 
 bench: $(READY) ## the benchmarks of benchmarks/, each beside its peer, and the replay of the original
 	$(BIN)/python benchmarks/prepare.py
+	$(BIN)/python benchmarks/train_step.py
 	$(BIN)/python benchmarks/pretrain_tiny.py
 	$(BIN)/python benchmarks/replay.py tests/golden/*

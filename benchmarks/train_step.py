@@ -1,0 +1,162 @@
+"""One training step on a CPU: ours, transformers' classes, and the time of the step's matrix products alone.
+
+    python benchmarks/train_step.py [--preset electra-small] [--rows 32] [--length 128] [--rounds 7] [--json FILE]
+
+All run in this process, in turn, on the same full rows of random ids, in float32 and with the recipe's dropout:
+ours as the trainer does it (forward, backward, clip, AdamW), the *skilled peer* (peer.py: the head at the chosen
+positions only) and the *naive peer*, which makes the vocabulary's logits at every position, as the classes do if
+they are left to it. The peers profit from the memory that our process keeps. *Limit* is the time of our step's own
+products (mm, addmm, bmm), every shape run alone in its best layout. Medians over the rounds.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from electra.config import load_config
+from electra.data.collate import Batch
+from electra.data.tokenizer import SpecialTokens
+from electra.recipes.pretrain_config import PretrainConfig, build_objective, with_vocabulary
+from electra.training.memory import keep_freed_memory
+from electra.training.optim import build_optimizer
+from peer import PeerConfig, TransformersPeer
+
+SPECIAL = SpecialTokens(pad=0, unknown=100, classify=101, separate=102, mask=103)
+Shape = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+class NaivePeer(TransformersPeer):
+    """The same with logits over the vocabulary at every position."""
+
+    def _generate(
+        self, masked_BL: Tensor, segment_ids_BL: Tensor, attention_BL: Tensor, chosen_BL: Tensor
+    ) -> Tensor:
+        logits_BLV = self.generator(masked_BL, attention_mask=attention_BL, token_type_ids=segment_ids_BL).logits
+        return logits_BLV[chosen_BL]
+
+
+class Products(TorchDispatchMode):
+    """Counts the shapes of matrix products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes: Counter[Shape] = Counter()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = function.overloadpacket.__name__
+        if name in ("mm", "bmm", "addmm", "addmm_"):
+            a, b = args[-2:] if name in ("mm", "bmm") else args[1:3]
+            self.shapes[tuple(a.shape), tuple(b.shape)] += 1
+        return function(*args, **(kwargs or {}))
+
+
+def ours(config: PretrainConfig, batch: Batch) -> tuple[Callable[[], None], nn.Module]:
+    torch.manual_seed(0)
+    objective = build_objective(config, SPECIAL).train()
+    optimizer = build_optimizer(objective, config.optimizer)
+
+    def step() -> None:
+        objective(batch).loss.backward()
+        nn.utils.clip_grad_norm_(objective.parameters(), config.optimizer.gradient_clip)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step, objective
+
+
+def peer(kind: type[TransformersPeer], config: PretrainConfig, batch: Batch) -> Callable[[], None]:
+    model, generator = config.model, config.generator.encoder(config.model)
+    network = kind(
+        PeerConfig(
+            layers=model.layers, hidden_size=model.hidden_size, embedding_size=model.embedding_size,
+            heads=model.heads, feed_forward_size=model.feed_forward_size, dropout=model.dropout,
+            generator_hidden_size=generator.hidden_size, generator_heads=generator.heads,
+            generator_feed_forward_size=generator.feed_forward_size,
+        )
+    )  # fmt: skip
+    return lambda: network.step(batch.input_ids_BL, batch.segment_ids_BL, batch.lengths_B) and None
+
+
+def limit(objective: nn.Module, batch: Batch) -> float:
+    """Seconds of the products of one step, each shape in its best layout."""
+    with sdpa_kernel(SDPBackend.MATH), Products() as products:
+        objective(batch).loss.backward()
+    return sum(count * _quickest(*shape) for shape, count in products.shapes.items())
+
+
+def _quickest(a_shape: tuple[int, ...], b_shape: tuple[int, ...]) -> float:
+    seconds = []
+    for a_turned in (False, True):
+        for b_turned in (False, True):
+            a = torch.randn(*a_shape[:-2], *a_shape[:-3:-1]).mT if a_turned else torch.randn(a_shape)
+            b = torch.randn(*b_shape[:-2], *b_shape[:-3:-1]).mT if b_turned else torch.randn(b_shape)
+            out = a @ b
+            for _ in range(3):
+                start = time.perf_counter()
+                torch.matmul(a, b, out=out)
+                seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def measured(steps: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of single steps, one of each in turn; the first round only warms up."""
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    for number in range(rounds + 1):
+        for name, step in steps.items():
+            start = time.perf_counter()
+            step()
+            if number:
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", default="electra-small")
+    parser.add_argument("--rows", type=int, default=32)
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    keep_freed_memory()
+    config = with_vocabulary(load_config(PretrainConfig, options.preset))
+    ids_BL = torch.randint(1000, 30_522, (options.rows, options.length))
+    ids_BL[:, 0], ids_BL[:, -1] = SPECIAL.classify, SPECIAL.separate
+    lengths_B = torch.full((options.rows,), options.length)
+    batch = Batch(ids_BL, torch.zeros_like(ids_BL), lengths_B, seed=0)
+    step, objective = ours(config, batch)
+    steps = {
+        "ours": step,
+        "skilled peer": peer(TransformersPeer, config, batch),
+        "naive peer": peer(NaivePeer, config, batch),
+    }
+    seconds = measured(steps, options.rounds)
+    bound, tokens = limit(objective, batch), ids_BL.numel()
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    threads, processor = torch.get_num_threads(), torch.backends.cpu.get_cpu_capability()
+    print(f"{options.preset}, {options.rows} x {options.length}, float32, {processor}, {threads} threads\n")
+    print("| | seconds a step, median (least–most) | tokens/s | share of the limit | ours is quicker by |")
+    print("|---|---|---|---|---|")
+    for name, median in {**medians, "limit: the products alone": bound}.items():
+        spread = seconds.get(name, [median])
+        print(
+            f"| {name} | {median:.2f} ({min(spread):.2f}–{max(spread):.2f}) | {tokens / median:,.0f} "
+            f"| {bound / median:.0%} | {median / medians['ours']:.2f} × |"
+        )
+    if options.json:
+        facts = {"preset": options.preset, "processor": processor, "threads": threads, "seconds": seconds}
+        options.json.write_text(json.dumps({**facts, "limit": bound, "tokens": tokens}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
