@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from electra.modeling.dropout import Dropout
 from electra.modeling.init import initialize
 
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
@@ -98,7 +99,7 @@ class Embeddings(nn.Module):
         self.norm: nn.LayerNorm = (
             tables.norm if tables and share_norm else nn.LayerNorm(size, eps=config.layer_norm_epsilon)
         )
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, ids_BL: Tensor, segment_ids_BL: Tensor | None = None) -> Tensor:
         length = ids_BL.shape[1]
@@ -115,7 +116,7 @@ class Attention(nn.Module):
         self.heads = config.heads
         self.query_key_value = nn.Linear(config.hidden_size, 3 * config.hidden_size)
         self.output = nn.Linear(config.hidden_size, config.hidden_size)
-        self.dropout = config.attention_dropout
+        self.dropout = Dropout(config.attention_dropout)
 
     def forward(self, x_BLD: Tensor, mask_B11L: Tensor | None, asking_BND: Tensor | None = None) -> Tensor:
         """Mixtures of the values of `x_BLD` for each of the states `asking_BND`; None: for `x_BLD` itself."""
@@ -130,11 +131,26 @@ class Attention(nn.Module):
             query_BHNK = F.linear(asking_BND, query_weight, query_bias).view(B, -1, *heads).transpose(1, 2)
             key_value_BL2HK = F.linear(x_BLD, key_value_weight, key_value_bias).view(B, L, 2, *heads)
             key_BHLK, value_BHLK = key_value_BL2HK.permute(2, 0, 3, 1, 4)
-        dropout = self.dropout if self.training else 0.0
-        y_BHNK = F.scaled_dot_product_attention(
-            query_BHNK, key_BHLK, value_BHLK, attn_mask=mask_B11L, dropout_p=dropout
-        )
+        share = self.dropout.share if self.training else 0.0
+        if share and x_BLD.device.type == "cpu":  # where PyTorch has no fused kernel with dropout either
+            y_BHNK = self._attend(query_BHNK, key_BHLK, value_BHLK, mask_B11L)
+        else:
+            y_BHNK = F.scaled_dot_product_attention(
+                query_BHNK, key_BHLK, value_BHLK, attn_mask=mask_B11L, dropout_p=share
+            )
         return self.output(y_BHNK.transpose(1, 2).flatten(2))
+
+    def _attend(
+        self, query_BHNK: Tensor, key_BHLK: Tensor, value_BHLK: Tensor, mask_B11L: Tensor | None
+    ) -> Tensor:
+        """The plain form, with dropout of the probabilities."""
+        scores_BHNL = (query_BHNK * query_BHNK.shape[-1] ** -0.5) @ key_BHLK.transpose(-2, -1)
+        if mask_B11L is not None and mask_B11L.dtype == torch.bool:
+            scores_BHNL = scores_BHNL.masked_fill(~mask_B11L, -torch.inf)
+        elif mask_B11L is not None:
+            scores_BHNL = scores_BHNL + mask_B11L
+        probabilities_BHNL: Tensor = self.dropout(scores_BHNL.softmax(-1))
+        return probabilities_BHNL @ value_BHLK
 
 
 class FeedForward(nn.Module):
@@ -159,7 +175,7 @@ class Block(nn.Module):
         self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
         self.feed_forward = FeedForward(config)
         self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x_BLD: Tensor, mask_B11L: Tensor | None, positions_BN: Tensor | None = None) -> Tensor:
         """The new states: (B, L, D), or (B, N, D) at certain positions, which saves the work at all others."""
