@@ -70,9 +70,10 @@ def collate(
     ids_BL[:, :1] = special.classify
     streams = examples.stream(stream)
     shards = examples.shards_of(row_indices).tolist()
-    for row, shard, ids_L, segments_L in zip(row_indices.tolist(), shards, ids_BL, segments_BL, strict=True):
+    segments = examples.segments(row_indices)
+    for shard, both, ids_L, segments_L in zip(shards, segments, ids_BL, segments_BL, strict=True):
         tokens, column = streams[shard], 1
-        for number, pieces in enumerate(examples.segments(row)):
+        for number, pieces in enumerate(both):
             if not pieces:
                 continue
             begin = column
@@ -81,7 +82,8 @@ def collate(
                 column += length
             ids_L[column] = special.separate
             column += 1
-            segments_L[begin:column] = number
+            if number:
+                segments_L[begin:column] = number
     return Batch(
         input_ids_BL=torch.from_numpy(ids_BL),
         segment_ids_BL=torch.from_numpy(segments_BL),

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError
-from electra.export.files import json_text, read_json
+from electra.export.files import json_text
 from electra.export.model_config import from_json, to_json
 from electra.export.names import Family, HeadKind, head_kind, renamed, take_copies, their_names
 from electra.export.tokenizer_files import agree, read_tokenizer, tokenizer_files
@@ -33,8 +33,6 @@ logger = logging.getLogger(__name__)
 Head = MaskedLanguageModelHead | ReplacedTokenHead
 WEIGHTS = "model.safetensors"
 OLD_WEIGHTS = "pytorch_model.bin"
-OBJECTIVE = "electra_objective"
-"""The key of config.json that says what a network was trained by."""
 NAMED = 20
 """Tensors that a message names; a folder may have hundreds that do not fit."""
 
@@ -90,9 +88,7 @@ def save(
     texts = tokenizer_files(tokenizer, min(max_length or config.max_positions, config.max_positions))
     texts |= {
         "README.md": card,
-        "config.json": json_text(
-            to_json(config, family=family, kind=kind, padding=padding) | {OBJECTIVE: objective}
-        ),
+        "config.json": json_text(to_json(config, family=family, kind=kind, objective=objective, padding=padding)),
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -115,7 +111,7 @@ def load(folder: Path) -> Pretrained:
             missing, unknown or of another shape; each one is named.
         DataError: the tokenizer cannot be read or lacks a special token.
     """
-    family, config = from_json(folder / "config.json")
+    family, config, objective = from_json(folder / "config.json")
     tensors = renamed(_read_weights(folder), family)
     kind = head_kind(tensors, family)
     with torch.device("meta"):  # no time for weights that are replaced at once
@@ -136,7 +132,6 @@ def load(folder: Path) -> Pretrained:
         module.load_state_dict(state, assign=True)
         module.eval()
     tokenizer, max_length = read_tokenizer(folder, config)
-    objective = read_json(folder / "config.json").get(OBJECTIVE)
     return Pretrained(encoder, head, tokenizer, objective, max_length)
 
 

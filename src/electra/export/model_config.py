@@ -17,6 +17,9 @@ ARCHITECTURES: dict[tuple[Family, HeadKind], str] = {
 }
 """The class of transformers that an export is for."""
 
+OBJECTIVE = "electra_objective"
+"""The key that says what a network was trained by; it is ours."""
+
 # Their name for each field, and what it is where the file leaves it out: in electra, in bert.
 _FIELDS: dict[str, tuple[str, int | float, int | float]] = {
     "layers": ("num_hidden_layers", 12, 12),
@@ -48,7 +51,9 @@ _REQUIRED: dict[str, str | bool] = {
 }
 
 
-def to_json(config: EncoderConfig, *, family: Family, kind: HeadKind, padding: int) -> dict[str, Any]:
+def to_json(
+    config: EncoderConfig, *, family: Family, kind: HeadKind, objective: str | None, padding: int
+) -> dict[str, Any]:
     """What config.json says of a network; `padding` is the id of [PAD]."""
     values = asdict(config)
     fields = {theirs: values[ours] for ours, (theirs, *_) in _FIELDS.items()}
@@ -64,11 +69,12 @@ def to_json(config: EncoderConfig, *, family: Family, kind: HeadKind, padding: i
         "tie_word_embeddings": True,
         "dtype": "float32",
         "electra_version": __version__,
+        OBJECTIVE: objective,
     }
 
 
-def from_json(path: Path) -> tuple[Family, EncoderConfig]:
-    """The network that a config.json describes.
+def from_json(path: Path) -> tuple[Family, EncoderConfig, str | None]:
+    """The network that a config.json describes, and what it was trained by where that is said.
 
     Raises:
         CheckpointError: it cannot be read, or describes one that is not computed here; every reason is named.
@@ -104,4 +110,4 @@ def from_json(path: Path) -> tuple[Family, EncoderConfig]:
         problems.extend(EncoderConfig(**values).problems())
     if problems:
         raise CheckpointError(f"{path}: this model cannot be loaded:\n" + "\n".join(f"  {p}" for p in problems))
-    return family, EncoderConfig(**values)
+    return family, EncoderConfig(**values), theirs.get(OBJECTIVE)

@@ -144,11 +144,8 @@ class Electric(nn.Module):
         for batch, unigram_batch in batches:
             ids_BL = batch.input_ids_BL
             random = torch.Generator(ids_BL.device).manual_seed(batch.seed)
-            text_BL, masking, hidden_BLE = (
-                candidates(ids_BL, self.special),
-                self.draw(batch, random),
-                self.cloze(batch),
-            )
+            text_BL, masking = candidates(ids_BL, self.special), self.draw(batch, random)
+            hidden_BLE = self.cloze(batch)
             samples_N = cloze.add(
                 masking.at(hidden_BLE),
                 self.left.embeddings.token.weight,

@@ -100,9 +100,9 @@ def draw(
     mask_id: int,
     generator: torch.Generator,
 ) -> Masking:
-    """Choose positions without replacement, uniformly among the candidates of each row.
+    """Choose positions uniformly among the candidates of each row (paper, section 3.1: m_i ~ unif{1, n}).
 
-    (paper, section 3.1: m_i ~ unif{1, n}). The settings of `MaskingConfig` say where the original does otherwise.
+    Distinct ones, as many as `chosen` says. The settings of `MaskingConfig` say where the original does otherwise.
 
     Args:
         candidates_BL: where a position may be chosen.

@@ -159,7 +159,8 @@ def _enough(shards: list[Shard]) -> Iterator[Shard]:
 
 def _shown(row: int, examples: ExampleSet, shards: list[Shard], tokenizer: Tokenizer) -> ShownRow:
     shard = shards[int(examples.shards_of(np.array([row]))[0])]
-    segments = [pieces for pieces in examples.segments(row) if pieces]
+    [both] = examples.segments(np.array([row]))
+    segments = [pieces for pieces in both if pieces]
     document = int(np.searchsorted(shard.document_ends, _sentence(shard, segments[0][0][0]), side="right"))
     where = f"row {row:,}: document {document:,} of {shard.name}, {examples.lengths[row]:,} tokens"
     return ShownRow(where, [_text(pieces, shard, document, tokenizer) for pieces in segments])

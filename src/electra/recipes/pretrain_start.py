@@ -133,6 +133,8 @@ def check_vocabulary(start: Start, data: TokenData, init: InitConfig) -> None:
     Raises:
         DataError: the vocabularies differ.
     """
+    if start.discriminator is None:
+        return
     ours = tokenizers.load(data.tokenizer_path)
     for pretrained, name in ((start.discriminator, init.discriminator), (start.generator, init.generator)):
         if pretrained is None or name is None:
