@@ -17,6 +17,17 @@ def text(rows: list[int], length: int) -> torch.Tensor:
     return ids_BL
 
 
+def drawn(ids_BL: torch.Tensor, config: MaskingConfig, *, seed: int) -> Masking:
+    return draw(
+        ids_BL,
+        candidates(ids_BL, SPECIAL),
+        config,
+        tokens_B=(ids_BL != 0).sum(1),
+        mask_id=4,
+        generator=torch.Generator().manual_seed(seed),
+    )
+
+
 def plain_draw(ids_BL: torch.Tensor, config: MaskingConfig, generator: torch.Generator) -> list[dict[int, bool]]:
     """For each row, {position: shows [MASK]}: the same rule, one position at a time, from the same numbers."""
     B, L = ids_BL.shape
@@ -37,14 +48,7 @@ def plain_draw(ids_BL: torch.Tensor, config: MaskingConfig, generator: torch.Gen
 def test_it_equals_the_plain_version(length: int, share: float) -> None:
     ids_BL = text([length - 2, length // 2, 7, 3, 1, 0], length)
     config = MaskingConfig(share=share, mask_share=0.7)
-    masking = draw(
-        ids_BL,
-        candidates(ids_BL, SPECIAL),
-        config,
-        tokens_B=(ids_BL != 0).sum(1),
-        mask_id=4,
-        generator=torch.Generator().manual_seed(1),
-    )
+    masking = drawn(ids_BL, config, seed=1)
     plain = plain_draw(ids_BL, config, torch.Generator().manual_seed(1))
     for row, expected in enumerate(plain):
         used = masking.used_BN[row]
@@ -64,14 +68,7 @@ def test_shares_over_many_draws() -> None:
     config = MaskingConfig()
     counts_L, masked, chosen = torch.zeros(128), 0, 0
     for seed in range(60):
-        masking = draw(
-            ids_BL,
-            candidates(ids_BL, SPECIAL),
-            config,
-            tokens_B=(ids_BL != 0).sum(1),
-            mask_id=4,
-            generator=torch.Generator().manual_seed(seed),
-        )
+        masking = drawn(ids_BL, config, seed=seed)
         assert (masking.used_BN.sum(1) == round(126 * 0.15)).all()
         counts_L += torch.bincount(masking.positions_BN[masking.used_BN], minlength=128)
         masked, chosen = masked + int(masking.masked_BN.sum()), chosen + int(masking.used_BN.sum())
@@ -108,14 +105,7 @@ def test_unknown_tokens_are_candidates_and_special_ones_are_not() -> None:
 
 def test_an_empty_row_changes_nothing() -> None:
     ids_BL = text([0], 16)
-    masking = draw(
-        ids_BL,
-        candidates(ids_BL, SPECIAL),
-        MaskingConfig(),
-        tokens_B=(ids_BL != 0).sum(1),
-        mask_id=4,
-        generator=torch.Generator().manual_seed(0),
-    )
+    masking = drawn(ids_BL, MaskingConfig(), seed=0)
     assert not masking.used_BN.any() and torch.equal(masking.input_ids_BL, ids_BL)
 
 
@@ -130,14 +120,7 @@ FAITHFUL = MaskingConfig(
 
 def test_with_replacement_a_position_may_come_twice_and_every_one_is_as_likely() -> None:
     ids_BL = text([8] * 400, 10)
-    masking = draw(
-        ids_BL,
-        candidates(ids_BL, SPECIAL),
-        FAITHFUL,
-        tokens_B=(ids_BL != 0).sum(1),
-        mask_id=4,
-        generator=torch.Generator().manual_seed(0),
-    )
+    masking = drawn(ids_BL, FAITHFUL, seed=0)
     assert (masking.used_BN.sum(1) == 4).all()  # .4 of ten tokens, of which eight are text
     distinct = sum(len(set(row.tolist())) for row in masking.positions_BN) / 400
     assert distinct == pytest.approx(8 * (1 - (7 / 8) ** 4), rel=0.03)
@@ -164,14 +147,7 @@ def test_what_is_written_where_a_position_was_drawn_twice(average: bool, spare: 
 
 def test_distinct_positions_are_written_as_they_are() -> None:
     ids_BL = text([30, 5, 12], 32)
-    masking = draw(
-        ids_BL,
-        candidates(ids_BL, SPECIAL),
-        MaskingConfig(),
-        tokens_B=(ids_BL != 0).sum(1),
-        mask_id=4,
-        generator=torch.Generator().manual_seed(3),
-    )
+    masking = drawn(ids_BL, MaskingConfig(), seed=3)
     new_n = torch.arange(1000, 1000 + masking.used_BN.numel())
     found_BL, expected_BL = write(ids_BL, new_n, masking, MaskingConfig()), ids_BL.clone()
     for row, slot in masking.used_BN.nonzero().tolist():
