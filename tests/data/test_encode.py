@@ -2,8 +2,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from random import Random
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -141,3 +143,22 @@ def test_a_worker_that_dies_is_an_error_and_not_a_hang() -> None:
         ):
             pass
     killer.join()
+
+
+def test_a_pool_that_broke_while_a_worker_started_is_the_same_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(ProcessPoolExecutor):
+        def submit(self, *args: object, **kwargs: object) -> NoReturn:
+            raise OSError("handle is closed")
+
+    monkeypatch.setattr(encode, "ProcessPoolExecutor", Broken)
+    with pytest.raises(DataError, match="A worker process died"):
+        list(encode_in_order(train(CORPUS, vocabulary_size=512), [(0, [Text("a")])], workers=2))
+
+
+def test_what_goes_wrong_in_reading_stays_what_it_is() -> None:
+    def unreadable() -> Iterator[tuple[int, list[Text]]]:
+        raise OSError("no such device")
+        yield
+
+    with pytest.raises(OSError, match="no such device"):
+        list(encode_in_order(train(CORPUS, vocabulary_size=512), unreadable(), workers=2))

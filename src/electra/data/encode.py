@@ -213,7 +213,7 @@ def encode_in_order(
     pending: deque[tuple[Meta, Future[tuple[Encoded, Encoded]]]] = deque()
     try:
         for meta, texts in batches:
-            pending.append((meta, pool.submit(_encode_batch, texts)))
+            pending.append((meta, _submit(pool, texts)))
             if len(pending) >= 2 * workers:
                 first, future = pending.popleft()
                 yield (first, *future.result())
@@ -231,6 +231,13 @@ def encode_in_order(
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _submit(pool: ProcessPoolExecutor, texts: list[Text]) -> Future[tuple[Encoded, Encoded]]:
+    try:
+        return pool.submit(_encode_batch, texts)
+    except OSError as error:  # one worker died, and the pool closed its queues, while another was being started
+        raise BrokenProcessPool(str(error)) from error
 
 
 _encoder: DocumentEncoder | None = None  # of a worker process
