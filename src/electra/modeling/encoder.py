@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from electra.modeling.attention import Attention
 from electra.modeling.dropout import Dropout
 from electra.modeling.init import initialize
 
@@ -108,51 +109,6 @@ class Embeddings(nn.Module):
         return self.dropout(self.norm(x_BLE))
 
 
-class Attention(nn.Module):
-    """Multi-head self-attention; the three input projections are one product."""
-
-    def __init__(self, config: EncoderConfig) -> None:
-        super().__init__()
-        self.heads = config.heads
-        self.query_key_value = nn.Linear(config.hidden_size, 3 * config.hidden_size)
-        self.output = nn.Linear(config.hidden_size, config.hidden_size)
-        self.dropout = Dropout(config.attention_dropout)
-
-    def forward(self, x_BLD: Tensor, mask_B11L: Tensor | None, asking_BND: Tensor | None = None) -> Tensor:
-        """Mixtures of the values of `x_BLD` for each of the states `asking_BND`; None: for `x_BLD` itself."""
-        B, L, D = x_BLD.shape
-        heads = self.heads, D // self.heads
-        if asking_BND is None:
-            qkv_BL3HK = self.query_key_value(x_BLD).view(B, L, 3, *heads)
-            query_BHNK, key_BHLK, value_BHLK = qkv_BL3HK.permute(2, 0, 3, 1, 4)
-        else:
-            query_weight, key_value_weight = self.query_key_value.weight.split([D, 2 * D])
-            query_bias, key_value_bias = self.query_key_value.bias.split([D, 2 * D])
-            query_BHNK = F.linear(asking_BND, query_weight, query_bias).view(B, -1, *heads).transpose(1, 2)
-            key_value_BL2HK = F.linear(x_BLD, key_value_weight, key_value_bias).view(B, L, 2, *heads)
-            key_BHLK, value_BHLK = key_value_BL2HK.permute(2, 0, 3, 1, 4)
-        share = self.dropout.share if self.training else 0.0
-        if share and x_BLD.device.type == "cpu":  # where PyTorch has no fused kernel with dropout either
-            y_BHNK = self._attend(query_BHNK, key_BHLK, value_BHLK, mask_B11L)
-        else:
-            y_BHNK = F.scaled_dot_product_attention(
-                query_BHNK, key_BHLK, value_BHLK, attn_mask=mask_B11L, dropout_p=share
-            )
-        return self.output(y_BHNK.transpose(1, 2).flatten(2))
-
-    def _attend(
-        self, query_BHNK: Tensor, key_BHLK: Tensor, value_BHLK: Tensor, mask_B11L: Tensor | None
-    ) -> Tensor:
-        """The plain form, with dropout of the probabilities."""
-        scores_BHNL = (query_BHNK * query_BHNK.shape[-1] ** -0.5) @ key_BHLK.transpose(-2, -1)
-        if mask_B11L is not None and mask_B11L.dtype == torch.bool:
-            scores_BHNL = scores_BHNL.masked_fill(~mask_B11L, -torch.inf)
-        elif mask_B11L is not None:
-            scores_BHNL = scores_BHNL + mask_B11L
-        probabilities_BHNL: Tensor = self.dropout(scores_BHNL.softmax(-1))
-        return probabilities_BHNL @ value_BHLK
-
-
 class FeedForward(nn.Module):
     """Two linear layers with an activation between them."""
 
@@ -171,7 +127,7 @@ class Block(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.attention = Attention(config)
+        self.attention = Attention(config.hidden_size, config.heads, dropout=config.attention_dropout)
         self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
         self.feed_forward = FeedForward(config)
         self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
@@ -181,8 +137,8 @@ class Block(nn.Module):
         """The new states: (B, L, D), or (B, N, D) at certain positions, which saves the work at all others."""
         asking_BND = None if positions_BN is None else at(x_BLD, positions_BN)
         attended_BND = self.attention(x_BLD, mask_B11L, asking_BND)
-        x_BND = self.attention_norm((x_BLD if asking_BND is None else asking_BND) + self.dropout(attended_BND))
-        return self.feed_forward_norm(x_BND + self.dropout(self.feed_forward(x_BND)))
+        x_BND = self.attention_norm(self.dropout(attended_BND, to=x_BLD if asking_BND is None else asking_BND))
+        return self.feed_forward_norm(self.dropout(self.feed_forward(x_BND), to=x_BND))
 
 
 class Encoder(nn.Module):
