@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 import electra
 from electra.data.shards import TokenData
 from electra.recipes.export import trained
-from electra.recipes.pretrain import heldout_batches
+from electra.recipes.pretrain_parts import heldout_batches
 from electra.reports.metrics import read_metrics
 from electra.training.checkpoint import CheckpointConfig, Checkpoints
 

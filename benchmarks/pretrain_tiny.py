@@ -24,7 +24,7 @@ import electra
 from electra.data.collate import Batch
 from electra.data.shards import TokenData
 from electra.recipes import prepare
-from electra.recipes.pretrain import feed, heldout_batches
+from electra.recipes.pretrain_parts import feed, heldout_batches
 from peer import PeerConfig, Text, TransformersPeer
 
 SHARED = Path(__file__).parents[1] / "../shared/data"

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from electra.config import load_config
@@ -36,6 +36,7 @@ from electra.objectives.masking import Masking
 from electra.recipes.pretrain_config import AnyObjective, PretrainConfig, build_objective
 from electra.training.optim import build_optimizer
 from electra.training.schedule import learning_rate
+from electra.training.update import clip
 from replay_names import Arrays, Named, below, by_variable, joined, names
 from replay_race import explained
 
@@ -69,7 +70,6 @@ def replay(folder: Path) -> list[Comparison]:
         for name, found in one_step(objective, at, config):
             differences.add(name, found, at[name], f"step {step}")
         gradients = [parameter.grad.clone() for parameter, _ in ours if parameter.grad is not None]
-        nn.utils.clip_grad_norm_(objective.parameters(), config.optimizer.gradient_clip)
         update(objective, optimizer, config, step, later or recorded, ours)
         if step == 0:
             found_gradients, note = as_recorded(gradients, [p.detach() for p, _ in ours], recorded, config)
@@ -126,6 +126,8 @@ def update(
     one that the next recorded step (or the recorded end) agrees with is kept.
     """
     weights = [parameter.detach().clone() for parameter, _ in ours]
+    gradients = [None if parameter.grad is None else parameter.grad.clone() for parameter, _ in ours]
+    clip(optimizer, objective.parameters(), config.optimizer.gradient_clip)
     state = copy.deepcopy(optimizer.state_dict())
     outcomes = []
     for counted in (step, step + 1):
@@ -137,8 +139,9 @@ def update(
             warmup_over_decay=config.optimizer.warmup_over_decay,
         )
         with torch.no_grad():
-            for (parameter, _), before in zip(ours, weights, strict=True):
+            for (parameter, _), before, gradient in zip(ours, weights, gradients, strict=True):
                 parameter.copy_(before)
+                parameter.grad = None if gradient is None else gradient.clone()  # the last try has scaled it
         optimizer.load_state_dict(copy.deepcopy(state))
         for group in optimizer.param_groups:
             group["lr"] = rate

@@ -32,6 +32,8 @@ from electra.data.tokenizer import SpecialTokens
 from electra.recipes.pretrain_config import PretrainConfig, build_objective, with_vocabulary
 from electra.training.memory import keep_freed_memory
 from electra.training.optim import build_optimizer
+from electra.training.precision import Precision
+from electra.training.update import Update
 from peer import PeerConfig, TransformersPeer
 
 SPECIAL = SpecialTokens(pad=0, unknown=100, classify=101, separate=102, mask=103)
@@ -67,15 +69,14 @@ class Products(TorchDispatchMode):
 def ours(config: PretrainConfig, batch: Batch) -> tuple[Callable[[], None], nn.Module]:
     torch.manual_seed(0)
     objective = build_objective(config, SPECIAL).train()
-    optimizer = build_optimizer(objective, config.optimizer)
-
-    def step() -> None:
-        objective(batch).loss.backward()
-        nn.utils.clip_grad_norm_(objective.parameters(), config.optimizer.gradient_clip)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    return step, objective
+    update = Update(
+        objective,
+        build_optimizer(objective, config.optimizer),
+        gradient_clip=config.optimizer.gradient_clip,
+        precision=Precision("float32", "", 0.0),
+        device=torch.device("cpu"),
+    )
+    return lambda: update([batch], config.optimizer.learning_rate) and None, objective
 
 
 def peer(kind: type[TransformersPeer], config: PretrainConfig, batch: Batch) -> Callable[[], None]:

@@ -24,8 +24,9 @@ from electra.data.collate import Batch
 from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.recipes.pretrain import PretrainResult, dry_run, feed, pretrain
+from electra.recipes.pretrain import PretrainResult, dry_run, pretrain
 from electra.recipes.pretrain_config import PretrainConfig, build_objective
+from electra.recipes.pretrain_parts import feed
 from electra.training.trainer import Feed
 
 SMALL = [
@@ -207,7 +208,7 @@ def test_a_run_that_dies_before_its_length_is_known_can_be_resumed(
         return dataclasses.replace(whole, micro_batches=micro_batches)
 
     with monkeypatch.context() as patched:
-        patched.setattr("electra.recipes.pretrain.feed", dies)
+        patched.setattr("electra.recipes.pretrain_parts.feed", dies)
         with pytest.raises(RuntimeError):
             pretrain(settings)
     outcome = pretrain(settings).outcome

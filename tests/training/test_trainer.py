@@ -85,6 +85,7 @@ def train(
     checkpoint: CheckpointConfig | None = None,
     evaluation: EvaluationConfig | None = None,
     evaluate: Callable[[int], dict[str, float]] = healthy,
+    waits_seldom: bool = False,
 ) -> tuple[Trainer, Outcome]:
     path.mkdir(exist_ok=True)
     trainer = Trainer(
@@ -102,6 +103,8 @@ def train(
         precision=Precision("float32", "", 1e9),
         device=torch.device("cpu"),
     )
+    if waits_seldom:
+        trainer.device = torch.device("cuda")  # the trainer itself puts nothing there
     return trainer, trainer.run()
 
 
@@ -194,6 +197,21 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(
     assert all(math.isfinite(r["loss"]) for r in records if "loss" in r)
     assert [r["health"] for r in records if "health" in r] == ["not finite"]
     assert "lower optimizer.learning_rate" in caplog.text
+
+
+def test_without_waiting_for_every_step_the_run_is_the_same(tmp_path: Path) -> None:
+    evaluation, checkpoint = EvaluationConfig(every=7), CheckpointConfig(every=6)
+    for name, waits_seldom in (("each", False), ("seldom", True)):
+        path, config = tmp_path / name, TrainConfig(steps=23, report_every=5)
+        train(
+            path, config, objective=poisoned({3, 4, 7, 22}), evaluation=evaluation, checkpoint=checkpoint,
+            waits_seldom=waits_seldom,
+        )  # fmt: skip
+    assert metrics(tmp_path / "each") == metrics(tmp_path / "seldom")
+    files = [sorted((tmp_path / name / "checkpoints").rglob("model.safetensors")) for name in ("each", "seldom")]
+    assert len(files[0]) > 1
+    for one, two in zip(*files, strict=True):
+        assert one.read_bytes() == two.read_bytes()
 
 
 def test_a_skipped_step_changes_no_weight(tmp_path: Path) -> None:

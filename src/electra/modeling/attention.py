@@ -41,7 +41,8 @@ class Attention(nn.Module):
             query_BNHK = F.linear(asking_BND, query_weight, query_bias).view(B, -1, *heads)
             packed_BLGHK = F.linear(x_BLD, key_value_weight, key_value_bias).view(B, L, 2, *heads)
         share = self.dropout.share if self.training else 0.0
-        if share and x_BLD.device.type == "cpu":  # where PyTorch has no fused kernel with dropout
+        # PyTorch has no fused kernel with dropout for a CPU.
+        if share and x_BLD.device.type == "cpu" and not torch.compiler.is_compiling():
             y_BNHK = attend_with_dropout(query_BNHK, packed_BLGHK, mask_B11L, share)
         else:
             if query_BNHK is None:

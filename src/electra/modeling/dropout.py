@@ -33,7 +33,7 @@ class Dropout(nn.Module):
         """x with elements dropped (all kept while evaluating), added to another tensor if one is given."""
         if not self.training or self.share == 0.0:
             return x if to is None else to + x
-        if x.device.type != "cpu":
+        if x.device.type != "cpu" or torch.compiler.is_compiling():
             dropped = F.dropout(x, self.share)
             return dropped if to is None else to + dropped
         y: Tensor = _Dropout.apply(x, to, self.share)  # type: ignore[no-untyped-call]

@@ -2,10 +2,7 @@
 
 import json
 import logging
-import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -14,43 +11,34 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from electra.config import load_config, to_toml
-from electra.data.collate import Batch, collate
-from electra.data.examples import ExampleSet
-from electra.data.sampling import rows, step_seed
 from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
-from electra.errors import ConfigError, DataError
-from electra.modeling.encoder import EncoderConfig
+from electra.errors import ConfigError
 from electra.recipes.export import ExportResult, export_run
 from electra.recipes.pretrain_config import (
     SETTLED,
-    AnyObjective,
     PretrainConfig,
     build_objective,
     with_vocabulary,
 )
+from electra.recipes.pretrain_parts import assembled, evaluation, fitted, opened
+from electra.recipes.pretrain_profile import Profile, profiled
 from electra.recipes.pretrain_start import (
     Start,
     check_vocabulary,
-    initialize,
     load_start,
     refuse_fixed,
     with_shapes,
     with_shapes_of,
 )
 from electra.reports.curves import plot_curves
-from electra.training.memory import keep_freed_memory
 from electra.training.plan import Plan, plan
-from electra.training.precision import Precision, choose_precision
+from electra.training.precision import Precision
 from electra.training.run_folder import RunFolder, agree, environment, open_run
 from electra.training.tracking import log_file
-from electra.training.trainer import Feed, Outcome, Trainer
+from electra.training.trainer import Outcome, Trainer
 
 logger = logging.getLogger(__name__)
-
-
-HELDOUT_ROWS = 32
-"""Rows that are evaluated at once; it does not depend on the run's batch, so that masks can be compared."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +55,14 @@ class PretrainCommand:
     """Start another run beside OUT (OUT-2, OUT-3, …) instead of resuming the one that is there."""
     dry_run: bool = False
     """Print the resolved config, parameters, FLOPs, memory and time, and stop."""
+    profile: int | None = None
+    """Profile so many steps from the start: name the dearest operations, write a trace to OUT/profile, and stop.
+    Nothing else is kept."""
     overrides: tyro.conf.Suppress[tuple[str, ...]] = ()
     """Any setting of the config, as `--section.name VALUE`."""
 
 
-def run(command: PretrainCommand) -> "PretrainResult | DryRun":
+def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
     """Pre-train a generator and a discriminator, or go on with a run that was stopped.
 
     Every setting of the preset can be changed on the command line: --section.name VALUE (all of them are in
@@ -90,11 +81,19 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun":
                 f"{name}={json.dumps(str(path))}"
             )  # TOML's own form, so that a name like 2024 is a name
     given = {override.partition("=")[0] for override in overrides}
+    if command.profile is not None and (command.profile < 1 or command.dry_run or command.fresh):
+        raise ConfigError(
+            "--profile takes a number of steps, at least 1, and goes with neither --dry-run nor --fresh"
+        )
     if {"train.steps", "train.minutes"} <= given:
         raise ConfigError("train.steps and train.minutes both say how long; give one of them")
     config = load_config(PretrainConfig, command.preset, overrides)
     refuse_fixed(config.init, given)
-    return dry_run(config) if command.dry_run else pretrain(config, fresh=command.fresh)
+    if command.dry_run:
+        return dry_run(config)
+    if command.profile is not None:
+        return profiled(config, command.profile)
+    return pretrain(config, fresh=command.fresh)
 
 
 def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult":
@@ -103,12 +102,7 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
     Raises:
         ElectraError: the config, the data or the run's folder cannot be used as they are.
     """
-    if config.data is None or config.out is None:
-        raise ConfigError("a run needs --data (made by `electra prepare`) and --out, the folder to write to")
-    data = TokenData.open(config.data)
-    if not data.manifest["splits"]["heldout"]["tokens"]:
-        raise DataError(f"{data.folder}: nothing is held out of so short a text; prepare it with more")
-    out, config = config.out, _open_ended(config)
+    (data, out), config = opened(config), _open_ended(config)
     begun = not fresh and any((out / "checkpoints").glob("step-*"))
     start = Start() if begun else load_start(config.init)
     config = with_shapes(config, start)
@@ -117,21 +111,11 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
     with log_file(run_folder.log):
         if begun:
             config = with_shapes_of(config, load_config(PretrainConfig, run_folder.config))
-        config = replace(config, out=run_folder.path, model=_fitted(config, data))
+        config = replace(config, out=run_folder.path, model=fitted(config, data))
         if run_folder.config.exists():
             config = agree(run_folder, config, settled=SETTLED, ignore=("data", "out"))
-        device = _device(config.train.device)
-        if device.type == "cpu":
-            keep_freed_memory()
-        torch.manual_seed(config.train.seed)
-        objective = build_objective(config, data.special)
-        if not begun:
-            initialize(objective, config, data, start)
+        objective, batches, precision, device = assembled(config, data, None if begun else start)
         del start  # whole networks
-        objective = objective.to(device)
-        batches = feed(config, data, device)
-        precision = _precision(config, objective, batches, device)
-        logger.info("%s on %s: %s", precision.name, device, precision.reason)
         config = replace(config, train=replace(config.train, precision=precision.name))
         _write_environment(run_folder, data, precision)
         trainer = Trainer(
@@ -140,7 +124,7 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
             optimizer=config.optimizer,
             feed=batches,
             evaluation=config.evaluation,
-            evaluate=_evaluate(config, data, objective, precision, device),
+            evaluate=evaluation(config, data, objective, precision, device),
             checkpoint=config.checkpoint,
             tracking=config.tracking,
             run=run_folder,
@@ -164,7 +148,7 @@ def dry_run(config: PretrainConfig) -> "DryRun":
     if config.data is not None:
         data = TokenData.open(config.data, verify=False)
         check_vocabulary(start, data, config.init)
-        config = replace(config, model=_fitted(config, data))
+        config = replace(config, model=fitted(config, data))
     else:
         config = with_vocabulary(config)
     with torch.device("meta"):
@@ -177,89 +161,6 @@ def _open_ended(config: PretrainConfig) -> PretrainConfig:
     if config.train.minutes is None:
         return config
     return replace(config, train=replace(config.train, steps=None))
-
-
-def _fitted(config: PretrainConfig, data: TokenData) -> EncoderConfig:
-    """The model with the vocabulary of the data; one that was trained before keeps its rows."""
-    model = config.model
-    if config.init.discriminator is not None:
-        return model
-    if model.vocabulary_size not in (0, data.vocabulary_size):
-        raise ConfigError(
-            f"model.vocabulary_size is {model.vocabulary_size}, but the tokenizer of {data.folder} has "
-            f"{data.vocabulary_size} entries; leave the setting at 0 or prepare the data with the right tokenizer"
-        )
-    return replace(model, vocabulary_size=data.vocabulary_size)
-
-
-def _device(wanted: str) -> torch.device:
-    if wanted == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("train.device: cuda, but torch sees no GPU here; set it to auto or cpu")
-    return torch.device(
-        "cuda" if wanted == "auto" and torch.cuda.is_available() else wanted.replace("auto", "cpu")
-    )
-
-
-def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
-    examples = ExampleSet(data.train, config.packing, seed=config.train.seed)
-    if len(examples) == 0:
-        raise DataError(f"{data.folder}: its training part has no text; prepare a larger corpus")
-    train, at_once = config.train, config.train.micro_batch_size or config.train.batch_size
-
-    def micro_batches(step: int) -> list[Batch]:
-        indices = rows(step, seed=train.seed, batch_size=train.batch_size, examples=len(examples))
-        return [
-            collate(
-                examples,
-                indices[start : start + at_once],
-                special=data.special,
-                seed=step_seed(train.seed, step, micro_step=start // at_once),
-                trim=device.type == "cpu",
-            ).to(device)
-            for start in range(0, train.batch_size, at_once)
-        ]
-
-    return Feed(
-        micro_batches,
-        epochs=lambda steps: steps * train.batch_size / len(examples),
-        length=config.packing.sequence_length,
-        identity={"data": data.fingerprint},
-    )
-
-
-def heldout_batches(
-    config: PretrainConfig, data: TokenData, device: torch.device
-) -> Iterator[tuple[Batch, Batch]]:
-    """The same held-out rows, masks and fakes every time, whatever the run's seed: as they are, and their copy."""
-    examples = ExampleSet(data.heldout, config.packing, seed=0)
-    if len(examples) == 0:
-        raise DataError(f"{data.folder}: its held-out part has no text; prepare it with a larger --heldout")
-    count = min(config.evaluation.examples, len(examples))
-    chosen = rows(0, seed=0, batch_size=count, examples=len(examples))
-    for start in range(0, count, HELDOUT_ROWS):
-        indices, seed = chosen[start : start + HELDOUT_ROWS], step_seed(0, start)
-        read = partial(collate, examples, indices, special=data.special, seed=seed, trim=False)
-        yield read().to(device), read(stream="unigram").to(device)
-
-
-def _evaluate(
-    config: PretrainConfig, data: TokenData, objective: AnyObjective, precision: Precision, device: torch.device
-) -> Callable[[int], dict[str, float]]:
-    batches = list(heldout_batches(config, data, device))
-
-    def evaluate(examples: int) -> dict[str, float]:
-        with precision.autocast(device):
-            return objective.evaluate(batches[: math.ceil(examples / HELDOUT_ROWS)])
-
-    return evaluate
-
-
-def _precision(config: PretrainConfig, objective: AnyObjective, batches: Feed, device: torch.device) -> Precision:
-    def step() -> None:
-        objective(batches.micro_batches(0)[0]).loss.backward()
-        objective.zero_grad(set_to_none=True)
-
-    return choose_precision(config.train.precision, device, step)
 
 
 def _write_environment(run_folder: RunFolder, data: TokenData, precision: Precision) -> None:

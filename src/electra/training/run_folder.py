@@ -54,6 +54,10 @@ class RunFolder:
     def card(self) -> Path:
         return self.path / "README.md"
 
+    @property
+    def trace(self) -> Path:
+        return self.path / "profile" / "trace.json"
+
     @staticmethod
     def write_text(path: Path, text: str) -> None:
         """Write one of these files whole or not at all."""
@@ -79,7 +83,7 @@ def open_run(path: Path, *, fresh: bool) -> RunFolder:
     if path.exists() and not path.is_dir():
         raise CheckpointError(f"{path} is a file; give another --out")
     if path.is_dir() and not run.config.exists():
-        ours = {"log.txt", "environment.json"}
+        ours = {"log.txt", "environment.json", run.trace.parent.name}
         names = sorted(file.name for file in path.iterdir())
         if others := [name for name in names if name not in ours and not name.endswith(".partial")]:
             raise CheckpointError(

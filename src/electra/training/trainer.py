@@ -7,6 +7,7 @@ optimiser state and counters to go on bit for bit.
 
 import contextlib
 import dataclasses
+import itertools
 import logging
 import math
 import time
@@ -15,12 +16,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from electra.data.collate import Batch
 from electra.errors import CheckpointError
 from electra.modeling.flops import Networks, training_flops
-from electra.objectives.base import Counts, StepOutput
 from electra.training.checkpoint import Checkpoint, CheckpointConfig, Checkpoints
 from electra.training.evaluation import EvaluationConfig
 from electra.training.health import Finding, Watch
@@ -32,13 +32,12 @@ from electra.training.run_folder import RunFolder
 from electra.training.schedule import learning_rate
 from electra.training.signals import StopSignal
 from electra.training.tracking import Tracking, TrackingConfig, clock, evaluation_line, report_line
+from electra.training.update import Figures, Update
 
 logger = logging.getLogger(__name__)
 
 NOT_FINITE_IN_A_ROW = 5
 """So many steps in a row that cannot be applied end a run."""
-DROPOUT = 0x5DEECE66D
-"""Turns a batch's seed, which masking draws from, into the unrelated one of its dropout."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,9 @@ class TrainConfig:
     """Precision of the matrix products; auto: the quicker one, measured at the start."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute; auto: on the GPU where there is one."""
+    compile: Literal["auto", "on", "off"] = "auto"
+    """Compile the networks with torch.compile, which takes a minute at the start; auto: on a GPU. On a CPU it has
+    not paid (docs/performance.md)."""
     report_every: int = 50
     """Steps between two lines of the console and of metrics.jsonl."""
 
@@ -137,12 +139,17 @@ class Trainer:
         self.run_folder, self.config_text, self.texts = run, config_text, texts
         self.precision, self.device = precision, device
         self.optimizer = build_optimizer(objective, optimizer)
+        self.update = Update(
+            objective, self.optimizer, gradient_clip=optimizer.gradient_clip, precision=precision, device=device
+        )
         networks: Networks = objective.networks(feed.length)  # type: ignore[operator]
         self.flops_a_position = training_flops(networks, feed.length) / feed.length
         self.progress, self.watch = Progress(steps=config.steps), Watch()
         self.evaluation: dict[str, Any] = {}
         self.stop = StopSignal()
         self._saved_step = -1
+        self._unsettled: list[tuple[float, int, Figures]] = []  # rate, positions and figures of each step
+        self._began: float | None = None  # when the first of them did
 
     def run(self) -> Outcome:
         """Train to the end, or until SIGTERM or Ctrl-C; resume where a checkpoint is found.
@@ -182,88 +189,83 @@ class Trainer:
         return Outcome(self.progress.step, self.progress.steps, self.stop.received, self.evaluation)
 
     def _step(self) -> None:
-        """One update: forward and backward for every micro-batch, clip, AdamW. A bad gradient changes nothing."""
-        start = time.perf_counter()
-        step = self.progress.step
+        """One update. What came of it is not known before `_settle` asks the device."""
+        self._began = self._began or time.perf_counter()
+        config, step = self.optimizer_config, self.progress.step
         batches = self.feed.micro_batches(step)
-        counts = self._counts(batches)
-        parts: dict[str, Tensor] = {}
-        for batch in batches:
-            torch.manual_seed(batch.seed ^ DROPOUT)
-            with self.precision.autocast(self.device):
-                output: StepOutput = self.objective(batch, counts)
-            output.loss.backward()
-            for name, value in {"loss": output.loss.detach(), **output.parts}.items():
-                parts[name] = parts.get(name, torch.zeros_like(value)) + value
-        parts["gradient_norm"] = nn.utils.clip_grad_norm_(
-            self.objective.parameters(), self.optimizer_config.gradient_clip
-        )
-        tokens_now = torch.stack([batch.lengths_B.sum() for batch in batches]).sum()
-        # One wait for the device a step: everything that the host has to know comes over together.
-        known = torch.stack([*(value.detach().double() for value in parts.values()), tokens_now.double()]).tolist()
-        values, tokens = dict(zip(parts, known, strict=False)), int(known[-1])
         rate = learning_rate(
             step,
-            peak=self.optimizer_config.learning_rate,
-            warmup_steps=self.optimizer_config.warmup_steps,
+            peak=config.learning_rate,
+            warmup_steps=config.warmup_steps,
             steps=self.progress.steps,
-            warmup_over_decay=self.optimizer_config.warmup_over_decay,
-            steps_before=self.optimizer_config.steps_before,
+            warmup_over_decay=config.warmup_over_decay,
+            steps_before=config.steps_before,
         )
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        finite = math.isfinite(values["loss"]) and math.isfinite(values["gradient_norm"])
-        if finite:
-            self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-
-        progress = self.progress
         positions = sum(batch.input_ids_BL.numel() for batch in batches)
-        seconds = time.perf_counter() - start
-        progress.step += 1
-        progress.tokens += tokens
-        progress.flops += positions * self.flops_a_position
-        progress.seconds += seconds
-        if progress.steps is None:
-            progress.measured.append(seconds)
-        progress.skipped_in_a_row = 0 if finite else progress.skipped_in_a_row + 1
-        if finite:
-            self._add({**values, "applied": 1.0})
-            self.progress.sums["learning_rate"] = rate  # the last one, not a mean
-        else:
-            progress.skipped += 1
-            self._say(self.watch.skipped(progress.step))
-            if progress.skipped_in_a_row >= NOT_FINITE_IN_A_ROW:
-                raise CheckpointError(
-                    f"{NOT_FINITE_IN_A_ROW} steps in a row were not finite, the last one step {progress.step}; "
-                    f"none of them was applied\n  the last good checkpoint is "
-                    f"{(self.checkpoints.names() or ['none'])[-1]} in {self.checkpoints.folder}; lower "
-                    "optimizer.learning_rate or set train.precision to float32 and start beside it with --fresh"
-                )
-        self._add({"tokens": tokens, "seconds": seconds, "positions": positions})
+        self._unsettled.append((rate, positions, self.update(batches, rate)))
+        self.progress.step += 1
 
-    def _counts(self, batches: Sequence[Batch]) -> Counts | None:
-        """Totals over the micro-batches; None where there is only one, which counts for itself."""
-        if len(batches) == 1:
-            return None
-        each = [self.objective.counts(batch) for batch in batches]  # type: ignore[operator]
-        return {name: torch.stack([counts[name] for counts in each]).sum() for name in each[0]}
+    def _settle(self) -> None:
+        """Take the steps since the last time into the account. Only this waits for the device."""
+        if not self._unsettled:
+            return
+        names = list(self._unsettled[0][-1])
+        rows = [torch.stack([x.detach().double() for x in figures.values()]) for *_, figures in self._unsettled]
+        known = torch.stack(rows).tolist()
+        assert self._began is not None
+        seconds = (time.perf_counter() - self._began) / len(known)
+        settled, self._unsettled, self._began = self._unsettled, [], None
+        first = self.progress.step - len(known) + 1
+        for step, (rate, positions, _), row in zip(itertools.count(first), settled, known, strict=False):
+            figures = {**dict(zip(names, row, strict=True)), "positions": float(positions), "seconds": seconds}
+            self._account(step, figures, rate)
+
+    def _account(self, step: int, figures: dict[str, float], rate: float) -> None:
+        """Add one step up. One that was not applied counts as skipped; too many in a row end the run."""
+        progress = self.progress
+        work = {name: figures.pop(name) for name in ("tokens", "positions", "seconds")}
+        self._add(work)
+        progress.tokens += int(work["tokens"])
+        progress.flops += work["positions"] * self.flops_a_position
+        progress.seconds += work["seconds"]
+        if progress.steps is None:
+            progress.measured.append(work["seconds"])
+        if figures["applied"]:
+            progress.skipped_in_a_row = 0
+            self._add(figures)
+            progress.sums["learning_rate"] = rate  # the last one, not a mean
+            return
+        progress.skipped += 1
+        progress.skipped_in_a_row += 1
+        self._say(self.watch.skipped(step), step=step)
+        if progress.skipped_in_a_row >= NOT_FINITE_IN_A_ROW:
+            raise CheckpointError(
+                f"{NOT_FINITE_IN_A_ROW} steps in a row were not finite, the last one step {step}; "
+                f"none of them was applied\n  the last good checkpoint is "
+                f"{(self.checkpoints.names() or ['none'])[-1]} in {self.checkpoints.folder}; lower "
+                "optimizer.learning_rate or set train.precision to float32 and start beside it with --fresh"
+            )
 
     def _after_step(self) -> None:
         """Reports, evaluations and checkpoints that are due."""
-        step = self.progress.step
-        settled = self.progress.steps is None and self._measure()
-        steps = self.progress.steps
-        last = step == steps
-        if step % self.config.report_every == 0 or last:
+        settled = False
+        if self.progress.steps is None:
+            self._settle()
+            settled = self._measure()
+        step, steps = self.progress.step, self.progress.steps
+        last, tenth = step == steps, max(1, math.ceil((steps or 0) / 10))
+        report = last or step % self.config.report_every == 0
+        evaluate = last or (steps is not None and step % (self.evaluation_config.every or tenth) == 0)
+        save = last or settled or (steps is not None and step % (self.checkpoints.config.every or tenth) == 0)
+        if report or evaluate or save or self.device.type == "cpu":  # on a CPU there is nothing to wait for
+            self._settle()
+        if report:
             self._report()
-        if steps is None:
-            return
-        tenth = max(1, math.ceil(steps / 10))
-        if step % (self.evaluation_config.every or tenth) == 0 or last:
+        if evaluate:
             self._evaluate()
-        due = step % (self.checkpoints.config.every or tenth) == 0
-        if last or settled or (due and not self.progress.skipped_in_a_row):  # in trouble a run keeps what was good
+        if save and (
+            last or settled or not self.progress.skipped_in_a_row
+        ):  # in trouble a run keeps what was good
             self._save()
 
     def _measure(self) -> bool:
@@ -331,12 +333,12 @@ class Trainer:
         if progress.steps:
             self._say(self.watch.evaluation(self.evaluation, progress=progress.step / progress.steps))
 
-    def _say(self, findings: list[Finding]) -> None:
-        """Name findings in the console and in metrics.jsonl."""
+    def _say(self, findings: list[Finding], *, step: int | None = None) -> None:
+        """Name findings in the console and in metrics.jsonl; of a step, or of the run as it stands."""
         for finding in findings:
             logger.warning("%s", finding)
             self.tracking.metrics.write({
-                "step": self.progress.step,
+                "step": self.progress.step if step is None else step,
                 "health": finding.name,
                 "message": finding.message,
                 "remedy": finding.remedy,
@@ -347,6 +349,7 @@ class Trainer:
             self.progress.sums[name] = self.progress.sums.get(name, 0.0) + value
 
     def _save(self) -> None:
+        self._settle()
         if self._saved_step == self.progress.step:
             return
         start = time.perf_counter()

@@ -1,0 +1,160 @@
+"""What a pre-training run is made of: the objective, its batches, its precision, its held-out figures."""
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from electra.data.collate import Batch, collate
+from electra.data.examples import ExampleSet
+from electra.data.sampling import rows, step_seed
+from electra.data.shards import TokenData
+from electra.errors import ConfigError, DataError
+from electra.modeling.encoder import EncoderConfig
+from electra.recipes.pretrain_config import AnyObjective, PretrainConfig, build_objective
+from electra.recipes.pretrain_start import Start, initialize
+from electra.training.ahead import Ahead
+from electra.training.memory import keep_freed_memory
+from electra.training.precision import Precision, choose_precision
+from electra.training.trainer import Feed
+from electra.training.update import compile_encoders
+
+logger = logging.getLogger(__name__)
+
+HELDOUT_ROWS = 32
+"""Rows that are evaluated at once; it does not depend on the run's batch, so that masks can be compared."""
+
+
+def opened(config: PretrainConfig) -> tuple[TokenData, Path]:
+    """The data of a run and the folder that it writes to.
+
+    Raises:
+        ConfigError: one of them is not named.
+        DataError: the data is damaged or too little.
+    """
+    if config.data is None or config.out is None:
+        raise ConfigError("a run needs --data (made by `electra prepare`) and --out, the folder to write to")
+    data = TokenData.open(config.data)
+    if not data.manifest["splits"]["heldout"]["tokens"]:
+        raise DataError(f"{data.folder}: nothing is held out of so short a text; prepare it with more")
+    return data, config.out
+
+
+def assembled(
+    config: PretrainConfig, data: TokenData, start: Start | None
+) -> tuple[AnyObjective, Feed, Precision, torch.device]:
+    """What a run trains and on what, ready for its first step.
+
+    Args:
+        start: what the weights start from; None: from a checkpoint, which is read later.
+    """
+    device = _device(config.train.device)
+    if device.type == "cpu":
+        keep_freed_memory()
+    torch.manual_seed(config.train.seed)
+    objective = build_objective(config, data.special)
+    if start is not None:
+        initialize(objective, config, data, start)
+    objective = objective.to(device)
+    batches = feed(config, data, device)
+    precision = _precision(config, objective, batches, device)
+    logger.info("%s on %s: %s", precision.name, device, precision.reason)
+    if _compiled(config, device):
+        compile_encoders(objective.towers().values())
+        logger.info("the encoders are compiled in the first step, which therefore takes long")
+    return objective, batches, precision, device
+
+
+def fitted(config: PretrainConfig, data: TokenData) -> EncoderConfig:
+    """The model with the vocabulary of the data; one that was trained before keeps its rows."""
+    model = config.model
+    if config.init.discriminator is not None:
+        return model
+    if model.vocabulary_size not in (0, data.vocabulary_size):
+        raise ConfigError(
+            f"model.vocabulary_size is {model.vocabulary_size}, but the tokenizer of {data.folder} has "
+            f"{data.vocabulary_size} entries; leave the setting at 0 or prepare the data with the right tokenizer"
+        )
+    return replace(model, vocabulary_size=data.vocabulary_size)
+
+
+def _device(wanted: str) -> torch.device:
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("train.device: cuda, but torch sees no GPU here; set it to auto or cpu")
+    return torch.device(
+        "cuda" if wanted == "auto" and torch.cuda.is_available() else wanted.replace("auto", "cpu")
+    )
+
+
+def _compiled(config: PretrainConfig, device: torch.device) -> bool:
+    return config.train.compile == "on" or (config.train.compile == "auto" and device.type == "cuda")
+
+
+def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
+    """Batches of the training part. Beside a GPU they are made and copied ahead; a CPU has better to do."""
+    examples = ExampleSet(data.train, config.packing, seed=config.train.seed)
+    if len(examples) == 0:
+        raise DataError(f"{data.folder}: its training part has no text; prepare a larger corpus")
+    train, at_once = config.train, config.train.micro_batch_size or config.train.batch_size
+
+    def micro_batches(step: int) -> list[Batch]:
+        indices = rows(step, seed=train.seed, batch_size=train.batch_size, examples=len(examples))
+        return [
+            collate(
+                examples,
+                indices[start : start + at_once],
+                special=data.special,
+                seed=step_seed(train.seed, step, micro_step=start // at_once),
+                trim=device.type == "cpu",
+            ).to(device)
+            for start in range(0, train.batch_size, at_once)
+        ]
+
+    return Feed(
+        micro_batches if device.type == "cpu" else Ahead(micro_batches),
+        epochs=lambda steps: steps * train.batch_size / len(examples),
+        length=config.packing.sequence_length,
+        identity={"data": data.fingerprint},
+    )
+
+
+def heldout_batches(
+    config: PretrainConfig, data: TokenData, device: torch.device
+) -> Iterator[tuple[Batch, Batch]]:
+    """The same held-out rows, masks and fakes every time, whatever the run's seed: as they are, and their copy."""
+    examples = ExampleSet(data.heldout, config.packing, seed=0)
+    if len(examples) == 0:
+        raise DataError(f"{data.folder}: its held-out part has no text; prepare it with a larger --heldout")
+    count = min(config.evaluation.examples, len(examples))
+    chosen = rows(0, seed=0, batch_size=count, examples=len(examples))
+    for start in range(0, count, HELDOUT_ROWS):
+        indices, seed = chosen[start : start + HELDOUT_ROWS], step_seed(0, start)
+        read = partial(collate, examples, indices, special=data.special, seed=seed, trim=False)
+        yield read().to(device), read(stream="unigram").to(device)
+
+
+def evaluation(
+    config: PretrainConfig, data: TokenData, objective: AnyObjective, precision: Precision, device: torch.device
+) -> Callable[[int], dict[str, float]]:
+    batches = list(heldout_batches(config, data, device))
+    # Other shapes than in training: they would be compiled, too.
+    eager = partial(torch.compiler.set_stance, "force_eager") if _compiled(config, device) else nullcontext
+
+    def evaluate(examples: int) -> dict[str, float]:
+        with precision.autocast(device), eager():
+            return objective.evaluate(batches[: math.ceil(examples / HELDOUT_ROWS)])
+
+    return evaluate
+
+
+def _precision(config: PretrainConfig, objective: AnyObjective, batches: Feed, device: torch.device) -> Precision:
+    def step() -> None:
+        objective(batches.micro_batches(0)[0]).loss.backward()
+        objective.zero_grad(set_to_none=True)
+
+    return choose_precision(config.train.precision, device, step)

@@ -1,0 +1,103 @@
+"""`electra pretrain --profile N`: where the time of a training step goes."""
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from rich.console import Group, RenderableType
+from rich.table import Table
+from torch.profiler import ProfilerActivity, profile
+
+from electra.recipes.pretrain_config import PretrainConfig
+from electra.recipes.pretrain_parts import assembled, fitted, opened
+from electra.recipes.pretrain_start import check_vocabulary, load_start, with_shapes
+from electra.training.optim import build_optimizer
+from electra.training.run_folder import open_run
+from electra.training.update import Update
+
+logger = logging.getLogger(__name__)
+
+WARM_UP = 3
+"""Steps before those that are profiled: the first ones ask for memory, and compile where that is wanted."""
+SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of all profiled steps together, without what it calls.
+
+    Attributes:
+        seconds: on the device that the run is on.
+    """
+
+    name: str
+    seconds: float
+    calls: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What was measured: the operations, the dearest first, and where the trace lies."""
+
+    trace: Path
+    device: torch.device
+    steps: int
+    operations: list[Operation]
+
+    def __rich__(self) -> RenderableType:
+        total = sum(operation.seconds for operation in self.operations)
+        title = f"{self.steps} steps on {self.device}, {1000 * total / self.steps:,.1f} ms a step"
+        table = Table(title=title, title_justify="left")
+        table.add_column("operation")
+        for column in ("share", "ms a step", "calls a step"):
+            table.add_column(column, justify="right")
+        for operation in self.operations[:SHOWN]:
+            share, milliseconds = operation.seconds / total, 1000 * operation.seconds / self.steps
+            calls = f"{operation.calls / self.steps:,.0f}"
+            table.add_row(operation.name, f"{share:.1%}", f"{milliseconds:,.1f}", calls)
+        others = sum(operation.seconds for operation in self.operations[SHOWN:])
+        table.add_row("all others", f"{others / total:.1%}", f"{1000 * others / self.steps:,.1f}", "", style="dim")
+        return Group(table, f"trace: {self.trace} (for https://ui.perfetto.dev or chrome://tracing)")
+
+
+def profiled(config: PretrainConfig, steps: int) -> Profile:
+    """Train for a few steps from the start, write a Chrome trace of them, and keep nothing else.
+
+    Raises:
+        ElectraError: the config, the data or the run's folder cannot be used as they are.
+    """
+    data, out = opened(config)
+    start = load_start(config.init)
+    config = with_shapes(config, start)
+    check_vocabulary(start, data, config.init)
+    config = replace(config, model=fitted(config, data))
+    trace = open_run(out, fresh=False).trace
+    objective, batches, precision, device = assembled(config, data, start)
+    update = Update(
+        objective,
+        build_optimizer(objective, config.optimizer),
+        gradient_clip=config.optimizer.gradient_clip,
+        precision=precision,
+        device=device,
+    )
+    objective.train()
+
+    def train(begin: int, end: int) -> None:
+        for step in range(begin, end):
+            update(batches.micro_batches(step), rate=config.optimizer.learning_rate)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    train(0, WARM_UP)
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
+    with profile(activities=activities) as profiler:
+        train(WARM_UP, WARM_UP + steps)
+    trace.parent.mkdir(exist_ok=True)
+    profiler.export_chrome_trace(str(trace))
+    kind = "device" if device.type == "cuda" else "cpu"
+    operations = [
+        Operation(event.key, getattr(event, f"self_{kind}_time_total") / 1e6, event.count)
+        for event in profiler.key_averages()
+    ]
+    return Profile(trace, device, steps, sorted(operations, key=lambda operation: -operation.seconds))
