@@ -27,6 +27,7 @@ from electra.errors import CheckpointError, ConfigError, DataError
 from electra.recipes.pretrain import PretrainResult, dry_run, pretrain
 from electra.recipes.pretrain_config import PretrainConfig, build_objective
 from electra.recipes.pretrain_parts import feed
+from electra.recipes.pretrain_profile import SHOWN, profiled
 from electra.training.trainer import Feed
 
 SMALL = [
@@ -304,3 +305,37 @@ def test_every_preset_is_complete(preset: str) -> None:
         "data", "out", "train.minutes", "init.discriminator", "init.generator",
     }  # fmt: skip
     assert dry_run(load_config(PretrainConfig, preset)).plan.flops > 0
+
+
+def test_a_profile_has_the_dearest_operations_first_and_a_trace_of_all(data_folder: Path, tmp_path: Path) -> None:
+    profile = profiled(config(data_folder, tmp_path / "run", "train.steps=9"), 2)
+    seconds = [operation.seconds for operation in profile.operations]
+    assert seconds == sorted(seconds, reverse=True) and seconds[-1] >= 0
+    by_name = {operation.name: operation for operation in profile.operations}
+    assert by_name["aten::_fused_adamw_"].calls == 2 * 2  # steps, and groups with and without decay
+    events = json.loads(profile.trace.read_text())["traceEvents"]
+    assert sum(event.get("name") == "aten::_fused_adamw_" for event in events) == 2 * 2
+    assert [file.name for file in (tmp_path / "run").iterdir()] == ["profile"]
+
+
+def test_a_profile_keeps_nothing_else(
+    data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert main(command(data_folder, run, "--profile", "1")) == 0
+    shown = capsys.readouterr().out
+    assert "share" in shown and "all others" in shown and "trace.json" in shown and "USDT" not in shown
+    assert sum("aten::" in line for line in shown.splitlines()) <= SHOWN
+    assert main(command(data_folder, run, "--train.steps", "2")) == 0
+    before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file() and "profile" not in file.parts}
+    assert main(command(data_folder, run, "--profile", "1")) == 0
+    assert before == {file: file.read_bytes() for file in before}
+
+
+@pytest.mark.parametrize("arguments", [["0"], ["1", "--dry-run"], ["2", "--fresh"]])
+def test_a_profile_of_no_steps_is_refused(
+    arguments: list[str], data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command(data_folder, tmp_path / "run", "--profile", *arguments)) == 2
+    assert "--profile: give a number of steps" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

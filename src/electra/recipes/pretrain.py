@@ -82,9 +82,7 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
             )  # TOML's own form, so that a name like 2024 is a name
     given = {override.partition("=")[0] for override in overrides}
     if command.profile is not None and (command.profile < 1 or command.dry_run or command.fresh):
-        raise ConfigError(
-            "--profile takes a number of steps, at least 1, and goes with neither --dry-run nor --fresh"
-        )
+        raise ConfigError("--profile: give a number of steps, at least 1, without --dry-run and --fresh")
     if {"train.steps", "train.minutes"} <= given:
         raise ConfigError("train.steps and train.minutes both say how long; give one of them")
     config = load_config(PretrainConfig, command.preset, overrides)

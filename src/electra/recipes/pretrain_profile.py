@@ -1,6 +1,6 @@
 """`electra pretrain --profile N`: where the time of a training step goes."""
 
-import logging
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,8 +15,6 @@ from electra.recipes.pretrain_start import check_vocabulary, load_start, with_sh
 from electra.training.optim import build_optimizer
 from electra.training.run_folder import open_run
 from electra.training.update import Update
-
-logger = logging.getLogger(__name__)
 
 WARM_UP = 3
 """Steps before those that are profiled: the first ones ask for memory, and compile where that is wanted."""
@@ -90,6 +88,7 @@ def profiled(config: PretrainConfig, steps: int) -> Profile:
             torch.cuda.synchronize(device)
 
     train(0, WARM_UP)
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler writes to the console
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     with profile(activities=activities) as profiler:
         train(WARM_UP, WARM_UP + steps)
