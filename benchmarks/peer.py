@@ -63,6 +63,9 @@ class PeerConfig:
     gradient_clip: float = 1.0
     bf16: bool = False
     """Run the forward pass under autocast to bfloat16."""
+    device: str = "cpu"
+    compile: bool = False
+    """Compile both networks with torch.compile."""
     seed: int = 0
 
 
@@ -98,7 +101,10 @@ class TransformersPeer:
         self.generator = ElectraForMaskedLM(generator_config)
         self.generator.electra.embeddings = self.discriminator.electra.embeddings
         self.generator.generator_lm_head.weight = self.discriminator.electra.embeddings.word_embeddings.weight
-        self.networks = nn.ModuleList([self.generator, self.discriminator]).train()
+        self.networks = nn.ModuleList([self.generator, self.discriminator]).train().to(config.device)
+        if config.compile:
+            for network in self.networks:
+                network.compile(dynamic=False)
         decayed = [parameter for parameter in self.networks.parameters() if parameter.ndim >= 2]
         spared = [parameter for parameter in self.networks.parameters() if parameter.ndim < 2]
         self.optimizer = torch.optim.AdamW(
@@ -112,7 +118,7 @@ class TransformersPeer:
 
     def step(self, input_ids_BL: Tensor, segment_ids_BL: Tensor, lengths_B: Tensor) -> dict[str, float]:
         """One update; the losses before it."""
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.config.bf16):
+        with torch.autocast(self.config.device, torch.bfloat16, enabled=self.config.bf16):
             loss, parts = self._forward(input_ids_BL, segment_ids_BL, lengths_B)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -130,7 +136,7 @@ class TransformersPeer:
         scores: dict[str, list[tuple[Tensor, Tensor]]] = {}
         for batch in batches:
             ids_BL, lengths_B = batch.input_ids_BL, batch.lengths_B
-            with torch.autocast("cpu", torch.bfloat16, enabled=self.config.bf16):
+            with torch.autocast(self.config.device, torch.bfloat16, enabled=self.config.bf16):
                 attention_BL = _attention_mask(ids_BL, lengths_B)
                 masked_BL, chosen_BL = self._mask(ids_BL, random)
                 logits_nV = self._generate(masked_BL, batch.segment_ids_BL, attention_BL, chosen_BL)
@@ -183,15 +189,17 @@ class TransformersPeer:
         """The ids with [MASK] in place, and the chosen positions, drawn without replacement."""
         text_BL = self._is_text(input_ids_BL)
         wanted_B1 = (text_BL.sum(1, keepdim=True) * self.config.masked_share).round().clamp(min=1)
-        order_BL = torch.rand(input_ids_BL.shape, generator=random).masked_fill(~text_BL, 2.0)
+        order_BL = torch.rand(input_ids_BL.shape, generator=random, device=input_ids_BL.device).masked_fill(
+            ~text_BL, 2.0
+        )
         chosen_BL = (order_BL.argsort(1).argsort(1) < wanted_B1) & text_BL
-        shown_BL = torch.rand(input_ids_BL.shape, generator=random) < self.config.mask_token_share
+        shown_BL = torch.rand(input_ids_BL.shape, generator=random, device=device) < self.config.mask_token_share
         return input_ids_BL.masked_fill(chosen_BL & shown_BL, self.config.mask_id), chosen_BL
 
     def _is_text(self, input_ids_BL: Tensor) -> Tensor:
         config = self.config
         special = [config.pad_id, config.classify_id, config.separate_id, config.mask_id]
-        return ~torch.isin(input_ids_BL, torch.tensor(special))
+        return ~torch.isin(input_ids_BL, torch.tensor(special, device=input_ids_BL.device))
 
     def _share_of_peak(self, step: int) -> float:
         if step < self.config.warmup_steps or self.steps is None:
@@ -200,12 +208,12 @@ class TransformersPeer:
 
 
 def _attention_mask(input_ids_BL: Tensor, lengths_B: Tensor) -> Tensor:
-    return (torch.arange(input_ids_BL.shape[1]) < lengths_B[:, None]).long()
+    return (torch.arange(input_ids_BL.shape[1], device=lengths_B.device) < lengths_B[:, None]).long()
 
 
 def _sample(logits_nV: Tensor, random: torch.Generator | None = None) -> Tensor:
     """By Gumbel noise, the quickest of the usual ways on a CPU (multinomial takes a quarter longer)."""
-    uniform_nV = torch.rand(logits_nV.shape, generator=random)
+    uniform_nV = torch.rand(logits_nV.shape, generator=random, device=logits_nV.device)
     return (logits_nV.float() - (-uniform_nV.log()).log()).argmax(-1)
 
 

@@ -79,16 +79,19 @@ def ours(config: PretrainConfig, batch: Batch) -> tuple[Callable[[], None], nn.M
     return lambda: update([batch], config.optimizer.learning_rate) and None, objective
 
 
-def peer(kind: type[TransformersPeer], config: PretrainConfig, batch: Batch) -> Callable[[], None]:
+def peer_config(config: PretrainConfig, **others: Any) -> PeerConfig:
+    """The peer's settings for one of our configs."""
     model, generator = config.model, config.generator.encoder(config.model)
-    network = kind(
-        PeerConfig(
-            layers=model.layers, hidden_size=model.hidden_size, embedding_size=model.embedding_size,
-            heads=model.heads, feed_forward_size=model.feed_forward_size, dropout=model.dropout,
-            generator_hidden_size=generator.hidden_size, generator_heads=generator.heads,
-            generator_feed_forward_size=generator.feed_forward_size,
-        )
+    return PeerConfig(
+        layers=model.layers, hidden_size=model.hidden_size, embedding_size=model.embedding_size,
+        heads=model.heads, feed_forward_size=model.feed_forward_size, dropout=model.dropout,
+        generator_hidden_size=generator.hidden_size, generator_heads=generator.heads,
+        generator_feed_forward_size=generator.feed_forward_size, positions=model.max_positions, **others,
     )  # fmt: skip
+
+
+def peer(kind: type[TransformersPeer], config: PretrainConfig, batch: Batch) -> Callable[[], None]:
+    network = kind(peer_config(config))
     return lambda: network.step(batch.input_ids_BL, batch.segment_ids_BL, batch.lengths_B) and None
 
 

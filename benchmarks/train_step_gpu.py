@@ -1,0 +1,152 @@
+"""Training steps on a GPU, ours and transformers' classes: tokens/s, utilisation, memory, days of the recipe.
+
+    python benchmarks/train_step_gpu.py [--presets electra-small electra-base] [--steps 50] [--json FILE]
+
+Ours as the trainer runs it on a GPU: bfloat16, compiled encoders, static shapes, fused AdamW, no wait for the
+device inside a step, batches of random ids made and copied ahead. The peer is peer.py on the same card: bfloat16,
+both networks compiled, the head at the chosen positions only. Full rows of the preset's batch and length. Seconds
+are those of all steps after the first ones, in which the networks are compiled. Utilisation is the FLOPs of
+`electra flops` (modern convention) over the time and --peak, which is the card's own figure for dense bfloat16
+products (H100, H200: 989e12).
+
+`--device cpu` tries the script itself where there is no card.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from electra.config import load_config
+from electra.data.collate import Batch
+from electra.modeling.flops import training_flops
+from electra.recipes.pretrain_config import PretrainConfig, build_objective, with_vocabulary
+from electra.training.ahead import Ahead
+from electra.training.optim import build_optimizer
+from electra.training.precision import Precision
+from electra.training.update import Update, compile_encoders
+from peer import TransformersPeer
+from train_step import SPECIAL, peer_config
+
+WARM_UP = 5
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        first_step: seconds of the step in which everything is compiled.
+        days: of the preset's own number of steps and batch.
+        memory: bytes at the peak.
+    """
+
+    preset: str
+    name: str
+    rows: int
+    length: int
+    tokens_per_second: float
+    utilisation: float
+    memory: int
+    days: float
+    first_step: float
+
+
+def measure(step: Callable[[int], object], steps: int, device: torch.device) -> tuple[float, float, int]:
+    """Seconds a step, of the first step, and the most memory that was held."""
+
+    def run(begin: int, end: int) -> float:
+        start = time.perf_counter()
+        for number in range(begin, end):
+            step(number)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return time.perf_counter() - start
+
+    first = run(0, 1)
+    run(1, WARM_UP)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    seconds = run(WARM_UP, WARM_UP + steps) / steps
+    return seconds, first, torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--presets", nargs="+", default=["electra-small", "electra-base"])
+    parser.add_argument(
+        "--rows", type=int, help="rows at once, where the preset's batch is too large for the card"
+    )
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--eager", action="store_true", help="compile nothing")
+    parser.add_argument("--peak", type=float, default=989e12, help="FLOP/s of dense bfloat16 products")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    device, table = torch.device(options.device), []
+    for preset in options.presets:
+        config = with_vocabulary(load_config(PretrainConfig, preset))
+        rows, length = options.rows or config.train.batch_size, config.packing.sequence_length
+        for name, step in candidates(config, rows, device, compiled=not options.eager).items():
+            seconds, first, memory = measure(step, options.steps, device)
+            networks = build_objective(config, SPECIAL).networks(length)
+            flops = rows * training_flops(networks, length)
+            assert config.train.steps is not None
+            days = config.train.steps * config.train.batch_size / rows * seconds / 86_400
+            speed = rows * length / seconds
+            table.append(
+                Row(preset, name, rows, length, speed, flops / seconds / options.peak, memory, days, first)
+            )
+    where = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    print(f"{where}, torch {torch.__version__}, bfloat16\n")
+    print("| preset | | batch | tokens/s | utilisation | peak memory | full recipe | first step |")
+    print("|---|---|---|---|---|---|---|---|")
+    for row in table:
+        print(
+            f"| {row.preset} | {row.name} | {row.rows} × {row.length} | {row.tokens_per_second:,.0f} | "
+            f"{row.utilisation:.1%} | {row.memory / 2**30:.1f} GiB | {row.days:.2f} days | {row.first_step:.0f} s |"
+        )
+    if options.json:
+        options.json.write_text(json.dumps({"device": where, "rows": list(map(asdict, table))}, indent=1) + "\n")
+
+
+def candidates(
+    config: PretrainConfig, rows: int, device: torch.device, *, compiled: bool
+) -> dict[str, Callable[[int], object]]:
+    """A step of ours and of the peer's, by name."""
+    length = config.packing.sequence_length
+
+    def micro_batches(step: int) -> list[Batch]:
+        ids_BL = torch.randint(1000, 30_522, (rows, length))
+        ids_BL[:, 0], ids_BL[:, -1] = SPECIAL.classify, SPECIAL.separate
+        return [Batch(ids_BL, torch.zeros_like(ids_BL), torch.full((rows,), length), seed=step).to(device)]
+
+    objective = build_objective(config, SPECIAL).train().to(device)
+    if compiled:
+        compile_encoders(objective.towers().values())
+    update = Update(
+        objective,
+        build_optimizer(objective, config.optimizer),
+        gradient_clip=config.optimizer.gradient_clip,
+        precision=Precision("bfloat16", "", 0.0),
+        device=device,
+    )
+    ours, theirs = Ahead(micro_batches), Ahead(micro_batches)
+    peer = TransformersPeer(peer_config(config, bf16=True, device=device.type, compile=compiled))
+
+    def peer_step(step: int) -> None:
+        (batch,) = theirs(step)
+        peer.step(batch.input_ids_BL, batch.segment_ids_BL, batch.lengths_B)
+
+    return {
+        "ours": lambda step: update(ours(step), config.optimizer.learning_rate),
+        "transformers' classes": peer_step,
+    }
+
+
+if __name__ == "__main__":
+    main()
