@@ -189,9 +189,8 @@ class TransformersPeer:
         """The ids with [MASK] in place, and the chosen positions, drawn without replacement."""
         text_BL = self._is_text(input_ids_BL)
         wanted_B1 = (text_BL.sum(1, keepdim=True) * self.config.masked_share).round().clamp(min=1)
-        order_BL = torch.rand(input_ids_BL.shape, generator=random, device=input_ids_BL.device).masked_fill(
-            ~text_BL, 2.0
-        )
+        device = input_ids_BL.device
+        order_BL = torch.rand(input_ids_BL.shape, generator=random, device=device).masked_fill(~text_BL, 2.0)
         chosen_BL = (order_BL.argsort(1).argsort(1) < wanted_B1) & text_BL
         shown_BL = torch.rand(input_ids_BL.shape, generator=random, device=device) < self.config.mask_token_share
         return input_ids_BL.masked_fill(chosen_BL & shown_BL, self.config.mask_id), chosen_BL

@@ -92,23 +92,22 @@ def main() -> None:
         config = with_vocabulary(load_config(PretrainConfig, preset))
         rows, length = options.rows or config.train.batch_size, config.packing.sequence_length
         for name, step in candidates(config, rows, device, compiled=not options.eager).items():
-            seconds, first, memory = measure(step, options.steps, device)
+            seconds, first, held = measure(step, options.steps, device)
             networks = build_objective(config, SPECIAL).networks(length)
             flops = rows * training_flops(networks, length)
             assert config.train.steps is not None
             days = config.train.steps * config.train.batch_size / rows * seconds / 86_400
             speed = rows * length / seconds
-            table.append(
-                Row(preset, name, rows, length, speed, flops / seconds / options.peak, memory, days, first)
-            )
+            table.append(Row(preset, name, rows, length, speed, flops / seconds / options.peak, held, days, first))
     where = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     print(f"{where}, torch {torch.__version__}, bfloat16\n")
     print("| preset | | batch | tokens/s | utilisation | peak memory | full recipe | first step |")
     print("|---|---|---|---|---|---|---|---|")
     for row in table:
+        memory = f"{row.memory / 2**30:.1f} GiB"
         print(
             f"| {row.preset} | {row.name} | {row.rows} × {row.length} | {row.tokens_per_second:,.0f} | "
-            f"{row.utilisation:.1%} | {row.memory / 2**30:.1f} GiB | {row.days:.2f} days | {row.first_step:.0f} s |"
+            f"{row.utilisation:.1%} | {memory} | {row.days:.2f} days | {row.first_step:.0f} s |"
         )
     if options.json:
         options.json.write_text(json.dumps({"device": where, "rows": list(map(asdict, table))}, indent=1) + "\n")
