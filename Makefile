@@ -37,8 +37,5 @@ lint: $(READY) ## ruff, mypy and import-linter
 docs: $(READY) ## write the generated pages of docs/ anew
 	$(BIN)/python docs/generate_configuration.py
 
-bench: $(READY) ## the benchmarks of benchmarks/, each beside its peer, and the replay of the original
-	$(BIN)/python benchmarks/prepare.py
-	$(BIN)/python benchmarks/train_step.py
-	$(BIN)/python benchmarks/pretrain_tiny.py
-	$(BIN)/python benchmarks/replay.py tests/golden/*
+bench: $(READY) ## every benchmark beside its peers, in about ten minutes; writes one table into docs/benchmarks.md
+	$(BIN)/python benchmarks/overview.py
