@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from electra.recipes.pretrain_config import PretrainConfig, build_objective
 from electra.recipes.pretrain_parts import feed
 from electra.recipes.pretrain_profile import SHOWN, profiled
 from electra.training.trainer import Feed
+from electra.training.update import compile_encoders
 
 SMALL = [
     "model.hidden_size=32", "model.embedding_size=32", "model.feed_forward_size=64", "model.heads=2",
@@ -305,6 +307,21 @@ def test_every_preset_is_complete(preset: str) -> None:
         "data", "out", "train.minutes", "init.discriminator", "init.generator",
     }  # fmt: skip
     assert dry_run(load_config(PretrainConfig, preset)).plan.flops > 0
+
+
+def test_compiled_encoders_train_and_are_evaluated(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The graphs, without the minute that generating code for them takes.
+    compiled = partial(compile_encoders, backend="eager")
+    monkeypatch.setattr("electra.recipes.pretrain_parts.compile_encoders", compiled)
+    evaluations = []
+    for name in ("off", "on"):
+        pretrain(config(data_folder, tmp_path / name, "train.steps=10", f"train.compile={name}"))
+        evaluations.append([r for r in figures(tmp_path / name) if "eval/unigram_auc" in r])
+    assert evaluations[0][0] == pytest.approx(evaluations[1][0])  # before the first step
+    losses = [record["eval/masked_lm_loss"] for record in evaluations[1]]
+    assert losses[-1] < losses[0]
 
 
 def test_a_profile_has_the_dearest_operations_first_and_a_trace_of_all(data_folder: Path, tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
                 indices[start : start + at_once],
                 special=data.special,
                 seed=step_seed(train.seed, step, micro_step=start // at_once),
-                trim=device.type == "cpu",
+                trim=device.type == "cpu" and not _compiled(config, device),
             ).to(device)
             for start in range(0, train.batch_size, at_once)
         ]
