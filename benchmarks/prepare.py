@@ -1,10 +1,13 @@
-"""Speed and memory of `electra prepare`: characters a second and the peak of all its processes together.
+"""Speed and memory of `electra prepare` beside its peer: characters a second, and the peak of all its processes.
 
-    python benchmarks/prepare.py [CORPUS ...]        default: ../shared/data/corpora/enwiki.jsonl.zst
+    python benchmarks/prepare.py [CORPUS ...] [--characters 40000000] [--workers 1 2] [--train] [--json FILE]
 
-Each corpus is prepared with the vocabulary given by --tokenizer and, with --train, with one trained on it. The
-wall clock runs from starting the command to its end, imports and checksums included. Memory is the sum of the
-resident sets of the command and its workers, sampled every 50 ms; pages that they share count more than once.
+Default corpus: ../shared/data/corpora/enwiki.jsonl.zst. Of each corpus the first so many characters are taken
+(--characters 0: all of it, as it is) and prepared with the vocabulary given by --tokenizer and, with --train, with
+one trained on it; the peer, `datasets` and transformers (prepare_peer.py), has the given vocabulary and as many
+processes as our quickest run. The wall clock runs from starting the command to its end, imports and checksums
+included. Memory is the sum of the resident sets of the command and its workers, sampled every 50 ms; pages that
+they share count more than once.
 """
 
 import argparse
@@ -15,19 +18,57 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
-from rich.console import Console
-from rich.table import Table
+import zstandard
+
+from electra.data.corpus import Document, find_sources, read
 
 SHARED = Path(__file__).parents[1] / "../shared/data"
+CORPUS = SHARED / "corpora/enwiki.jsonl.zst"
+VOCABULARY = SHARED / "vocab/bert-uncased/vocab.txt"
+OURS_GIVEN, OURS_TRAINED = "ours, vocabulary given", "ours, vocabulary trained"
+PEER = "peer: datasets and transformers, vocabulary given"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One command, from its start to its end."""
+
+    name: str
+    corpus: str
+    processes: int
+    characters: int
+    tokens: int
+    wall_seconds: float
+    processor_seconds: float
+    peak_bytes: int
+
+    @property
+    def speed(self) -> float:
+        return self.characters / self.wall_seconds
+
+
+def first_part(corpus: Path, characters: int, folder: Path) -> Path:
+    """The first documents of a corpus, about so many characters, as .jsonl.zst."""
+    path, left = folder / f"{corpus.name.partition('.')[0]}.jsonl.zst", characters
+    with zstandard.open(path, "wt", encoding="utf-8") as file:
+        for source in find_sources([str(corpus)], out=folder, text_column=None):
+            for item in read(source):
+                if left <= 0:
+                    return path
+                if isinstance(item, Document):
+                    file.write(json.dumps({"text": item.text}, ensure_ascii=False) + "\n")
+                    left -= len(item.text)
+    return path
 
 
 def measure(arguments: list[str]) -> tuple[float, float, int]:
-    """Wall seconds, processor seconds and peak bytes of one command with its children."""
+    """Wall seconds, processor seconds and peak bytes of one call of Python with its children."""
     started, before = time.perf_counter(), os.times()
-    process = psutil.Popen([sys.executable, "-m", "electra.cli", "prepare", *arguments], stdout=subprocess.DEVNULL)
+    process = psutil.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL)
     peak = 0
     while process.poll() is None:
         try:
@@ -43,29 +84,74 @@ def measure(arguments: list[str]) -> tuple[float, float, int]:
     return wall, cpu, peak
 
 
+def ours(corpus: Path, tokenizer: Path | None, workers: int) -> Run:
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = ["-m", "electra.cli", "prepare", str(corpus), "--out", f"{folder}/data"]
+        arguments += ["--workers", str(workers), *(["--tokenizer", str(tokenizer)] if tokenizer else [])]
+        measured = measure(arguments)
+        figures = json.loads(Path(folder, "data/manifest.json").read_text())["statistics"]
+    return Run(
+        OURS_GIVEN if tokenizer else OURS_TRAINED,
+        corpus.name,
+        workers,
+        figures["characters"],
+        figures["tokens"],
+        *measured,
+    )
+
+
+def peer(corpus: Path, tokenizer: Path, processes: int, *, characters: int) -> Run:
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = [str(Path(__file__).with_name("prepare_peer.py")), str(corpus), "--out", folder]
+        measured = measure([*arguments, "--tokenizer", str(tokenizer), "--processes", str(processes)])
+        figures = json.loads(Path(folder, "figures.json").read_text())
+    return Run(PEER, corpus.name, processes, characters, figures["tokens"], *measured)
+
+
+def report(runs: list[Run], theirs: Run | None) -> None:
+    """A table of one corpus; both factors are of speeds."""
+    columns = ("", "processes", "tokens", "wall s", "M characters/s", "× one process", "processor s", "peak MiB")
+    print(f"\n{runs[0].corpus}, {runs[0].characters:,} characters:\n")
+    print(f"| {' | '.join((*columns, '× the peer'))} |\n{'|---' * (len(columns) + 1)}|")
+    for run in [*runs, *([theirs] if theirs else [])]:
+        alone = next((other.speed for other in runs if (other.name, other.processes) == (run.name, 1)), None)
+        versus = theirs.speed if theirs and run.name == OURS_GIVEN else None
+        factors = [f"{run.speed / other:.2f}" if other else "–" for other in (alone, versus)]
+        print(
+            f"| {run.name} | {run.processes} | {run.tokens:,} | {run.wall_seconds:.1f} | {run.speed / 1e6:.2f} "
+            f"| {factors[0]} | {run.processor_seconds:.1f} | {run.peak_bytes / 2**20:,.0f} | {factors[1]} |"
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("corpus", nargs="*", type=Path, default=[SHARED / "corpora/enwiki.jsonl.zst"])
-    parser.add_argument("--tokenizer", type=Path, default=SHARED / "vocab/bert-uncased/vocab.txt")
+    parser.add_argument("corpus", nargs="*", type=Path, default=[CORPUS])
+    parser.add_argument("--tokenizer", type=Path, default=VOCABULARY, help="a vocab.txt")
     parser.add_argument("--train", action="store_true", help="also with a vocabulary trained on the corpus")
-    parser.add_argument("--workers", type=int, default=None)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--characters", type=int, default=40_000_000, help="of each corpus; 0: all")
+    parser.add_argument("--no-peer", dest="peer", action="store_false")
+    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    table = Table(title=f"electra prepare on {platform.machine()}, {psutil.cpu_count()} processors")
-    for name in ("corpus", "tokenizer", "characters", "tokens", "wall s", "M characters/s", "CPU s", "peak MiB"):
-        table.add_column(name, justify="left" if name in ("corpus", "tokenizer") else "right")
+    wanted = {*options.corpus, options.tokenizer}
+    if missing := [str(path) for path in (CORPUS, VOCABULARY) if path in wanted and not path.exists()]:
+        print(f"skipped: there is no {' and no '.join(missing)}; name a CORPUS and a --tokenizer of your own")
+        return
+    print(f"electra prepare, {platform.machine()}, {psutil.cpu_count()} processors")
+    everything: list[Run] = []
     for corpus in options.corpus:
-        for tokenizer in [options.tokenizer, None] if options.train else [options.tokenizer]:
-            with tempfile.TemporaryDirectory() as folder:
-                arguments = [str(corpus), "--out", f"{folder}/data"]
-                arguments += ["--tokenizer", str(tokenizer)] if tokenizer else []
-                arguments += ["--workers", str(options.workers)] if options.workers else []
-                wall, cpu, peak = measure(arguments)
-                figures = json.loads(Path(folder, "data/manifest.json").read_text())["statistics"]
-            characters = figures["characters"]
-            row = [corpus.name, "given" if tokenizer else "trained", f"{characters:,}", f"{figures['tokens']:,}"]
-            row += [f"{wall:.1f}", f"{characters / 1e6 / wall:.2f}", f"{cpu:.1f}", f"{peak / 2**20:,.0f}"]
-            table.add_row(*row)
-    Console(width=120).print(table)
+        with tempfile.TemporaryDirectory() as folder:
+            path = first_part(corpus, options.characters, Path(folder)) if options.characters else corpus
+            tokenizers = [options.tokenizer, None] if options.train else [options.tokenizer]
+            runs = [ours(path, tokenizer, workers) for tokenizer in tokenizers for workers in options.workers]
+            theirs = None
+            if options.peer and ".jsonl" in path.suffixes and options.tokenizer.suffix == ".txt":  # what it reads
+                theirs = peer(path, options.tokenizer, max(options.workers), characters=runs[0].characters)
+        report(runs, theirs)
+        everything += [*runs, *([theirs] if theirs else [])]
+    if options.json:
+        facts = {"processors": psutil.cpu_count(), "runs": [asdict(run) for run in everything]}
+        options.json.write_text(json.dumps(facts, indent=1) + "\n")
 
 
 if __name__ == "__main__":
