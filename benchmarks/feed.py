@@ -31,7 +31,7 @@ import torch
 import electra
 from electra.data.shards import TokenData
 from electra.recipes import prepare
-from electra.recipes.pretrain import feed
+from electra.recipes.pretrain_parts import feed
 from electra.training.trainer import Feed
 from prepare import CORPUS, VOCABULARY, first_part
 
