@@ -137,9 +137,11 @@ def main() -> int:
                 lines.append((benchmark.name, "failed", "", ""))
             elif benchmark.lines is None:
                 lines.append(("replay of the original, five steps each", "every tensor within 1e-4", "–", "–"))
-            elif figures.exists():  # else it was skipped, and has said why
+            elif figures.exists():
                 measured[benchmark.name] = facts = json.loads(figures.read_text(encoding="utf-8"))
                 lines += benchmark.lines(facts)
+            else:
+                lines.append((benchmark.name, "skipped", "", ""))
     about = f"{datetime.date.today()}, {hardware()}, torch {torch.__version__}, "
     about += f"{(time.perf_counter() - start) / 60:.1f} minutes"
     table = [f"`make bench`, {about}:\n", "| | ours | peer | ours is quicker by |", "|---|---|---|---|"]
@@ -148,7 +150,8 @@ def main() -> int:
     sys.stdout.write(f"\n{text}\n")
     if not options.only:
         page = options.page.read_text(encoding="utf-8")
-        before, _, rest = page.partition(BEGIN)
+        before, begin, rest = page.partition(BEGIN)
+        assert begin and END in rest, f"{options.page} has lost the marks that the table goes between"
         options.page.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
         facts = {"about": about, **measured}
         options.json.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

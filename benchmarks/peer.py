@@ -65,7 +65,7 @@ class PeerConfig:
     """Run the forward pass under autocast to bfloat16."""
     device: str = "cpu"
     compile: bool = False
-    """Compile both networks with torch.compile."""
+    """Compile both encoders with torch.compile, the discriminator with its head and loss."""
     seed: int = 0
 
 
@@ -103,8 +103,8 @@ class TransformersPeer:
         self.generator.generator_lm_head.weight = self.discriminator.electra.embeddings.word_embeddings.weight
         self.networks = nn.ModuleList([self.generator, self.discriminator]).train().to(config.device)
         if config.compile:
-            for network in self.networks:
-                network.compile(dynamic=False)
+            self.generator.electra.compile(dynamic=False)
+            self.discriminator.compile(dynamic=False)
         decayed = [parameter for parameter in self.networks.parameters() if parameter.ndim >= 2]
         spared = [parameter for parameter in self.networks.parameters() if parameter.ndim < 2]
         self.optimizer = torch.optim.AdamW(
@@ -116,8 +116,8 @@ class TransformersPeer:
         )
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self._share_of_peak)
 
-    def step(self, input_ids_BL: Tensor, segment_ids_BL: Tensor, lengths_B: Tensor) -> dict[str, float]:
-        """One update; the losses before it."""
+    def step(self, input_ids_BL: Tensor, segment_ids_BL: Tensor, lengths_B: Tensor) -> dict[str, Tensor]:
+        """One update; the losses before it, which nobody has waited for."""
         with torch.autocast(self.config.device, torch.bfloat16, enabled=self.config.bf16):
             loss, parts = self._forward(input_ids_BL, segment_ids_BL, lengths_B)
         self.optimizer.zero_grad(set_to_none=True)
@@ -125,7 +125,7 @@ class TransformersPeer:
         nn.utils.clip_grad_norm_(self.networks.parameters(), self.config.gradient_clip)
         self.optimizer.step()
         self.schedule.step()
-        return {"loss": loss.item()} | {name: part.item() for name, part in parts.items()}
+        return {"loss": loss.detach()} | {name: part.detach() for name, part in parts.items()}
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[Text], *, seed: int = 0) -> dict[str, float]:

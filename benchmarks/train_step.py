@@ -190,15 +190,9 @@ def main() -> None:
             f"| {ratio(LIMIT, name):.0%} | {ratio(name, 'ours'):.2f} × |"
         )
     if options.json:
-        facts = {
-            "preset": options.preset,
-            "rows": options.rows,
-            "length": options.length,
-            "processor": processor,
-            "threads": threads,
-            "seconds": seconds,
-        }
-        options.json.write_text(json.dumps({**facts, "tokens": tokens}, indent=1) + "\n")
+        what = {"preset": options.preset, "rows": options.rows, "length": options.length, "tokens": tokens}
+        where = {"processor": processor, "threads": threads, "precision": precision}
+        options.json.write_text(json.dumps({**what, **where, "seconds": seconds}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 
 Ours as the trainer runs it on a GPU: bfloat16, compiled encoders, static shapes, fused AdamW, no wait for the
 device inside a step, batches of random ids made and copied ahead. The peer is peer.py on the same card: bfloat16,
-both networks compiled, the head at the chosen positions only. Full rows of the preset's batch and length. Seconds
+both encoders compiled, the head at the chosen positions only. Full rows of the preset's batch and length. Seconds
 are those of all steps after the first ones, in which the networks are compiled. Utilisation is the FLOPs of
 `electra flops` (modern convention) over the time and --peak, which is the card's own figure for dense bfloat16
 products (H100, H200: 989e12).
@@ -13,6 +13,7 @@ products (H100, H200: 989e12).
 """
 
 import argparse
+import gc
 import json
 import time
 from collections.abc import Callable
@@ -91,8 +92,12 @@ def main() -> None:
     for preset in options.presets:
         config = with_vocabulary(load_config(PretrainConfig, preset))
         rows, length = options.rows or config.train.batch_size, config.packing.sequence_length
-        for name, step in candidates(config, rows, device, compiled=not options.eager).items():
+        # On the card one after the other, so that each has its own memory.
+        for name, build in (("ours", ours), ("transformers' classes", theirs)):
+            step = build(config, rows, device, compiled=not options.eager)
             seconds, first, held = measure(step, options.steps, device)
+            del step
+            gc.collect()
             networks = build_objective(config, SPECIAL).networks(length)
             flops = rows * training_flops(networks, length)
             assert config.train.steps is not None
@@ -113,10 +118,8 @@ def main() -> None:
         options.json.write_text(json.dumps({"device": where, "rows": list(map(asdict, table))}, indent=1) + "\n")
 
 
-def candidates(
-    config: PretrainConfig, rows: int, device: torch.device, *, compiled: bool
-) -> dict[str, Callable[[int], object]]:
-    """A step of ours and of the peer's, by name."""
+def batches_of(config: PretrainConfig, rows: int, device: torch.device) -> Ahead:
+    """Full rows of random ids."""
     length = config.packing.sequence_length
 
     def micro_batches(step: int) -> list[Batch]:
@@ -124,9 +127,13 @@ def candidates(
         ids_BL[:, 0], ids_BL[:, -1] = SPECIAL.classify, SPECIAL.separate
         return [Batch(ids_BL, torch.zeros_like(ids_BL), torch.full((rows,), length), seed=step).to(device)]
 
+    return Ahead(micro_batches)
+
+
+def ours(config: PretrainConfig, rows: int, device: torch.device, *, compiled: bool) -> Callable[[int], object]:
     objective = build_objective(config, SPECIAL).train().to(device)
     if compiled:
-        compile_encoders(objective.towers().values())
+        compile_encoders(objective)
     update = Update(
         objective,
         build_optimizer(objective, config.optimizer),
@@ -134,17 +141,20 @@ def candidates(
         precision=Precision("bfloat16", "", 0.0),
         device=device,
     )
-    ours, theirs = Ahead(micro_batches), Ahead(micro_batches)
-    peer = TransformersPeer(peer_config(config, bf16=True, device=device.type, compile=compiled))
+    batches = batches_of(config, rows, device)
+    return lambda step: update(batches(step), config.optimizer.learning_rate)
 
-    def peer_step(step: int) -> None:
-        (batch,) = theirs(step)
+
+def theirs(config: PretrainConfig, rows: int, device: torch.device, *, compiled: bool) -> Callable[[int], object]:
+    torch.compiler.reset()
+    peer = TransformersPeer(peer_config(config, bf16=True, device=device.type, compile=compiled))
+    batches = batches_of(config, rows, device)
+
+    def step(number: int) -> None:
+        (batch,) = batches(number)
         peer.step(batch.input_ids_BL, batch.segment_ids_BL, batch.lengths_B)
 
-    return {
-        "ours": lambda step: update(ours(step), config.optimizer.learning_rate),
-        "transformers' classes": peer_step,
-    }
+    return step
 
 
 if __name__ == "__main__":

@@ -65,6 +65,13 @@ def test_added_to_another_tensor_it_drops_the_same() -> None:
         assert torch.equal(Dropout(share).train(training)(x, to=to), to + x)
 
 
+def test_a_share_near_one_is_at_most_what_a_byte_can_say() -> None:
+    torch.manual_seed(0)
+    for _ in range(20):
+        y = Dropout(0.9999)(torch.ones(100, 100))
+        assert set(y.unique().tolist()) == {0.0, 256.0}
+
+
 def test_the_seed_decides_and_evaluation_drops_nothing() -> None:
     dropout, x = Dropout(0.2), torch.randn(64, 3)
     results = []

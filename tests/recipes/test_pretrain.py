@@ -12,12 +12,14 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.autograd import DeviceType
 
 from electra.cli import main
 from electra.config import flat, load_config, preset_names
@@ -28,7 +30,7 @@ from electra.errors import CheckpointError, ConfigError, DataError
 from electra.recipes.pretrain import PretrainResult, dry_run, pretrain
 from electra.recipes.pretrain_config import PretrainConfig, build_objective
 from electra.recipes.pretrain_parts import feed
-from electra.recipes.pretrain_profile import SHOWN, profiled
+from electra.recipes.pretrain_profile import SHOWN, operations, profiled
 from electra.training.trainer import Feed
 from electra.training.update import compile_encoders
 
@@ -336,12 +338,13 @@ def test_a_profile_has_the_dearest_operations_first_and_a_trace_of_all(data_fold
 
 
 def test_a_profile_keeps_nothing_else(
-    data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
     assert main(command(data_folder, run, "--profile", "1")) == 0
-    shown = capsys.readouterr().out
-    assert "share" in shown and "all others" in shown and "trace.json" in shown and "USDT" not in shown
+    shown, logged = capfd.readouterr()
+    assert "share" in shown and "all others" in shown and "trace.json" in shown
+    assert "USDT" not in shown + logged
     assert sum("aten::" in line for line in shown.splitlines()) <= SHOWN
     assert main(command(data_folder, run, "--train.steps", "2")) == 0
     before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file() and "profile" not in file.parts}
@@ -356,3 +359,39 @@ def test_a_profile_of_no_steps_is_refused(
     assert main(command(data_folder, tmp_path / "run", "--profile", *arguments)) == 2
     assert "--profile: give a number of steps" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_the_profile_of_a_card_counts_its_kernels_once() -> None:
+    def event(key: str, device: DeviceType, seconds: float, *, annotation: bool = False) -> SimpleNamespace:
+        return SimpleNamespace(
+            key=key, device_type=device, self_cpu_time_total=7e6, self_device_time_total=1e6 * seconds, count=1,
+            is_user_annotation=annotation,
+        )  # fmt: skip
+
+    events = [
+        event("aten::mm", DeviceType.CPU, 2.0), event("gemm", DeviceType.CUDA, 2.0),
+        event("Optimizer.step", DeviceType.CUDA, 3.0, annotation=True), event("adam", DeviceType.CUDA, 3.0),
+    ]  # fmt: skip
+    found = [(operation.name, operation.seconds) for operation in operations(events, on_cpu=False)]
+    assert found == [("adam", 3.0), ("gemm", 2.0)]
+
+
+def test_with_dropout_and_micro_batches_a_resumed_run_ends_the_same(data_folder: Path, tmp_path: Path) -> None:
+    settings = [
+        "model.dropout=0.1", "model.attention_dropout=0.1", "train.micro_batch_size=4", "train.steps=12",
+        "checkpoint.every=5",
+    ]  # fmt: skip
+    whole = pretrain(config(data_folder, tmp_path / "whole", *settings)).run
+    shutil.copytree(whole, tmp_path / "resumed")
+    resumed = tmp_path / "resumed"
+    shutil.rmtree(resumed / "export")
+    for name in ("step-00000010", "step-00000012"):
+        shutil.rmtree(resumed / "checkpoints" / name)
+    pretrain(config(data_folder, resumed, *settings))
+    for name, tensor in final_weights(whole).items():
+        assert torch.equal(tensor, final_weights(resumed)[name]), name
+
+
+def test_whether_to_compile_may_change_in_a_run(data_folder: Path, tmp_path: Path) -> None:
+    pretrain(config(data_folder, tmp_path / "run", "train.steps=2"))
+    pretrain(config(data_folder, tmp_path / "run", "train.steps=2", "train.compile=off"))

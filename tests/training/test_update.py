@@ -12,6 +12,7 @@ from torch import nn
 from electra.config import load_config
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
+from electra.modeling.encoder import Encoder
 from electra.objectives.base import Counts, StepOutput
 from electra.recipes.pretrain_config import AnyObjective, PretrainConfig, build_objective
 from electra.training.optim import build_optimizer
@@ -134,21 +135,35 @@ def test_a_step_that_is_not_finite_changes_neither_weights_nor_moments() -> None
 
 @pytest.mark.parametrize("kind", ["replaced-token", "electric"])
 def test_compiled_networks_make_the_same_update(kind: str) -> None:
-    torch._dynamo.reset()
     losses = []
     for compiled in (False, True):
         objective = objective_of(f"objective.kind={kind}", "model.dropout=0", "model.attention_dropout=0")
         if compiled:  # without the code generator, which would take long: whether the graphs are whole and right
-            compile_encoders(objective.towers().values(), backend="eager")
+            compile_encoders(objective, backend="eager")
         update = update_of(objective)
         losses.append([float(update([batch_of(seed=step)], 1e-2)["loss"]) for step in range(3)])
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     assert losses[0][0] != pytest.approx(losses[0][2], rel=1e-3)
 
 
+def test_more_networks_than_torch_makes_versions_of_a_function() -> None:
+    for number in range(10):
+        objective = objective_of("objective.kind=masked-lm", f"model.hidden_size={16 + 2 * number}")
+        compile_encoders(objective, backend="eager")
+        with torch.no_grad():
+            assert torch.isfinite(objective.eval()(batch_of()).loss)
+
+
+@pytest.mark.parametrize("kind", ["replaced-token", "electric", "masked-lm"])
+def test_every_encoder_is_compiled(kind: str) -> None:
+    objective = objective_of(f"objective.kind={kind}")
+    compile_encoders(objective, backend="eager")
+    encoders = [module for module in objective.modules() if isinstance(module, Encoder)]
+    assert encoders and all(encoder._compiled_call_impl is not None for encoder in encoders)
+
+
 def test_compiled_networks_have_dropout() -> None:
-    torch._dynamo.reset()
     objective = objective_of("model.dropout=0.1", "model.attention_dropout=0.1")
-    compile_encoders(objective.towers().values(), backend="eager")
+    compile_encoders(objective, backend="eager")
     logits = [objective.discriminator(batch_of().input_ids_BL) for _ in range(2)]
     assert not torch.equal(*logits)

@@ -22,7 +22,8 @@ class Dropout(nn.Module):
     """Zero a share of the elements while training, and scale the others up, so that the mean stays.
 
     On a CPU the share of one call is a multiple of 1/256: of the two that lie next to the wanted one, one is drawn
-    so that the mean over the calls is what is wanted. The scale is always that of the share that was drawn.
+    so that the mean over the calls is what is wanted (255/256 is the most). The scale is always that of the share
+    that was drawn.
     """
 
     def __init__(self, share: float) -> None:
@@ -57,7 +58,8 @@ class Kept:
         count, seed = math.prod(shape), int(torch.empty((), dtype=torch.int64).random_())
         words = np.random.SFC64(seed).random_raw(-(-count // 8) + 1)
         bytes = torch.from_numpy(words.view(np.uint8))[:count].view(shape)
-        return cls(bytes, math.floor(share * _NUMBERS + int(words[-1]) / 2**64))
+        uniform = (int(words[-1]) >> 11) / 2**53
+        return cls(bytes, min(math.floor(share * _NUMBERS + uniform), _NUMBERS - 1))
 
     def __getitem__(self, index: int) -> "Kept":
         return Kept(self.bytes[index], self.threshold)
@@ -75,12 +77,16 @@ class Kept:
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, to: Tensor | None, share: float) -> Tensor:
-        ctx.kept = kept = Kept.draw(x.shape, share)
+        kept = Kept.draw(x.shape, share)
+        ctx.threshold = kept.threshold
+        ctx.save_for_backward(kept.bytes)
         ones = kept.write(torch.empty_like(x))
         return ones.mul_(x).mul_(kept.scale) if to is None else torch.addcmul(to, x, ones, value=kept.scale)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        grad_x = ctx.kept.write(torch.empty_like(grad)).mul_(grad).mul_(ctx.kept.scale)
+        (bytes,) = ctx.saved_tensors
+        kept = Kept(bytes, ctx.threshold)
+        grad_x = kept.write(torch.empty_like(grad)).mul_(grad).mul_(kept.scale)
         return grad_x, grad if ctx.needs_input_grad[1] else None, None

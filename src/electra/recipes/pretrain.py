@@ -111,7 +111,7 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
             config = with_shapes_of(config, load_config(PretrainConfig, run_folder.config))
         config = replace(config, out=run_folder.path, model=fitted(config, data))
         if run_folder.config.exists():
-            config = agree(run_folder, config, settled=SETTLED, ignore=("data", "out"))
+            config = agree(run_folder, config, settled=SETTLED, ignore=("data", "out", "train.compile"))
         objective, batches, precision, device = assembled(config, data, None if begun else start)
         del start  # whole networks
         config = replace(config, train=replace(config.train, precision=precision.name))

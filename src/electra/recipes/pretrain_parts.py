@@ -65,7 +65,7 @@ def assembled(
     precision = _precision(config, objective, batches, device)
     logger.info("%s on %s: %s", precision.name, device, precision.reason)
     if _compiled(config, device):
-        compile_encoders(objective.towers().values())
+        compile_encoders(objective)
         logger.info("the encoders are compiled in the first step, which therefore takes long")
     return objective, batches, precision, device
 
@@ -86,9 +86,11 @@ def fitted(config: PretrainConfig, data: TokenData) -> EncoderConfig:
 def _device(wanted: str) -> torch.device:
     if wanted == "cuda" and not torch.cuda.is_available():
         raise ConfigError("train.device: cuda, but torch sees no GPU here; set it to auto or cpu")
+    if wanted == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
     return torch.device(
-        "cuda" if wanted == "auto" and torch.cuda.is_available() else wanted.replace("auto", "cpu")
-    )
+        "cuda", torch.cuda.current_device()
+    )  # by its number: other threads have a card of their own
 
 
 def _compiled(config: PretrainConfig, device: torch.device) -> bool:
@@ -153,8 +155,10 @@ def evaluation(
 
 
 def _precision(config: PretrainConfig, objective: AnyObjective, batches: Feed, device: torch.device) -> Precision:
+    batch = batches.micro_batches(0)[0]
+
     def step() -> None:
-        objective(batches.micro_batches(0)[0]).loss.backward()
+        objective(batch).loss.backward()
         objective.zero_grad(set_to_none=True)
 
     return choose_precision(config.train.precision, device, step)

@@ -1,8 +1,10 @@
 """`electra pretrain --profile N`: where the time of a training step goes."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Group, RenderableType
@@ -45,7 +47,7 @@ class Profile:
 
     def __rich__(self) -> RenderableType:
         total = sum(operation.seconds for operation in self.operations)
-        title = f"{self.steps} steps on {self.device}, {1000 * total / self.steps:,.1f} ms a step"
+        title = f"{self.steps} steps on {self.device}, {1000 * total / self.steps:,.1f} ms of operations a step"
         table = Table(title=title, title_justify="left")
         table.add_column("operation")
         for column in ("share", "ms a step", "calls a step"):
@@ -88,15 +90,27 @@ def profiled(config: PretrainConfig, steps: int) -> Profile:
             torch.cuda.synchronize(device)
 
     train(0, WARM_UP)
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler writes to the console
+    os.environ.setdefault(
+        "KINETO_LOG_LEVEL", "99"
+    )  # once for the process: else the profiler writes to the console
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     with profile(activities=activities) as profiler:
         train(WARM_UP, WARM_UP + steps)
     trace.parent.mkdir(exist_ok=True)
     profiler.export_chrome_trace(str(trace))
-    kind = "device" if device.type == "cuda" else "cpu"
-    operations = [
-        Operation(event.key, getattr(event, f"self_{kind}_time_total") / 1e6, event.count)
-        for event in profiler.key_averages()
-    ]
-    return Profile(trace, device, steps, sorted(operations, key=lambda operation: -operation.seconds))
+    return Profile(trace, device, steps, operations(profiler.key_averages(), on_cpu=device.type == "cpu"))
+
+
+def operations(events: Iterable[Any], *, on_cpu: bool) -> list[Operation]:
+    """Operations by the seconds that they spend themselves, the dearest first.
+
+    For another device these are those of its kernels, by the kernels' names: the operations that launch them, and
+    the spans of named parts of the program, hold the same seconds once more.
+    """
+    found = []
+    for event in events:
+        if on_cpu:
+            found.append(Operation(event.key, event.self_cpu_time_total / 1e6, event.count))
+        elif event.device_type.name != "CPU" and not event.is_user_annotation:
+            found.append(Operation(event.key, event.self_device_time_total / 1e6, event.count))
+    return sorted(found, key=lambda operation: -operation.seconds)

@@ -1,4 +1,4 @@
-"""Batches made and copied to the device while the step before them is computed."""
+"""Batches made while the step before them is computed; what they are copied by stands in the device's queue."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

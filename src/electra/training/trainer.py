@@ -59,7 +59,7 @@ class TrainConfig:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute; auto: on the GPU where there is one."""
     compile: Literal["auto", "on", "off"] = "auto"
-    """Compile the networks with torch.compile, which takes a minute at the start; auto: on a GPU. On a CPU it has
+    """Compile the encoders with torch.compile, which takes a minute at the start; auto: on a GPU. On a CPU it has
     not paid (docs/performance.md)."""
     report_every: int = 50
     """Steps between two lines of the console and of metrics.jsonl."""

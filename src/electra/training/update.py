@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
-from electra.objectives.base import Counts, StepOutput, Tower
+from electra.modeling.encoder import Encoder
+from electra.objectives.base import Counts, StepOutput
 from electra.training.precision import Precision
 
 DROPOUT = 0x5DEECE66D
@@ -77,7 +78,13 @@ def clip(optimizer: torch.optim.Optimizer, parameters: Iterable[nn.Parameter], l
     return norm
 
 
-def compile_encoders(towers: Iterable[Tower], *, backend: str = "inductor") -> None:
-    """Let torch compile the encoders when they are first called; what is between them stays as it is."""
-    for tower in towers:
-        tower.encoder.compile(fullgraph=True, dynamic=False, backend=backend)
+def compile_encoders(objective: nn.Module, *, backend: str = "inductor") -> None:
+    """Let torch compile an objective's encoders when they are first called; what is between them stays as it is.
+
+    What was compiled before in this process is forgotten: torch makes no more than eight versions of one function,
+    and to it all encoders are one.
+    """
+    torch.compiler.reset()
+    for module in objective.modules():
+        if isinstance(module, Encoder):
+            module.compile(fullgraph=True, dynamic=False, backend=backend)
