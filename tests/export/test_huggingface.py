@@ -2,6 +2,7 @@
 
 import json
 import logging
+import subprocess
 import sys
 from pathlib import Path
 
@@ -290,6 +291,12 @@ def test_a_model_is_found_in_every_place_that_may_hold_it(export, tmp_path) -> N
     encoder, tokenizer = loading.load(run)
     ids_BL = torch.tensor([tokenizer.encode("the cat").ids])
     assert encoder(ids_BL).shape == (1, ids_BL.shape[1], 32)
+
+
+def test_loading_a_model_does_not_load_the_compiler(export) -> None:  # type: ignore[no-untyped-def]
+    script = "import sys, electra; electra.load(sys.argv[1]); print('torch._dynamo' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script, export()], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False", "which takes a second or two"
 
 
 def test_what_is_no_model_is_told_apart(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]

@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError
@@ -114,7 +116,7 @@ def load(folder: Path) -> Pretrained:
     family, config, objective = from_json(folder / "config.json")
     tensors = renamed(_read_weights(folder), family)
     kind = head_kind(tensors, family)
-    with torch.device("meta"):  # no time for weights that are replaced at once
+    with torch.device("meta"), _Uninitialized():  # no time for weights that are replaced at once
         encoder, head = Encoder(config), _head(family, kind, config)
     problems: list[str] = []
     take_copies(tensors, problems)
@@ -133,6 +135,19 @@ def load(folder: Path) -> Pretrained:
         module.eval()
     tokenizer, max_length = read_tokenizer(folder, config)
     return Pretrained(encoder, head, tokenizer, objective, max_length)
+
+
+class _Uninitialized(TorchFunctionMode):
+    """Where it is active, the functions of `torch.nn.init` leave tensors as they are.
+
+    On the meta device there is nothing to fill, but PyTorch loads its compiler to find that out: a second or two.
+    """
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(function, "__module__", None) == nn.init.__name__:
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **kwargs)
 
 
 def _head(family: Family, kind: HeadKind | None, config: EncoderConfig) -> Head | None:
