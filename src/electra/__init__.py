@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = ["Encoder", "PretrainConfig", "Scorer", "__version__", "load", "load_config", "pretrain"]
+__all__ = ["Encoder", "PretrainConfig", "Scorer", "TextEncoder", "__version__", "load", "load_config", "pretrain"]
 
 _HOMES = {
     "Encoder": "electra.modeling.encoder",
     "PretrainConfig": "electra.recipes.pretrain_config",
     "Scorer": "electra.serving.scorer",
+    "TextEncoder": "electra.serving.text_encoder",
     "load": "electra.export.loading",
     "load_config": "electra.recipes.pretrain_config",
     "pretrain": "electra.recipes.pretrain",
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from electra.recipes.pretrain import pretrain
     from electra.recipes.pretrain_config import PretrainConfig, load_config
     from electra.serving.scorer import Scorer
+    from electra.serving.text_encoder import TextEncoder
 
 
 def __getattr__(name: str) -> Any:

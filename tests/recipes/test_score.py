@@ -119,7 +119,7 @@ def test_a_bad_line_is_named_and_passed_over(model, tmp_path, caplog) -> None:  
 
 
 def test_a_file_of_any_size_goes_to_a_file(model, tmp_path, monkeypatch, caplog) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(score, "AT_ONCE", 4)
+    monkeypatch.setattr(score, "AT_ONCE", 60)
     lines = [f"the cat {'sat ' * (i % 5)}{i}" for i in range(10)]
     (tmp_path / "in.txt").write_text("\n".join(lines))
     out = tmp_path / "out.jsonl"
@@ -137,7 +137,7 @@ def test_a_failure_leaves_what_was_there(model, tmp_path, monkeypatch) -> None: 
     out = tmp_path / "out.txt"
     out.write_text("before")
 
-    def broken(scorer: object, texts: list[str], batch_size: int = 32) -> None:
+    def broken(scorer: object, texts: list[str]) -> None:
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(score.Scorer, "__call__", broken)

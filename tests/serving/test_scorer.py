@@ -16,8 +16,9 @@ from electra.errors import CheckpointError
 from electra.export import huggingface
 from electra.modeling.encoder import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.serving.batching import windows
 from electra.serving.coloring import colored, style
-from electra.serving.scorer import ScoredText, Scorer, _windows
+from electra.serving.scorer import ScoredText, Scorer
 
 TEXTS = [
     "The cat sat on the mat.",
@@ -56,7 +57,7 @@ def scorer(model: Path) -> Scorer:
 
 def direct(scorer: Scorer, ids: list[int]) -> np.ndarray:
     """The same probabilities, one text at a time and without windows."""
-    special = scorer.special
+    special = scorer.batcher.special
     ids_BL = torch.tensor([[special.classify, *ids, special.separate]])
     with torch.no_grad():
         logits_BL = scorer.head(scorer.encoder(ids_BL))
@@ -67,10 +68,10 @@ def ids_of(scorer: Scorer, text: str) -> list[int]:
     return scorer.tokenizer.encode(text, add_special_tokens=False).ids
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 32])
-def test_probabilities_are_those_of_the_network_in_the_order_of_the_texts(scorer, batch_size) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("batch_tokens", [1, 20, None])
+def test_probabilities_are_those_of_the_network_in_the_order_of_the_texts(scorer, batch_tokens) -> None:  # type: ignore[no-untyped-def]
     texts = ["the mat", "a", *TEXTS, "", "the cat sat", "   "]
-    results = scorer(texts, batch_size)
+    results = scorer(texts, batch_tokens=batch_tokens)
     assert [result.text for result in results] == texts
     for result in results:
         ids = ids_of(scorer, result.text)
@@ -92,29 +93,12 @@ def test_a_long_text_is_read_in_windows(scorer) -> None:  # type: ignore[no-unty
     [result] = scorer([text])
     size = LENGTH - 2
     expected = np.full(len(ids), np.nan)
-    for window in _windows(0, len(ids), size):
+    for window in windows(0, len(ids), size):
         scores = direct(scorer, ids[window.start : window.end])
         kept = slice(window.keep_start, window.keep_end)
         expected[kept] = scores[window.keep_start - window.start : window.keep_end - window.start]
     assert not np.isnan(expected).any()
     np.testing.assert_allclose(result.probabilities, expected, atol=1e-6)
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 14, 15, 510])
-@pytest.mark.parametrize("tokens", [1, 2, 13, 14, 15, 16, 99, 1500])
-def test_windows_keep_every_token_once_with_context(tokens: int, size: int) -> None:
-    windows = _windows(7, tokens, size)
-    kept = [position for window in windows for position in range(window.keep_start, window.keep_end)]
-    assert kept == list(range(tokens))
-    for window in windows:
-        assert (
-            window.text == 7 and 0 <= window.start <= window.keep_start < window.keep_end <= window.end <= tokens
-        )
-        assert window.end - window.start <= size
-        for position in (window.keep_start, window.keep_end - 1):
-            assert position - window.start >= min(position, size // 4)
-            assert window.end - 1 - position >= min(tokens - 1 - position, (size - 1) // 4)
-    assert _windows(0, 0, size) == []
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])

@@ -5,7 +5,6 @@ import logging
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +20,9 @@ from electra.serving.scorer import ScoredText, Scorer
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 128
-"""Texts that are held and sorted by length at a time, so that a file may have any size."""
+AT_ONCE = 2**18
+"""Characters of the texts that are held and sorted by length at a time, so that a file may have any size: some
+thousand sentences, among which each finds others of its length."""
 STANDARD_INPUT = "-"
 
 
@@ -125,16 +125,31 @@ def _json(scored: ScoredText, **figures: object) -> str:
 
 
 def _rounded(numbers: NDArray[np.float32]) -> list[float]:
-    return [round(float(number), 6) for number in numbers]
+    rounded: list[float] = numbers.astype(np.float64).round(6).tolist()
+    return rounded
 
 
 def _scored(scorer: Scorer, texts: Iterator[str]) -> Iterator[ScoredText]:
     done = 0
-    while group := list(islice(texts, AT_ONCE)):
+    for group in _groups(texts):
+        if done:  # else nobody waits yet
+            logger.info("scored %s texts", f"{done:,}", extra={"progress": (done, None)})
         yield from scorer(group)
         done += len(group)
-        if len(group) == AT_ONCE:  # there may be more
-            logger.info("scored %s texts", f"{done:,}", extra={"progress": (done, None)})
+
+
+def _groups(texts: Iterator[str]) -> Iterator[list[str]]:
+    """The texts in lists of about `AT_ONCE` characters."""
+    group: list[str] = []
+    characters = 0
+    for text in texts:
+        group.append(text)
+        characters += len(text)
+        if characters >= AT_ONCE:
+            yield group
+            group, characters = [], 0
+    if group:
+        yield group
 
 
 def _texts(config: ScoreConfig) -> Iterator[str]:

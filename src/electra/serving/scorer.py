@@ -1,23 +1,19 @@
-"""How replaced each token of a text looks, by a discriminator.
-
-Shapes: B batch, L length.
-"""
+"""How replaced each token of a text looks, by a discriminator."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from rich.text import Text
+from torch import Tensor
 
-from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError
 from electra.export.loading import load_pretrained
-from electra.modeling.encoder import attention_mask
 from electra.modeling.heads import ReplacedTokenHead
+from electra.serving.batching import Batcher, check_texts
 from electra.serving.coloring import colored, figure
 
 NAMED = 3
@@ -86,17 +82,6 @@ class ScoredText:
         return f"\n  most likely replaced: {named}" if named else ""
 
 
-@dataclass(frozen=True)
-class _Window:
-    """A part of a text that goes through the network at once, and the tokens whose scores are kept."""
-
-    text: int
-    start: int
-    end: int
-    keep_start: int
-    keep_end: int
-
-
 class Scorer:
     """Scores texts of any length.
 
@@ -118,72 +103,45 @@ class Scorer:
                 "replaced-token or electric"
             )
         self.objective = pretrained.objective or "replaced-token"
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.encoder, self.head = pretrained.encoder.to(self.device), pretrained.head.to(self.device)
         self.tokenizer = pretrained.tokenizer
-        self.special = special_tokens(self.tokenizer)
-        self.window = pretrained.max_length - 2  # [CLS] and [SEP] take two
-        if self.window < 1:
-            raise CheckpointError(f"{model}: inputs of {pretrained.max_length} tokens leave no room for a text")
+        self.batcher = Batcher(pretrained, model, device=device)
+        self.encoder = pretrained.encoder.to(self.batcher.device)
+        self.head = pretrained.head.to(self.batcher.device)
 
-    @torch.inference_mode()
-    def __call__(self, texts: Sequence[str], batch_size: int = 32) -> list[ScoredText]:
+    def __call__(self, texts: Sequence[str], *, batch_tokens: int | None = None) -> list[ScoredText]:
         """One result a text, in the order given.
 
-        Texts of like length go through the network together. A text longer than the network's input is read
-        in windows that overlap by half; each token is scored once, where it has the most context.
+        A text longer than the network's input is read in windows that overlap by half; each token is scored once,
+        where it has the most context.
+
+        Args:
+            batch_tokens: that go through the network at once, padding included; None: what suits the device.
 
         Raises:
             TypeError: a single text was given where a list of texts belongs.
         """
-        if isinstance(texts, str):
-            raise TypeError(f"give a list of texts: [{texts[:20]!r}]")
+        check_texts(texts)
         encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
         ids = [encoding.ids for encoding in encodings]  # once: every access copies
         logits = [np.zeros(len(tokens), dtype=np.float32) for tokens in ids]
-        windows = [window for i, tokens in enumerate(ids) for window in _windows(i, len(tokens), self.window)]
-        windows.sort(key=lambda window: window.end - window.start, reverse=True)
-        for first in range(0, len(windows), batch_size):
-            batch = windows[first : first + batch_size]
-            rows = self._score([ids[window.text][window.start : window.end] for window in batch])
-            for window, row in zip(batch, rows, strict=True):
-                kept = row[window.keep_start - window.start : window.keep_end - window.start]
-                logits[window.text][window.keep_start : window.keep_end] = kept
+        for window, row_L in self.batcher.rows(ids, self._logits, batch_tokens=batch_tokens):
+            logits[window.text][window.kept] = row_L[window.kept_of_row]
         results = []
         for text, encoding, scores in zip(texts, encodings, logits, strict=True):
-            offsets = [_trimmed(text, span) for span in encoding.offsets]
+            offsets = _trimmed(text, encoding.offsets)
             results.append(ScoredText(text, [text[start:end] for start, end in offsets], offsets, scores))
         return results
 
-    def _score(self, rows: list[list[int]]) -> NDArray[np.float32]:
-        """Logits (B, longest row), [CLS] and [SEP] left out; what lies behind a row's end means nothing."""
-        lengths_B = torch.tensor([len(row) + 2 for row in rows])
-        length = int(lengths_B.max())
-        ids_BL = torch.full((len(rows), length), self.special.pad)
-        for i, row in enumerate(rows):
-            ids_BL[i, : len(row) + 2] = torch.tensor([self.special.classify, *row, self.special.separate])
-        mask_BL = attention_mask(lengths_B.to(self.device), length)
-        logits_BL = self.head(self.encoder(ids_BL.to(self.device), None, mask_BL))
-        found: NDArray[np.float32] = logits_BL.float()[:, 1:-1].cpu().numpy()
-        return found
+    def _logits(self, ids_BL: Tensor, mask_BL: Tensor | None) -> Tensor:
+        return self.head(self.encoder(ids_BL, None, mask_BL))
 
 
-def _windows(text: int, tokens: int, size: int) -> list[_Window]:
-    """Windows of at most `size` tokens that overlap by half; neighbours part in the middle of the overlap."""
-    if tokens == 0:
-        return []
-    step = max(1, size // 2)
-    starts = [*range(0, max(tokens - size, 0), step), max(tokens - size, 0)]
-    borders = [0, *((before + size + start) // 2 for before, start in pairwise(starts)), tokens]
-    return [
-        _Window(text, start, min(start + size, tokens), *keep)
-        for start, keep in zip(starts, pairwise(borders), strict=True)
-    ]
+def _trimmed(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The spans without the blanks that some tokenizers count to the word behind them."""
+    return [_without_blanks(text, *span) if text[span[0] : span[0] + 1].isspace() else span for span in spans]
 
 
-def _trimmed(text: str, span: tuple[int, int]) -> tuple[int, int]:
-    """The span without the blanks that some tokenizers count to the word behind them."""
-    start, end = span
+def _without_blanks(text: str, start: int, end: int) -> tuple[int, int]:
     while start < end - 1 and text[start].isspace():
         start += 1
     return start, end

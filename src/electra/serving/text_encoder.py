@@ -1,0 +1,84 @@
+"""What an encoder makes of texts: a state for each token, or one embedding for the whole.
+
+Shapes: N texts, L tokens of a text, D hidden size.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from electra.export.loading import load_pretrained
+from electra.serving.batching import Batcher, Window, check_texts
+
+
+class TextEncoder:
+    """Encodes texts of any length.
+
+    A text longer than the network's input is read in windows that overlap by half; each token has its state from
+    the window that gives it the most context.
+
+    Args:
+        model: a run, an export folder, a Hugging Face folder or id; with or without a head, which is not used.
+        device: such as "cpu" or "cuda"; None: the GPU where there is one.
+
+    Raises:
+        CheckpointError: the model cannot be loaded.
+    """
+
+    def __init__(self, model: str | Path, device: str | torch.device | None = None) -> None:
+        pretrained = load_pretrained(model)
+        self.tokenizer = pretrained.tokenizer
+        self.batcher = Batcher(pretrained, model, device=device)
+        self.encoder = pretrained.encoder.to(self.batcher.device)
+
+    def __call__(self, texts: Sequence[str], *, batch_tokens: int | None = None) -> list[NDArray[np.float32]]:
+        """The states (L, D) of each text, in the order given.
+
+        One state a token of the text, as `Scorer` counts them: [CLS] and [SEP] are read but left out, and an
+        empty text has none.
+
+        Args:
+            batch_tokens: that go through the network at once, padding included; None: what suits the device.
+
+        Raises:
+            TypeError: a single text was given where a list of texts belongs.
+        """
+        ids = self._ids(texts)
+        states = [np.empty((len(tokens), self.encoder.config.hidden_size), np.float32) for tokens in ids]
+        for window, row_LD in self.batcher.rows(ids, self._states, batch_tokens=batch_tokens):
+            states[window.text][window.kept] = row_LD[window.kept_of_row]
+        return states
+
+    def encode(self, texts: Sequence[str], *, batch_tokens: int | None = None) -> NDArray[np.float32]:
+        """One embedding a text (N, D), in the order given: the mean of its states.
+
+        Those of [CLS] and [SEP] count, as in mean pooling elsewhere (Reimers and Gurevych 2019, Sentence-BERT):
+        a model made for that gives its own embeddings here, and an empty text has one too.
+
+        Args, Raises: as calling it.
+        """
+        ids = self._ids(texts)
+        sums_ND = np.zeros((len(ids), self.encoder.config.hidden_size), np.float32)
+        for window, row_LD in self.batcher.rows(ids, self._states, batch_tokens=batch_tokens):
+            sums_ND[window.text] += row_LD[_counted(window, len(ids[window.text]))].sum(0)
+        counts_N = np.array([len(tokens) + 2 for tokens in ids], np.float32)
+        return sums_ND / counts_N[:, None]
+
+    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        check_texts(texts)
+        return [
+            encoding.ids for encoding in self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        ]
+
+    def _states(self, ids_BL: Tensor, mask_BL: Tensor | None) -> Tensor:
+        return self.encoder(ids_BL, None, mask_BL)
+
+
+def _counted(window: Window, tokens: int) -> slice:
+    """The kept part of a window's row, with [CLS] of the first window and [SEP] of the last."""
+    kept = window.kept_of_row
+    return slice(kept.start - (window.keep_start == 0), kept.stop + (window.keep_end == tokens))

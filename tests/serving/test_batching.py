@@ -1,0 +1,77 @@
+"""Every token goes through the network once, with context, and with hardly any padding beside it."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from electra.data import tokenizer as tokenizers
+from electra.errors import CheckpointError
+from electra.export.huggingface import Pretrained
+from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.serving.batching import Batcher, windows
+
+
+def batcher(max_length: int) -> Batcher:
+    tokenizer = tokenizers.train(["a cat"], vocabulary_size=20)
+    config = EncoderConfig(layers=1, hidden_size=4, embedding_size=4, heads=1, vocabulary_size=20)
+    pretrained = Pretrained(Encoder(config), None, tokenizer, None, max_length)
+    return Batcher(pretrained, "a model", device="cpu")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 14, 15, 510])
+@pytest.mark.parametrize("tokens", [0, 1, 2, 13, 14, 15, 16, 99, 1500])
+def test_windows_keep_every_token_once_with_context(tokens: int, size: int) -> None:
+    found = windows(7, tokens, size)
+    assert found, "an empty text has one too"
+    kept = [position for window in found for position in range(window.keep_start, window.keep_end)]
+    assert kept == list(range(tokens))
+    for window in found:
+        assert window.text == 7
+        assert 0 <= window.start <= window.keep_start <= window.keep_end <= window.end <= tokens
+        assert window.end - window.start <= size
+        for position in range(window.keep_start, window.keep_end):
+            assert position - window.start >= min(position, size // 4)
+            assert window.end - 1 - position >= min(tokens - 1 - position, (size - 1) // 4)
+
+
+def test_batches_are_full_and_hold_what_the_rows_say() -> None:
+    draw = random.Random(0)
+    texts = [[draw.randrange(100, 200) for _ in range(draw.randrange(60))] for _ in range(300)]
+    shapes = []
+
+    def network(ids_BL: Tensor, mask_BL: Tensor | None) -> Tensor:
+        shapes.append(ids_BL.shape)
+        mask_BL = torch.ones_like(ids_BL, dtype=torch.bool) if mask_BL is None else mask_BL
+        assert not ids_BL[~mask_BL].any(), "[PAD] is 0"
+        return ids_BL.float()
+
+    reader = batcher(40)
+    special = reader.special
+    found = [np.full(len(ids), np.nan) for ids in texts]
+    for window, row in reader.rows(texts, network, batch_tokens=400):
+        ids = texts[window.text][window.start : window.end]
+        assert row.dtype == np.float32 and row.tolist() == [special.classify, *ids, special.separate]
+        found[window.text][window.kept] = row[window.kept_of_row]
+    assert [row.tolist() for row in found] == texts
+    assert all(150 < rows * length <= 400 for rows, length in shapes[:-1])
+    tokens = sum(window.length for i, ids in enumerate(texts) for window in windows(i, len(ids), 38))
+    assert tokens < sum(rows * length for rows, length in shapes) < 1.03 * tokens
+
+
+def test_rows_of_one_length_need_no_mask() -> None:
+    masks = []
+
+    def network(ids_BL: Tensor, mask_BL: Tensor | None) -> Tensor:
+        masks.append(mask_BL)
+        return ids_BL.float()
+
+    assert len(list(batcher(40).rows([[7, 8]] * 3, network))) == 3
+    assert masks == [None]
+
+
+def test_inputs_without_room_for_a_text_are_refused() -> None:
+    with pytest.raises(CheckpointError, match="a model: inputs of 2 tokens leave no room for a text"):
+        batcher(2)
