@@ -238,7 +238,7 @@ def main() -> None:
     cpu = (time.process_time() - cpu) / arguments.steps
     tokens = input_ids_BL.numel()
     print(
-        f"{tokens / median:,.0f} tokens/s (best step {tokens / best:,.0f}), {cpu:.2f} CPU seconds a step; {losses}"
+        f"{tokens / median:,.0f} tokens/s (best step {tokens / best:,.0f}), {cpu:.2f} CPU seconds a step; loss {float(losses['loss']):.2f}"
     )
 
 
