@@ -237,9 +237,8 @@ def main() -> None:
     median, best = sorted(seconds)[len(seconds) // 2], min(seconds)
     cpu = (time.process_time() - cpu) / arguments.steps
     tokens = input_ids_BL.numel()
-    print(
-        f"{tokens / median:,.0f} tokens/s (best step {tokens / best:,.0f}), {cpu:.2f} CPU seconds a step; loss {float(losses['loss']):.2f}"
-    )
+    print(f"{tokens / median:,.0f} tokens/s (best step {tokens / best:,.0f}), {cpu:.2f} CPU seconds a step")
+    print(f"loss {float(losses['loss']):.2f}")
 
 
 if __name__ == "__main__":

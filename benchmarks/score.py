@@ -192,10 +192,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-<<<<<<< HEAD
-=======
     transformers.logging.set_verbosity_error()
->>>>>>> use
     transformers.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as name:
         folder = find(options.model) if options.model else untrained(options.preset, Path(name))

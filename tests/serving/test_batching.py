@@ -56,15 +56,9 @@ def test_batches_are_full_and_hold_what_the_rows_say() -> None:
         assert row.dtype == np.float32 and row.tolist() == [special.classify, *ids, special.separate]
         found[window.text][window.kept] = row[window.kept_of_row]
     assert [row.tolist() for row in found] == texts
-<<<<<<< HEAD
-    assert all(300 < rows * length <= 400 for rows, length in shapes[:-1])
-    tokens = sum(window.length for i, ids in enumerate(texts) for window in windows(i, len(ids), 38))
-    assert tokens < sum(rows * length for rows, length in shapes) < 1.1 * tokens
-=======
     assert all(150 < rows * length <= 400 for rows, length in shapes[:-1])
     tokens = sum(window.length for i, ids in enumerate(texts) for window in windows(i, len(ids), 38))
     assert tokens < sum(rows * length for rows, length in shapes) < 1.03 * tokens
->>>>>>> use
 
 
 def test_rows_of_one_length_need_no_mask() -> None:

@@ -94,9 +94,6 @@ class Batcher:
         ordered.sort(key=lambda window: window.length, reverse=True)
         first = 0
         while first < len(ordered):
-<<<<<<< HEAD
-            batch = ordered[first : first + max(1, budget // ordered[first].length)]
-=======
             longest = ordered[first].length
             count = max(1, budget // longest)
             batch = ordered[first : first + count]
@@ -104,7 +101,6 @@ class Batcher:
             # what is shorter waits for the next.
             alike = sum(window.length == longest for window in batch)
             batch = batch[: max(alike, (count + 1) // 2)]
->>>>>>> use
             values = self._values([self._row(ids[window.text], window) for window in batch], network)
             for window, row in zip(batch, values, strict=True):
                 yield window, row[: window.length]
