@@ -33,6 +33,9 @@ AXES = {
 }
 
 
+TIMES = [0.125, 0.25, 0.5, 1, 2, 4]
+
+
 def point(preset: str, axis: str, value: int) -> tuple[PretrainConfig, Batch]:
     """The config and a batch of random ids for one value of one axis."""
     length = value if axis == "length" else LENGTH
@@ -92,13 +95,16 @@ def main() -> None:
 
 def draw(found: dict[str, list[dict[str, float]]], path: Path) -> None:
     """One panel an axis: the measured times and the FLOPs line."""
-    figure, panels = pyplot.subplots(1, len(found), figsize=(3.2 * len(found), 3.2), layout="constrained")
+    figure, panels = pyplot.subplots(
+        1, len(found), figsize=(3.2 * len(found), 3.2), sharey=True, layout="constrained"
+    )
     for panel, (axis, points) in zip(panels, found.items(), strict=True):
         values = [point["value"] for point in points]
         panel.plot(values, [point["flops"] for point in points], "--", color="0.5", label="FLOPs line")
         panel.plot(values, [point["time"] for point in points], "o-", color="tab:blue", label="measured")
         panel.set(xscale="log", yscale="log", xlabel=axis)
         panel.set_xticks(values, [f"{value:,}" for value in values], fontsize=7)
+        panel.set_yticks(TIMES, [f"{time:g}" for time in TIMES])
         panel.minorticks_off()
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("time of a step, times that of 32 × 128")
