@@ -88,9 +88,8 @@ def _device(wanted: str) -> torch.device:
         raise ConfigError("train.device: cuda, but torch sees no GPU here; set it to auto or cpu")
     if wanted == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
-    return torch.device(
-        "cuda", torch.cuda.current_device()
-    )  # by its number: other threads have a card of their own
+    # By its number: "cuda" alone means another card to another thread.
+    return torch.device("cuda", torch.cuda.current_device())
 
 
 def _compiled(config: PretrainConfig, device: torch.device) -> bool:
@@ -98,7 +97,7 @@ def _compiled(config: PretrainConfig, device: torch.device) -> bool:
 
 
 def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
-    """Batches of the training part. Beside a GPU they are made and copied ahead; a CPU has better to do."""
+    """Batches of the training part. Beside a GPU they are made ahead; a CPU has better to do."""
     examples = ExampleSet(data.train, config.packing, seed=config.train.seed)
     if len(examples) == 0:
         raise DataError(f"{data.folder}: its training part has no text; prepare a larger corpus")

@@ -90,9 +90,7 @@ def profiled(config: PretrainConfig, steps: int) -> Profile:
             torch.cuda.synchronize(device)
 
     train(0, WARM_UP)
-    os.environ.setdefault(
-        "KINETO_LOG_LEVEL", "99"
-    )  # once for the process: else the profiler writes to the console
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler writes to the console
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     with profile(activities=activities) as profiler:
         train(WARM_UP, WARM_UP + steps)

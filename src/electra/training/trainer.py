@@ -263,9 +263,8 @@ class Trainer:
             self._report()
         if evaluate:
             self._evaluate()
-        if save and (
-            last or settled or not self.progress.skipped_in_a_row
-        ):  # in trouble a run keeps what was good
+        # In trouble a run keeps what was good.
+        if save and (last or settled or not self.progress.skipped_in_a_row):
             self._save()
 
     def _measure(self) -> bool:
