@@ -1,0 +1,1 @@
+"""Fine-tuning: what is asked of a text, from examples to scores."""
