@@ -25,6 +25,7 @@ VERBS = {
     "prepare": ("electra.recipes.prepare:run", "text -> a tokenizer and shards of tokens"),
     "data inspect": ("electra.recipes.data_inspect:run", "prepared data as a run will see it, and lengths"),
     "pretrain": ("electra.recipes.pretrain:run", "shards -> a trained discriminator and generator"),
+    "finetune": ("electra.recipes.finetune:run", "an encoder -> one that does your task"),
     "export": ("electra.recipes.export:run", "a run's checkpoint -> folders that transformers loads"),
     "flops": ("electra.recipes.flops:run", "what a model costs to train and to use, term by term"),
     "score": ("electra.recipes.score:run", "how replaced each token of a text looks"),

@@ -26,7 +26,8 @@ from electra.training.optim import OptimizerConfig
 from electra.training.precision import Precision
 from electra.training.run_folder import RunFolder
 from electra.training.tracking import TrackingConfig
-from electra.training.trainer import Feed, Outcome, TrainConfig, Trainer
+from electra.training.train_config import TrainConfig
+from electra.training.trainer import Feed, Outcome, Trainer
 
 LENGTH, VOCABULARY = 8, 11
 

@@ -62,7 +62,7 @@ def read_text(path: Path, documents: DocumentRule) -> Iterator[Item]:
     """A .txt file: a blank line ends a document, or the file is one document."""
     collected: list[str] = []
     first, size = 1, 0
-    for number, line in _decoded_lines(path):
+    for number, line in decoded_lines(path):
         if isinstance(line, Reject):
             yield line
             continue
@@ -80,11 +80,11 @@ def read_text(path: Path, documents: DocumentRule) -> Iterator[Item]:
 
 def read_jsonl(path: Path, column: str) -> Iterator[Item]:
     """A file with a JSON object a line."""
-    for number, line in _decoded_lines(path):
+    for number, line in decoded_lines(path):
         if isinstance(line, Reject):
             yield line
         elif line and not line.isspace():
-            record = _parse_json(line)
+            record = parse_json(line)
             if isinstance(record, str):
                 yield Reject(str(path), number, record)
             elif column not in record:
@@ -95,8 +95,8 @@ def read_jsonl(path: Path, column: str) -> Iterator[Item]:
 
 def read_csv(path: Path, column: str) -> Iterator[Item]:
     """A .csv or .tsv file with a header line; quoted fields may span lines."""
-    rows = _csv_rows(path)
-    names = _csv_header(rows)
+    rows = csv_rows(path)
+    names = csv_header(rows)
     index = names.index(column)
     for number, row in rows:
         if isinstance(row, Reject):
@@ -110,7 +110,7 @@ def read_csv(path: Path, column: str) -> Iterator[Item]:
 def read_parquet(path: Path, column: str) -> Iterator[Item]:
     """A parquet file; a line is a row."""
     number = 0
-    with _parquet(path) as file:
+    with open_parquet(path) as file:
         for batch in file.iter_batches(batch_size=256, columns=[column]):
             for value in batch.column(0):
                 number += 1
@@ -129,13 +129,13 @@ def text_column(path: Path, kind: str, wanted: str | None) -> str:
         DataError: when the named column is missing (with those there are), or none holds text.
     """
     if kind == "parquet":
-        with _parquet(path) as file:
+        with open_parquet(path) as file:
             names = list(file.schema_arrow.names)
             batch = next(file.iter_batches(batch_size=DETECTION_ROWS), None)
             rows = batch.to_pylist() if batch is not None else []
     elif kind == "csv":
-        lines = _csv_rows(path)
-        names = _csv_header(lines)
+        lines = csv_rows(path)
+        names = csv_header(lines)
         good = (row for _, row in lines if isinstance(row, list) and len(row) == len(names))
         rows = [dict(zip(names, row, strict=True)) for row in islice(good, DETECTION_ROWS)]
     else:
@@ -190,7 +190,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
             yield number, line.rstrip(b"\r\n")
 
 
-def _decoded_lines(path: Path) -> Iterator[tuple[int, str | Reject]]:
+def decoded_lines(path: Path) -> Iterator[tuple[int, str | Reject]]:
     for number, raw in numbered_lines(path):
         if raw is None:
             yield number, Reject(str(path), number, f"the line is longer than {MAX_LINE >> 20} MiB")
@@ -201,7 +201,7 @@ def _decoded_lines(path: Path) -> Iterator[tuple[int, str | Reject]]:
             yield number, Reject(str(path), number, f"broken UTF-8 ({error.reason} at byte {error.start})")
 
 
-def _parse_json(line: str) -> dict[str, Any] | str:
+def parse_json(line: str) -> dict[str, Any] | str:
     """The object in a line, or the reason why there is none."""
     try:
         record = json.loads(line)
@@ -229,8 +229,8 @@ def checked_text(text: object, source: str, number: int) -> Item:
 def _first_objects(path: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     reason = "the file is empty"
-    for number, line in islice(_decoded_lines(path), 10 * DETECTION_ROWS):
-        record = line.reason if isinstance(line, Reject) else _parse_json(line) if line.strip() else None
+    for number, line in islice(decoded_lines(path), 10 * DETECTION_ROWS):
+        record = line.reason if isinstance(line, Reject) else parse_json(line) if line.strip() else None
         if isinstance(record, dict):
             rows.append(record)
         elif record is not None and not rows:
@@ -244,20 +244,20 @@ def _first_objects(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _csv_header(rows: Iterator[tuple[int, list[str] | Reject]]) -> list[str]:
+def csv_header(rows: Iterator[tuple[int, list[str] | Reject]]) -> list[str]:
     _, header = next(rows)
     assert isinstance(header, list)
     return header
 
 
-def _csv_rows(path: Path) -> Iterator[tuple[int, list[str] | Reject]]:
+def csv_rows(path: Path) -> Iterator[tuple[int, list[str] | Reject]]:
     """The rows, the header first, each with the number of the line on which it ends."""
     number = 0
     rejects: list[Reject] = []
 
     def feed() -> Iterator[str]:
         nonlocal number
-        for number, line in _decoded_lines(path):  # noqa: B007 (read below)
+        for number, line in decoded_lines(path):  # noqa: B007 (read below)
             if isinstance(line, Reject):
                 rejects.append(line)
             else:
@@ -283,7 +283,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list[str] | Reject]]:
         yield number, row
 
 
-class _parquet:
+class open_parquet:
     """A parquet file opened for reading (also inside .gz or .zst), as a context."""
 
     def __init__(self, path: Path) -> None:

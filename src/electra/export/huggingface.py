@@ -29,10 +29,19 @@ from electra.export.names import Family, HeadKind, head_kind, renamed, take_copi
 from electra.export.tokenizer_files import agree, read_tokenizer, tokenizer_files
 from electra.modeling.encoder import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.modeling.task_heads import ConditionalSpanHead, SpanHead, TaskHead, TextHead, TokenHead
 
 logger = logging.getLogger(__name__)
 
-Head = MaskedLanguageModelHead | ReplacedTokenHead
+Head = MaskedLanguageModelHead | ReplacedTokenHead | TaskHead
+KINDS: dict[type[nn.Module], HeadKind] = {
+    MaskedLanguageModelHead: "generator",
+    ReplacedTokenHead: "discriminator",
+    TextHead: "text",
+    TokenHead: "token",
+    SpanHead: "span",
+    ConditionalSpanHead: "conditional-span",
+}
 WEIGHTS = "model.safetensors"
 OLD_WEIGHTS = "pytorch_model.bin"
 NAMED = 20
@@ -45,12 +54,14 @@ class Pretrained:
 
     encoder: Encoder
     head: Head | None
-    """None where the folder has an encoder alone, or one that was fine-tuned for a task."""
+    """None where the folder has an encoder alone, or was fine-tuned for a task elsewhere."""
     tokenizer: Tokenizer
     objective: str | None
     """What the head was trained by (`objective.kind`), where the folder says so; those of others do not."""
     max_length: int
     """The longest input, special tokens included: later positions exist, perhaps, but were never trained."""
+    task: dict[str, Any] | None = None
+    """What a network that was fine-tuned here knows of its task (`electra.tasks.problems`)."""
 
 
 def save(
@@ -63,6 +74,7 @@ def save(
     max_length: int | None = None,
     family: Family = "electra",
     objective: str | None = None,
+    task: dict[str, Any] | None = None,
 ) -> None:
     """Write a folder that transformers' AutoModel, AutoTokenizer and the class of the head load.
 
@@ -73,7 +85,7 @@ def save(
         tokenizer_json: the file that the data was prepared with.
         card: the text of README.md.
         max_length: the longest input that the network was trained on; None: as many as it has positions.
-        objective: what the network was trained by, for those who load it here.
+        objective, task: what the network was trained by, and for, for those who load it here.
         family: bert is for masked language models whose embeddings are as wide as their states.
 
     Raises:
@@ -81,7 +93,7 @@ def save(
         CheckpointError: the tokenizer has more entries than the network has rows, or the disk refuses.
     """
     config = encoder.config
-    kind: HeadKind = "discriminator" if isinstance(head, ReplacedTokenHead) else "generator"
+    kind = KINDS[type(head)]
     assert family == "electra" or (kind == "generator" and config.square)
     tokenizer = tokenizers.load(tokenizer_json)
     agree(tokenizer, config, tokenizer_json)
@@ -90,7 +102,9 @@ def save(
     texts = tokenizer_files(tokenizer, min(max_length or config.max_positions, config.max_positions))
     texts |= {
         "README.md": card,
-        "config.json": json_text(to_json(config, family=family, kind=kind, objective=objective, padding=padding)),
+        "config.json": json_text(
+            to_json(config, family=family, kind=kind, objective=objective, padding=padding, task=task)
+        ),
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -113,11 +127,13 @@ def load(folder: Path) -> Pretrained:
             missing, unknown or of another shape; each one is named.
         DataError: the tokenizer cannot be read or lacks a special token.
     """
-    family, config, objective = from_json(folder / "config.json")
+    family, config, objective, task = from_json(folder / "config.json")
     tensors = renamed(_read_weights(folder), family)
     kind = head_kind(tensors, family)
+    if task is None and kind not in (None, "discriminator", "generator"):
+        kind = None
     with torch.device("meta"), _Uninitialized():  # no time for weights that are replaced at once
-        encoder, head = Encoder(config), _head(family, kind, config)
+        encoder, head = Encoder(config), _head(family, kind, config, tensors)
     problems: list[str] = []
     take_copies(tensors, problems)
     modules: list[nn.Module] = [encoder] if head is None else [encoder, head]
@@ -134,7 +150,7 @@ def load(folder: Path) -> Pretrained:
         module.load_state_dict(state, assign=True)
         module.eval()
     tokenizer, max_length = read_tokenizer(folder, config)
-    return Pretrained(encoder, head, tokenizer, objective, max_length)
+    return Pretrained(encoder, head, tokenizer, objective, max_length, task)
 
 
 class _Uninitialized(TorchFunctionMode):
@@ -150,11 +166,20 @@ class _Uninitialized(TorchFunctionMode):
         return function(*args, **kwargs)
 
 
-def _head(family: Family, kind: HeadKind | None, config: EncoderConfig) -> Head | None:
-    if kind is None:
-        return None
-    if kind == "discriminator":
-        return ReplacedTokenHead(config)
+def _head(family: Family, kind: HeadKind | None, config: EncoderConfig, tensors: dict[str, Tensor]) -> Head | None:
+    match kind:
+        case None:
+            return None
+        case "discriminator":
+            return ReplacedTokenHead(config)
+        case "text":
+            return TextHead(config, len(tensors.get("classifier.out_proj.bias", ())), hidden=True)
+        case "token":
+            return TokenHead(config, len(tensors.get("classifier.bias", ())))
+        case "span":
+            return SpanHead(config)
+        case "conditional-span":
+            return ConditionalSpanHead(config, answerable="conditional_span.answerable.bias" in tensors)
     return MaskedLanguageModelHead(config, activation=config.activation if family == "bert" else "gelu")
 
 

@@ -46,7 +46,7 @@ def find(model: str | Path) -> Path:
     path = Path(model)
     if path.is_dir():
         towers = [above / tower for above in (path, path / "export") for tower in ("discriminator", "encoder")]
-        for folder in (path, *towers):
+        for folder in (path, *towers, path / "model"):
             if (folder / "config.json").is_file():
                 return folder
         if (path / "state.json").is_file():

@@ -14,11 +14,18 @@ ARCHITECTURES: dict[tuple[Family, HeadKind], str] = {
     ("electra", "discriminator"): "ElectraForPreTraining",
     ("electra", "generator"): "ElectraForMaskedLM",
     ("bert", "generator"): "BertForMaskedLM",
+    ("electra", "text"): "ElectraForSequenceClassification",
+    ("electra", "token"): "ElectraForTokenClassification",
+    ("electra", "span"): "ElectraForQuestionAnswering",
+    ("electra", "conditional-span"): "ElectraModel",
 }
-"""The class of transformers that an export is for."""
+"""The class of transformers that an export is for. It has none for the conditional span, so that only the encoder
+loads there."""
 
 OBJECTIVE = "electra_objective"
 """The key that says what a network was trained by; it is ours."""
+TASK = "electra_task"
+"""The key of what a fine-tuned network knows of its task; it is ours."""
 
 # Their name for each field, and what it is where the file leaves it out: in electra, in bert.
 _FIELDS: dict[str, tuple[str, int | float, int | float]] = {
@@ -52,7 +59,13 @@ _REQUIRED: dict[str, str | bool] = {
 
 
 def to_json(
-    config: EncoderConfig, *, family: Family, kind: HeadKind, objective: str | None, padding: int
+    config: EncoderConfig,
+    *,
+    family: Family,
+    kind: HeadKind,
+    objective: str | None,
+    padding: int,
+    task: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """What config.json says of a network; `padding` is the id of [PAD]."""
     values = asdict(config)
@@ -70,11 +83,31 @@ def to_json(
         "dtype": "float32",
         "electra_version": __version__,
         OBJECTIVE: objective,
+        **({} if task is None else _of_task(task)),
     }
 
 
-def from_json(path: Path) -> tuple[Family, EncoderConfig, str | None]:
-    """The network that a config.json describes, and what it was trained by where that is said.
+def _of_task(task: dict[str, Any]) -> dict[str, Any]:
+    """A task's facts, and its labels as transformers has them."""
+    problem_types = {
+        "classification": "single_label_classification",
+        "multilabel": "multi_label_classification",
+        "regression": "regression",
+    }
+    labels = list(task.get("labels") or (["value"] if task["kind"] == "regression" else []))
+    found: dict[str, Any] = {TASK: task}
+    if labels:
+        found |= {
+            "id2label": {str(number): label for number, label in enumerate(labels)},
+            "label2id": {label: number for number, label in enumerate(labels)},
+        }
+    if task["kind"] in problem_types:
+        found["problem_type"] = problem_types[task["kind"]]
+    return found
+
+
+def from_json(path: Path) -> tuple[Family, EncoderConfig, str | None, dict[str, Any] | None]:
+    """The network that a config.json describes, and where that is said what it was trained by, and for which task.
 
     Raises:
         CheckpointError: it cannot be read, or describes one that is not computed here; every reason is named.
@@ -110,4 +143,4 @@ def from_json(path: Path) -> tuple[Family, EncoderConfig, str | None]:
         problems.extend(EncoderConfig(**values).problems())
     if problems:
         raise CheckpointError(f"{path}: this model cannot be loaded:\n" + "\n".join(f"  {p}" for p in problems))
-    return family, EncoderConfig(**values), theirs.get(OBJECTIVE)
+    return family, EncoderConfig(**values), theirs.get(OBJECTIVE), theirs.get(TASK)

@@ -14,8 +14,9 @@ from electra.modeling.encoder import Encoder
 
 Family = Literal["electra", "bert"]
 FAMILIES: tuple[Family, ...] = ("electra", "bert")
-HeadKind = Literal["discriminator", "generator"]
-"""A logit a token of its having been replaced, or a logit a word of the vocabulary."""
+HeadKind = Literal["discriminator", "generator", "text", "token", "span", "conditional-span"]
+"""A logit a token of its having been replaced, or a logit a word of the vocabulary; and those of fine-tuned
+networks (modeling/task_heads.py)."""
 
 _OUTSIDE_BLOCKS = {
     "embeddings.token": "embeddings.word_embeddings",
@@ -41,6 +42,13 @@ _HEADS: dict[tuple[Family, HeadKind], dict[str, str]] = {
         "dense": "generator_predictions.dense",
         "norm": "generator_predictions.LayerNorm",
         "": "generator_lm_head",
+    },
+    ("electra", "text"): {"dense": "classifier.dense", "prediction": "classifier.out_proj"},
+    ("electra", "token"): {"prediction": "classifier"},
+    ("electra", "span"): {"prediction": "qa_outputs"},
+    ("electra", "conditional-span"): {
+        part: f"conditional_span.{part}"
+        for part in ("start", "end_dense", "end", "answerable_dense", "answerable")
     },
     ("bert", "generator"): {
         "dense": "cls.predictions.transform.dense",

@@ -16,8 +16,10 @@ import torch
 from torch import Tensor
 
 from electra.export.files import read_json
+from electra.export.huggingface import Head
 from electra.modeling.encoder import Encoder
-from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.modeling.heads import MaskedLanguageModelHead
+from electra.modeling.task_heads import ConditionalSpanHead, SpanHead, TextHead
 
 TOLERANCE = 1e-5
 """An export whose logits differ by more than this computes something else."""
@@ -27,7 +29,7 @@ TOLERANCE = 1e-5
 def parity(
     folder: Path,
     encoder: Encoder,
-    head: MaskedLanguageModelHead | ReplacedTokenHead,
+    head: Head,
     ids_BL: Tensor,
     segment_ids_BL: Tensor | None = None,
     attention_mask_BL: Tensor | None = None,
@@ -43,9 +45,9 @@ def parity(
         attention_mask_BL: True at tokens, False at padding; None: no padding.
 
     Returns:
-        None where transformers is not installed.
+        None where transformers is not installed, or has no class for the head.
     """
-    if importlib.util.find_spec("transformers") is None:
+    if importlib.util.find_spec("transformers") is None or isinstance(head, ConditionalSpanHead):
         return None
     import transformers
 
@@ -56,13 +58,18 @@ def parity(
     with _quiet():
         model = theirs.from_pretrained(folder, dtype=torch.float64, local_files_only=True).to(ids_BL.device)
         model.eval()
-        expected = model(ids_BL, token_type_ids=segment_ids_BL, attention_mask=mask_BL.long()).logits
+        theirs_found = model(ids_BL, token_type_ids=segment_ids_BL, attention_mask=mask_BL.long())
         x_BLD = encoder(ids_BL, segment_ids_BL, attention_mask_BL)
-        if isinstance(head, ReplacedTokenHead):
-            found = head(x_BLD)
-        else:
+        if isinstance(head, MaskedLanguageModelHead):
             found = head.logits(x_BLD, encoder.embeddings.token.weight)
-    return float((found - expected)[mask_BL].abs().max())
+        else:
+            found = head(x_BLD)
+    if isinstance(head, SpanHead):
+        expected = torch.stack([theirs_found.start_logits, theirs_found.end_logits], -1)
+    else:
+        expected = theirs_found.logits
+    of_texts = isinstance(head, TextHead)  # else there is one a token
+    return float((found - expected)[slice(None) if of_texts else mask_BL].abs().max())
 
 
 @contextlib.contextmanager

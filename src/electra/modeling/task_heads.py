@@ -19,17 +19,17 @@ ANSWER_SIZE = 512
 class TextHead(nn.Module):
     """Logits for the whole text from the state of [CLS].
 
-    Linear, as in ELECTRA: dropout and one layer. With `hidden`, as in transformers' ElectraForSequenceClassification:
-    dropout, dense, GELU, dropout, one layer.
+    Linear, as in ELECTRA: dropout and one layer. With `hidden`, as in transformers'
+    ElectraForSequenceClassification: dropout, dense, GELU, dropout, one layer.
     """
 
     reads_first_only = True
 
-    def __init__(self, config: EncoderConfig, outputs: int, *, hidden: bool, dropout: float = 0.1) -> None:
+    def __init__(self, config: EncoderConfig, outputs: int, *, hidden: bool) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size) if hidden else None
         self.prediction = nn.Linear(config.hidden_size, outputs)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(config.dropout)
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
 
     def forward(self, x_B1D: Tensor) -> Tensor:
@@ -48,12 +48,13 @@ class TextHead(nn.Module):
         """
         if self.dense is not None:
             return self
-        (outputs, width), K = self.prediction.weight.shape, self.prediction.weight.shape[0]
-        if 2 * outputs > width:
+        K, width = self.prediction.weight.shape
+        if width < 2 * K:
             return None
-        head = TextHead(config, outputs, hidden=True, dropout=self.dropout.p)
+        head = TextHead(config, K, hidden=True)
         assert head.dense is not None
-        head.dense.weight.zero_(), head.dense.bias.zero_(), head.prediction.weight.zero_()
+        for weights in (head.dense.weight, head.dense.bias, head.prediction.weight):
+            weights.zero_()
         head.dense.weight[:K], head.dense.weight[K : 2 * K] = self.prediction.weight, -self.prediction.weight
         head.prediction.weight[:, :K], head.prediction.weight[:, K : 2 * K] = torch.eye(K), -torch.eye(K)
         head.prediction.bias.copy_(self.prediction.bias)
@@ -65,10 +66,10 @@ class TokenHead(nn.Module):
 
     reads_first_only = False
 
-    def __init__(self, config: EncoderConfig, outputs: int, *, dropout: float = 0.1) -> None:
+    def __init__(self, config: EncoderConfig, outputs: int) -> None:
         super().__init__()
         self.prediction = nn.Linear(config.hidden_size, outputs)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(config.dropout)
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
 
     def forward(self, x_BLD: Tensor) -> Tensor:
@@ -112,12 +113,13 @@ class ConditionalSpanHead(nn.Module):
     def end_logits(self, x_BLD: Tensor, starts_BT: Tensor, allowed_BL: Tensor) -> Tensor:
         """Of each token's being the last one, given each of some first ones (B, T, L); -inf where none may be."""
         D = x_BLD.shape[-1]
-        # The product with [start ; token] is the sum of two, so that pairs are joined after it.
+        # The product with [start ; token] is the sum of two, so pairs are joined after it; one start at a time,
+        # since the pairs of all (B, T, L, 512) would need more memory than the encoder.
         first, second = self.end_dense.weight.split([D, D], dim=1)
-        joined_BTLH = F.linear(at(x_BLD, starts_BT), first)[:, :, None] + F.linear(
-            x_BLD, second, self.end_dense.bias
-        ).unsqueeze(1)
-        return self.end(F.gelu(joined_BTLH)).squeeze(-1).masked_fill(~allowed_BL[:, None], -torch.inf)
+        first_BTH = F.linear(at(x_BLD, starts_BT), first)
+        second_BLH = F.linear(x_BLD, second, self.end_dense.bias)
+        logits = [self.end(F.gelu(one_BH[:, None] + second_BLH)).squeeze(-1) for one_BH in first_BTH.unbind(1)]
+        return torch.stack(logits, 1).masked_fill(~allowed_BL[:, None], -torch.inf)
 
     def answerable_logits(self, x_BLD: Tensor, start_logits_BL: Tensor) -> Tensor:
         """Of there being no answer (B), from [CLS] and the states weighted by the probability of a start."""
@@ -125,3 +127,6 @@ class ConditionalSpanHead(nn.Module):
         weighted_BD = (start_logits_BL.softmax(-1).unsqueeze(1) @ x_BLD).squeeze(1)
         both_BX = torch.cat([x_BLD[:, 0], weighted_BD], -1)
         return self.answerable(F.gelu(self.answerable_dense(both_BX))).squeeze(-1)
+
+
+TaskHead = TextHead | TokenHead | SpanHead | ConditionalSpanHead

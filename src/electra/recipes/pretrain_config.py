@@ -19,7 +19,7 @@ from electra.training.checkpoint import CheckpointConfig
 from electra.training.evaluation import EvaluationConfig
 from electra.training.optim import OptimizerConfig
 from electra.training.tracking import TrackingConfig
-from electra.training.trainer import TrainConfig
+from electra.training.train_config import TrainConfig
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def assembled(
     Args:
         start: what the weights start from; None: from a checkpoint, which is read later.
     """
-    device = _device(config.train.device)
+    device = device_of(config.train.device)
     if device.type == "cpu":
         keep_freed_memory()
     torch.manual_seed(config.train.seed)
@@ -83,7 +83,12 @@ def fitted(config: PretrainConfig, data: TokenData) -> EncoderConfig:
     return replace(model, vocabulary_size=data.vocabulary_size)
 
 
-def _device(wanted: str) -> torch.device:
+def device_of(wanted: str) -> torch.device:
+    """Where a run computes.
+
+    Raises:
+        ConfigError: a GPU is wanted and there is none.
+    """
     if wanted == "cuda" and not torch.cuda.is_available():
         raise ConfigError("train.device: cuda, but torch sees no GPU here; set it to auto or cpu")
     if wanted == "cpu" or not torch.cuda.is_available():

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from electra.data.collate import Batch
 from electra.modeling.encoder import EncoderConfig
+from electra.modeling.task_heads import TaskHead
 
 Facts = dict[str, Any]
 """What JSON can hold."""
@@ -108,7 +109,7 @@ class Problem(Protocol):
         """Examples as rows, with targets where the examples have them."""
         ...
 
-    def head(self, config: EncoderConfig) -> nn.Module:
+    def head(self, config: EncoderConfig) -> TaskHead:
         """A new head for an encoder of this shape. Its `reads_first_only` says whether [CLS] is all it reads."""
         ...
 
@@ -140,7 +141,6 @@ class Task:
     Attributes:
         splits: examples by name. Runs learn from `train` and are judged on `dev`; those whose examples have no
             answers are predicted.
-        doubled: a transformation that gives the training examples a second form (both orders of a pair).
         notes: what was found in the data, for a person to read.
     """
 

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,9 +39,14 @@ class Finding:
 
 
 class Watch:
-    """Reads reports and evaluations in order and yields each finding once in the life of a run."""
+    """Reads reports and evaluations in order and yields each finding once in the life of a run.
 
-    def __init__(self) -> None:
+    Args:
+        silent: findings that are never said.
+    """
+
+    def __init__(self, *, silent: Sequence[str] = ()) -> None:
+        self.silent = silent
         self.named: list[str] = []
         self.losses: list[float] = []
         self.speeds: list[float] = []
@@ -80,7 +85,7 @@ class Watch:
         return self._new(_evaluation(figures, progress))
 
     def _new(self, findings: Iterator[Finding] | list[Finding]) -> list[Finding]:
-        new = [finding for finding in findings if finding.name not in self.named]
+        new = [finding for finding in findings if finding.name not in (*self.named, *self.silent)]
         self.named += [finding.name for finding in new]
         return new
 

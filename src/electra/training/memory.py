@@ -3,6 +3,8 @@
 import ctypes
 import sys
 
+import torch
+
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of mallopt, from glibc's malloc.h
 
 
@@ -23,3 +25,13 @@ def keep_freed_memory() -> bool:
     # Older versions refuse more than 32 MiB. Where none is taken the other setting would only do harm.
     taken = mallopt(_MMAP_THRESHOLD, 2**30) or mallopt(_MMAP_THRESHOLD, 2**25)
     return bool(taken and mallopt(_TRIM_THRESHOLD, 2**31 - 1))
+
+
+def peak_memory(device: torch.device) -> int:
+    """Bytes that were in use at once at most: on an accelerator by tensors, else by the whole process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    import resource  # which Windows does not have
+
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used if sys.platform == "darwin" else 1024 * used  # bytes there, kibibytes elsewhere

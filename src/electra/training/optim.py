@@ -1,6 +1,6 @@
 """The optimiser: AdamW with decay by kind of parameter."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -54,15 +54,21 @@ class OptimizerConfig:
             yield f"gradient_clip: must be above 0, got {self.gradient_clip}"
 
 
-def build_optimizer(module: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:
-    """AdamW over the parameters of a module, each once even where networks share it."""
-    decayed: list[Tensor] = []
-    spared: list[Tensor] = []
-    for parameter in module.parameters():
-        (decayed if parameter.ndim >= 2 else spared).append(parameter)
+def build_optimizer(
+    module: nn.Module, config: OptimizerConfig, *, rate_scales: Mapping[str, float] | None = None
+) -> torch.optim.AdamW:
+    """AdamW over the parameters of a module, each once even where networks share it.
+
+    Args:
+        rate_scales: each parameter's share of the learning rate, by name; None: all of it. Groups keep it as `scale`.
+    """
+    alike: dict[tuple[float, bool], list[Tensor]] = {}
+    for name, parameter in module.named_parameters():
+        scale = 1.0 if rate_scales is None else rate_scales[name]
+        alike.setdefault((scale, parameter.ndim >= 2), []).append(parameter)
     groups = [
-        {"params": decayed, "weight_decay": config.weight_decay},
-        {"params": spared, "weight_decay": 0.0},
+        {"params": parameters, "weight_decay": config.weight_decay if decayed else 0.0, "scale": scale}
+        for (scale, decayed), parameters in alike.items()
     ]
     optimizer = torch.optim.AdamW(
         groups,
@@ -73,7 +79,7 @@ def build_optimizer(module: nn.Module, config: OptimizerConfig) -> torch.optim.A
     )
     if not config.bias_correction:
         # The corrections 1 - β^t are exactly 1 where t is large, so the steps are counted from a large number.
-        for learnt in (*decayed, *spared):
+        for learnt in module.parameters():
             optimizer.state[learnt] = {
                 "step": torch.tensor(_FAR, dtype=torch.float32, device=learnt.device),
                 "exp_avg": torch.zeros_like(learnt),

@@ -11,7 +11,7 @@ from electra.modeling.kernels import ROWS
 from electra.objectives.base import Tower, TowerName
 from electra.training.precision import product_flops
 from electra.training.tracking import clock
-from electra.training.trainer import TrainConfig
+from electra.training.train_config import TrainConfig
 
 UTILISATION = 0.4
 """Share of the speed of plain products that a step is expected to reach; measured ones lie at .3 to .6."""

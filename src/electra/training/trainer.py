@@ -11,9 +11,9 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -32,50 +32,13 @@ from electra.training.run_folder import RunFolder
 from electra.training.schedule import learning_rate
 from electra.training.signals import StopSignal
 from electra.training.tracking import Tracking, TrackingConfig, clock, evaluation_line, report_line
+from electra.training.train_config import TrainConfig
 from electra.training.update import Figures, Update
 
 logger = logging.getLogger(__name__)
 
 NOT_FINITE_IN_A_ROW = 5
 """So many steps in a row that cannot be applied end a run."""
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """How long, how much at once, and on what."""
-
-    steps: int | None = None
-    """Length of the run in steps."""
-    minutes: float | None = None
-    """Length of the run in minutes, in place of `steps`: the speed is measured first, then `steps` is fixed."""
-    batch_size: int = 128
-    """Sequences a step."""
-    micro_batch_size: int = 0
-    """Sequences that are computed at once, their gradients added up; 0: the whole batch."""
-    seed: int = 0
-    """Everything random follows from it."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of the matrix products; auto: the quicker one, measured at the start."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to compute; auto: on the GPU where there is one."""
-    compile: Literal["auto", "on", "off"] = "auto"
-    """Compile the encoders with torch.compile, which takes a minute at the start; auto: on a GPU. On a CPU it has
-    not paid (docs/performance.md)."""
-    report_every: int = 50
-    """Steps between two lines of the console and of metrics.jsonl."""
-
-    def problems(self) -> Iterator[str]:
-        if self.steps is None and self.minutes is None:
-            yield "steps: give the length of the run, --train.steps N or --train.minutes M"
-        if self.steps is not None and self.steps < 1:
-            yield f"steps: must be at least 1, got {self.steps}"
-        if self.minutes is not None and not 0 < self.minutes < math.inf:
-            yield f"minutes: must be above 0, got {self.minutes}"
-        for name in ("batch_size", "report_every"):
-            if getattr(self, name) < 1:
-                yield f"{name}: must be at least 1, got {getattr(self, name)}"
-        if self.micro_batch_size < 0 or (self.micro_batch_size and self.batch_size % self.micro_batch_size):
-            yield f"micro_batch_size: {self.micro_batch_size} does not divide a batch_size of {self.batch_size}"
 
 
 @dataclass(frozen=True)
@@ -105,6 +68,23 @@ class Feed:
     identity: dict[str, str]
 
 
+@dataclass(frozen=True)
+class Rules:
+    """Where fine-tuning goes another way than pre-training, whose way is the default.
+
+    Attributes:
+        rate_scales: each parameter's share of the learning rate, by name; None: all of it.
+        evaluate_first: look at held-out figures before the first step.
+        enough: whether the run ends with this evaluation.
+        silent: findings of the watch that mean nothing here.
+    """
+
+    rate_scales: Mapping[str, float] | None = None
+    evaluate_first: bool = True
+    enough: Callable[[dict[str, Any]], bool] = lambda _: False
+    silent: tuple[str, ...] = ()
+
+
 class Trainer:
     """Trains one objective.
 
@@ -114,6 +94,7 @@ class Trainer:
         run: the folder that everything is written to.
         config_text: the run's config as TOML, given the number of steps.
         texts: further files that every checkpoint carries (the tokenizer).
+        rules: None: those of pre-training.
     """
 
     def __init__(
@@ -132,19 +113,21 @@ class Trainer:
         texts: dict[str, str],
         precision: Precision,
         device: torch.device,
+        rules: Rules | None = None,
     ) -> None:
         self.objective, self.config, self.optimizer_config = objective, config, optimizer
         self.feed, self.evaluation_config, self.evaluate = feed, evaluation, evaluate
         self.checkpoints, self.tracking_config = Checkpoints(run.checkpoints, checkpoint), tracking
         self.run_folder, self.config_text, self.texts = run, config_text, texts
         self.precision, self.device = precision, device
-        self.optimizer = build_optimizer(objective, optimizer)
+        self.rules = rules or Rules()
+        self.optimizer = build_optimizer(objective, optimizer, rate_scales=self.rules.rate_scales)
         self.update = Update(
             objective, self.optimizer, gradient_clip=optimizer.gradient_clip, precision=precision, device=device
         )
         networks: Networks = objective.networks(feed.length)  # type: ignore[operator]
         self.flops_a_position = training_flops(networks, feed.length) / feed.length
-        self.progress, self.watch = Progress(steps=config.steps), Watch()
+        self.progress, self.watch = Progress(steps=config.steps), Watch(silent=self.rules.silent)
         self.evaluation: dict[str, Any] = {}
         self.stop = StopSignal()
         self._saved_step = -1
@@ -173,7 +156,7 @@ class Trainer:
         if checkpoint and self.progress.step == self.progress.steps:
             logger.info("the run is finished: %s steps; nothing is left to train", f"{self.progress.steps:,}")
         with contextlib.closing(self.tracking), self.stop.listening():
-            if self.progress.step == 0:
+            if self.progress.step == 0 and self.rules.evaluate_first:
                 self._evaluate()
             self.objective.train()
             while self.progress.steps is None or self.progress.step < self.progress.steps:
@@ -331,6 +314,9 @@ class Trainer:
         logger.info(evaluation_line(self.evaluation))
         if progress.steps:
             self._say(self.watch.evaluation(self.evaluation, progress=progress.step / progress.steps))
+        if self.rules.enough(self.evaluation):
+            logger.info("stopping early at step %s", f"{progress.step:,}")
+            progress.steps = progress.step
 
     def _say(self, findings: list[Finding], *, step: int | None = None) -> None:
         """Name findings in the console and in metrics.jsonl; of a step, or of the run as it stands."""

@@ -54,7 +54,7 @@ class Update:
         finite = torch.isfinite(figures["loss"] + figures["gradient_norm"])
         self.optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("scale", 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         tokens = torch.stack([batch.lengths_B.sum() for batch in batches]).sum()

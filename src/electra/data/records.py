@@ -1,0 +1,66 @@
+"""Tables: the rows of a .csv, .tsv, .jsonl or .parquet file as dictionaries, each with its line.
+
+Unlike the documents of a corpus, a row that cannot be read is an error here: a label may hang on it.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from electra.data import readers
+from electra.data.corpus import kind_of
+from electra.data.readers import Reject
+from electra.errors import DataError
+
+KNOWN = "tables are .csv, .tsv, .jsonl and .parquet, each also with .gz or .zst"
+
+
+def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line (of a parquet file: row) and values of each row, by the name of the column.
+
+    Raises:
+        DataError: the file is missing, of an unknown kind, or a row cannot be read.
+    """
+    kind = kind_of(path)
+    if kind not in _READERS:
+        raise DataError(f"{path}: the kind of file is unknown; {KNOWN}")
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file")
+    if kind != "parquet":
+        readers.check_is_text(path)
+    for line, record in _READERS[kind](path):
+        if isinstance(record, str):
+            raise DataError(f"{path}:{line}: {record}; mend or remove this row")
+        yield line, record
+
+
+def _json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    for number, line in readers.decoded_lines(path):
+        if isinstance(line, Reject):
+            yield number, line.reason
+        elif line and not line.isspace():
+            yield number, readers.parse_json(line)
+
+
+def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    rows = readers.csv_rows(path)
+    names = readers.csv_header(rows)
+    for number, row in rows:
+        if isinstance(row, Reject):
+            yield number, row.reason
+        elif row and len(row) != len(names):
+            yield number, f"{len(row)} fields, but the header has {len(names)}"
+        elif row:
+            yield number, dict(zip(names, row, strict=True))
+
+
+def _parquet(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    number = 0
+    with readers.open_parquet(path) as file:
+        for batch in file.iter_batches(batch_size=1024):
+            for record in batch.to_pylist():
+                number += 1
+                yield number, record
+
+
+_READERS = {"jsonl": _json_lines, "csv": _csv, "parquet": _parquet}

@@ -1,0 +1,242 @@
+"""`electra finetune`: from a pre-trained encoder to one that does a task, judged over several seeds."""
+
+import json
+import logging
+import statistics
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from electra.config import load_config, to_toml
+from electra.errors import ConfigError
+from electra.export.loading import load_pretrained
+from electra.recipes.finetune_config import FinetuneConfig, resolved
+from electra.recipes.finetune_export import export_model
+from electra.recipes.finetune_plan import FinetunePlan, planned
+from electra.recipes.finetune_run import (
+    DEV,
+    SeedResult,
+    Setting,
+    predict,
+    read_result,
+    run_seed,
+    write_lines,
+)
+from electra.recipes.finetune_task import load_task
+from electra.recipes.pretrain_parts import device_of
+from electra.tasks.base import Reading, Task
+from electra.training.memory import keep_freed_memory
+from electra.training.precision import choose_precision
+from electra.training.run_folder import environment, open_run
+from electra.training.tracking import log_file
+from electra.training.trainer import Outcome
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class FinetuneCommand:
+    """The command line of `electra finetune`."""
+
+    model: tyro.conf.Positional[str]
+    """A run, an export, or a Hugging Face folder or id of type electra or bert."""
+    task: str | None = None
+    """A task by name, or a TOML file that describes one."""
+    data: Path | None = None
+    """The folder of the task's data; for GLUE, the folder that holds its folders; a table of your own."""
+    out: Path | None = None
+    """The folder of the results. What is there is resumed."""
+    kind: Literal["classification", "pair", "multilabel", "regression", "tagging"] | None = None
+    """What a table of your own, or tagged text, asks for."""
+    seeds: int | None = None
+    """How many runs; the results name median, mean and standard deviation."""
+    init_from_task: str | None = None
+    """Start from the encoder of this fine-tuning (paper: RTE and STS-B from MNLI)."""
+    submission: Path | None = None
+    """Write the predictions of the test parts in GLUE's layout into this zip file."""
+    fresh: bool = False
+    """Start beside OUT (OUT-2, OUT-3, …) instead of resuming what is there."""
+    dry_run: bool = False
+    """Take a few steps, print the resolved config, time and memory, and stop."""
+    overrides: tyro.conf.Suppress[tuple[str, ...]] = ()
+    """Any setting of the config, as `--section.name VALUE`."""
+
+
+def run(command: FinetuneCommand) -> "FinetuneResult | FinetunePlan":
+    """Fine-tune an encoder for a task, with one seed or several, and keep the best model.
+
+    Tasks by name: cola, sst-2, mrpc, sts-b, qqp, mnli, qnli, rte, wnli (or glue: all that are there); squad, squad2;
+    chunking, conll2003, wnut17, bc5cdr, upos, xpos, ged. For a table of your own give --kind and name its columns.
+    Every setting (docs/configuration.md) can be given as --section.name VALUE.
+
+    Examples:
+        electra finetune RUN --task cola --data GLUE --out OUT --seeds 5
+        electra finetune RUN --kind classification --data reviews.csv --data.text review --data.label stars --out OUT
+    """
+    config, fresh = read_command(command), command.fresh
+    if command.dry_run:
+        setting = prepared(config)
+        return planned(setting)
+    return finetune(config, fresh=fresh)
+
+
+def read_command(command: FinetuneCommand) -> FinetuneConfig:
+    """The config that a command line asks for: the TOML file of the task, if it is one, under all options."""
+    overrides = list(command.overrides)
+    is_file = command.task is not None and (Path(command.task).suffix == ".toml" or Path(command.task).is_file())
+    start = command.init_from_task or command.model
+    named: dict[str, Any] = {
+        "model": start, "task": None if is_file else command.task, "kind": command.kind, "seeds": command.seeds,
+        "out": command.out, "data.path": command.data,
+    }  # fmt: skip
+    for name, value in named.items():
+        if value is not None:
+            overrides.append(f"{name}={value if isinstance(value, int) else json.dumps(str(value))}")
+    config = load_config(FinetuneConfig, command.task if is_file else None, overrides)
+    if is_file and not config.task:
+        config = replace(config, task=Path(command.task or "").stem)
+    return config
+
+
+def prepared(config: FinetuneConfig) -> Setting:
+    """Data, model and precision of a fine-tuning, and its config with nothing left open.
+
+    Raises:
+        ElectraError: the config, the data or the model cannot be used as they are.
+    """
+    device = device_of(config.train.device)
+    task, asked = load_task(config)
+    for note in task.notes:
+        logger.info("%s: %s", task.name, note)
+    pretrained = load_pretrained(config.model)
+    config = resolved(
+        config, pretrained.encoder.config, epochs=asked.epochs, max_length=asked.max_length,
+        longest=pretrained.max_length,
+    )  # fmt: skip
+    reading = Reading(pretrained.tokenizer, config.data.max_length)
+    rows = {split: task.problem.encode(examples, reading) for split, examples in task.splits.items()}
+    for split, found in rows.items():
+        if found.cut:
+            logger.info(
+                "%s: %s of %s examples of %s are longer than %s tokens and were cut",
+                task.name, f"{found.cut:,}", f"{len(task.splits[split]):,}", split, config.data.max_length,
+            )  # fmt: skip
+    if device.type == "cpu":
+        keep_freed_memory()
+    setting = Setting(config, task, rows, pretrained, choose_precision("float32", device, lambda: None), device)
+    precision = choose_precision(config.train.precision, device, setting.step())
+    logger.info("%s on %s: %s", precision.name, device, precision.reason)
+    return replace(setting, precision=precision)
+
+
+def finetune(config: FinetuneConfig, *, fresh: bool = False) -> "FinetuneResult":
+    """Run a config, or go on with it; `fresh` starts beside what is there.
+
+    Raises:
+        ElectraError: the config, the data, the model or the folder cannot be used as they are.
+    """
+    if config.out is None:
+        raise ConfigError("out: is missing; give --out, the folder to write to")
+    folder = open_run(config.out, fresh=fresh)
+    with log_file(folder.log):
+        setting = prepared(config)
+        folder.write_text(folder.config, to_toml(setting.config))
+        folder.write_text(folder.environment, json.dumps(environment(), indent=1) + "\n")
+        results: list[SeedResult] = []
+        metric = setting.task.problem.metric
+        for seed in range(config.seed, config.seed + config.seeds):
+            place = folder.path / f"seed-{seed}"
+            result = read_result(place, metric)
+            if result is None:
+                ended = run_seed(setting, seed, place)
+                if isinstance(ended, Outcome):
+                    return FinetuneResult(
+                        folder.path, setting.task.name, metric, results, stopped_by=ended.stopped_by
+                    )
+                result, module = ended
+                if all(_better(result, other, metric) for other in results):
+                    export_model(setting, module, folder.path, result)
+                    for split in setting.task.splits:
+                        if split not in ("train", DEV):
+                            write_lines(folder.path / f"{split}.jsonl", predict(setting, module, split))
+                folder.write_text(place / "result.json", json.dumps(asdict(result), indent=1) + "\n")
+            else:
+                logger.info("seed %s was finished before", seed)
+            results.append(result)
+            logger.info("seed %s: %s %.4f%s", seed, metric, result.metrics[metric], _flag(result))
+        found = FinetuneResult(folder.path, setting.task.name, metric, results)
+        folder.write_text(folder.path / "results.json", json.dumps(found.facts(setting), indent=1) + "\n")
+    return found
+
+
+def _better(one: SeedResult, other: SeedResult, metric: str) -> bool:
+    return (one.failed is None, one.metrics[metric]) > (other.failed is None, other.metrics[metric])
+
+
+def _flag(result: SeedResult) -> str:
+    return f" – failed: {result.failed}" if result.failed else ""
+
+
+@dataclass(frozen=True)
+class FinetuneResult:
+    """What came of a fine-tuning's seeds."""
+
+    out: Path
+    task: str
+    metric: str
+    seeds: list[SeedResult]
+    stopped_by: int | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 128 + the signal's number, as shells have it."""
+        return 128 + self.stopped_by if self.stopped_by else 0
+
+    def values(self, name: str) -> list[float]:
+        """A figure of every seed, failed ones too."""
+        return [result.metrics[name] for result in self.seeds]
+
+    def facts(self, setting: Setting) -> dict[str, Any]:
+        """What results.json holds."""
+        values = self.values(self.metric)
+        best = max(self.seeds, key=lambda result: (result.failed is None, result.metrics[self.metric]))
+        return {
+            "task": self.task,
+            "metric": self.metric,
+            "median": statistics.median(values),
+            "mean": statistics.mean(values),
+            "standard_deviation": statistics.stdev(values) if len(values) > 1 else None,
+            "failed": sum(result.failed is not None for result in self.seeds),
+            "seeds": [asdict(result) for result in self.seeds],
+            "best_seed": best.seed,
+            "pretrained": setting.config.model,
+            "model": "model",
+            "examples": {split: len(examples) for split, examples in setting.task.splits.items()},
+        }
+
+    def __rich__(self) -> RenderableType:
+        if not self.seeds:
+            return f"{self.out}: stopped; the same command goes on"
+        names = [name for name in self.seeds[0].metrics if "/" not in name]
+        table = Table("seed", *names, "", title=f"{self.task} on {DEV}", title_justify="left")
+        for result in self.seeds:
+            failed = f"failed: {result.failed}" if result.failed else ""
+            table.add_row(str(result.seed), *(f"{result.metrics[name]:.4f}" for name in names), failed)
+        if len(self.seeds) > 1:
+            table.add_section()
+            for words, of in (
+                ("median", statistics.median),
+                ("mean", statistics.mean),
+                ("deviation", statistics.stdev),
+            ):
+                table.add_row(words, *(f"{of(self.values(name)):.4f}" for name in names), "")
+        return Group(table, f"results: {self.out / 'results.json'}", f"best model: {self.out / 'model'}")
+
+
+def task_of(config: FinetuneConfig) -> Task:
+    """The task of a config, without a model."""
+    return load_task(config)[0]

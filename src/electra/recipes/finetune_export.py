@@ -1,0 +1,71 @@
+"""A fine-tuned network as a folder that transformers loads, and what of it no class there can hold."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from electra.export.huggingface import save
+from electra.export.parity import TOLERANCE, parity
+from electra.modeling.task_heads import ConditionalSpanHead, TextHead
+from electra.recipes.finetune_run import SeedResult, Setting
+from electra.tasks.base import collate
+from electra.tasks.fine_tuning import FineTuning
+
+logger = logging.getLogger(__name__)
+
+
+def export_model(setting: Setting, module: FineTuning, out: Path, result: SeedResult) -> None:
+    """Write OUT/model and say how far transformers' logits are from ours."""
+    encoder, head = module.encoder.cpu(), module.head.cpu()
+    task = module.problem.facts()
+    if isinstance(head, TextHead):
+        held = head.with_hidden(encoder.config)
+        if held is None:
+            logger.warning(
+                "transformers' class has a hidden layer too narrow for this many labels (%s of %s units): only here "
+                "the model can be loaded; head.text = \"hidden\" makes one that it holds",
+                2 * len(head.prediction.bias), encoder.config.hidden_size,
+            )  # fmt: skip
+        head = held or head
+    if isinstance(head, ConditionalSpanHead):
+        logger.warning(
+            "transformers has no class for the conditional span: there only the encoder loads; "
+            'head.span = "plain" makes a model that it holds whole'
+        )
+    folder = out / "model"
+    tokenizer_json = out / ".tokenizer.json"
+    setting.pretrained.tokenizer.save(str(tokenizer_json))
+    save(
+        folder,
+        encoder=encoder,
+        head=head,
+        tokenizer_json=tokenizer_json,
+        card=card(setting, task, result),
+        max_length=setting.config.data.max_length,
+        task=task,
+    )
+    tokenizer_json.unlink()
+    chosen = torch.arange(min(4, len(setting.rows["dev"]))).numpy()
+    batch = collate(setting.rows["dev"], chosen, pad=setting.pad)
+    mask_BL = torch.arange(batch.input_ids_BL.shape[1]) < batch.lengths_B[:, None]
+    difference = parity(folder, encoder, head, batch.input_ids_BL, batch.segment_ids_BL, mask_BL)
+    if difference is not None:
+        logger.info("%s: logits within %.1e of transformers'", folder, difference)
+        if not difference <= TOLERANCE:
+            logger.warning("the exported logits differ from transformers' by more than %s", TOLERANCE)
+
+
+def card(setting: Setting, task: dict[str, Any], result: SeedResult) -> str:
+    """The model card."""
+    lines = [
+        "---", "library_name: transformers", "tags: [electra, fine-tuned]", "---", "",
+        f"# {setting.task.name}", "",
+        f"An encoder fine-tuned by electra for {setting.task.name} ({task['kind']}), seed {result.seed}.", "",
+        "| figure on dev | value |", "|---|---|",
+        *(f"| {name} | {value:.4f} |" for name, value in result.metrics.items()), "",
+        "```python", "import electra", "",
+        'electra.load("FOLDER").predict(["..."])', "```", "",
+    ]  # fmt: skip
+    return "\n".join(lines)

@@ -1,0 +1,102 @@
+"""What a fine-tuning will take: measured on a few of its own steps."""
+
+import itertools
+import math
+import statistics
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from electra.config import to_toml
+from electra.data.sampling import bucketed
+from electra.recipes.finetune_config import FinetuneConfig
+from electra.recipes.finetune_run import DEV, Setting, micro_batches, new_module, step_count, training_rows
+from electra.tasks.base import collate
+from electra.tasks.fine_tuning import by_length, rate_scales
+from electra.training.memory import peak_memory
+from electra.training.optim import build_optimizer
+from electra.training.tracking import clock
+from electra.training.update import Update
+
+TRIED = 10
+"""Steps that are taken."""
+
+
+@dataclass(frozen=True)
+class FinetunePlan:
+    """A fine-tuning's resolved config and what it would take."""
+
+    config: FinetuneConfig
+    parameters: int
+    rows: int
+    steps: int
+    seconds: float
+    memory: int
+
+    def __rich__(self) -> RenderableType:
+        table = Table("", "", show_header=False)
+        table.add_row("parameters", f"{self.parameters:,}")
+        table.add_row("rows to learn from", f"{self.rows:,}")
+        table.add_row("steps of each seed", f"{self.steps:,}")
+        table.add_row("time of each seed, about", clock(self.seconds))
+        if self.config.seeds > 1:
+            table.add_row(f"time of all {self.config.seeds} seeds, about", clock(self.config.seeds * self.seconds))
+        table.add_row("memory at the peak, about", f"{self.memory / 2**30:.2f} GiB")
+        return Group(to_toml(self.config), table)
+
+
+def planned(setting: Setting) -> FinetunePlan:
+    """Take the step with the longest rows and some others, and count how many tokens all steps have."""
+    config = setting.config
+    rows = training_rows(setting, config.seed)
+    steps, module = step_count(config, rows), new_module(setting, config.seed).train()
+    optimizer = config.optimizer.for_steps(steps)
+    update = Update(
+        module,
+        build_optimizer(
+            module, optimizer,
+            rate_scales=rate_scales(module, config.optimizer.layer_decay, mode=config.optimizer.layer_decay_mode),
+        ),
+        gradient_clip=optimizer.gradient_clip,
+        precision=setting.precision,
+        device=setting.device,
+    )  # fmt: skip
+    epoch = math.ceil(len(rows) / config.train.batch_size)
+    lengths = [
+        rows.lengths[bucketed(step, rows.lengths, seed=config.seed, batch_size=config.train.batch_size)]
+        for step in range(min(steps, epoch))
+    ]
+    sizes = np.array([len(each) * int(each.max()) for each in lengths])
+    order = np.argsort(-sizes, kind="stable")
+    tried = order[np.unique(np.linspace(0, len(order) - 1, min(TRIED, len(order))).round().astype(int))].tolist()
+    seconds = []
+    for step in [tried[0], *tried]:  # the first one warms up
+        start = time.perf_counter()
+        batches = micro_batches(config, rows, step, pad=setting.pad, device=setting.device)
+        update(batches, optimizer.learning_rate)["loss"].item()
+        seconds.append(time.perf_counter() - start)
+    of_steps = float(np.interp(sizes, sizes[tried][::-1], seconds[1:][::-1]).mean()) * steps
+    total = of_steps + _evaluation_seconds(setting, module)
+    return FinetunePlan(
+        config, sum(p.numel() for p in module.parameters()), len(rows), steps, total, peak_memory(setting.device)
+    )
+
+
+def _evaluation_seconds(setting: Setting, module: torch.nn.Module) -> float:
+    """Of one look at dev, from its longest batch and a few more."""
+    rows = setting.rows[DEV]
+    batches = list(by_length(rows, 2048))
+    tokens = [len(chosen) * int(rows.lengths[chosen].max()) for chosen in batches]
+    rates = []
+    module.eval()
+    for chosen, size in itertools.islice(zip(batches, tokens, strict=True), 3):
+        start = time.perf_counter()
+        with torch.no_grad(), setting.precision.autocast(setting.device):
+            batch = collate(rows, chosen, pad=setting.pad).to(setting.device)
+            module.problem.outputs(module.head, module.states(batch), batch)  # type: ignore[union-attr, operator]
+        rates.append((time.perf_counter() - start) / size)
+    return statistics.median(rates) * sum(tokens)

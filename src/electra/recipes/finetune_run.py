@@ -1,0 +1,284 @@
+"""One run of a fine-tuning: one seed, from the pre-trained weights to predictions."""
+
+import json
+import logging
+import math
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from electra.config import load_config, to_toml
+from electra.data.sampling import bucketed, step_seed
+from electra.data.tokenizer import special_tokens
+from electra.errors import DataError
+from electra.export.huggingface import Pretrained
+from electra.modeling.encoder import Encoder
+from electra.recipes.finetune_config import FinetuneConfig
+from electra.reports.metrics import read_metrics
+from electra.tasks.base import Prediction, Reading, Rows, Task, TaskBatch, collate
+from electra.tasks.few import part
+from electra.tasks.fine_tuning import FineTuning, rate_scales
+from electra.training.checkpoint import CheckpointConfig
+from electra.training.evaluation import EvaluationConfig
+from electra.training.precision import Precision
+from electra.training.run_folder import RunFolder, agree, open_run
+from electra.training.train_config import TrainConfig
+from electra.training.trainer import Feed, Outcome, Rules, Trainer
+
+logger = logging.getLogger(__name__)
+
+SILENT = ("loss spike", "tokens/s falling", "corpus too small", "still warming up")
+"""What the watch of a pre-training says and what is nothing strange in batches of unlike length, seen a few times."""
+DEV = "dev"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the runs of a fine-tuning have in common."""
+
+    config: FinetuneConfig
+    task: Task
+    rows: dict[str, Rows]
+    pretrained: Pretrained
+    precision: Precision
+    device: torch.device
+
+    @property
+    def pad(self) -> int:
+        return special_tokens(self.pretrained.tokenizer).pad
+
+    @property
+    def reading(self) -> Reading:
+        return Reading(self.pretrained.tokenizer, self.config.data.max_length)
+
+    def step(self) -> Callable[[], None]:
+        """A forward and a backward pass, to be timed."""
+        module, rows = new_module(self, self.config.seed), self.rows["train"]
+        [batch, *_] = micro_batches(self.config, rows, 0, pad=self.pad, device=self.device)
+
+        def step() -> None:
+            module(batch).loss.backward()
+            module.zero_grad(set_to_none=True)
+
+        return step
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """What came of one seed.
+
+    Attributes:
+        metrics: figures on dev by name.
+        failed: why the run counts as failed; None where it does not.
+        seconds: of its steps; evaluations are not in it.
+    """
+
+    seed: int
+    metrics: dict[str, float]
+    failed: str | None
+    steps: int
+    seconds: float
+
+
+def run_seed(setting: Setting, seed: int, folder: Path) -> tuple[SeedResult, FineTuning] | Outcome:
+    """Train one seed in its folder, or go on with it; the outcome alone where it was stopped by a signal."""
+    config = replace(setting.config, seeds=1, seed=seed)
+    run = open_run(folder, fresh=False)
+    if run.config.exists():
+        agree(run, config, settled={}, ignore=("out", "data.path", "model"))
+    module = new_module(setting, seed)
+    rows = training_rows(setting, seed)
+    trainer, judge = _trainer(setting, config, run, module, rows)
+    outcome = trainer.run()
+    if outcome.stopped_by is not None:
+        return outcome
+    predictions = judge.final()
+    metrics = setting.task.problem.score(setting.task.splits[DEV], predictions)
+    write_lines(run.path / f"{DEV}.jsonl", predictions)
+    failed = why_failed(predictions, setting.task.splits[DEV])
+    if trainer.progress.skipped:
+        logger.warning("%s steps were not finite and were skipped", trainer.progress.skipped)
+    shutil.rmtree(run.checkpoints, ignore_errors=True)
+    judge.best.unlink(missing_ok=True)
+    return SeedResult(seed, metrics, failed, outcome.step, round(trainer.progress.seconds, 3)), module
+
+
+def new_module(setting: Setting, seed: int) -> FineTuning:
+    """The pre-trained encoder, copied, under a new head."""
+    torch.manual_seed(seed)
+    share, trained = setting.config.train.dropout, setting.pretrained.encoder
+    encoder = Encoder(replace(trained.config, dropout=share, attention_dropout=share))
+    encoder.load_state_dict(trained.state_dict())
+    module = FineTuning(encoder, setting.task.problem, reduction=setting.config.optimizer.reduction)
+    return module.to(setting.device)
+
+
+def training_rows(setting: Setting, seed: int) -> Rows:
+    """The rows to learn from; of a part of the examples, that of the seed."""
+    data, examples = setting.config.data, setting.task.splits["train"]
+    if data.fraction == 1 and not data.shots:
+        return setting.rows["train"]
+    few = part(examples, fraction=data.fraction, shots=data.shots, seed=seed)
+    return setting.task.problem.encode(few, setting.reading)
+
+
+def step_count(config: FinetuneConfig, rows: Rows) -> int:
+    """Steps of a run."""
+    return max(1, math.ceil(config.train.epochs * math.ceil(len(rows) / config.train.batch_size)))
+
+
+def micro_batches(
+    config: FinetuneConfig, rows: Rows, step: int, *, pad: int, device: torch.device
+) -> list[TaskBatch]:
+    """The batches of a step, a function of the step and the seed alone."""
+    size = config.train.batch_size
+    at_once = config.train.micro_batch_size or size
+    chosen = bucketed(step, rows.lengths, seed=config.seed, batch_size=size)
+    return [
+        collate(
+            rows, chosen[start : start + at_once], pad=pad, seed=step_seed(config.seed, step, micro_step=start)
+        ).to(device)
+        for start in range(0, len(chosen), at_once)
+    ]
+
+
+def predict(setting: Setting, module: FineTuning, split: str) -> list[Prediction]:
+    """What a trained network says of a split."""
+    rows = setting.rows[split]
+    with setting.precision.autocast(setting.device):
+        outputs = module.outputs(rows, pad=setting.pad, device=setting.device)
+    return module.problem.predictions(setting.task.splits[split], rows, outputs)
+
+
+def why_failed(predictions: Sequence[Prediction], examples: Sequence[Any]) -> str | None:
+    """A run whose predictions on dev are all alike has not learnt: it gives the commonest answer, or none."""
+    if "value" in predictions[0]:
+        values = torch.tensor([prediction["value"] for prediction in predictions])
+        answers = torch.tensor([float(example.answer) for example in examples])
+        return "its values hardly differ" if len(values) > 1 and values.std() < 0.01 * answers.std() else None
+    said = {
+        json.dumps(answer)
+        for prediction in predictions
+        for answer in (
+            prediction["tags"] if "tags" in prediction
+            else [next(prediction[key] for key in ("label", "labels", "answer") if key in prediction)]
+        )
+    }  # fmt: skip
+    return f"it answers {next(iter(said))} throughout" if len(said) == 1 else None
+
+
+class Judge:
+    """Looks at dev as a run goes on, keeps the best weights where they are wanted, and says when it is enough."""
+
+    def __init__(self, setting: Setting, module: FineTuning, run: RunFolder) -> None:
+        self.setting, self.module, self.run = setting, module, run
+        self.key = f"eval/{setting.task.problem.metric}"
+        self.best = run.path / "best.safetensors"
+        self.predictions: list[Prediction] | None = None  # of the last evaluation
+
+    def evaluate(self, _: int) -> dict[str, float]:
+        """Figures on dev."""
+        self.predictions = predict(self.setting, self.module, DEV)
+        metrics = self.setting.task.problem.score(self.setting.task.splits[DEV], self.predictions)
+        figures = {f"eval/{name}": value for name, value in metrics.items()}
+        if self.setting.config.evaluation.keep == "best" and figures[self.key] > max(
+            self._before(), default=-math.inf
+        ):
+            save_file({name: p.detach().contiguous() for name, p in self.module.named_parameters()}, self.best)
+        return figures
+
+    def enough(self, evaluation: dict[str, Any]) -> bool:
+        """Whether so many evaluations have brought nothing better."""
+        patience, values = self.setting.config.evaluation.patience, self._before()
+        return bool(patience) and len(values) - 1 - values.index(max(values)) >= patience
+
+    def final(self) -> list[Prediction]:
+        """Predictions of the weights that count, which the network has from here on."""
+        if self.setting.config.evaluation.keep == "best":
+            self.module.load_state_dict(load_file(self.best), strict=True)
+            self.predictions = None
+        return self.predictions or predict(self.setting, self.module, DEV)
+
+    def _before(self) -> list[float]:
+        """The figures of the evaluations so far, of which a resumed run has those before its checkpoint."""
+        return [float(figures[self.key]) for figures in read_metrics(self.run.path).evaluations]
+
+
+def _trainer(
+    setting: Setting, config: FinetuneConfig, run: RunFolder, module: FineTuning, rows: Rows
+) -> tuple[Trainer, Judge]:
+    steps = step_count(config, rows)
+    epoch = math.ceil(len(rows) / config.train.batch_size)
+    judge = Judge(setting, module, run)
+    looks = config.evaluation.keep == "best" or config.evaluation.patience
+    trainer = Trainer(
+        module,
+        TrainConfig(
+            steps=steps,
+            batch_size=config.train.batch_size,
+            micro_batch_size=config.train.micro_batch_size,
+            seed=config.seed,
+            precision=setting.precision.name,
+            device=config.train.device,
+            report_every=config.train.report_every,
+        ),
+        optimizer=config.optimizer.for_steps(steps),
+        feed=Feed(
+            lambda step: micro_batches(config, rows, step, pad=setting.pad, device=setting.device),
+            epochs=lambda steps: steps / epoch,
+            length=max(1, round(float(rows.lengths.mean()))),
+            identity={"data": _fingerprint(rows)},
+        ),
+        evaluation=EvaluationConfig(every=config.evaluation.every or (epoch if looks else steps)),
+        evaluate=judge.evaluate,
+        checkpoint=CheckpointConfig(every=epoch),
+        tracking=config.tracking,
+        run=run,
+        config_text=lambda _: to_toml(config),
+        texts={},
+        precision=setting.precision,
+        device=setting.device,
+        rules=Rules(
+            rate_scales=rate_scales(module, config.optimizer.layer_decay, mode=config.optimizer.layer_decay_mode),
+            evaluate_first=False,
+            enough=judge.enough,
+            silent=SILENT,
+        ),
+    )
+    return trainer, judge
+
+
+def _fingerprint(rows: Rows) -> str:
+    import hashlib
+
+    digest = hashlib.sha256(rows.ids.tobytes() + rows.starts.tobytes())
+    for values in (*rows.targets.values(), *rows.token_targets.values()):
+        digest.update(values.tobytes())
+    return digest.hexdigest()
+
+
+def write_lines(path: Path, predictions: Sequence[Prediction]) -> None:
+    """Predictions as JSON lines, whole or not at all."""
+    RunFolder.write_text(path, "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in predictions))
+
+
+def read_result(folder: Path, metric: str) -> SeedResult | None:
+    """The result of a seed that was finished before."""
+    path = folder / "result.json"
+    if not path.is_file():
+        return None
+    try:
+        found = SeedResult(**json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{path}: cannot be read ({error}); remove it to run this seed again") from error
+    return found
+
+
+def config_of(folder: Path) -> FinetuneConfig:
+    """The config of a seed's folder."""
+    return load_config(FinetuneConfig, RunFolder(folder).config)

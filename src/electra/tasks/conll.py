@@ -1,0 +1,165 @@
+"""Tagged sentences in files, a word a line: columns (CoNLL, token-per-line TSV) and CoNLL-U, read and written."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from electra.data.readers import check_is_text, numbered_lines
+from electra.errors import DataError
+
+BLANKS = re.compile(" +")
+"""Only these part columns beside tabs: a word may be a no-break space."""
+DOCUMENT_START = "-DOCSTART-"
+CONLLU_FIELDS = 10
+EXCERPT = 60  # characters of a bad line in its message
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where a line has what, counted from 0; negative numbers count from its end.
+
+    A line with a tab is parted at tabs, any other one at blanks. A blank line ends a sentence.
+
+    Attributes:
+        tags: None where the file has none.
+        conllu: whether the file is CoNLL-U: ten fields, comments, and lines that are no words of their own.
+    """
+
+    words: int = 0
+    tags: int | None = -1
+    conllu: bool = False
+
+
+UPOS = Columns(words=1, tags=3, conllu=True)
+XPOS = Columns(words=1, tags=4, conllu=True)
+FEATS = Columns(words=1, tags=5, conllu=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """Words, their tags where the file has them, and the line where they begin, from 1."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None
+    source: str
+    line: int
+
+
+def read(path: Path, columns: Columns) -> list[Sentence]:
+    """The sentences of a file, which may be compressed (.gz, .zst).
+
+    Raises:
+        DataError: when the file cannot be read or is no text, when it has no sentence, or when a line has other
+            columns than the first one, an empty word or an empty tag.
+    """
+    sentences: list[Sentence] = []
+    words: list[str] = []
+    tags: list[str] = []
+    first = 0
+
+    def finish() -> None:
+        if words:
+            answers = tuple(tags) if columns.tags is not None else None
+            sentences.append(Sentence(tuple(words), answers, str(path), first))
+            words.clear()
+            tags.clear()
+
+    for number, line, fields in _lines(path, columns):
+        if fields is not None:
+            first = first if words else number
+            words.append(fields[columns.words])
+            if columns.tags is not None:
+                tags.append(fields[columns.tags])
+        elif not line or not columns.conllu:
+            finish()
+    finish()
+    if not sentences:
+        raise DataError(
+            f"{path}: there is no sentence in it; a line a word is expected, and a blank line after each"
+        )
+    return sentences
+
+
+def write(source: Path, target: Path, columns: Columns, predicted: Sequence[Sequence[str]]) -> None:
+    """Copies a file that `read` understands, with a predicted tag for each of its words.
+
+    CoNLL-U gets the field that `columns.tags` names replaced; other files get one more column at the end of each
+    line, so that conlleval finds the file's own tag and the predicted one where it looks for them.
+
+    Raises:
+        DataError: as `read` does, when there is not one tag for each word, and when the target cannot be written.
+    """
+    tags = [tag for sentence in predicted for tag in sentence]
+    copied: list[str] = []
+    used = 0
+    for _, line, fields in _lines(source, columns):
+        if fields is not None:
+            tag = tags[used] if used < len(tags) else ""
+            used += 1
+        elif line.startswith(DOCUMENT_START) and not columns.conllu:
+            tag = "O"  # conlleval refuses a line with fewer columns than the others
+        else:
+            copied.append(line)
+            continue
+        if columns.conllu and fields is not None:
+            assert columns.tags is not None
+            fields[columns.tags] = tag
+            copied.append("\t".join(fields))
+        else:
+            copied.append(f"{line.rstrip(' ')}{_separator(line)}{tag}")
+    if used != len(tags):
+        raise DataError(
+            f"{source}: it has {used:,} words, but there are {len(tags):,} tags; predict its tags anew"
+        )
+    try:
+        target.write_text("\n".join(copied) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"{target}: cannot be written ({error.strerror or error})") from error
+
+
+def _lines(path: Path, columns: Columns) -> Iterator[tuple[int, str, list[str] | None]]:
+    """Number, text and fields of each line; no fields where the line is no word."""
+    check_is_text(path)
+    count = CONLLU_FIELDS if columns.conllu else 0
+    for number, raw in numbered_lines(path):
+        if raw is None:
+            raise DataError(f"{path}:{number}: the line is longer than a word can be; is the file a word a line?")
+        try:
+            line = raw.decode()
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{path}:{number}: broken UTF-8 ({error.reason} at byte {error.start}); convert it: iconv -t UTF-8"
+            ) from error
+        if not line.strip(" \t"):  # in files with tabs a blank line may have them too
+            yield number, "", None
+            continue
+        if line.startswith("#" if columns.conllu else DOCUMENT_START):
+            yield number, line, None
+            continue
+        fields = (
+            [field.strip(" ") for field in line.split("\t")] if "\t" in line else BLANKS.split(line.strip(" "))
+        )
+        count = count or len(fields)
+        _check(fields, count, columns, f"{path}:{number}", line)
+        # "3-4" is a token of several words, which follow; "5.1" is a word that nobody wrote.
+        yield number, line, None if columns.conllu and not fields[0].isdecimal() else fields
+
+
+def _check(fields: list[str], count: int, columns: Columns, place: str, line: str) -> None:
+    found = f"{len(fields)} column{'s' * (len(fields) != 1)} in {line[:EXCERPT]!r}"
+    if len(fields) != count:
+        expected = "CoNLL-U has 10, parted by tabs" if columns.conllu else f"the lines before have {count}"
+        raise DataError(f"{place}: {found}, but {expected}; mend the line (a blank line ends a sentence)")
+    chosen = {"words": columns.words} | ({} if columns.tags is None else {"tags": columns.tags})
+    for what, column in chosen.items():
+        if not -count <= column < count:
+            raise DataError(f"{place}: {found}, so there is no column {column} with {what}; name another (from 0)")
+        if not fields[column]:
+            raise DataError(f"{place}: column {column} with {what} is empty in {line[:EXCERPT]!r}; fill it")
+    if columns.tags is not None and columns.tags % count == columns.words % count:
+        raise DataError(f"{place}: {found}, so words and tags are the same one; name the column of the tags")
+
+
+def _separator(line: str) -> str:
+    return "\t" if "\t" in line else " "

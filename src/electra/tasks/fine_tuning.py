@@ -1,0 +1,115 @@
+"""An encoder and a head that learn a problem together: what the trainer trains.
+
+Shapes: B batch, L length, D hidden size.
+"""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from electra.modeling.encoder import Encoder, attention_mask
+from electra.modeling.flops import Network, Networks
+from electra.modeling.task_heads import TaskHead
+from electra.objectives.base import Counts, StepOutput
+from electra.tasks.base import Outputs, Problem, Rows, TaskBatch, collate
+
+Reduction = Literal["mean", "sum"]
+CPU_TOKENS, DEVICE_TOKENS = 2048, 16_384
+"""Tokens of a batch, padding included, when outputs are wanted: enough for the products' full speed."""
+
+
+class FineTuning(nn.Module):
+    """A problem's network.
+
+    Args:
+        reduction: of the rows' losses in a batch. The original's is the sum, which makes the clipping of the
+            gradient nearly always active.
+        head: None: a new one.
+    """
+
+    def __init__(
+        self, encoder: Encoder, problem: Problem, *, reduction: Reduction = "mean", head: TaskHead | None = None
+    ) -> None:
+        super().__init__()
+        self.encoder, self.problem, self.reduction = encoder, problem, reduction
+        self.head: TaskHead = problem.head(encoder.config) if head is None else head
+
+    def counts(self, batch: TaskBatch) -> Counts:
+        """What the losses are divided by."""
+        rows = len(batch.lengths_B) if self.reduction == "mean" else 1
+        return {"rows": torch.tensor(float(rows), device=batch.lengths_B.device)}
+
+    def forward(self, batch: TaskBatch, counts: Counts | None = None) -> StepOutput:
+        counts = counts or self.counts(batch)
+        losses_B = self.problem.losses(self.head, self.states(batch), batch)
+        if self.reduction == "sum":  # one in all, however many micro-batches are counted
+            return StepOutput(losses_B.sum(), {})
+        return StepOutput(losses_B.sum() / counts["rows"], {})
+
+    def states(self, batch: TaskBatch) -> Tensor:
+        """The states (B, L, D) that the head reads; only those of [CLS] (B, 1, D) where that is all."""
+        mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
+        first_B1 = None
+        if self.head.reads_first_only:
+            first_B1 = torch.zeros_like(batch.lengths_B)[:, None]
+        x_BLD: Tensor = self.encoder(batch.input_ids_BL, batch.segment_ids_BL, mask_BL, positions_BN=first_B1)
+        return x_BLD
+
+    @torch.no_grad()
+    def outputs(
+        self, rows: Rows, *, pad: int, device: torch.device, batch_tokens: int | None = None
+    ) -> list[Outputs]:
+        """What the head gives for each row, in order, without dropout; rows of like length are batched."""
+        training = self.training
+        self.eval()
+        found: list[Outputs] = [{}] * len(rows)
+        for chosen in by_length(rows, batch_tokens or (CPU_TOKENS if device.type == "cpu" else DEVICE_TOKENS)):
+            batch = collate(rows, chosen, pad=pad).to(device)
+            outputs = self.problem.outputs(self.head, self.states(batch), batch)
+            arrays = {name: values.float().cpu().numpy() for name, values in outputs.items()}
+            for place, row in enumerate(chosen.tolist()):
+                found[row] = {name: values[place] for name, values in arrays.items()}
+        self.train(training)
+        return found
+
+    def networks(self, length: int) -> Networks:
+        wanted = 1 / length if self.head.reads_first_only else 1.0
+        return {"encoder": Network.of(self.encoder.config, head="none", wanted_share=wanted)}
+
+
+def by_length(rows: Rows, batch_tokens: int) -> Iterator[NDArray[np.int64]]:
+    """The rows in batches of so many tokens at most, the longest first."""
+    order = np.argsort(-rows.lengths, kind="stable")
+    first = 0
+    while first < len(order):
+        count = max(1, batch_tokens // int(rows.lengths[order[first]]))
+        yield order[first : first + count]
+        first += count
+
+
+def depths(module: FineTuning) -> dict[str, int]:
+    """How far each parameter is from the output: 0 in the head, 1 in the last block, and most in the embeddings."""
+    layers = module.encoder.config.layers
+    found = {}
+    for name, _ in module.named_parameters():
+        if name.startswith("head."):
+            found[name] = 0
+        elif name.startswith("encoder.blocks."):
+            found[name] = layers - int(name.split(".")[2])
+        else:
+            found[name] = layers + 1
+    return found
+
+
+def rate_scales(module: FineTuning, decay: float, *, mode: Literal["paper", "google"]) -> dict[str, float]:
+    """Each parameter's share of the learning rate: `decay` to the power of its depth.
+
+    In the original's code the powers are one higher than in the paper for all but the head: decay² in the last
+    block.
+    """
+    more = 1 if mode == "google" else 0
+    return {name: decay ** (depth + more) if depth else 1.0 for name, depth in depths(module).items()}

@@ -1,0 +1,402 @@
+"""A tag for each word of a sentence: chunks, names, parts of speech, errors.
+
+Shapes: B rows of a batch, L length, D hidden size, K labels, N tokens of a sentence, W words of a row.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Encoding
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from electra.data.tokenizer import special_tokens
+from electra.errors import DataError
+from electra.modeling.encoder import EncoderConfig
+from electra.modeling.task_heads import TokenHead
+from electra.tasks import conll, tags
+from electra.tasks.base import IGNORED, Facts, Outputs, Prediction, Reading, Rows, Task, TaskBatch, make_rows
+from electra.tasks.conll import Columns, Sentence
+
+Metric = Literal["span_f1", "accuracy", "f0.5"]
+
+MAX_LABELS = 1_000
+"""Different tags above which the column is taken for a wrong one."""
+DIGITS = 4  # of a score in a prediction
+LISTED = 10  # tags named in a message
+CUT_SEED = 0
+OUTSIDE = "O"
+CORRECT, ERROR = "c", "i"
+
+
+@dataclass(frozen=True)
+class Tagging:
+    """Tags from a closed set.
+
+    Tags of spans are BIOES inside, as in ELECTRA's own code; examples and predictions have the files' scheme.
+
+    Attributes:
+        labels: what the network chooses from.
+        scheme: of the files' tags.
+        metric: what runs are judged by.
+        fallback: the label of a word that the tokenizer has no token for (a control character, say).
+        positive: the tag that is to be found, for f0.5.
+    """
+
+    labels: tuple[str, ...]
+    scheme: tags.Scheme
+    metric: Metric
+    fallback: str
+    positive: str = ""
+    kind = "tagging"
+
+    def facts(self) -> Facts:
+        return {"kind": self.kind, **asdict(self)}
+
+    def head(self, config: EncoderConfig) -> TokenHead:
+        return TokenHead(config, len(self.labels))
+
+    def encode(self, examples: Sequence[Sentence], reading: Reading) -> Rows:
+        """Sentences as rows, with the target `labels` at each word's first token where the sentences have tags.
+
+        A sentence that is too long for a row makes several, which overlap. Each word counts in the one that shows
+        most on both sides of it, so no word is lost or counted twice.
+
+        Raises:
+            DataError: when a tag is none of the problem's.
+        """
+        special = special_tokens(reading.tokenizer)
+        capacity = reading.max_length - 2
+        tokens: list[list[int]] = []
+        owners: list[int] = []
+        targets: list[NDArray[np.int64]] = []
+        notes: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        for number, (example, encoding) in enumerate(zip(examples, _encodings(examples, reading), strict=True)):
+            words_W, places_W = _first_tokens(encoding)
+            labels = self._targets(example)
+            for start, end, kept_from, kept_to in windows(len(encoding.ids), capacity):
+                kept = (kept_from <= places_W) & (places_W < kept_to)
+                words, places = words_W[kept], places_W[kept] - start + 1
+                target_L = np.full(end - start + 2, IGNORED, np.int64)
+                target_L[places] = labels[words]
+                tokens.append(encoding.ids[start:end])
+                owners.append(number)
+                targets.append(target_L)
+                notes.append((words, places))
+        tagged = any(example.tags is not None for example in examples)
+        return make_rows(
+            [(ids, None) for ids in tokens],
+            (special.classify, special.separate),
+            examples=owners,
+            token_targets={"labels": np.concatenate(targets)} if tagged else {},
+            notes=notes,
+        )
+
+    def outputs(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> dict[str, Tensor]:
+        """The `probabilities` (B, L, K) of the labels at each token."""
+        return {"probabilities": torch.softmax(head(x_BLD).float(), dim=-1)}
+
+    def losses(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> Tensor:
+        """The mean cross-entropy (B) of each row's labelled tokens, 0 without any; the original takes their sum."""
+        labels_BL = batch.targets["labels"]
+        losses_BL = F.cross_entropy(
+            head(x_BLD).float().transpose(1, 2), labels_BL, ignore_index=IGNORED, reduction="none"
+        )
+        return losses_BL.sum(1) / (labels_BL != IGNORED).sum(1).clamp(min=1)
+
+    def predictions(
+        self, examples: Sequence[Sentence], rows: Rows, outputs: Sequence[Outputs]
+    ) -> list[Prediction]:
+        """For each sentence its `words`, their `tags` in the files' scheme, and `scores`.
+
+        A score is the probability of the label that the network chose; 0 for a word that it did not see.
+        """
+        fallback = self.labels.index(self.fallback)
+        chosen = [np.full(len(example.words), fallback) for example in examples]
+        scores = [np.zeros(len(example.words)) for example in examples]
+        for example, (words, places), output in zip(rows.examples.tolist(), rows.notes, outputs, strict=True):
+            probabilities_WK = output["probabilities"][places]
+            chosen[example][words] = probabilities_WK.argmax(1)
+            scores[example][words] = probabilities_WK.max(1)
+        return [
+            {
+                "words": [*example.words],
+                "tags": self._in_files([self.labels[label] for label in labels.tolist()]),
+                "scores": [round(score, DIGITS) for score in certain.tolist()],
+            }
+            for example, labels, certain in zip(examples, chosen, scores, strict=True)
+        ]
+
+    def score(self, examples: Sequence[Sentence], predictions: Sequence[Prediction]) -> dict[str, float]:
+        """Figures from 0 to 1, by the metric: those of `span_scores`, of `detection_scores`, or the accuracy."""
+        gold = [example.tags or () for example in examples]
+        predicted = [prediction["tags"] for prediction in predictions]
+        if self.metric == "span_f1":
+            return tags.span_scores(gold, predicted)
+        if self.metric == "f0.5":
+            return tags.detection_scores(gold, predicted, self.positive)
+        return {"accuracy": tags.accuracy(gold, predicted)}
+
+    def unknown(self, examples: Sequence[Sentence]) -> Counter[str]:
+        """The tags of these sentences that are none of the problem's, and how often each stands there."""
+        kinds = {*tags.kinds_of_spans(self.labels)}
+
+        def known(tag: str) -> bool:
+            if self.scheme == "none":
+                return tag in self._numbers
+            letter, kind = tags.split(tag)
+            return letter == OUTSIDE or (letter in tags.MEANINGS and kind in kinds)
+
+        seen = Counter(tag for example in examples for tag in example.tags or ())
+        return Counter({tag: count for tag, count in seen.items() if not known(tag)})
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {label: number for number, label in enumerate(self.labels)}
+
+    def _in_files(self, labels: list[str]) -> list[str]:
+        return labels if self.scheme == "none" else tags.converted(labels, self.scheme)
+
+    def _targets(self, example: Sentence) -> NDArray[np.int64]:
+        """The number of each word's label; `IGNORED` where the sentence has none."""
+        if example.tags is None:
+            return np.full(len(example.words), IGNORED, np.int64)
+        labels = example.tags if self.scheme == "none" else tags.converted(example.tags, "bioes")
+        try:
+            return np.array([self._numbers[label] for label in labels], np.int64)
+        except KeyError:
+            raise DataError(
+                f"{example.source}:{example.line}: the model does not know {_listed(self.unknown([example]))}; "
+                "is this the right column, or a file of another task?"
+            ) from None
+
+
+def tagging_task(
+    name: str,
+    splits: Mapping[str, Sequence[Sentence]],
+    *,
+    metric: Metric | None = None,
+    positive: str = "",
+    notes: Sequence[str] = (),
+) -> Task:
+    """A task whose labels are the tags of its split `train`.
+
+    Args:
+        metric: None: span_f1 where the tags mark spans, else accuracy.
+        positive: the tag to be found, for f0.5.
+        notes: what is known of the data already.
+
+    Raises:
+        DataError: when the tags of `train` do not suit (there is one, there are above `MAX_LABELS`, they mark no
+            spans as span_f1 wants, `positive` is none of them), or when another split has tags that it has not.
+    """
+    seen = Counter(tag for example in splits["train"] for tag in example.tags or ())
+    source = splits["train"][0].source
+    scheme = "none" if metric == "f0.5" else tags.detect(example.tags or () for example in splits["train"])
+    if len(seen) > MAX_LABELS:
+        raise DataError(
+            f"{source}: there are {len(seen):,} different tags, as {_listed(seen)}; is this the right column?"
+        )
+    if len(seen) < 2:
+        raise DataError(
+            f"{source}: every word has the same tag ({_listed(seen) or 'none'}), so there is nothing to learn; "
+            "is this the right column?"
+        )
+    if metric == "span_f1" and scheme == "none":
+        raise DataError(f"{source}: these tags mark no spans: {_listed(seen)}; name their column, or use accuracy")
+    if metric == "f0.5" and positive not in seen:
+        raise DataError(
+            f"{source}: no word has the tag {positive!r}, which is to be found; there is {_listed(seen)}"
+        )
+    labels = set(seen) if scheme == "none" else tags.all_tags(tags.kinds_of_spans(seen))
+    problem = Tagging(
+        labels=tuple(sorted(labels, key=lambda label: (label != OUTSIDE, label))),
+        scheme=scheme,
+        metric=metric or ("accuracy" if scheme == "none" else "span_f1"),
+        fallback=OUTSIDE if OUTSIDE in labels else seen.most_common(1)[0][0],
+        positive=positive,
+    )
+    for split, examples in splits.items():
+        if unknown := problem.unknown(examples):
+            raise DataError(
+                f"{examples[0].source}: {split} has tags that train never has: {_listed(unknown)}; "
+                "put sentences with them into train, or leave them out here"
+            )
+    counted = [_counted(split, examples, scheme) for split, examples in splits.items()]
+    return Task(name, problem, splits, (*notes, f"{len(labels)} labels; tags: {scheme}", *counted))
+
+
+def windows(length: int, capacity: int) -> list[tuple[int, int, int, int]]:
+    """Windows of at most `capacity` tokens that cover `length`, neighbours overlapping by half.
+
+    Returns:
+        Of each its start, its end, and where the tokens begin and end that have no more context in another one.
+    """
+    if length <= capacity:
+        return [(0, length, 0, length)]
+    count = 1 + math.ceil((length - capacity) / (capacity - capacity // 2))
+    starts = [i * (length - capacity) // (count - 1) for i in range(count)]
+    middles = [(start + before + capacity) // 2 for before, start in pairwise(starts)]
+    borders = [0, *middles, length]
+    return [(start, start + capacity, *kept) for start, kept in zip(starts, pairwise(borders), strict=True)]
+
+
+def _encodings(examples: Sequence[Sentence], reading: Reading) -> list[Encoding]:
+    # A blank before each word but the first, as in a byte-level BPE's texts; others set one themselves or drop it.
+    spaced = [[word if i == 0 else f" {word}" for i, word in enumerate(example.words)] for example in examples]
+    return reading.tokenizer.encode_batch(spaced, is_pretokenized=True, add_special_tokens=False)
+
+
+def _first_tokens(encoding: Encoding) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The words (W) that have tokens, and the place of the first token of each."""
+    words_N = np.array(encoding.word_ids, np.int64)
+    places_W = np.flatnonzero(np.diff(words_N, prepend=-1))
+    return words_N[places_W], places_W
+
+
+def _counted(split: str, examples: Sequence[Sentence], scheme: tags.Scheme) -> str:
+    words = sum(len(example.words) for example in examples)
+    note = f"{split}: {len(examples):,} sentences, {words:,} words"
+    if any(example.tags is None for example in examples):
+        return f"{note}, without tags"
+    wrong = sum(tags.broken(example.tags or (), scheme) for example in examples)
+    return f"{note}, {wrong:,} tags that break the scheme, mended as conlleval reads them" if wrong else note
+
+
+def _listed(counts: Counter[str]) -> str:
+    listed = ", ".join(f"{tag!r} ({count:,} times)" for tag, count in counts.most_common(LISTED))
+    return listed + (f" and {len(counts) - LISTED:,} others" if len(counts) > LISTED else "")
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A public data set.
+
+    Attributes:
+        files: by split the names that its file may have; the first that there is.
+        origin: where the data come from, for someone who has not got them.
+        metric: None: what suits the tags.
+        may_lack: a split that is cut from another one where its file is missing: dev from the end of train, or
+            train, by lot, from dev.
+        binary: whether every tag but "c" and "-" is an error, whatever its kind.
+    """
+
+    files: Mapping[str, tuple[str, ...]]
+    columns: Columns
+    origin: str
+    metric: Metric
+    may_lack: str = ""
+    binary: bool = False
+
+
+def _universal_dependencies(columns: Columns) -> DataSet:
+    names = {split: (f"{split}.conllu", f"*-ud-{split}.conllu") for split in ("train", "dev", "test")}
+    return DataSet(names, columns, "a treebank of universaldependencies.org", "accuracy")
+
+
+def _error_detection(language: str) -> DataSet:
+    files = {split: (f"{language}*{split}.tsv",) for split in ("train", "dev")}
+    origin = "MultiGED 2023, github.com/spraakbanken/multiged-2023"
+    return DataSet(files, Columns(tags=1), origin, "f0.5", may_lack="train", binary=True)
+
+
+DATA_SETS: dict[str, DataSet] = {
+    "chunking": DataSet(
+        {"train": ("train.txt",), "dev": ("dev.txt", "valid.txt"), "test": ("test.txt",)},
+        Columns(),
+        "CoNLL-2000, www.cnts.ua.ac.be/conll2000/chunking",
+        "span_f1",
+        may_lack="dev",
+    ),
+    "ner-conll2003": DataSet(
+        {
+            "train": ("train.txt", "eng.train"),
+            "dev": ("valid.txt", "dev.txt", "eng.testa", "testa*"),
+            "test": ("test.txt", "eng.testb", "testb*"),
+        },
+        Columns(tags=3),
+        "CoNLL-2003, www.clips.uantwerpen.be/conll2003/ner (its text: Reuters RCV1, from NIST)",
+        "span_f1",
+    ),
+    "ner-wnut17": DataSet(
+        {
+            "train": ("train.conll", "wnut17train.conll"),
+            "dev": ("dev.conll", "emerging.dev.conll"),
+            "test": ("test.conll", "emerging.test.annotated"),
+        },
+        Columns(tags=1),
+        "WNUT 2017, github.com/leondz/emerging_entities_17",
+        "span_f1",
+    ),
+    "ner-bc5cdr": DataSet(
+        {"train": ("train.tsv",), "dev": ("devel.tsv", "dev.tsv"), "test": ("test.tsv",)},
+        Columns(),
+        "BC5CDR as in github.com/cambridgeltl/MTL-Bioinformatics-2016 (BC5CDR-IOB)",
+        "span_f1",
+    ),
+    "upos": _universal_dependencies(conll.UPOS),
+    "xpos": _universal_dependencies(conll.XPOS),
+    "ged": _error_detection(""),
+    **{f"ged-{language}": _error_detection(f"{language}_") for language in ("cs", "de", "en", "it", "sv")},
+}
+"""The tasks that are known by name. ged, in any language or (ged-de) in one, finds the wrong words of learners."""
+
+
+def load(name: str, folder: Path) -> Task:
+    """One of `DATA_SETS`, from a folder with its official files (which may be compressed: .gz, .zst).
+
+    Raises:
+        DataError: when a file is missing (with where to get it), ambiguous, or not as it should be.
+    """
+    data = DATA_SETS[name]
+    paths = {split: _find(folder, names) for split, names in data.files.items()}
+    missing = [split for split, path in paths.items() if path is None and split != data.may_lack]
+    if missing:
+        names = ", ".join(" or ".join(data.files[split]) for split in missing)
+        raise DataError(f"{folder}: there is no {names}, which {name} needs; it is part of {data.origin}")
+    splits = {split: conll.read(path, data.columns) for split, path in paths.items() if path is not None}
+    if data.binary:
+        splits = {split: [_binary(example) for example in examples] for split, examples in splits.items()}
+    notes = []
+    if data.may_lack == "dev" and "dev" not in splits:
+        examples = splits["train"]
+        kept = len(examples) - max(1, len(examples) // 10)
+        splits |= {"train": examples[:kept], "dev": examples[kept:]}
+        notes = ["there is no file for dev: it is the last tenth of train's"]
+    elif data.may_lack == "train" and "train" not in splits:
+        examples = splits["dev"]
+        held = {*Random(CUT_SEED).sample(range(len(examples)), len(examples) // 5)}
+        splits |= {
+            "train": [example for i, example in enumerate(examples) if i not in held],
+            "dev": [example for i, example in enumerate(examples) if i in held],
+        }
+        notes = [
+            "there is no file for train: it is four fifths of dev's sentences, drawn by lot, and dev the rest"
+        ]
+    order = {split: splits[split] for split in data.files}
+    return tagging_task(name, order, metric=data.metric, positive=ERROR if data.binary else "", notes=notes)
+
+
+def _find(folder: Path, names: Sequence[str]) -> Path | None:
+    for name in names:
+        found = sorted(path for packing in ("", ".gz", ".zst") for path in folder.glob(name + packing))
+        if len(found) > 1:
+            both = " and ".join(path.name for path in found)
+            raise DataError(f"{folder}: {both} could both be meant by {name}; move one of them elsewhere")
+        if found:
+            return found[0]
+    return None
+
+
+def _binary(example: Sentence) -> Sentence:
+    return replace(example, tags=tuple(CORRECT if tag in (CORRECT, "-") else ERROR for tag in example.tags or ()))

@@ -1,0 +1,44 @@
+"""How long a run is, how much of it at once, and on what."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How long, how much at once, and on what."""
+
+    steps: int | None = None
+    """Length of the run in steps."""
+    minutes: float | None = None
+    """Length of the run in minutes, in place of `steps`: the speed is measured first, then `steps` is fixed."""
+    batch_size: int = 128
+    """Sequences a step."""
+    micro_batch_size: int = 0
+    """Sequences that are computed at once, their gradients added up; 0: the whole batch."""
+    seed: int = 0
+    """Everything random follows from it."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of the matrix products; auto: the quicker one, measured at the start."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to compute; auto: on the GPU where there is one."""
+    compile: Literal["auto", "on", "off"] = "auto"
+    """Compile the encoders with torch.compile, which takes a minute at the start; auto: on a GPU. On a CPU it has
+    not paid (docs/performance.md)."""
+    report_every: int = 50
+    """Steps between two lines of the console and of metrics.jsonl."""
+
+    def problems(self) -> Iterator[str]:
+        if self.steps is None and self.minutes is None:
+            yield "steps: give the length of the run, --train.steps N or --train.minutes M"
+        if self.steps is not None and self.steps < 1:
+            yield f"steps: must be at least 1, got {self.steps}"
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            yield f"minutes: must be above 0, got {self.minutes}"
+        for name in ("batch_size", "report_every"):
+            if getattr(self, name) < 1:
+                yield f"{name}: must be at least 1, got {getattr(self, name)}"
+        if self.micro_batch_size < 0 or (self.micro_batch_size and self.batch_size % self.micro_batch_size):
+            yield f"micro_batch_size: {self.micro_batch_size} does not divide a batch_size of {self.batch_size}"

@@ -1,0 +1,387 @@
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from electra.data.tokenizer import special_tokens, train
+from electra.errors import ConfigError, DataError
+from electra.modeling.encoder import EncoderConfig
+from electra.modeling.task_heads import ConditionalSpanHead
+from electra.tasks.base import IGNORED, Outputs, Prediction, Reading, Rows, TaskBatch, collate
+from electra.tasks.squad import Answering, answering_task, squad_task
+from electra.tasks.squad_files import Question
+
+CONTEXTS = [
+    "Él  École Zoë's cafe\u0301 is  open;\n\n naïve Ångström never   came (1895-1943). ½ ﬁne 😀 days," * 2,
+    "Ann saw Bob in 1990, and Bob saw Ann's dog. The dog, old and grey, saw nobody at all; it slept. " * 3,
+    "\t One  word\u00a0more.",
+]
+CHINESE = "黑豹队的防守只丢了 308分，在联赛中排名第六，同时也以 24 次拦截领先国家橄榄球联盟 (NFL)。"
+SMALL = EncoderConfig(hidden_size=12)
+
+
+@pytest.fixture(scope="module", params=["wordpiece", "bpe", "unigram"])
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    return train([*CONTEXTS * 3, CHINESE * 3, "who saw what?"], kind=request.param, vocabulary_size=700)
+
+
+@pytest.fixture(scope="module")
+def words() -> Tokenizer:
+    return train([*CONTEXTS, "who saw what?"], vocabulary_size=700)
+
+
+def question(context: str, text: str, start: int, **others: Any) -> Question:
+    return Question(f"{start} {text}", "Who saw what?", context, ((text, start),), **others)
+
+
+def ranges(context: str, pieces: list[tuple[int, int]]) -> list[Question]:
+    """A question for each run of one to three of the pieces."""
+    spans = [(pieces[i][0], pieces[j][1]) for i in range(len(pieces)) for j in range(i, min(i + 3, len(pieces)))]
+    return [question(context, context[start:end], start) for start, end in spans]
+
+
+def words_of(context: str) -> list[tuple[int, int]]:
+    edges = [
+        i for i, (a, b) in enumerate(zip(" " + context, context + " ", strict=True)) if a.isspace() != b.isspace()
+    ]
+    return list(zip(edges[::2], edges[1::2], strict=True))
+
+
+def computed(problem: Answering, head: nn.Module, rows: Rows, states: Any, *, size: int = 7) -> list[Outputs]:
+    """The head's outputs of all rows, in batches, with the states that a function gives."""
+    found: list[Outputs] = []
+    for chosen in np.array_split(np.arange(len(rows)), math.ceil(len(rows) / size)):
+        batch = collate(rows, chosen, pad=0)
+        outputs = {name: x.float().numpy() for name, x in problem.outputs(head, states(batch), batch).items()}
+        found += [{name: x[i] for name, x in outputs.items()} for i in range(len(chosen))]
+    return found
+
+
+def oracle(batch: TaskBatch) -> Tensor:
+    """States that are the logits of a plain head which knows the targets."""
+    x_BL2 = torch.zeros(*batch.input_ids_BL.shape, 2)
+    for side, name in enumerate(("start", "end")):
+        target_B = batch.targets[name]
+        known_B = (target_B != IGNORED).nonzero()[:, 0]
+        x_BL2[known_B, target_B[known_B], side] = 9.0
+    return x_BL2
+
+
+def random_states(batch: TaskBatch) -> Tensor:
+    generator = torch.Generator().manual_seed(int(batch.input_ids_BL.sum()))
+    return torch.randn(*batch.input_ids_BL.shape, SMALL.hidden_size, generator=generator)
+
+
+def head_of(problem: Answering) -> Any:
+    torch.manual_seed(1)
+    head = problem.head(replace(SMALL, initializer_range=0.5, linear_initializer_range=0.5))
+    return head.eval()
+
+
+def test_what_an_oracle_points_at_is_read_back_letter_for_letter(tokenizer: Tokenizer) -> None:
+    examples = [example for context in CONTEXTS for example in ranges(context, words_of(context))]
+    problem = Answering("plain", max_question=8, stride=16, max_answer=40)
+    rows = problem.encode(examples, Reading(tokenizer, 80))
+    assert len(rows) > len(examples) + 50, "some contexts take several windows"
+    predictions = problem.predictions(examples, rows, computed(problem, nn.Identity(), rows, oracle))
+    for example, prediction in zip(examples, predictions, strict=True):
+        assert prediction["answer"] == example.answers[0][0] and prediction["id"] == example.id
+        best = prediction["n_best"][0]
+        assert example.context[best["start"] : best["end"]] == best["text"]
+    assert problem.score(examples, predictions)["exact"] == 1
+
+
+def test_every_chinese_character_can_be_an_answer() -> None:
+    tokenizer = train([CHINESE], vocabulary_size=700)
+    pieces = [(i, i + 1) for i, character in enumerate(CHINESE) if ord(character) > 0x3000]
+    examples = ranges(CHINESE, [piece for piece in pieces if piece[1] < 10]) + ranges(CHINESE, pieces[-4:])
+    problem = Answering("plain", max_question=8, stride=8, max_answer=20)
+    rows = problem.encode(examples, Reading(tokenizer, 40))
+    predictions = problem.predictions(examples, rows, computed(problem, nn.Identity(), rows, oracle))
+    assert [prediction["answer"] for prediction in predictions] == [e.answers[0][0] for e in examples]
+
+
+def test_answers_are_whole_tokens_and_no_more(words: Tokenizer) -> None:
+    context = "Ann saw\u200b nobody."
+    examples = [question(context, "body", 11), question(context, " saw", 3)]
+    problem = Answering("plain", max_question=8)
+    rows = problem.encode(examples, Reading(words, 64))
+    predictions = problem.predictions(examples, rows, computed(problem, nn.Identity(), rows, oracle))
+    assert [prediction["answer"] for prediction in predictions] == ["nobody", "saw"]
+
+
+@pytest.mark.parametrize(("max_length", "stride"), [(40, 8), (40, 100), (24, 128), (512, 128), (13, 1)])
+def test_windows_show_every_token_and_each_may_begin_an_answer_once(
+    words: Tokenizer, max_length: int, stride: int
+) -> None:
+    examples = [question(context, context.split()[0], context.index(context.split()[0])) for context in CONTEXTS]
+    problem = Answering(max_question=6, stride=stride, max_answer=10)
+    rows = problem.encode(examples, Reading(words, max_length))
+    special = special_tokens(words)
+    for number, example in enumerate(examples):
+        context = words.encode(example.context, add_special_tokens=False).ids
+        asked = words.encode(example.question, add_special_tokens=False).ids[:6]
+        begins, shown = np.zeros(len(context), int), np.zeros(len(context), int)
+        best: list[list[tuple[float, int]]] = [[] for _ in context]
+        windows = [row for row in range(len(rows)) if rows.examples[row] == number]
+        for row in windows:
+            ids = rows.ids[rows.starts[row] : rows.starts[row + 1]].tolist()
+            targets = {name: x[rows.starts[row] : rows.starts[row + 1]] for name, x in rows.token_targets.items()}
+            first, second, last = rows.notes[row].first, int(rows.seconds[row]), len(ids) - 1
+            piece = context[first : first + last - second]
+            assert len(ids) <= max_length
+            assert ids == [special.classify, *asked, special.separate, *piece, special.separate]
+            assert targets["allowed"].tolist() == [1] + [0] * (second - 1) + [1] * len(piece) + [0]
+            begins[first : first + len(piece)] += targets["begins"][second:last]
+            assert targets["begins"].sum() == targets["begins"][second:last].sum()
+            shown[first : first + len(piece)] += 1
+            for place in range(len(piece)):
+                lesser = min(place, len(piece) - 1 - place) + 0.01 * len(piece)
+                best[first + place].append((lesser, int(targets["begins"][second + place])))
+        assert (begins == 1).all() and (shown >= 1).all()
+        assert all(max(each)[1] == 1 or [one for one, _ in each].count(max(each)[0]) > 1 for each in best)
+        firsts = [rows.notes[row].first for row in windows]
+        room = max_length - len(asked) - 3
+        assert set(np.diff(firsts)) <= {min(stride, max((room + 1) // 2, room - 10))}
+
+
+def test_training_rows_without_the_answer_are_left_out_or_have_none(words: Tokenizer) -> None:
+    context = CONTEXTS[1]
+    examples = [question(context, "slept", context.rindex("slept"), training=True)]
+    reading = Reading(words, 48)
+    judged = [replace(examples[0], training=False)]
+    plain = Answering(max_question=8, stride=16)
+    every, learnt = plain.encode(judged, reading), plain.encode(examples, reading)
+    assert 0 < len(learnt) < len(every) and (learnt.targets["start"] > 0).all()
+    without = every.targets["start"] == IGNORED
+    assert without.sum() == len(every) - len(learnt)
+    rows = replace(plain, impossible=True).encode(examples, reading)
+    assert len(rows) == len(every)
+    assert rows.targets["start"][without].tolist() == [0] * without.sum() == rows.targets["end"][without].tolist()
+    assert (rows.targets["impossible"] == without).all()
+    nothing = [replace(examples[0], answers=(), impossible=True)]
+    rows = replace(plain, impossible=True).encode(nothing, reading)
+    assert (rows.targets["start"] == 0).all() and (rows.targets["impossible"] == 1).all()
+
+
+def test_questions_are_cut_and_counted_and_unknown_answers_are_no_targets(words: Tokenizer) -> None:
+    long = Question("1", "who saw what? " * 5, "Ann saw Bob.")
+    rows = Answering(max_question=4).encode([long, replace(long, id="2", question="Who?")], Reading(words, 32))
+    assert rows.cut == 1 and rows.seconds[0] == 6 and rows.targets == {}
+    assert set(rows.token_targets) == {"allowed", "begins"}
+    with pytest.raises(ConfigError, match=r"rows of 67 tokens cannot hold a question of 64.*68 is the least"):
+        Answering().encode([long], Reading(words, 67))
+
+
+def joined_end_logits(head: ConditionalSpanHead, x_LD: Tensor, start: int) -> Tensor:
+    """The formula as it is written: dense(1) after GELU(dense 512) of [start state ; token]."""
+    both_LX = torch.stack([torch.cat([x_LD[start], token_D]) for token_D in x_LD])
+    return head.end(F.gelu(head.end_dense(both_LX))).squeeze(-1)
+
+
+def test_end_logits_are_those_of_the_joined_states() -> None:
+    head = head_of(Answering())
+    x_BLD, starts_BT = torch.randn(2, 9, 12), torch.tensor([[0, 3, 8], [5, 5, 1]])
+    allowed_BL = torch.rand(2, 9) > 0.3
+    found_BTL = head.end_logits(x_BLD, starts_BT, allowed_BL)
+    for b in range(2):
+        for t in range(3):
+            wanted_L = joined_end_logits(head, x_BLD[b], int(starts_BT[b, t]))
+            torch.testing.assert_close(found_BTL[b, t][allowed_BL[b]], wanted_L[allowed_BL[b]])
+            assert (found_BTL[b, t][~allowed_BL[b]] == -torch.inf).all()
+
+
+def slow_search(
+    problem: Answering, head: Any, x_LD: Tensor, batch: TaskBatch, row: int
+) -> list[tuple[float, int, int]]:
+    """All spans that the rules admit with their scores, the best first."""
+    allowed = [i for i, value in enumerate(batch.targets["allowed"][row].tolist()) if value == 1]
+    begins = [i for i, value in enumerate(batch.targets["begins"][row].tolist()) if value == 1]
+    spans = []
+    if problem.pointer == "plain":
+        start_L, end_L = head(x_LD).unbind(-1)
+        scores = {i: (float(start_L[i]), {j: float(end_L[j]) for j in allowed}) for i in begins}
+    else:
+        start_L = head.start(x_LD).squeeze(-1)
+        start_L = start_L - start_L[allowed].logsumexp(0)
+        kept = sorted(begins, key=lambda i: -float(start_L[i]))[:20]
+        scores = {}
+        for i in kept:
+            end_L = joined_end_logits(head, x_LD, i)
+            end_L = end_L - end_L[allowed].logsumexp(0)
+            scores[i] = (float(start_L[i]), {j: float(end_L[j]) for j in allowed})
+    for i, (start, ends) in scores.items():
+        spans += [(start + end, i, j) for j, end in ends.items() if i <= j < i + problem.max_answer]
+    return sorted(spans, reverse=True)
+
+
+@pytest.mark.parametrize("pointer", ["plain", "conditional"])
+@pytest.mark.parametrize("impossible", [False, True])
+def test_the_best_spans_are_those_of_a_slow_search(words: Tokenizer, pointer: Any, impossible: bool) -> None:
+    problem = Answering(pointer, impossible, max_question=8, stride=12, max_answer=5)
+    examples = [question(context, context.split()[0], -1) for context in CONTEXTS]
+    rows = problem.encode(examples, Reading(words, 64))
+    batch, head = collate(rows, np.arange(len(rows)), pad=0), head_of(problem)
+    x_BLD = random_states(batch)
+    with torch.no_grad():
+        outputs = problem.outputs(head, x_BLD, batch)
+        for row in range(len(rows)):
+            wanted = slow_search(problem, head, x_BLD[row], batch, row)[: problem.n_best]
+            found = [float(score) for score in outputs["scores"][row] if math.isfinite(score)]
+            assert found == pytest.approx([score for score, _, _ in wanted], abs=1e-4)
+            spans = zip(outputs["starts"][row].tolist(), outputs["ends"][row].tolist(), strict=True)
+            assert list(spans)[: len(wanted)] == [(start, end) for _, start, end in wanted]
+    assert len(wanted) < problem.n_best, "the last context has fewer than are wanted"
+
+
+@pytest.mark.parametrize("impossible", [False, True])
+def test_losses_of_both_heads_are_those_of_a_slow_version(words: Tokenizer, impossible: bool) -> None:
+    context = CONTEXTS[1]
+    examples = [question(context, "Bob", 8), replace(question(context, "slept", context.rindex("slept")), id="2")]
+    if impossible:
+        examples.append(Question("3", "Who?", context, impossible=True))
+    for pointer in ("plain", "conditional"):
+        problem = Answering(pointer, impossible, max_question=8, stride=16)  # type: ignore[arg-type]
+        rows = problem.encode(examples, Reading(words, 48))
+        batch, head = collate(rows, np.arange(len(rows)), pad=0), head_of(problem)
+        x_BLD = random_states(batch).requires_grad_()
+        losses_B = problem.losses(head, x_BLD, batch)
+        for row, loss in enumerate(losses_B.detach().tolist()):
+            start, end = int(batch.targets["start"][row]), int(batch.targets["end"][row])
+            if start == IGNORED:
+                assert loss == 0
+                continue
+            allowed = (batch.targets["allowed"][row] == 1).nonzero()[:, 0]
+            x_LD = x_BLD[row].detach()
+            if pointer == "plain":
+                start_L, end_L = head(x_LD).unbind(-1)
+            else:
+                start_L, end_L = head.start(x_LD).squeeze(-1), joined_end_logits(head, x_LD, start)
+            wanted = (start_L[allowed].logsumexp(0) - start_L[start]) / 2
+            wanted = wanted + (end_L[allowed].logsumexp(0) - end_L[end]) / 2
+            if impossible and pointer == "conditional":
+                weighted_D = (start_L[allowed].softmax(0)[:, None] * x_LD[allowed]).sum(0)
+                inner = F.gelu(head.answerable_dense(torch.cat([x_LD[0], weighted_D])))
+                none = head.answerable(inner).sigmoid()
+                right = none if batch.targets["impossible"][row] else 1 - none
+                wanted = wanted - 0.5 * right.log().squeeze()
+            assert loss == pytest.approx(wanted.item(), rel=1e-4)
+        losses_B.sum().backward()
+        assert x_BLD.grad is not None and x_BLD.grad.isfinite().all() and x_BLD.grad.any()
+
+
+def told(*spans: tuple[int, int, float], null: float) -> Outputs:
+    columns = np.array(spans or [(0, 0, -np.inf)], np.float32).T
+    return {"starts": columns[0], "ends": columns[1], "scores": columns[2], "null": np.float32(null)}  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("pointer", ["plain", "conditional"])
+def test_windows_are_put_together(words: Tokenizer, pointer: Any) -> None:
+    context = "Ann saw Bob . Bob saw Ann . " * 3
+    problem = Answering(pointer, True, max_question=4, stride=8, max_answer=4)
+    rows = problem.encode([question(context, "Bob", 8)], Reading(words, 24))
+    assert len(rows) >= 2 and rows.notes[1].first == 8
+    second = int(rows.seconds[0])
+    outputs = [told(null=9.0) for _ in range(len(rows))]
+    outputs[0] = told((second + 2, second + 2, 1.0), (second, second + 1, 0.5), null=4.0)
+    outputs[1] = told(
+        (second + 2, second + 2, 2.0), (second + 3, second + 3, 0.0), null=3.0
+    )  # context tokens 10, 11
+    (prediction,) = problem.predictions([question(context, "Bob", 8)], rows, outputs)
+    assert prediction["n_best"] == [
+        {"text": "Bob", "score": 2.0, "start": 36, "end": 39},
+        {"text": "Ann saw", "score": 0.5, "start": 0, "end": 7},
+        {"text": ".", "score": 0.0, "start": 40, "end": 41},
+    ]
+    odds = 3.0 if pointer == "conditional" else 1.0  # the least of the windows; a plain one's less the best score
+    assert (prediction["null_odds"], prediction["score"], prediction["answer"]) == (odds, 2.0, "")
+    (prediction,) = problem.with_threshold(odds).predictions([question(context, "Bob", 8)], rows, outputs)
+    assert prediction["answer"] == "Bob"
+    (prediction,) = replace(problem, impossible=False).predictions([question(context, "Bob", 8)], rows, outputs)
+    assert prediction["answer"] == "Bob", "in 1.1 there is always an answer"
+
+
+@pytest.mark.parametrize("pointer", ["plain", "conditional"])
+def test_the_best_threshold_gives_the_best_figure(words: Tokenizer, pointer: Any) -> None:
+    examples = ranges(CONTEXTS[1], words_of(CONTEXTS[1]))[::4]
+    examples = [replace(e, answers=(), impossible=True) if i % 3 == 0 else e for i, e in enumerate(examples)]
+    examples.append(Question("unknown", "Who?", CONTEXTS[1]))
+    problem = Answering(pointer, True, max_question=8)
+    rows = problem.encode(examples, Reading(words, 96))
+    head = nn.Identity() if pointer == "plain" else head_of(problem)
+
+    def noisy(batch: TaskBatch) -> Tensor:
+        noise = random_states(batch)
+        return oracle(batch) + 3 * noise[..., :2] if pointer == "plain" else noise
+
+    def predictions(problem: Answering) -> list[Prediction]:
+        with torch.no_grad():
+            return problem.predictions(examples, rows, computed(problem, head, rows, noisy))
+
+    figures = problem.score(examples, predictions(problem))
+    chosen = problem.with_threshold(figures["best_threshold"])
+    again = chosen.score(examples, predictions(chosen))
+    assert again["exact"] == pytest.approx(figures["best_exact"]) and again["best_exact"] == figures["best_exact"]
+    assert figures["best_exact"] >= figures["exact"] and json.dumps(predictions(chosen), allow_nan=False)
+    assert pointer == "conditional" or 0.4 < figures["best_exact"] < 1
+
+
+def test_a_context_without_text_has_no_answer(words: Tokenizer) -> None:
+    for pointer in ("plain", "conditional"):
+        for impossible in (False, True):
+            problem = Answering(pointer, impossible, max_question=8)  # type: ignore[arg-type]
+            examples = [Question("1", "Who?", " \n")]
+            rows = problem.encode(examples, Reading(words, 32))
+            with torch.no_grad():
+                outputs = computed(problem, head_of(problem), rows, random_states)
+            (prediction,) = problem.predictions(examples, rows, outputs)
+            assert prediction["answer"] == "" and json.dumps(prediction, allow_nan=False)
+
+
+def test_facts_make_the_problem_again() -> None:
+    problem = Answering("plain", True, stride=64).with_threshold(-1.25)
+    facts = json.loads(json.dumps(problem.facts()))
+    assert facts["kind"] == "answering" and Answering.from_facts(facts) == problem
+
+
+def squad(path: Path, contexts: int, *, impossible: bool) -> Path:
+    paragraphs = []
+    for i in range(contexts):
+        asked = {"id": f"{path.stem} {i}", "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}]}
+        others = [{"id": f"{path.stem} {i}n", "question": "?", "answers": [], "is_impossible": True}] * impossible
+        paragraphs.append({"context": f"Ann saw {i}.", "qas": [asked, *others]})
+    path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
+    return path
+
+
+def test_tasks_from_the_official_files(tmp_path: Path) -> None:
+    with pytest.raises(
+        DataError, match=r"train-v1.1.json and dev-v1.1.json missing; the official files come from"
+    ):
+        squad_task(tmp_path, "1.1")
+    for split in ("train", "dev"):
+        squad(tmp_path / f"{split}-v1.1.json", 3, impossible=False)
+        squad(tmp_path / f"{split}-v2.0.json", 2, impossible=True)
+    first, second = squad_task(tmp_path, "1.1"), squad_task(tmp_path, "2.0", pointer="plain")
+    assert first.problem == Answering() and second.problem == Answering("plain", True)
+    assert (first.name, second.name) == ("squad-1.1", "squad-2.0")
+    assert [len(first.splits[name]) for name in ("train", "dev")] == [3, 3]
+    assert [question.training for name in ("train", "dev") for question in second.splits[name]] == [True] * 4 + [
+        False
+    ] * 4
+
+
+def test_own_files_without_one_for_development(tmp_path: Path) -> None:
+    task = answering_task("own", squad(tmp_path / "own.json", 20, impossible=True))
+    contexts = {name: {question.context for question in task.splits[name]} for name in ("train", "dev")}
+    assert (len(contexts["train"]), len(contexts["dev"])) == (18, 2) and not contexts["train"] & contexts["dev"]
+    assert task.problem == Answering(impossible=True)
+    assert task.notes == ("own.json: 4 questions of 10% of the contexts are held out",)

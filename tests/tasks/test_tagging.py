@@ -1,0 +1,307 @@
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, pre_tokenizers
+from torch import nn
+
+from electra.data.tokenizer import Kind, train
+from electra.errors import DataError
+from electra.modeling.encoder import EncoderConfig
+from electra.tasks.base import IGNORED, Outputs, Reading, Rows, Task, collate
+from electra.tasks.conll import Sentence
+from electra.tasks.problems import from_facts
+from electra.tasks.tagging import DATA_SETS, Tagging, load, tagging_task, windows
+from electra.tasks.tags import Scheme, converted
+
+TEXTS = [
+    "The ferry leaves the harbour at seven and comes back at noon; Ms. O'Hara sells tickets to North Island.",
+    "Whoever misses the ferry waits, and whoever waits reads the timetable: it is nailed to the harbour wall.",
+    "渡轮七点离开港口，中午回来。岛上有一家咖啡馆。王小明在北京。",
+] * 20
+LINES = [
+    "The:O ferry:O leaves:O North:B-LOC Island:I-LOC harbour:I-LOC",
+    "Ms.:B-PER O'Hara:I-PER \u200b:O sells:O tickets:O , :O Seven:B-PER Sisters:B-LOC",
+    "王:B-PER 小:I-PER 明:I-PER 在:O 北京:B-LOC 。:O",
+    "\u0000:O \u200b:O",
+]
+
+
+def sentence(line: str, source: str = "train.txt") -> Sentence:
+    pairs = [part.rpartition(":") for part in line.split(" ") if ":" in part]
+    return Sentence(tuple(word for word, _, _ in pairs), tuple(tag for *_, tag in pairs), source, 1)
+
+
+EXAMPLES = [sentence(line) for line in LINES]
+
+
+def tokenizer(kind: Kind = "wordpiece") -> Tokenizer:
+    return train(TEXTS, kind=kind, vocabulary_size=400, lowercase=False)
+
+
+def oracle(problem: Tagging, rows: Rows, sure: float = 0.9) -> list[Outputs]:
+    """What a head gives that has learnt the targets by heart, and is sure of another label elsewhere."""
+    found: list[Outputs] = []
+    for start, end in zip(rows.starts[:-1], rows.starts[1:], strict=True):
+        targets = rows.token_targets["labels"][start:end]
+        probabilities = np.zeros((end - start, len(problem.labels)), np.float32)
+        probabilities[np.arange(end - start), np.where(targets == IGNORED, 1, targets)] = sure
+        found.append({"probabilities": probabilities})
+    return found
+
+
+def tagging(examples: Sequence[Sentence] = EXAMPLES) -> Tagging:
+    problem = tagging_task("names", {"train": examples}).problem
+    assert isinstance(problem, Tagging)
+    return problem
+
+
+def test_labels_are_the_closed_set_of_bioes_and_come_back_from_their_facts() -> None:
+    problem = tagging()
+    kinds = [f"{letter}-{kind}" for letter in "BEIS" for kind in ("LOC", "PER")]
+    assert problem.labels == ("O", *kinds) and (problem.scheme, problem.metric) == ("bio", "span_f1")
+    assert from_facts(json.loads(json.dumps(problem.facts()))) == problem
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
+@pytest.mark.parametrize("max_length", [64, 12, 5, 3])
+@pytest.mark.parametrize("scheme", ["bio", "iob1", "bioes"])
+def test_every_word_gets_its_tag_back_in_the_files_scheme(kind: Kind, max_length: int, scheme: Scheme) -> None:
+    examples = [replace(one, tags=tuple(converted(one.tags or (), scheme))) for one in EXAMPLES]
+    problem = tagging(examples)
+    assert problem.scheme == scheme
+    rows = problem.encode(examples, Reading(tokenizer(kind), max_length))
+    assert rows.lengths.max() <= max_length and rows.cut == 0
+    predictions = problem.predictions(examples, rows, oracle(problem, rows))
+    assert [tuple(prediction["tags"]) for prediction in predictions] == [example.tags for example in examples]
+    assert [tuple(prediction["words"]) for prediction in predictions] == [example.words for example in examples]
+    assert problem.score(examples, predictions)["span_f1"] == 1.0
+
+
+def test_the_first_token_of_a_word_is_labelled() -> None:
+    words = tokenizer()
+    (example,) = examples = [sentence("harbours:B-LOC North:O O'Hara:B-PER Seven:I-PER")]
+    problem = tagging(examples)
+    rows = problem.encode(examples, Reading(words, 64))
+    alone = [words.encode(word, add_special_tokens=False).ids for word in example.words]
+    assert max(map(len, alone)) > 1
+    assert rows.ids.tolist()[1:-1] == [token for tokens in alone for token in tokens]
+    labels = [
+        [problem.labels.index(label), *[IGNORED] * (len(tokens) - 1)]
+        for label, tokens in zip(("S-LOC", "O", "B-PER", "E-PER"), alone, strict=True)
+    ]
+    expected = [IGNORED, *(label for word in labels for label in word), IGNORED]
+    assert rows.token_targets["labels"].tolist() == expected
+
+
+def test_a_word_without_tokens_gets_the_fallback_and_shifts_nobody() -> None:
+    problem = tagging()
+    rows = problem.encode(EXAMPLES, Reading(tokenizer(), 64))
+    _, second, _, fourth = problem.predictions(EXAMPLES, rows, oracle(problem, rows))
+    assert second["words"][2] == "\u200b" and second["tags"][2] == "O" and second["scores"][2] == 0.0
+    assert second["scores"][3] == 0.9 and second["tags"][-2:] == ["B-PER", "B-LOC"]
+    assert (fourth["tags"], fourth["scores"]) == (["O", "O"], [0.0, 0.0])
+    plain = tagging_task("pos", {"train": [sentence("a:DET b:NOUN c:NOUN \u200b:SYM")]}).problem
+    assert isinstance(plain, Tagging) and plain.fallback == "NOUN"
+
+
+def test_windows_show_each_token_once_where_it_has_most_context() -> None:
+    for length in range(40):
+        for capacity in range(1, 12):
+            found = windows(length, capacity)
+            assert all(0 <= start <= left <= right <= end <= length for start, end, left, right in found)
+            assert all(end - start <= capacity for start, end, *_ in found)
+            kept = [token for *_, left, right in found for token in range(left, right)]
+            assert kept == list(range(length))
+
+            def context(token: int, window: tuple[int, int, int, int], length: int = length) -> int:
+                start, end, *_ = window  # the sentence's own ends cut nothing off
+                return min(token - start if start else length, end - 1 - token if end < length else length)
+
+            for window in found:
+                for token in range(window[2], window[3]):
+                    seen_by = [other for other in found if other[0] <= token < other[1]]
+                    assert context(token, window) >= max(context(token, other) for other in seen_by) - 1
+                    if length > capacity > 3:
+                        assert context(token, window) >= capacity // 4 - 1
+
+
+def test_a_long_sentence_counts_each_word_once() -> None:
+    example = sentence(" ".join(["North:B-LOC", "Island:I-LOC", "waits:O"] * 50))
+    problem = tagging([example])
+    rows = problem.encode([example, EXAMPLES[0]], Reading(tokenizer(), 16))
+    assert rows.examples.tolist()[:3] == [0, 0, 0] and rows.examples[-1] == 1
+    assert (rows.token_targets["labels"] != IGNORED).sum() == 150 + 6
+
+
+def test_a_bpe_that_sets_no_blanks_reads_words_as_in_a_text() -> None:
+    bpe = tokenizer("bpe")
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    rows = tagging().encode(EXAMPLES[:1], Reading(bpe, 64))
+    joined = bpe.encode(" ".join(EXAMPLES[0].words), add_special_tokens=False).ids
+    assert rows.ids.tolist()[1:-1] == joined
+
+
+def test_losses_are_means_over_labelled_tokens() -> None:
+    problem = tagging()
+    rows = problem.encode(EXAMPLES, Reading(tokenizer(), 64))
+    batch = collate(rows, np.arange(4), pad=0)
+    torch.manual_seed(0)
+    head = problem.head(EncoderConfig(hidden_size=8)).eval()
+    x_BLD = torch.randn(*batch.input_ids_BL.shape, 8)
+    losses_B = problem.losses(head, x_BLD, batch)
+    probabilities = problem.outputs(head, x_BLD, batch)["probabilities"]
+    assert probabilities.dtype == torch.float32 and probabilities.shape == (*x_BLD.shape[:2], 9)
+    for row in range(4):
+        each = [
+            -probabilities[row, place, label].log().item()
+            for place, label in enumerate(batch.targets["labels"][row].tolist())
+            if label != IGNORED
+        ]
+        assert losses_B[row].item() == pytest.approx(sum(each) / len(each) if each else 0.0, rel=1e-5)
+    assert losses_B[3].item() == 0.0 and torch.isfinite(losses_B).all()
+
+
+def test_a_head_learns_words_by_heart() -> None:
+    examples = EXAMPLES[:1]  # no two of its words begin alike
+    problem = tagging(examples)
+    rows = problem.encode(examples, Reading(tokenizer(), 8))
+    batch = collate(rows, np.arange(len(rows)), pad=0)
+    torch.manual_seed(0)
+    table = nn.Embedding(400, 32)
+    head = problem.head(EncoderConfig(hidden_size=32)).eval()
+    optimizer = torch.optim.Adam([*head.parameters(), *table.parameters()], 0.05)
+    for _ in range(40):
+        loss = problem.losses(head, table(batch.input_ids_BL), batch).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        found = problem.outputs(head, table(batch.input_ids_BL), batch)["probabilities"].numpy()
+    outputs: list[Outputs] = [{"probabilities": row} for row in found]
+    scores = problem.score(examples, problem.predictions(examples, rows, outputs))
+    assert scores["span_f1"] == scores["span_f1/LOC"] == scores["accuracy"] == 1.0
+
+
+def test_sentences_without_tags_are_predicted() -> None:
+    problem = tagging()
+    example = Sentence(("North", "Island"), None, "new.txt", 1)
+    rows = problem.encode([example], Reading(tokenizer(), 64))
+    assert rows.token_targets == {}
+    probabilities = np.zeros((rows.lengths[0], 9), np.float32)
+    probabilities[1:3, problem.labels.index("E-LOC")] = 0.51234
+    (prediction,) = problem.predictions([example], rows, [{"probabilities": probabilities}])
+    assert prediction["words"] == ["North", "Island"] and prediction["scores"][0] == 0.5123
+    assert prediction["tags"][0] == "B-LOC", "a lone E is read as conlleval reads it"
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "message"),
+    [
+        (["a:O b:O"], {}, r"train\.txt: every word has the same tag \('O' \(2 times\)\)"),
+        ([" ".join(f"a:{i}" for i in range(1001))], {}, r"train\.txt: there are 1,001 different tags"),
+        (["a:X b:Y"], {"metric": "span_f1"}, r"train\.txt: these tags mark no spans: 'X' \(1 times\), 'Y'"),
+        (["a:c b:d"], {"metric": "f0.5", "positive": "i"}, r"train\.txt: no word has the tag 'i'"),
+    ],
+)
+def test_unsuitable_tags_are_refused(lines: list[str], options: Mapping[str, str], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        tagging_task("x", {"train": [sentence(line) for line in lines]}, **options)  # type: ignore[arg-type]
+
+
+def test_tags_that_train_never_has_are_named() -> None:
+    train_split = [sentence("a:B-X b:I-X c:O")]
+    task = tagging_task("x", {"train": train_split, "dev": [sentence("a:S-X b:I-X c:E-X", "dev.txt")]})
+    assert (
+        task.notes[-1] == "dev: 1 sentences, 3 words, 3 tags that break the scheme, mended as conlleval reads them"
+    )
+    wrong = sentence("a:B-Y b:I-Y c:B-Y d:B-X", "dev.txt")
+    with pytest.raises(DataError, match=r"dev\.txt: dev has tags .*: 'B-Y' \(2 times\), 'I-Y' \(1 times\); put"):
+        tagging_task("x", {"train": train_split, "dev": [wrong]})
+    assert isinstance(task.problem, Tagging)
+    with pytest.raises(DataError, match=r"dev\.txt:1: the model does not know 'B-Y' \(2 times\), 'I-Y'"):
+        task.problem.encode([wrong], Reading(tokenizer(), 64))
+
+
+def folder(tmp_path: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def words_of(task: Task, split: str) -> list[str]:
+    return [word for example in task.splits[split] for word in example.words]
+
+
+def test_chunking_has_its_last_tenth_for_dev(tmp_path: Path) -> None:
+    text = "".join(f"w{i} NN B-NP\nx RB O\n\n" for i in range(20))
+    task = load("chunking", folder(tmp_path, {"train.txt": text, "test.txt": text}))
+    assert [len(task.splits[split]) for split in ("train", "dev", "test")] == [18, 2, 20]
+    assert words_of(task, "dev") == ["w18", "x", "w19", "x"] and list(task.splits) == ["train", "dev", "test"]
+    assert task.notes[0] == "there is no file for dev: it is the last tenth of train's"
+    (tmp_path / "dev.txt").write_text("a NN B-NP\n")
+    assert words_of(load("chunking", tmp_path), "dev") == ["a"]
+
+
+def test_treebanks_by_either_name(tmp_path: Path) -> None:
+    line = "1\tHej\thej\tINTJ\tIJ\t_\t0\troot\t_\t_\n2\t!\t!\tPUNCT\tMAD\t_\t1\tpunct\t_\t_\n"
+    for names in (["train", "dev", "test"], ["sv_lines-ud-train", "sv_lines-ud-dev", "sv_lines-ud-test"]):
+        place = tmp_path / names[0]
+        place.mkdir()
+        folder(place, {f"{name}.conllu": line for name in names})
+        problems = [load(name, place).problem for name in ("upos", "xpos")]
+        assert [problem.metric for problem in problems] == ["accuracy"] * 2
+        assert [problem.facts()["labels"] for problem in problems] == [("INTJ", "PUNCT"), ("IJ", "MAD")]
+
+
+def test_error_detection_reads_both_forms_and_cuts_dev_where_there_is_no_train(tmp_path: Path) -> None:
+    kinds = "Er\t-\t-\nsein\tR:VERB\tist\n\t\t\n"
+    place = folder(tmp_path, {"de_train.tsv": kinds, "de_dev.tsv": kinds, "en_dev.tsv": "a\tc\nb\ti\n\n" * 50})
+    german = load("ged-de", place)
+    assert german.splits["train"][0].tags == ("c", "i") and german.problem.metric == "f0.5"
+    predictions = [{"words": ["Er", "sein"], "tags": ["i", "i"], "scores": [1.0, 1.0]}]
+    scores = german.problem.score(german.splits["dev"], predictions)
+    assert scores == pytest.approx({"precision": 0.5, "recall": 1.0, "f0.5": 1.25 * 0.5 / (0.25 * 0.5 + 1)})
+    english = load("ged-en", place)
+    assert (len(english.splits["train"]), len(english.splits["dev"])) == (40, 10)
+    lines = [{example.line for example in english.splits[split]} for split in ("train", "dev")]
+    assert not lines[0] & lines[1] and english.splits == load("ged-en", place).splits
+    assert "drawn by lot" in english.notes[0]
+    with pytest.raises(DataError, match=r"de_dev\.tsv and en_dev\.tsv could both be meant by \*dev\.tsv"):
+        load("ged", place)
+
+
+def test_names_in_their_official_files(tmp_path: Path) -> None:
+    text = "-DOCSTART- -X- -X- O\n\nEU NNP I-NP I-ORG\nrejects VBZ I-VP O\n\n"
+    task = load("ner-conll2003", folder(tmp_path, dict.fromkeys(("eng.train", "eng.testa", "eng.testb"), text)))
+    assert isinstance(task.problem, Tagging) and task.problem.scheme == "iob1"
+    assert words_of(task, "test") == ["EU", "rejects"]
+
+
+@pytest.mark.parametrize("name", sorted(DATA_SETS))
+def test_missing_files_are_named_with_their_origin(name: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        DataError, match=rf"there is no .*dev.*, which {name} needs; it is part of .*|.*test\.txt.*"
+    ):
+        load(name, tmp_path)
+
+
+def test_random_tags_survive_the_network_and_back() -> None:
+    source = random.Random(0)
+    vocabulary = ["the", "ferry", "leaves", "harbours", "North", "渡轮", "\u200b", "O'Hara", "\u0000", "whoever"]
+    alphabet = ["O", "B-A", "I-A", "B-B", "I-B"]
+    examples = []
+    for _ in range(50):
+        words = [source.choice(vocabulary) for _ in range(source.randrange(1, 40))]
+        tags = [source.choice(alphabet) if word not in "\u200b\u0000" else "O" for word in words]
+        examples.append(Sentence(tuple(words), tuple(tags), "train.txt", 1))
+    problem = tagging(examples)
+    rows = problem.encode(examples, Reading(tokenizer(), 10))
+    predictions = problem.predictions(examples, rows, oracle(problem, rows))
+    scores = problem.score(examples, predictions)
+    assert scores["span_f1"] == 1.0 and scores["accuracy"] < 1.0, "the tags are mended, the spans the same"
