@@ -26,6 +26,7 @@ VERBS = {
     "data inspect": ("electra.recipes.data_inspect:run", "prepared data as a run will see it, and lengths"),
     "pretrain": ("electra.recipes.pretrain:run", "shards -> a trained discriminator and generator"),
     "finetune": ("electra.recipes.finetune:run", "an encoder -> one that does your task"),
+    "predict": ("electra.recipes.predict:run", "labels, values, tags or answers of a fine-tuned model"),
     "export": ("electra.recipes.export:run", "a run's checkpoint -> folders that transformers loads"),
     "flops": ("electra.recipes.flops:run", "what a model costs to train and to use, term by term"),
     "score": ("electra.recipes.score:run", "how replaced each token of a text looks"),

@@ -13,11 +13,12 @@ import ast
 import dataclasses
 import difflib
 import inspect
+import json
 import textwrap
 import tomllib
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,6 +51,13 @@ def load_config(cls: type[Config], source: str | Path | None = None, overrides: 
         raise ConfigError(f"{_count(len(problems), 'problem')}{where}:\n" + "\n".join(f"  {p}" for p in problems))
     assert config is not None
     return config
+
+
+def overrides_of(values: Mapping[str, Any]) -> list[str]:
+    """Overrides for `load_config` from values by dotted name."""
+    # JSON writes values as TOML does, but for paths.
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
+    return [f"{name}={json.dumps(value)}" for name, value in plain.items()]
 
 
 def read_toml(source: str | Path) -> Table:

@@ -16,6 +16,7 @@ from electra.errors import ConfigError, DataError
 from electra.modeling.encoder import EncoderConfig
 from electra.modeling.task_heads import ConditionalSpanHead
 from electra.tasks.base import IGNORED, Outputs, Prediction, Reading, Rows, TaskBatch, collate
+from electra.tasks.problems import from_facts
 from electra.tasks.squad import Answering, answering_task, squad_task
 from electra.tasks.squad_files import Question
 
@@ -91,6 +92,7 @@ def test_what_an_oracle_points_at_is_read_back_letter_for_letter(tokenizer: Toke
     problem = Answering("plain", max_question=8, stride=16, max_answer=40)
     rows = problem.encode(examples, Reading(tokenizer, 80))
     assert len(rows) > len(examples) + 50, "some contexts take several windows"
+    assert (rows.targets["end"] < rows.lengths - 1).all(), "[SEP] ends no answer"
     predictions = problem.predictions(examples, rows, computed(problem, nn.Identity(), rows, oracle))
     for example, prediction in zip(examples, predictions, strict=True):
         assert prediction["answer"] == example.answers[0][0] and prediction["id"] == example.id
@@ -349,7 +351,7 @@ def test_a_context_without_text_has_no_answer(words: Tokenizer) -> None:
 def test_facts_make_the_problem_again() -> None:
     problem = Answering("plain", True, stride=64).with_threshold(-1.25)
     facts = json.loads(json.dumps(problem.facts()))
-    assert facts["kind"] == "answering" and Answering.from_facts(facts) == problem
+    assert facts["kind"] == "answering" and from_facts(facts) == problem
 
 
 def squad(path: Path, contexts: int, *, impossible: bool) -> Path:
@@ -374,9 +376,8 @@ def test_tasks_from_the_official_files(tmp_path: Path) -> None:
     assert first.problem == Answering() and second.problem == Answering("plain", True)
     assert (first.name, second.name) == ("squad-1.1", "squad-2.0")
     assert [len(first.splits[name]) for name in ("train", "dev")] == [3, 3]
-    assert [question.training for name in ("train", "dev") for question in second.splits[name]] == [True] * 4 + [
-        False
-    ] * 4
+    training = {name: [question.training for question in second.splits[name]] for name in ("train", "dev")}
+    assert training == {"train": [True] * 4, "dev": [False] * 4}
 
 
 def test_own_files_without_one_for_development(tmp_path: Path) -> None:

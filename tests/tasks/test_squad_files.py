@@ -46,7 +46,7 @@ def test_both_versions(tmp_path: Path) -> None:
 
 def test_an_answer_that_stands_elsewhere_is_found_at_the_nearest_place(tmp_path: Path) -> None:
     path = written(
-        tmp_path, record("1", ("Bob", 7)), record("2", ("Bob", 12)), record("3", ("Bob", -5), ("Ann", 900))
+        tmp_path, record("1", ("Bob", 10)), record("2", ("Bob", 12)), record("3", ("Bob", -5), ("Ann", 900))
     )
     questions, notes = read_questions(path, training=True)
     assert [question.answers for question in questions] == [

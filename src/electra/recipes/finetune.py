@@ -11,7 +11,7 @@ import tyro
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from electra.config import load_config, to_toml
+from electra.config import load_config, overrides_of, to_toml
 from electra.errors import ConfigError
 from electra.export.loading import load_pretrained
 from electra.recipes.finetune_config import FinetuneConfig, resolved
@@ -86,17 +86,13 @@ def run(command: FinetuneCommand) -> "FinetuneResult | FinetunePlan":
 
 def read_command(command: FinetuneCommand) -> FinetuneConfig:
     """The config that a command line asks for: the TOML file of the task, if it is one, under all options."""
-    overrides = list(command.overrides)
     is_file = command.task is not None and (Path(command.task).suffix == ".toml" or Path(command.task).is_file())
-    start = command.init_from_task or command.model
     named: dict[str, Any] = {
-        "model": start, "task": None if is_file else command.task, "kind": command.kind, "seeds": command.seeds,
-        "out": command.out, "data.path": command.data,
+        "model": command.init_from_task or command.model, "task": None if is_file else command.task,
+        "kind": command.kind, "seeds": command.seeds, "out": command.out, "data.path": command.data,
     }  # fmt: skip
-    for name, value in named.items():
-        if value is not None:
-            overrides.append(f"{name}={value if isinstance(value, int) else json.dumps(str(value))}")
-    config = load_config(FinetuneConfig, command.task if is_file else None, overrides)
+    given = overrides_of({name: value for name, value in named.items() if value is not None})
+    config = load_config(FinetuneConfig, command.task if is_file else None, [*command.overrides, *given])
     if is_file and not config.task:
         config = replace(config, task=Path(command.task or "").stem)
     return config

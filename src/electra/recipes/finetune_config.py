@@ -1,10 +1,11 @@
 """The config of a fine-tuning, and what it leaves to the task and to the size of the model."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from electra import config
 from electra.modeling.encoder import EncoderConfig
 from electra.tasks.fine_tuning import Reduction
 from electra.training.optim import OptimizerConfig
@@ -193,8 +194,20 @@ class FinetuneConfig:
             yield "model: is missing; give a run, an export, or a Hugging Face folder or id"
 
 
+def load_task_config(settings: Mapping[str, Any], source: Path | None = None) -> FinetuneConfig:
+    """The config of a fine-tuning from settings by dotted name, over a TOML file if there is one.
+
+    Args:
+        settings: such as `{"model": "RUN", "task": "cola", "data.path": "GLUE", "out": "OUT", "seeds": 5}`.
+
+    Raises:
+        ConfigError: with every problem that was found.
+    """
+    return config.load_config(FinetuneConfig, source, config.overrides_of(settings))
+
+
 def resolved(
-    config: FinetuneConfig, encoder: EncoderConfig, *, epochs: float, max_length: int, longest: int
+    settings: FinetuneConfig, encoder: EncoderConfig, *, epochs: float, max_length: int, longest: int
 ) -> FinetuneConfig:
     """The config with every open setting filled in.
 
@@ -204,13 +217,13 @@ def resolved(
     """
     large = encoder.hidden_size >= LARGE
     optimizer = replace(
-        config.optimizer,
-        learning_rate=config.optimizer.learning_rate or (5e-5 if large else 1e-4),
-        layer_decay=config.optimizer.layer_decay or (0.9 if large else 0.8),
+        settings.optimizer,
+        learning_rate=settings.optimizer.learning_rate or (5e-5 if large else 1e-4),
+        layer_decay=settings.optimizer.layer_decay or (0.9 if large else 0.8),
     )
     return replace(
-        config,
+        settings,
         optimizer=optimizer,
-        train=replace(config.train, epochs=config.train.epochs or epochs),
-        data=replace(config.data, max_length=min(config.data.max_length or max_length, longest)),
+        train=replace(settings.train, epochs=settings.train.epochs or epochs),
+        data=replace(settings.data, max_length=min(settings.data.max_length or max_length, longest)),
     )

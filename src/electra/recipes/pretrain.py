@@ -10,7 +10,7 @@ import tyro
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from electra.config import load_config, to_toml
+from electra.config import load_config, overrides_of, to_toml
 from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import ConfigError
@@ -75,11 +75,8 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
         electra pretrain electra-small --data DATA --out RUN --init.discriminator FOLDER --train.steps 20000
     """
     overrides = list(command.overrides)
-    for name in ("data", "out"):
-        if (path := getattr(command, name)) is not None:
-            overrides.append(
-                f"{name}={json.dumps(str(path))}"
-            )  # TOML's own form, so that a name like 2024 is a name
+    paths = {"data": command.data, "out": command.out}
+    overrides += overrides_of({name: path for name, path in paths.items() if path is not None})
     given = {override.partition("=")[0] for override in overrides}
     if command.profile is not None and (command.profile < 1 or command.dry_run or command.fresh):
         raise ConfigError("--profile: give a number of steps, at least 1, without --dry-run and --fresh")

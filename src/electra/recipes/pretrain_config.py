@@ -1,6 +1,5 @@
 """The config of a pre-training run, and the objective that it describes."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -116,13 +115,7 @@ def load_config(source: str | Path, settings: Mapping[str, Any] | None = None) -
     Raises:
         ConfigError: with every problem that was found.
     """
-    overrides = [f"{name}={_toml(value)}" for name, value in (settings or {}).items()]
-    return config.load_config(PretrainConfig, source, overrides)
-
-
-def _toml(value: Any) -> str:
-    """A value as TOML writes it; JSON writes the same, but for paths."""
-    return json.dumps(str(value) if isinstance(value, Path) else value)
+    return config.load_config(PretrainConfig, source, config.overrides_of(settings or {}))
 
 
 def with_vocabulary(settings: PretrainConfig, size: int = 30_522) -> PretrainConfig:

@@ -6,7 +6,6 @@ Shapes: B batch, L length. Here L counts [CLS] and [SEP], elsewhere in `serving`
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -66,19 +65,18 @@ class Batcher:
     it has the most context.
 
     Args:
-        model: its name, for messages.
         device: such as "cpu" or "cuda"; None: the GPU where there is one.
 
     Raises:
         CheckpointError: the model's inputs are too short for a text.
     """
 
-    def __init__(self, pretrained: Pretrained, model: str | Path, *, device: str | torch.device | None) -> None:
+    def __init__(self, pretrained: Pretrained, *, device: str | torch.device | None) -> None:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.special = special_tokens(pretrained.tokenizer)
         self.size = pretrained.max_length - 2  # [CLS] and [SEP] take two
         if self.size < 1:
-            raise CheckpointError(f"{model}: inputs of {pretrained.max_length} tokens leave no room for a text")
+            raise CheckpointError(f"the model's inputs of {pretrained.max_length} tokens leave no room for a text")
 
     def rows(
         self, ids: Sequence[list[int]], network: Network, *, batch_tokens: int | None = None

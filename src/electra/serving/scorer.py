@@ -11,6 +11,7 @@ from rich.text import Text
 from torch import Tensor
 
 from electra.errors import CheckpointError
+from electra.export.huggingface import KINDS, Pretrained
 from electra.export.loading import load_pretrained
 from electra.modeling.heads import ReplacedTokenHead
 from electra.serving.batching import Batcher, check_texts
@@ -86,25 +87,28 @@ class Scorer:
     """Scores texts of any length.
 
     Args:
-        model: a run, an export folder, a Hugging Face folder or id, of a discriminator. What it was trained by is
-            its `objective`: the logits of Electric are energies, not log-odds of having been replaced.
+        model: a run, an export folder, a Hugging Face folder or id, or what was loaded of one, of a discriminator.
+            What it was trained by is its `objective`: the logits of Electric are energies, not log-odds of having been replaced.
         device: such as "cpu" or "cuda"; None: the GPU where there is one.
 
     Raises:
         CheckpointError: the model cannot be loaded, or is no discriminator with its head.
     """
 
-    def __init__(self, model: str | Path, *, device: str | torch.device | None = None) -> None:
-        pretrained = load_pretrained(model)
+    def __init__(self, model: str | Path | Pretrained, *, device: str | torch.device | None = None) -> None:
+        pretrained = model if isinstance(model, Pretrained) else load_pretrained(model)
         if not isinstance(pretrained.head, ReplacedTokenHead):
-            what = "an encoder without a head" if pretrained.head is None else "a masked language model"
+            kinds = {"generator": "a masked language model"}
+            kind = None if pretrained.head is None else KINDS[type(pretrained.head)]
+            what = "an encoder without a head" if kind is None else kinds.get(kind, "fine-tuned for a task")
+            name = "the model" if isinstance(model, Pretrained) else model
             raise CheckpointError(
-                f"{model} is {what}; to score texts, give a discriminator, such as a run of objective.kind "
+                f"{name} is {what}; to score texts, give a discriminator, such as a run of objective.kind "
                 "replaced-token or electric"
             )
         self.objective = pretrained.objective or "replaced-token"
         self.tokenizer = pretrained.tokenizer
-        self.batcher = Batcher(pretrained, model, device=device)
+        self.batcher = Batcher(pretrained, device=device)
         self.encoder = pretrained.encoder.to(self.batcher.device)
         self.head = pretrained.head.to(self.batcher.device)
 

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
 from electra.serving.batching import Batcher, Window, check_texts
 
@@ -22,17 +23,17 @@ class TextEncoder:
     the window that gives it the most context.
 
     Args:
-        model: a run, an export folder, a Hugging Face folder or id; with or without a head, which is not used.
+        model: a run, an export folder, a Hugging Face folder or id, or what was loaded of one; its head is not used.
         device: such as "cpu" or "cuda"; None: the GPU where there is one.
 
     Raises:
         CheckpointError: the model cannot be loaded.
     """
 
-    def __init__(self, model: str | Path, device: str | torch.device | None = None) -> None:
-        pretrained = load_pretrained(model)
+    def __init__(self, model: str | Path | Pretrained, *, device: str | torch.device | None = None) -> None:
+        pretrained = model if isinstance(model, Pretrained) else load_pretrained(model)
         self.tokenizer = pretrained.tokenizer
-        self.batcher = Batcher(pretrained, model, device=device)
+        self.batcher = Batcher(pretrained, device=device)
         self.encoder = pretrained.encoder.to(self.batcher.device)
 
     def __call__(self, texts: Sequence[str], *, batch_tokens: int | None = None) -> list[NDArray[np.float32]]:

@@ -47,10 +47,12 @@ class _TextProblem:
     Attributes:
         metrics: names of figures; runs are judged by the first.
         head_kind: one layer (ELECTRA), or two (transformers).
+        pair: whether the examples are pairs of texts.
     """
 
     metrics: tuple[str, ...]
     head_kind: TextHeadKind = "linear"
+    pair: bool = False
 
     @property
     def metric(self) -> str:

@@ -128,9 +128,9 @@ def task(name: str, data: Path, *, head_kind: TextHeadKind = "linear") -> Task:
         notes.append("every pair is trained on in both orders")
     problem: Classification | Regression
     if spec.labels:
-        problem = Classification(spec.metrics, head_kind, spec.labels)
+        problem = Classification(spec.metrics, head_kind, len(spec.texts) == 2, spec.labels)
     else:
-        problem = Regression(spec.metrics, head_kind, low=0.0, high=5.0)
+        problem = Regression(spec.metrics, head_kind, len(spec.texts) == 2, low=0.0, high=5.0)
     return Task(name, problem, splits, tuple(notes))
 
 
@@ -156,7 +156,8 @@ def _read(path: Path, spec: Spec, split: str, notes: list[str]) -> list[TextExam
     wanted = [*spec.texts, *([] if split.startswith("test") else [spec.label])]
     if absent := [name for name in wanted if name not in names]:
         raise DataError(
-            f"{path}: no column {', '.join(map(repr, absent))}; the columns are {', '.join(map(repr, names))}; {SOURCE}"
+            f"{path}: no column {', '.join(map(repr, absent))}; the columns are {', '.join(map(repr, names))}; "
+            f"{SOURCE}"
         )
     examples: list[TextExample] = []
     short = 0

@@ -85,11 +85,6 @@ class Answering:
     def facts(self) -> Facts:
         return {"kind": self.kind, **asdict(self)}
 
-    @classmethod
-    def from_facts(cls, facts: Facts) -> "Answering":
-        """The problem that `facts` describes."""
-        return cls(**{name: value for name, value in facts.items() if name != "kind"})
-
     def head(self, config: EncoderConfig) -> SpanHead | ConditionalSpanHead:
         if self.pointer == "plain":
             return SpanHead(config)

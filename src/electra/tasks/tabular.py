@@ -242,7 +242,7 @@ def _labels(
         for split, rows in splits.items()
     }
     metrics = ("accuracy", "macro_f1", *(("matthews",) if len(labels) == 2 else ()))
-    return Classification(metrics, head_kind, labels), examples
+    return Classification(metrics, head_kind, _paired(splits), labels), examples
 
 
 def _label_sets(
@@ -268,7 +268,7 @@ def _label_sets(
         ]
         for split, rows in splits.items()
     }
-    return Multilabel(("micro_f1", "macro_f1", "accuracy"), head_kind, labels), examples
+    return Multilabel(("micro_f1", "macro_f1", "accuracy"), head_kind, _paired(splits), labels), examples
 
 
 def _numbers(
@@ -298,7 +298,11 @@ def _numbers(
     low, high = min(values), max(values)
     if low == high:
         raise DataError(f"{splits['train'][0].place}: every answer is {low:g}; there is nothing to learn")
-    return Regression(("spearman", "pearson", "error"), head_kind, low, high), examples
+    return Regression(("spearman", "pearson", "error"), head_kind, _paired(splits), low, high), examples
+
+
+def _paired(splits: Mapping[str, list[_Row]]) -> bool:
+    return splits["train"][0].second is not None
 
 
 def _label(value: Any, place: str) -> str:

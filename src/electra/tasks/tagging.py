@@ -107,7 +107,7 @@ class Tagging:
         return {"probabilities": torch.softmax(head(x_BLD).float(), dim=-1)}
 
     def losses(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> Tensor:
-        """The mean cross-entropy (B) of each row's labelled tokens, 0 without any; the original takes their sum."""
+        """The mean cross-entropy (B) of a row's labelled tokens, 0 without any. (The original takes the sum.)"""
         labels_BL = batch.targets["labels"]
         losses_BL = F.cross_entropy(
             head(x_BLD).float().transpose(1, 2), labels_BL, ignore_index=IGNORED, reduction="none"
@@ -215,9 +215,7 @@ def tagging_task(
     if metric == "span_f1" and scheme == "none":
         raise DataError(f"{source}: these tags mark no spans: {_listed(seen)}; name their column, or use accuracy")
     if metric == "f0.5" and positive not in seen:
-        raise DataError(
-            f"{source}: no word has the tag {positive!r}, which is to be found; there is {_listed(seen)}"
-        )
+        raise DataError(f"{source}: no word has the tag {positive!r}, the one to find; there is {_listed(seen)}")
     labels = set(seen) if scheme == "none" else tags.all_tags(tags.kinds_of_spans(seen))
     problem = Tagging(
         labels=tuple(sorted(labels, key=lambda label: (label != OUTSIDE, label))),

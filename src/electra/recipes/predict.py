@@ -1,0 +1,273 @@
+"""`electra predict`: labels, values, tags or answers of a fine-tuned model."""
+
+import csv
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tyro.conf import Positional
+
+from electra.config import did_you_mean
+from electra.data import readers
+from electra.data.corpus import kind_of
+from electra.data.records import read_records
+from electra.errors import ConfigError, DataError
+from electra.recipes.finetune_run import config_of
+from electra.serving.predictor import Predictor, Text
+from electra.tasks import conll, squad_files
+from electra.tasks.base import Prediction
+from electra.tasks.tabular import SECONDS, TEXTS
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 4096
+"""Texts that are held and sorted by length at a time, so that a file may have any size."""
+STANDARD_INPUT = "-"
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class PredictConfig:
+    """The command line of `electra predict`."""
+
+    model: Positional[str]
+    """A folder that `electra finetune` wrote."""
+    texts: Positional[tuple[str, ...]] = ()
+    """Texts, each as one argument; for pairs and questions two each: text and text, question and passage."""
+    input: str | None = None
+    """A .txt (one text a line), .jsonl, .csv, .tsv or .parquet, each also .gz or .zst; for tagging also .conll and
+    .conllu; for questions also .json in SQuAD's format; - for standard input, one text a line."""
+    text_column: str | None = None
+    """The column of the text in INPUT (for tagging, the number of the words' column); else the one of training."""
+    pair_column: str | None = None
+    """The column of the second text, or of the passage."""
+    output: Path | None = None
+    """Write to this file instead of showing the result: .jsonl, .csv or .tsv; .json for SQuAD's predictions; for
+    tagged text, as INPUT."""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Predictions, a line each."""
+
+    lines: list[str]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+@dataclass(frozen=True)
+class Written:
+    """Predictions that went to a file."""
+
+    count: int
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{self.count:,} predictions: {self.path}"
+
+
+def run(config: PredictConfig) -> Lines | Written:
+    """Say what a fine-tuned model makes of texts, in the order of the input.
+
+    Examples:
+        electra predict OUT "A film to remember." "Two hours of my life."
+        electra predict OUT --input reviews.csv --text-column review --output predicted.csv
+    """
+    if not config.texts and config.input is None:
+        raise ConfigError("give a text, or --input FILE (- for standard input)")
+    predictor = Predictor(config.model)
+    if config.input is not None and Path(config.input).suffix == ".json":
+        return _questions(config, predictor, Path(config.input))
+    if config.input is not None and predictor.problem.kind == "tagging" and _is_columns(Path(config.input)):
+        return _tagged(config, predictor, Path(config.input))
+    records = _records(config, predictor)
+    found = _predicted(records, predictor)
+    if config.output is None:
+        return Lines([_line(record, prediction) for record, _, prediction in found])
+    return Written(_write(config.output, ((record, prediction) for record, _, prediction in found)), config.output)
+
+
+def _predicted(
+    records: Iterator[tuple[Record, Text]], predictor: Predictor
+) -> Iterator[tuple[Record, Text, Prediction]]:
+    done = 0
+    while group := list(islice(records, AT_ONCE)):
+        if done:
+            logger.info("predicted %s texts", f"{done:,}", extra={"progress": (done, None)})
+        predictions = predictor([text for _, text in group])
+        for (record, text), prediction in zip(group, predictions, strict=True):
+            yield record, text, prediction
+        done += len(group)
+
+
+def _records(config: PredictConfig, predictor: Predictor) -> Iterator[tuple[Record, Text]]:
+    """Every input: what is known of it, and its text or texts."""
+    given = list(config.texts)
+    if predictor.pairs:
+        if len(given) % 2:
+            raise ConfigError(
+                f"this model takes two texts each time, but {len(given)} were given; give them in twos"
+            )
+        for first, second in zip(given[::2], given[1::2], strict=True):
+            yield {"text": first, "pair": second}, (first, second)
+    else:
+        for text in given:
+            yield {"text": text}, text
+    if config.input is None:
+        return
+    path = Path(config.input)
+    if config.input == STANDARD_INPUT or kind_of(path) == "text":
+        if predictor.pairs:
+            raise DataError(f"{config.input}: this model takes two texts each time; give a table with two columns")
+        for text in _lines(config.input):
+            yield {"text": text}, text
+        return
+    trained = _columns_of_training(config.model)
+    columns: tuple[str, str] | None = None
+    for line, record in read_records(path):
+        if columns is None:
+            first = _column(path, list(record), config.text_column or trained[0], TEXTS, "text-column")
+            wanted = config.pair_column or trained[1]
+            columns = first, _column(path, list(record), wanted, SECONDS, "pair-column") if predictor.pairs else ""
+        texts = [_text(record.get(name), path, line, name) for name in columns if name]
+        yield record, tuple(texts) if predictor.pairs else texts[0]
+
+
+def _lines(name: str) -> Iterator[str]:
+    numbered = (
+        enumerate(sys.stdin.buffer, start=1) if name == STANDARD_INPUT else readers.numbered_lines(Path(name))
+    )
+    for number, line in numbered:
+        try:
+            text = (line or b"").decode().rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{name}:{number}: broken UTF-8 ({error.reason}); mend this line") from error
+        if text and not text.isspace():
+            yield text
+
+
+def _columns_of_training(model: str) -> tuple[str | None, str | None]:
+    """The columns that the model was trained on, where its folder says so."""
+    folder = Path(model)
+    if not (folder / "config.toml").is_file():
+        return None, None
+    data = config_of(folder).data
+    return data.text, data.pair
+
+
+def _column(path: Path, names: list[str], wanted: str | None, usual: Sequence[str], option: str) -> str:
+    if wanted in names:
+        return wanted
+    found = next((name for one in usual for name in names if name.lower() == one), None)
+    if found is None or wanted is not None:
+        listed = ", ".join(map(repr, names))
+        hint = did_you_mean(wanted, names) if wanted is not None else f"; name it with --{option}"
+        raise DataError(f"{path}: there is no column {wanted or 'of texts'!r}; the columns are {listed}{hint}")
+    return found
+
+
+def _text(value: Any, path: Path, line: int, column: str) -> str:
+    if not isinstance(value, str):
+        raise DataError(f"{path}:{line}: the text in column {column!r} is {type(value).__name__}, not a string")
+    return value
+
+
+def _is_columns(path: Path) -> bool:
+    """Whether a file holds tagged text, or words alone, a word a line."""
+    name = path.with_suffix("") if path.suffix in (".gz", ".zst") else path
+    return name.suffix.lower() not in (".jsonl", ".csv", ".parquet")
+
+
+def _tagged(config: PredictConfig, predictor: Predictor, path: Path) -> Written | Lines:
+    """Words in columns, a word a line; the tags go into a column behind them, or into the field of CoNLL-U."""
+    column = config.text_column or _columns_of_training(config.model)[0]
+    columns = conll.Columns(int(column or 0), None)
+    if ".conllu" in path.name:
+        label = (
+            config_of(Path(config.model)).data.label if (Path(config.model) / "config.toml").is_file() else None
+        )
+        columns = {"xpos": conll.XPOS, "feats": conll.FEATS}.get(label or "", conll.UPOS)
+    sentences = conll.read(path, columns)
+    tags = [prediction["tags"] for prediction in predictor([sentence.words for sentence in sentences])]
+    if config.output is None:
+        return Lines([
+            "\n".join(f"{word}\t{tag}" for word, tag in zip(sentence.words, found, strict=True)) + "\n"
+            for sentence, found in zip(sentences, tags, strict=True)
+        ])  # fmt: skip
+    conll.write(path, config.output, columns, tags)
+    return Written(len(tags), config.output)
+
+
+def _questions(config: PredictConfig, predictor: Predictor, path: Path) -> Written | Lines:
+    """Questions in SQuAD's format; answers by the id of the question."""
+    questions, notes = squad_files.read_questions(path)
+    for note in notes:
+        logger.info("%s", note)
+    predictions = predictor([(question.question, question.context) for question in questions])
+    answers = {one.id: prediction["answer"] for one, prediction in zip(questions, predictions, strict=True)}
+    if config.output is None:
+        return Lines([f"{name}\t{answer}" for name, answer in answers.items()])
+    _whole(config.output, json.dumps(answers, ensure_ascii=False, indent=1) + "\n")
+    return Written(len(answers), config.output)
+
+
+def _line(record: Record, prediction: Prediction) -> str:
+    """What a person reads: the answer, how sure the model is, and the text."""
+    text = record.get("text", "")
+    if "tags" in prediction:
+        return " ".join(f"{word}/{tag}" for word, tag in zip(prediction["words"], prediction["tags"], strict=True))
+    if "label" in prediction:
+        return f"{prediction['label']}\t{prediction['scores'][prediction['label']]:.3f}\t{text}"
+    if "labels" in prediction:
+        return f"{', '.join(prediction['labels']) or '–'}\t{text}"
+    if "value" in prediction:
+        return f"{prediction['value']:.3f}\t{text}"
+    return f"{prediction['answer'] or '(no answer)'}\t{text}"
+
+
+def _write(path: Path, found: Iterable[tuple[Record, Prediction]]) -> int:
+    """Write each record with its prediction, as JSON lines or as a table."""
+    suffix = path.suffix.lower()
+    if suffix not in (".jsonl", ".csv", ".tsv"):
+        raise ConfigError(f"--output: {path.name} should end in .jsonl, .csv or .tsv")
+    both = [{**record, **_flat(prediction, flat=suffix != ".jsonl")} for record, prediction in found]
+    if suffix == ".jsonl":
+        text = "".join(json.dumps(one, ensure_ascii=False, default=str) + "\n" for one in both)
+    else:
+        stream = io.StringIO()
+        names = list(dict.fromkeys(name for one in both for name in one))
+        writer = csv.DictWriter(stream, names, delimiter="," if suffix == ".csv" else "\t", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(both)
+        text = stream.getvalue()
+    _whole(path, text)
+    return len(both)
+
+
+def _flat(prediction: Prediction, *, flat: bool) -> Record:
+    """A prediction's keys as columns: `predicted`, and the score of each label."""
+    answer = next(prediction[key] for key in ("label", "labels", "value", "tags", "answer") if key in prediction)
+    scores = prediction.get("scores")
+    if not flat:
+        return {"predicted": answer, **({"scores": scores} if scores is not None else {})}
+    joined = ",".join(map(str, answer)) if isinstance(answer, list) else answer
+    each = {f"score {label}": score for label, score in scores.items()} if isinstance(scores, dict) else {}
+    return {"predicted": joined, **each}
+
+
+def _whole(path: Path, text: str) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror or error})") from error
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,93 @@
+"""What a fine-tuned network says of new texts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from electra.data.tokenizer import special_tokens
+from electra.errors import CheckpointError, DataError
+from electra.export.huggingface import KINDS, Pretrained
+from electra.export.loading import load_pretrained
+from electra.serving.batching import check_texts
+from electra.tasks.base import Prediction, Reading
+from electra.tasks.classification import TextExample
+from electra.tasks.conll import Sentence
+from electra.tasks.fine_tuning import FineTuning
+from electra.tasks.problems import from_facts
+from electra.tasks.squad_files import Question
+
+Text = str | Sequence[str]
+"""A text; a pair of texts; words; or a question and its passage: as the model's task has it."""
+
+
+class Predictor:
+    """Predicts labels, values, tags or answers.
+
+    Args:
+        model: a folder that `electra finetune` wrote, or its `model`; or what was loaded of one.
+        device: such as "cpu" or "cuda"; None: the GPU where there is one.
+
+    Raises:
+        CheckpointError: the model cannot be loaded, or was not fine-tuned here.
+    """
+
+    def __init__(self, model: str | Path | Pretrained, *, device: str | torch.device | None = None) -> None:
+        pretrained = model if isinstance(model, Pretrained) else load_pretrained(model)
+        if pretrained.task is None or pretrained.head is None:
+            what = "this model" if isinstance(model, Pretrained) else model
+            raise CheckpointError(
+                f"{what} was not fine-tuned for a task here; make a model that is: electra finetune MODEL --task NAME"
+            )
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.problem = from_facts(pretrained.task)
+        self.reading = Reading(pretrained.tokenizer, pretrained.max_length)
+        self.pad = special_tokens(pretrained.tokenizer).pad
+        assert KINDS[type(pretrained.head)] not in ("discriminator", "generator")
+        self.pairs: bool = pretrained.task.get("pair", self.problem.kind == "answering")
+        """Whether a text is a pair: of texts, or of a question and its passage."""
+        module = FineTuning(pretrained.encoder, self.problem, head=pretrained.head)  # type: ignore[arg-type]
+        self.module = module.to(self.device).eval()
+
+    def __call__(self, texts: Sequence[Text], *, batch_tokens: int | None = None) -> list[Prediction]:
+        """One prediction a text, in the order given.
+
+        Args:
+            texts: texts; pairs of texts, where the task has two; for tagging lists of words, or texts that are parted
+                at blanks; for questions pairs of question and passage.
+            batch_tokens: that go through the network at once, padding included; None: what suits the device.
+
+        Raises:
+            TypeError: a single text was given where a list of texts belongs.
+            DataError: a text has not the form that the task needs.
+        """
+        check_texts(texts)  # type: ignore[arg-type]
+        if not texts:
+            return []
+        examples = [self._example(text, number) for number, text in enumerate(texts)]
+        rows = self.problem.encode(examples, self.reading)
+        with torch.inference_mode():
+            outputs = self.module.outputs(rows, pad=self.pad, device=self.device, batch_tokens=batch_tokens)
+        return self.problem.predictions(examples, rows, outputs)
+
+    def _example(self, text: Text, number: int) -> Any:
+        if self.problem.kind == "tagging":
+            words = tuple(text.split()) if isinstance(text, str) else tuple(text)
+            if not words:
+                raise DataError(f"text {number + 1} has no words")
+            return Sentence(words, None, f"text {number + 1}", 1)
+        if self.problem.kind == "answering":
+            question, context = _pair(text, number, "a question and its passage")
+            return Question(str(number), question, context)
+        if self.pairs:
+            return TextExample(*_pair(text, number, "a pair of texts"))
+        if not isinstance(text, str):
+            raise DataError(f"text {number + 1}: one text is expected, found {str(text)[:60]!r}")
+        return TextExample(text)
+
+
+def _pair(text: Text, number: int, what: str) -> tuple[str, str]:
+    if isinstance(text, str) or len(text) != 2:
+        raise DataError(f"text {number + 1}: {what} is expected, found {str(text)[:60]!r}")
+    return text[0], text[1]
