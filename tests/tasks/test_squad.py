@@ -305,7 +305,7 @@ def test_windows_are_put_together(words: Tokenizer, pointer: Any) -> None:
     ]
     odds = 3.0 if pointer == "conditional" else 1.0  # the least of the windows; a plain one's less the best score
     assert (prediction["null_odds"], prediction["score"], prediction["answer"]) == (odds, 2.0, "")
-    (prediction,) = problem.with_threshold(odds).predictions([question(context, "Bob", 8)], rows, outputs)
+    (prediction,) = problem.settled({"best_threshold": odds}).predictions([question(context, "Bob", 8)], rows, outputs)
     assert prediction["answer"] == "Bob"
     (prediction,) = replace(problem, impossible=False).predictions([question(context, "Bob", 8)], rows, outputs)
     assert prediction["answer"] == "Bob", "in 1.1 there is always an answer"
@@ -329,7 +329,7 @@ def test_the_best_threshold_gives_the_best_figure(words: Tokenizer, pointer: Any
             return problem.predictions(examples, rows, computed(problem, head, rows, noisy))
 
     figures = problem.score(examples, predictions(problem))
-    chosen = problem.with_threshold(figures["best_threshold"])
+    chosen = problem.settled(figures)
     again = chosen.score(examples, predictions(chosen))
     assert again["exact"] == pytest.approx(figures["best_exact"]) and again["best_exact"] == figures["best_exact"]
     assert figures["best_exact"] >= figures["exact"] and json.dumps(predictions(chosen), allow_nan=False)
@@ -349,7 +349,7 @@ def test_a_context_without_text_has_no_answer(words: Tokenizer) -> None:
 
 
 def test_facts_make_the_problem_again() -> None:
-    problem = Answering("plain", True, stride=64).with_threshold(-1.25)
+    problem = Answering("plain", True, stride=64, null_threshold=-1.25)
     facts = json.loads(json.dumps(problem.facts()))
     assert facts["kind"] == "answering" and from_facts(facts) == problem
 

@@ -58,9 +58,14 @@ def _parquet(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
     number = 0
     with readers.open_parquet(path) as file:
         for batch in file.iter_batches(batch_size=1024):
-            for record in batch.to_pylist():
+            for row in range(len(batch)):
                 number += 1
-                yield number, record
+                try:
+                    [record] = batch.slice(row, 1).to_pylist()
+                except UnicodeDecodeError as error:
+                    yield number, f"broken UTF-8 ({error.reason} at byte {error.start})"
+                else:
+                    yield number, record
 
 
 _READERS = {"jsonl": _json_lines, "csv": _csv, "parquet": _parquet}

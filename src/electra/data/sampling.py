@@ -115,9 +115,9 @@ def _splitmix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 def bucketed(step: int, lengths: npt.NDArray[np.int64], *, seed: int, batch_size: int, pool: int = 64) -> Rows:
     """The rows of one step's batch, all of like length, in epochs whose last batch may be smaller.
 
-    Each epoch's permutation is cut into pools of `pool` batches; a pool is sorted by length and cut into batches, and
-    the batches of the epoch are visited in another random order. So batches hold little padding, and which rows come
-    together changes with every epoch.
+    Each epoch's permutation is cut into pools of `pool` batches; a pool is sorted by length and cut into batches,
+    and the batches of the epoch are visited in another random order. So batches hold little padding, and which
+    rows come together changes with every epoch.
 
     Args:
         lengths: (examples,) of all rows.

@@ -24,7 +24,7 @@ from electra.recipes.finetune_run import (
     predict,
     read_result,
     run_seed,
-    write_lines,
+    write_predictions,
 )
 from electra.recipes.finetune_task import load_task
 from electra.recipes.pretrain_parts import device_of
@@ -69,13 +69,13 @@ class FinetuneCommand:
 def run(command: FinetuneCommand) -> "FinetuneResult | FinetunePlan":
     """Fine-tune an encoder for a task, with one seed or several, and keep the best model.
 
-    Tasks by name: cola, sst-2, mrpc, sts-b, qqp, mnli, qnli, rte, wnli (or glue: all that are there); squad, squad2;
-    chunking, conll2003, wnut17, bc5cdr, upos, xpos, ged. For a table of your own give --kind and name its columns.
-    Every setting (docs/configuration.md) can be given as --section.name VALUE.
+    Tasks by name: cola, sst-2, mrpc, sts-b, qqp, mnli, qnli, rte, wnli (or glue: all that are there); squad,
+    squad2; chunking, ner-conll2003, ner-wnut17, ner-bc5cdr, upos, xpos, ged. For a table of your own give --kind
+    and name its columns. Every setting (docs/configuration.md) can be given as --section.name VALUE.
 
     Examples:
         electra finetune RUN --task cola --data GLUE --out OUT --seeds 5
-        electra finetune RUN --kind classification --data reviews.csv --data.text review --data.label stars --out OUT
+        electra finetune RUN --kind classification --data reviews.csv --data.text review --data.label stars --out O
     """
     config, fresh = read_command(command), command.fresh
     if command.dry_run:
@@ -158,7 +158,7 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> "FinetuneResult"
                     export_model(setting, module, folder.path, result)
                     for split in setting.task.splits:
                         if split not in ("train", DEV):
-                            write_lines(folder.path / f"{split}.jsonl", predict(setting, module, split))
+                            write_predictions(folder.path, split, predict(setting, module, split))
                 folder.write_text(place / "result.json", json.dumps(asdict(result), indent=1) + "\n")
             else:
                 logger.info("seed %s was finished before", seed)

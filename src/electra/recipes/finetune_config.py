@@ -21,11 +21,11 @@ class DataConfig:
     """The data of a task; columns and files are for tables and tagged text of one's own."""
 
     path: Path | None = None
-    """The folder (or, for data of one's own, the file) of the task; for GLUE, the folder that holds its folders."""
+    """The folder (or, for data of one's own, the file) of the task; for GLUE, the one that holds its folders."""
     train: str | None = None
     """The file to learn from; left out: the one whose name begins with train."""
     dev: str | None = None
-    """The file to be judged on; left out: the one whose name begins with dev or valid, or a part cut from train."""
+    """The file to be judged on; left out: the one whose name begins with dev or valid, or a part of train."""
     test: str | None = None
     """The file to be predicted; left out: the one whose name begins with test."""
     text: str | None = None
@@ -63,10 +63,10 @@ class HeadConfig:
     """What is put on top of the encoder."""
 
     text: Literal["linear", "hidden"] = "linear"
-    """For texts: dropout and one layer, as in ELECTRA, or with a hidden layer before, as in transformers' class."""
+    """For texts: dropout and one layer, as in ELECTRA, or a hidden layer before it, as in transformers' class."""
     span: Literal["conditional", "plain"] = "conditional"
-    """For questions: ELECTRA's pointer, whose end depends on the start, or the two logits a token that transformers'
-    class has."""
+    """For questions: ELECTRA's pointer, whose end depends on the start, or two logits a token, as in the class of
+    transformers."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class FinetuneOptimizerConfig:
     layer_decay_mode: Literal["paper", "google"] = "paper"
     """Which block has the first factor: the last (paper), or, as in the original's code, the one below it."""
     reduction: Reduction = "mean"
-    """Of the losses of a batch's rows: mean, or sum as in the original's code, which clips nearly every gradient."""
+    """Of the losses of a batch's rows: mean, or sum as in the original's code, which clips nearly always."""
     warmup_share: float = 0.1
     """Share of the steps over which the learning rate rises from 0."""
     warmup_over_decay: bool = False

@@ -24,8 +24,8 @@ def export_model(setting: Setting, module: FineTuning, out: Path, result: SeedRe
         held = head.with_hidden(encoder.config)
         if held is None:
             logger.warning(
-                "transformers' class has a hidden layer too narrow for this many labels (%s of %s units): only here "
-                "the model can be loaded; head.text = \"hidden\" makes one that it holds",
+                "the hidden layer of transformers' class is too narrow for this many labels (%s of %s units): the "
+                "model can only be loaded here; head.text = \"hidden\" makes one that it holds",
                 2 * len(head.prediction.bias), encoder.config.hidden_size,
             )  # fmt: skip
         head = held or head

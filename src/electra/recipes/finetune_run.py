@@ -20,7 +20,8 @@ from electra.export.huggingface import Pretrained
 from electra.modeling.encoder import Encoder
 from electra.recipes.finetune_config import FinetuneConfig
 from electra.reports.metrics import read_metrics
-from electra.tasks.base import Prediction, Reading, Rows, Task, TaskBatch, collate
+from electra.tasks import squad_files
+from electra.tasks.base import Outputs, Prediction, Reading, Rows, Task, TaskBatch, collate
 from electra.tasks.few import part
 from electra.tasks.fine_tuning import FineTuning, rate_scales
 from electra.training.checkpoint import CheckpointConfig
@@ -33,7 +34,7 @@ from electra.training.trainer import Feed, Outcome, Rules, Trainer
 logger = logging.getLogger(__name__)
 
 SILENT = ("loss spike", "tokens/s falling", "corpus too small", "still warming up")
-"""What the watch of a pre-training says and what is nothing strange in batches of unlike length, seen a few times."""
+"""What the watch of a pre-training says and what is nothing strange where batches differ in length."""
 DEV = "dev"
 
 
@@ -97,10 +98,14 @@ def run_seed(setting: Setting, seed: int, folder: Path) -> tuple[SeedResult, Fin
     outcome = trainer.run()
     if outcome.stopped_by is not None:
         return outcome
-    predictions = judge.final()
-    metrics = setting.task.problem.score(setting.task.splits[DEV], predictions)
-    write_lines(run.path / f"{DEV}.jsonl", predictions)
-    failed = why_failed(predictions, setting.task.splits[DEV])
+    outputs, examples = judge.final(), setting.task.splits[DEV]
+    problem, rows_of_dev = setting.task.problem, setting.rows[DEV]
+    found = problem.score(examples, problem.predictions(examples, rows_of_dev, outputs))
+    module.problem = problem.settled(found)
+    predictions = module.problem.predictions(examples, rows_of_dev, outputs)
+    metrics = module.problem.score(examples, predictions)
+    write_predictions(run.path, DEV, predictions)
+    failed = why_failed(predictions, examples)
     if trainer.progress.skipped:
         logger.warning("%s steps were not finite and were skipped", trainer.progress.skipped)
     shutil.rmtree(run.checkpoints, ignore_errors=True)
@@ -149,10 +154,14 @@ def micro_batches(
 
 def predict(setting: Setting, module: FineTuning, split: str) -> list[Prediction]:
     """What a trained network says of a split."""
-    rows = setting.rows[split]
+    return module.problem.predictions(
+        setting.task.splits[split], setting.rows[split], _outputs(setting, module, split)
+    )
+
+
+def _outputs(setting: Setting, module: FineTuning, split: str) -> list[Outputs]:
     with setting.precision.autocast(setting.device):
-        outputs = module.outputs(rows, pad=setting.pad, device=setting.device)
-    return module.problem.predictions(setting.task.splits[split], rows, outputs)
+        return module.outputs(setting.rows[split], pad=setting.pad, device=setting.device)
 
 
 def why_failed(predictions: Sequence[Prediction], examples: Sequence[Any]) -> str | None:
@@ -179,12 +188,13 @@ class Judge:
         self.setting, self.module, self.run = setting, module, run
         self.key = f"eval/{setting.task.problem.metric}"
         self.best = run.path / "best.safetensors"
-        self.predictions: list[Prediction] | None = None  # of the last evaluation
+        self.outputs: list[Outputs] | None = None  # of the last evaluation
 
     def evaluate(self, _: int) -> dict[str, float]:
         """Figures on dev."""
-        self.predictions = predict(self.setting, self.module, DEV)
-        metrics = self.setting.task.problem.score(self.setting.task.splits[DEV], self.predictions)
+        self.outputs = _outputs(self.setting, self.module, DEV)
+        problem, examples = self.setting.task.problem, self.setting.task.splits[DEV]
+        metrics = problem.score(examples, problem.predictions(examples, self.setting.rows[DEV], self.outputs))
         figures = {f"eval/{name}": value for name, value in metrics.items()}
         if self.setting.config.evaluation.keep == "best" and figures[self.key] > max(
             self._before(), default=-math.inf
@@ -197,12 +207,12 @@ class Judge:
         patience, values = self.setting.config.evaluation.patience, self._before()
         return bool(patience) and len(values) - 1 - values.index(max(values)) >= patience
 
-    def final(self) -> list[Prediction]:
-        """Predictions of the weights that count, which the network has from here on."""
+    def final(self) -> list[Outputs]:
+        """Outputs on dev of the weights that count, which the network has from here on."""
         if self.setting.config.evaluation.keep == "best":
             self.module.load_state_dict(load_file(self.best), strict=True)
-            self.predictions = None
-        return self.predictions or predict(self.setting, self.module, DEV)
+            self.outputs = None
+        return self.outputs or _outputs(self.setting, self.module, DEV)
 
     def _before(self) -> list[float]:
         """The figures of the evaluations so far, of which a resumed run has those before its checkpoint."""
@@ -262,9 +272,12 @@ def _fingerprint(rows: Rows) -> str:
     return digest.hexdigest()
 
 
-def write_lines(path: Path, predictions: Sequence[Prediction]) -> None:
-    """Predictions as JSON lines, whole or not at all."""
-    RunFolder.write_text(path, "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in predictions))
+def write_predictions(folder: Path, split: str, predictions: Sequence[Prediction]) -> None:
+    """Predictions as JSON lines, whole or not at all; those of questions also as SQuAD's script takes them."""
+    lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in predictions)
+    RunFolder.write_text(folder / f"{split}.jsonl", lines)
+    if predictions and "null_odds" in predictions[0]:
+        squad_files.write_predictions(folder, predictions)
 
 
 def read_result(folder: Path, metric: str) -> SeedResult | None:

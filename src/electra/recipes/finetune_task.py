@@ -58,7 +58,8 @@ def load_task(config: FinetuneConfig) -> tuple[Task, Asked]:
     if config.task in tagging.DATA_SETS:
         return tagging.load(config.task, data.path), Asked(max_length=256)
     raise ConfigError(
-        f"task: there is no task {config.task!r}{did_you_mean(config.task, names())}\n  tasks: {', '.join(names())}; "
+        f"task: there is no task {config.task!r}{did_you_mean(config.task, names())}\n"
+        f"  tasks: {', '.join(names())}; "
         "for data of your own give --kind classification, pair, multilabel, regression or tagging"
     )
 

@@ -38,7 +38,7 @@ class Predictor:
         if pretrained.task is None or pretrained.head is None:
             what = "this model" if isinstance(model, Pretrained) else model
             raise CheckpointError(
-                f"{what} was not fine-tuned for a task here; make a model that is: electra finetune MODEL --task NAME"
+                f"{what} was not fine-tuned for a task here; make one that is: electra finetune MODEL --task NAME"
             )
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.problem = from_facts(pretrained.task)
@@ -54,8 +54,8 @@ class Predictor:
         """One prediction a text, in the order given.
 
         Args:
-            texts: texts; pairs of texts, where the task has two; for tagging lists of words, or texts that are parted
-                at blanks; for questions pairs of question and passage.
+            texts: texts; pairs of texts, where the task has two; for tagging lists of words, or texts that are
+                parted at blanks; for questions pairs of question and passage.
             batch_tokens: that go through the network at once, padding included; None: what suits the device.
 
         Raises:

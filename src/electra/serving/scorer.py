@@ -88,7 +88,8 @@ class Scorer:
 
     Args:
         model: a run, an export folder, a Hugging Face folder or id, or what was loaded of one, of a discriminator.
-            What it was trained by is its `objective`: the logits of Electric are energies, not log-odds of having been replaced.
+            What it was trained by is its `objective`: the logits of Electric are energies, not log-odds of having
+            been replaced.
         device: such as "cpu" or "cuda"; None: the GPU where there is one.
 
     Raises:

@@ -23,7 +23,7 @@ class TextEncoder:
     the window that gives it the most context.
 
     Args:
-        model: a run, an export folder, a Hugging Face folder or id, or what was loaded of one; its head is not used.
+        model: a run, an export folder, a Hugging Face folder or id, or what was loaded of one; without its head.
         device: such as "cpu" or "cuda"; None: the GPU where there is one.
 
     Raises:

@@ -129,6 +129,10 @@ class Problem(Protocol):
         """Figures of examples that have their answers, `metric` among them. Shares and correlations, 0 to 1."""
         ...
 
+    def settled(self, metrics: dict[str, float]) -> "Problem":
+        """The problem with what was found on dev, such as a threshold."""
+        ...
+
     def facts(self) -> Facts:
         """What `electra.tasks.problems.from_facts` needs to make the problem again."""
         ...

@@ -5,7 +5,7 @@ Shapes: B batch, L length, K labels, D hidden size.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -79,6 +79,9 @@ class _TextProblem:
 
     def outputs(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> dict[str, Tensor]:
         return {"logits": head(x_BLD)}
+
+    def settled(self, metrics: dict[str, float]) -> Self:
+        return self
 
     @property
     def outputs_count(self) -> int:

@@ -92,7 +92,7 @@ def by_length(rows: Rows, batch_tokens: int) -> Iterator[NDArray[np.int64]]:
 
 
 def depths(module: FineTuning) -> dict[str, int]:
-    """How far each parameter is from the output: 0 in the head, 1 in the last block, and most in the embeddings."""
+    """How far each parameter is from the output: 0 in the head, 1 in the last block, most in the embeddings."""
     layers = module.encoder.config.layers
     found = {}
     for name, _ in module.named_parameters():

@@ -19,6 +19,8 @@ def matthews(answers: Numbers, predictions: Numbers) -> float:
     """Matthews' correlation; 0 where all predictions, or all answers, are one."""
     from sklearn.metrics import matthews_corrcoef
 
+    if len(np.union1d(answers, predictions)) == 1:  # scikit-learn would warn
+        return 0.0
     return float(matthews_corrcoef(answers, predictions))
 
 

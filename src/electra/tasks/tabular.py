@@ -1,7 +1,7 @@
 """Anyone's own table: columns of texts and answers in .csv, .tsv, .jsonl or .parquet files.
 
-The labels are found in the training part and ordered: numbers by size, words by the alphabet. Where there is no file
-for development, a stratified part of the training file becomes it.
+The labels are found in the training part and ordered: numbers by size, words by the alphabet. Where there is no
+file for dev, a stratified part of the training file becomes it.
 """
 
 import math
@@ -325,8 +325,8 @@ def _ordered(found: Sequence[str], place: str) -> tuple[str, ...]:
     counts = Counter(found)
     if len(counts) > LABELS or (len(found) >= 100 and len(counts) > len(found) / 2):
         raise DataError(
-            f"{place.rpartition(':')[0]}: {len(counts):,} different labels in {len(found):,} rows; is it the right "
-            "column? For numbers give --kind regression"
+            f"{place.rpartition(':')[0]}: {len(counts):,} different labels in {len(found):,} rows; "
+            "is it the right column? For numbers give --kind regression"
         )
     if len(counts) < 2:
         raise DataError(
@@ -341,8 +341,8 @@ def _ordered(found: Sequence[str], place: str) -> tuple[str, ...]:
 def _known(label: str, numbers: Mapping[str, int], place: str) -> int:
     if label not in numbers:
         raise DataError(
-            f"{place}: the label {label!r} does not occur in the training part{did_you_mean(label, list(numbers))}; "
-            f"it has {', '.join(list(numbers)[:SHOWN])}"
+            f"{place}: the label {label!r} does not occur in the training part"
+            f"{did_you_mean(label, list(numbers))}; it has {', '.join(list(numbers)[:SHOWN])}"
         )
     return numbers[label]
 

@@ -60,6 +60,9 @@ class Tagging:
     positive: str = ""
     kind = "tagging"
 
+    def settled(self, metrics: dict[str, float]) -> "Tagging":
+        return self
+
     def facts(self) -> Facts:
         return {"kind": self.kind, **asdict(self)}
 

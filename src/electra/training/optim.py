@@ -60,7 +60,7 @@ def build_optimizer(
     """AdamW over the parameters of a module, each once even where networks share it.
 
     Args:
-        rate_scales: each parameter's share of the learning rate, by name; None: all of it. Groups keep it as `scale`.
+        rate_scales: each parameter's share of the learning rate, by name, which groups keep as `scale`; None: 1.
     """
     alike: dict[tuple[float, bool], list[Tensor]] = {}
     for name, parameter in module.named_parameters():

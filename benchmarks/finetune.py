@@ -1,0 +1,121 @@
+"""Fine-tuning beside transformers' Trainer: the same model, rows, hyper-parameters and seeds, in turn.
+
+    python benchmarks/finetune.py MODEL --data TASKS [--tasks cola mrpc ...] [--seeds 3] [--epochs 3] [--json FILE]
+
+Both start from the same weights, with AdamW, linear warm-up over a tenth and linear decay, and no layer-wise decay
+(the Trainer has none). Each line has the figure on dev of every seed, the median, and the seconds of all steps,
+without evaluations and checkpoints; the Trainer that pads to the longest input is timed on a few steps, which are
+all alike. TASKS holds a folder for each task: glue/, chunking-conll2000, ner-wnut17.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from electra.recipes.finetune import prepared
+from electra.recipes.finetune_config import load_task_config
+from electra.recipes.finetune_run import Setting, run_seed
+from electra.tasks.base import Task
+from electra.training.trainer import Outcome
+from finetune_peer import train
+
+FOLDERS = {"chunking": "chunking-conll2000", "ner-wnut17": "ner-wnut17", "upos": "pos-ud-english-ewt"}
+
+
+def settings_of(options: argparse.Namespace, task: str) -> dict[str, Any]:
+    return {
+        "model": options.model, "task": task, "data.path": str(Path(options.data, FOLDERS.get(task, "glue"))),
+        "optimizer.learning_rate": options.learning_rate, "optimizer.layer_decay": 1.0, "optimizer.epsilon": 1e-8,
+        "train.epochs": options.epochs, "tracking.tensorboard": False,
+    }  # fmt: skip
+
+
+def limited(setting: Setting, rows: int) -> Setting:
+    """The setting with the first rows of the training data only."""
+    examples = setting.task.splits["train"]
+    if rows == 0 or len(examples) <= rows:
+        return setting
+    task: Task = replace(setting.task, splits={**setting.task.splits, "train": examples[:rows]})
+    kept = setting.task.problem.encode(task.splits["train"], setting.reading)
+    return replace(setting, task=task, rows={**setting.rows, "train": kept})
+
+
+def ours(setting: Setting, seed: int) -> tuple[dict[str, float], float, int]:
+    with tempfile.TemporaryDirectory() as folder:
+        ended = run_seed(setting, seed, Path(folder, "run"))
+    assert not isinstance(ended, Outcome), "interrupted"
+    return ended[0].metrics, ended[0].seconds, ended[0].steps
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--tasks", nargs="+", default=["cola", "sst-2", "ner-wnut17"])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=10_000, help="of the training data; 0: all")
+    parser.add_argument("--learning-rate", type=float, default=1e-4)
+    parser.add_argument("--padded-steps", type=int, default=20)
+    parser.add_argument("--peers", nargs="+", default=["dynamic"], choices=["dynamic", "grouped"])
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    found: dict[str, Any] = {}
+    print(
+        "| task | metric | ours, each seed | median | Trainer | median | seconds, ours | Trainer | ratio | padded |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
+    for name in options.tasks:
+        setting = limited(prepared(load_task_config(settings_of(options, name))), options.rows)
+        problem, config = setting.task.problem, setting.config
+        outputs = 1 if problem.kind == "regression" else len(problem.labels)  # type: ignore[attr-defined]
+        shared = {
+            **asdict(config.optimizer), "batch_size": config.train.batch_size, "epochs": options.epochs,
+        }  # fmt: skip
+
+        def peer(padding: Any, seed: int, steps: int = -1, **more: Any) -> Any:
+            return train(
+                config.model, problem, setting.rows, outputs=outputs, padding=padding,  # noqa: B023
+                max_length=config.data.max_length, seed=seed, settings=shared, max_steps=steps,  # noqa: B023
+            )  # fmt: skip
+
+        runs: dict[str, list[tuple[float, float]]] = {"ours": [], **{kind: [] for kind in options.peers}}
+        for seed in range(options.seeds):
+            metrics, seconds, _ = ours(setting, seed)
+            runs["ours"].append((metrics[problem.metric], seconds))
+            for kind in options.peers:
+                seconds, steps, dev = peer(kind, seed)
+                predictions = problem.predictions(setting.task.splits["dev"], setting.rows["dev"], dev)
+                metrics = problem.score(setting.task.splits["dev"], predictions)
+                runs[kind].append((metrics[problem.metric], seconds))
+        padded = 0.0
+        if options.padded_steps:
+            seconds, taken, _ = peer("padded", 0, options.padded_steps)
+            padded = seconds / taken * steps
+        found[name] = {"metric": problem.metric, "runs": runs, "padded_seconds": padded, "steps": steps}
+        mine = [seconds for _, seconds in runs["ours"]]
+        for kind in options.peers:
+            theirs = [seconds for _, seconds in runs[kind]]
+            ratio = statistics.median(b / a for a, b in zip(mine, theirs, strict=True))
+            values = {side: [value for value, _ in runs[side]] for side in ("ours", kind)}
+            print(
+                f"| {name} | {problem.metric} | {' '.join(f'{v:.4f}' for v in values['ours'])} "
+                f"| {statistics.median(values['ours']):.4f} | {kind}: {' '.join(f'{v:.4f}' for v in values[kind])} "
+                f"| {statistics.median(values[kind]):.4f} | {statistics.median(mine):.0f} "
+                f"| {statistics.median(theirs):.0f} | {ratio:.2f} × | {padded / statistics.median(mine):.2f} × |",
+                flush=True,
+            )
+        if options.json:
+            about = {"threads": torch.get_num_threads(), "time": time.strftime("%Y-%m-%d"), **vars(options)}
+            options.json.write_text(json.dumps({"about": about, "tasks": found}, indent=1, default=str) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""The peer of fine-tuning: transformers' Trainer over its own classes, on the same rows.
+
+The rows (ids, segments, targets) are those that ours learns from, so that the tokenizer and the cutting of windows
+are no difference; what differs is the classes, the loop and the padding: `padded` to the longest input allowed, as
+the example scripts of transformers set it up, `dynamic` to the longest row of each batch, or `grouped`, which also
+puts rows of like length together (`group_by_length`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import (
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    Trainer,
+    TrainingArguments,
+    set_seed,
+)
+
+from electra.tasks.base import Problem, Rows
+
+Padding = Literal["padded", "dynamic", "grouped"]
+IGNORED = -100
+
+
+class RowData(torch.utils.data.Dataset):  # type: ignore[type-arg]
+    """Rows as the Trainer wants them: dictionaries of lists."""
+
+    def __init__(self, rows: Rows, kind: str) -> None:
+        self.rows, self.kind = rows, kind
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        rows = self.rows
+        begin, end = int(rows.starts[number]), int(rows.starts[number + 1])
+        second = int(rows.seconds[number])
+        item: dict[str, Any] = {
+            "input_ids": rows.ids[begin:end].tolist(),
+            "token_type_ids": [0] * second + [1] * (end - begin - second),
+        }
+        if self.kind == "answering":
+            item |= {
+                "start_positions": rows.targets["start"][number],
+                "end_positions": rows.targets["end"][number],
+            }
+        elif self.kind == "tagging":
+            item["labels"] = rows.token_targets["labels"][begin:end].tolist()
+        else:
+            item["labels"] = rows.targets["answer"][number]
+        return item
+
+
+def collator(length: int | None) -> Any:
+    """Pads to the longest row, or to `length`."""
+
+    def collate(items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        width = length or max(len(item["input_ids"]) for item in items)
+        fill = {"input_ids": 0, "token_type_ids": 0, "labels": IGNORED}
+        batch: dict[str, torch.Tensor] = {}
+        for name in items[0]:
+            values = [item[name] for item in items]
+            if isinstance(values[0], list):
+                values = [value + [fill[name]] * (width - len(value)) for value in values]
+            batch[name] = torch.from_numpy(np.array(values))
+        lengths = torch.tensor([len(item["input_ids"]) for item in items])
+        batch["attention_mask"] = (torch.arange(width) < lengths[:, None]).long()
+        return batch
+
+    return collate
+
+
+def network(model: str, problem: Problem, outputs: int) -> Any:
+    if problem.kind == "answering":
+        return AutoModelForQuestionAnswering.from_pretrained(model)
+    if problem.kind == "tagging":
+        return AutoModelForTokenClassification.from_pretrained(model, num_labels=outputs)
+    kinds = {"regression": "regression", "classification": "single_label_classification"}
+    return AutoModelForSequenceClassification.from_pretrained(
+        model, num_labels=outputs, problem_type=kinds[problem.kind]
+    )
+
+
+def train(
+    model: str,
+    problem: Problem,
+    rows: dict[str, Rows],
+    *,
+    outputs: int,
+    padding: Padding,
+    max_length: int,
+    seed: int,
+    settings: dict[str, Any],
+    max_steps: int = -1,
+) -> tuple[float, int, list[dict[str, NDArray[Any]]] | None]:
+    """Seconds of training, its steps, and the outputs on dev as `Problem.predictions` takes them.
+
+    Args:
+        settings: learning_rate, batch_size, epochs, warmup_share, weight_decay, epsilon, gradient_clip.
+        max_steps: take so many steps only, and give no outputs.
+    """
+    set_seed(seed)
+    net = network(model, problem, outputs)
+    steps = max(1, int(np.ceil(len(rows["train"]) / settings["batch_size"]))) * settings["epochs"]
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            folder,
+            learning_rate=settings["learning_rate"],
+            per_device_train_batch_size=settings["batch_size"],
+            per_device_eval_batch_size=64,
+            num_train_epochs=settings["epochs"],
+            warmup_steps=round(settings["warmup_share"] * steps),
+            weight_decay=settings["weight_decay"],
+            adam_epsilon=settings["epsilon"],
+            max_grad_norm=settings["gradient_clip"],
+            lr_scheduler_type="linear",
+            train_sampling_strategy="group_by_length" if padding == "grouped" else "random",
+            max_steps=max_steps,
+            seed=seed,
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            logging_strategy="no",
+            use_cpu=not torch.cuda.is_available(),
+            remove_unused_columns=False,
+            dataloader_pin_memory=False,
+        )
+        trainer = Trainer(
+            net,
+            arguments,
+            train_dataset=RowData(rows["train"], problem.kind),
+            data_collator=collator(max_length if padding == "padded" else None),
+        )
+        start = time.perf_counter()
+        trainer.train()
+        seconds = time.perf_counter() - start
+        taken = trainer.state.global_step
+    return seconds, taken, None if max_steps > 0 else dev_outputs(net, problem, rows["dev"])
+
+
+@torch.inference_mode()
+def dev_outputs(net: Any, problem: Problem, rows: Rows) -> list[dict[str, NDArray[Any]]]:
+    """What the trained network gives for dev."""
+    net.eval()
+    data, collate = RowData(rows, problem.kind), collator(None)
+    order = np.argsort(-rows.lengths, kind="stable")
+    found: list[dict[str, NDArray[Any]]] = [{}] * len(rows)
+    for begin in range(0, len(order), 32):
+        chosen = order[begin : begin + 32].tolist()
+        batch = collate([data[number] for number in chosen])
+        labels = [name for name in batch if name in ("labels", "start_positions", "end_positions")]
+        for name in labels:
+            batch.pop(name)
+        logits = net(**batch).logits
+        if problem.kind == "tagging":
+            logits = logits.softmax(-1)
+        name = "probabilities" if problem.kind == "tagging" else "logits"
+        for number, row in zip(chosen, logits.float().numpy(), strict=True):
+            found[number] = {name: row}
+    return found
