@@ -1,22 +1,20 @@
-"""`electra finetune`: from a pre-trained encoder to one that does a task, judged over several seeds."""
+"""From a pre-trained encoder to one that does a task, judged over several seeds."""
 
 import json
 import logging
 import statistics
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import tyro
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from electra.config import load_config, overrides_of, to_toml
+from electra.config import to_toml
 from electra.errors import ConfigError
 from electra.export.loading import load_pretrained
 from electra.recipes.finetune_config import FinetuneConfig, resolved
 from electra.recipes.finetune_export import export_model
-from electra.recipes.finetune_plan import FinetunePlan, planned
 from electra.recipes.finetune_run import (
     DEV,
     SeedResult,
@@ -28,7 +26,7 @@ from electra.recipes.finetune_run import (
 )
 from electra.recipes.finetune_task import load_task
 from electra.recipes.pretrain_parts import device_of
-from electra.tasks.base import Reading, Task
+from electra.tasks.base import Reading
 from electra.training.memory import keep_freed_memory
 from electra.training.precision import choose_precision
 from electra.training.run_folder import environment, open_run
@@ -36,66 +34,6 @@ from electra.training.tracking import log_file
 from electra.training.trainer import Outcome
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class FinetuneCommand:
-    """The command line of `electra finetune`."""
-
-    model: tyro.conf.Positional[str]
-    """A run, an export, or a Hugging Face folder or id of type electra or bert."""
-    task: str | None = None
-    """A task by name, or a TOML file that describes one."""
-    data: Path | None = None
-    """The folder of the task's data; for GLUE, the folder that holds its folders; a table of your own."""
-    out: Path | None = None
-    """The folder of the results. What is there is resumed."""
-    kind: Literal["classification", "pair", "multilabel", "regression", "tagging"] | None = None
-    """What a table of your own, or tagged text, asks for."""
-    seeds: int | None = None
-    """How many runs; the results name median, mean and standard deviation."""
-    init_from_task: str | None = None
-    """Start from the encoder of this fine-tuning (paper: RTE and STS-B from MNLI)."""
-    submission: Path | None = None
-    """Write the predictions of the test parts in GLUE's layout into this zip file."""
-    fresh: bool = False
-    """Start beside OUT (OUT-2, OUT-3, …) instead of resuming what is there."""
-    dry_run: bool = False
-    """Take a few steps, print the resolved config, time and memory, and stop."""
-    overrides: tyro.conf.Suppress[tuple[str, ...]] = ()
-    """Any setting of the config, as `--section.name VALUE`."""
-
-
-def run(command: FinetuneCommand) -> "FinetuneResult | FinetunePlan":
-    """Fine-tune an encoder for a task, with one seed or several, and keep the best model.
-
-    Tasks by name: cola, sst-2, mrpc, sts-b, qqp, mnli, qnli, rte, wnli (or glue: all that are there); squad,
-    squad2; chunking, ner-conll2003, ner-wnut17, ner-bc5cdr, upos, xpos, ged. For a table of your own give --kind
-    and name its columns. Every setting (docs/configuration.md) can be given as --section.name VALUE.
-
-    Examples:
-        electra finetune RUN --task cola --data GLUE --out OUT --seeds 5
-        electra finetune RUN --kind classification --data reviews.csv --data.text review --data.label stars --out O
-    """
-    config, fresh = read_command(command), command.fresh
-    if command.dry_run:
-        setting = prepared(config)
-        return planned(setting)
-    return finetune(config, fresh=fresh)
-
-
-def read_command(command: FinetuneCommand) -> FinetuneConfig:
-    """The config that a command line asks for: the TOML file of the task, if it is one, under all options."""
-    is_file = command.task is not None and (Path(command.task).suffix == ".toml" or Path(command.task).is_file())
-    named: dict[str, Any] = {
-        "model": command.init_from_task or command.model, "task": None if is_file else command.task,
-        "kind": command.kind, "seeds": command.seeds, "out": command.out, "data.path": command.data,
-    }  # fmt: skip
-    given = overrides_of({name: value for name, value in named.items() if value is not None})
-    config = load_config(FinetuneConfig, command.task if is_file else None, [*command.overrides, *given])
-    if is_file and not config.task:
-        config = replace(config, task=Path(command.task or "").stem)
-    return config
 
 
 def prepared(config: FinetuneConfig) -> Setting:
@@ -186,6 +124,7 @@ class FinetuneResult:
     metric: str
     seeds: list[SeedResult]
     stopped_by: int | None = None
+    notes: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
@@ -230,9 +169,5 @@ class FinetuneResult:
                 ("deviation", statistics.stdev),
             ):
                 table.add_row(words, *(f"{of(self.values(name)):.4f}" for name in names), "")
-        return Group(table, f"results: {self.out / 'results.json'}", f"best model: {self.out / 'model'}")
-
-
-def task_of(config: FinetuneConfig) -> Task:
-    """The task of a config, without a model."""
-    return load_task(config)[0]
+        places = f"results: {self.out / 'results.json'}", f"best model: {self.out / 'model'}"
+        return Group(table, *places, *self.notes)

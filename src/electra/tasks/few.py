@@ -10,7 +10,7 @@ from electra.tasks.tabular import stratified_cut
 
 
 def part(examples: Sequence[Any], *, fraction: float, shots: int, seed: int) -> list[Any]:
-    """A share of the examples of each answer, or so many of each, in their order.
+    """A share of the examples of each answer, one at least, or so many of each, in their order.
 
     Args:
         fraction: 1 for all.
@@ -26,7 +26,7 @@ def part(examples: Sequence[Any], *, fraction: float, shots: int, seed: int) -> 
         return list(examples)
     counted = len(set(answers)) <= len(answers) / 2  # else they are numbers, and each its own stratum
     strata = answers if counted else [""] * len(answers)
-    _, chosen = stratified_cut(strata, fraction, seed=seed)
+    chosen, _ = stratified_cut(strata, 1 - fraction, seed=seed)
     return [examples[place] for place in chosen]
 
 

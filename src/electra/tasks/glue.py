@@ -1,7 +1,8 @@
 """GLUE: the official TSV files with their irregularities, the tasks' settings, and files for submission.
 
 The files are what https://gluebenchmark.com hands out: a folder a task. They are read without quoting, since
-quotation marks in them are text; a line that lacks a column (QQP has some) is passed over and counted.
+quotation marks in them are text; a line that lacks a column (QQP has some) is passed over and counted, but refused
+in a test part.
 """
 
 import zipfile
@@ -164,6 +165,8 @@ def _read(path: Path, spec: Spec, split: str, notes: list[str]) -> list[TextExam
     for number, line in lines:
         fields = _decoded(path, number, line).split("\t")
         if len(fields) <= max(names[name] for name in wanted):
+            if split.startswith("test") and line:  # predictions are handed in by number
+                raise DataError(f"{path}:{number}: the line lacks a column; {SOURCE}")
             short += any(field.strip() for field in fields)
             continue
         texts = [fields[names[name]].strip() for name in spec.texts]
@@ -199,7 +202,7 @@ def _answer(path: Path, number: int, spec: Spec, text: str) -> float:
     return spec.labels.index(text)
 
 
-def submission_text(name: str, predictions: Sequence[Prediction]) -> str:
+def submission_text(predictions: Sequence[Prediction]) -> str:
     """A file of predictions for the test set, in the official layout."""
     lines = ["index\tprediction"]
     for index, prediction in enumerate(predictions):

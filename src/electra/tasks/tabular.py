@@ -38,7 +38,7 @@ SPLITS = {
     "dev": ("dev", "devel", "valid", "validation", "val"),
     "test": ("test",),
 }
-"""What a file's name may begin with, or end with, by split."""
+"""What a file's name may begin with, by split."""
 TEXTS = ("text", "sentence", "sentence1", "premise", "question", "review", "content", "first", "body")
 SECONDS = ("sentence2", "hypothesis", "second", "text_pair", "answer", "context")
 ANSWERS = ("label", "labels", "class", "category", "score", "rating", "stars", "target")
@@ -96,8 +96,14 @@ def task(
     else:
         problem, examples = _labels(splits, head_kind)
     if "dev" not in examples:
-        strata = [row.answer if kind != "regression" else None for row in splits["train"]]
-        kept, cut = stratified_cut([str(stratum) for stratum in strata], dev_share, seed=seed)
+        strata = ["" if kind == "regression" else str(row.answer) for row in splits["train"]]
+        if kind == "multilabel" and len(set(strata)) > len(strata) / 2:  # most sets occur once
+            strata = [""] * len(strata)
+        kept, cut = stratified_cut(strata, dev_share, seed=seed)
+        if not len(cut):
+            raise DataError(
+                f"{files['train']}: no label occurs twice, so none can be cut for dev; give a dev file"
+            )
         examples["dev"] = [examples["train"][i] for i in cut]
         examples["train"] = [examples["train"][i] for i in kept]
         notes.append(
@@ -225,6 +231,13 @@ def _text(value: Any, place: str, column: str) -> str:
         )
     if not value or value.isspace():
         raise DataError(f"{place}: the text in column {column!r} is empty; fill or remove this row")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:  # JSON can spell half a surrogate pair
+        raise DataError(
+            f"{place}: broken Unicode in column {column!r} ({error.reason} at character {error.start}); "
+            "mend this row"
+        ) from error
     return value
 
 
@@ -333,9 +346,10 @@ def _ordered(found: Sequence[str], place: str) -> tuple[str, ...]:
             f"{place.rpartition(':')[0]}: there is only one label, {next(iter(counts), '')!r}; nothing to learn"
         )
     try:
-        return tuple(sorted(counts, key=float))
+        numbers = all(math.isfinite(float(label)) for label in counts)  # "nan" has no place in an order
     except ValueError:
-        return tuple(sorted(counts))
+        numbers = False
+    return tuple(sorted(counts, key=float if numbers else None))
 
 
 def _known(label: str, numbers: Mapping[str, int], place: str) -> int:

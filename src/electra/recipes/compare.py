@@ -1,0 +1,161 @@
+"""`electra compare`: is one fine-tuning better than another? A paired bootstrap over the examples of dev."""
+
+import json
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from electra.config import load_config
+from electra.errors import CheckpointError, ConfigError, DataError
+from electra.recipes.finetune_config import FinetuneConfig
+from electra.recipes.finetune_run import DEV
+from electra.recipes.finetune_task import load_task
+from electra.tasks.base import Prediction, Task
+from electra.training.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class CompareConfig:
+    """The command line of `electra compare`."""
+
+    first: tyro.conf.Positional[Path]
+    """A folder that `electra finetune` wrote."""
+    second: tyro.conf.Positional[Path]
+    """Another one, of the same task and data."""
+    resamples: int = 1000
+    """How often the examples are drawn anew."""
+    seed: int = 0
+    """Of the drawing."""
+    json: bool = False
+    """The figures as one JSON object."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The figure of both, their difference, and how sure it is.
+
+    Attributes:
+        metric: the name of the figure; each is the mean over the seeds.
+        interval: in which the difference (second - first) lies in 95 % of the resamples.
+        probability: two-sided: how often a difference as large as this one comes of the choice of examples alone.
+        seeds: how many runs each has.
+        deviations: the standard deviations over the seeds.
+    """
+
+    metric: str
+    first: float
+    second: float
+    interval: tuple[float, float]
+    probability: float
+    examples: int
+    seeds: tuple[int, int]
+    deviations: tuple[float | None, float | None]
+    in_json: bool = False
+
+    def facts(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            "metric": self.metric, "first": self.first, "second": self.second,
+            "difference": self.second - self.first, "interval": self.interval, "p": self.probability,
+            "examples": self.examples, "seeds": self.seeds, "standard_deviations": self.deviations,
+        }  # fmt: skip
+
+    def __rich__(self) -> RenderableType:
+        if self.in_json:
+            return json.dumps(self.facts())
+        table = Table("", self.metric, "seeds", "deviation over seeds")
+        for name, value, seeds, deviation in zip(
+            ("first", "second"), (self.first, self.second), self.seeds, self.deviations, strict=True
+        ):
+            table.add_row(name, f"{value:.4f}", str(seeds), "–" if deviation is None else f"{deviation:.4f}")
+        low, high = self.interval
+        sure = "more than the choice of examples explains" if self.probability < 0.05 else "not sure"
+        line = f"second - first: {self.second - self.first:+.4f}, 95 % interval {low:+.4f} to {high:+.4f}"
+        lines = [f"{line}, p = {self.probability:.3f} ({sure}; {self.examples:,} examples)"]
+        if min(self.seeds) < 3:
+            lines.append("with fewer than three seeds, how much the seed decides is not known")
+        return Group(table, *lines)
+
+
+def run(config: CompareConfig) -> Comparison:
+    """Compare two fine-tunings of one task on the same examples of dev: paired bootstrap of the mean over seeds.
+
+    Examples:
+        electra compare OUT-SMALL OUT-BASE
+        electra compare OUT1 OUT2 --resamples 10000 --json
+    """
+    if config.resamples < 1:
+        raise ConfigError(f"--resamples: must be at least 1, got {config.resamples}")
+    task = _task(config.first, config.second)
+    examples, problem = task.splits[DEV], task.problem
+    sides = [_predictions(folder, len(examples)) for folder in (config.first, config.second)]
+    metric = problem.metric
+
+    def value(runs: list[list[Prediction]], chosen: list[int]) -> list[float]:
+        there = [examples[i] for i in chosen]
+        return [problem.score(there, [predictions[i] for i in chosen])[metric] for predictions in runs]
+
+    every = list(range(len(examples)))
+    values = [value(runs, every) for runs in sides]
+    means = [statistics.mean(each) for each in values]
+    random = np.random.default_rng(config.seed)
+    differences = np.empty(config.resamples)
+    for number in range(config.resamples):
+        chosen = random.integers(len(examples), size=len(examples)).tolist()
+        first, second = (statistics.mean(value(runs, chosen)) for runs in sides)
+        differences[number] = second - first
+    observed = means[1] - means[0]
+    # Around the difference that was seen, as under the hypothesis that there is none it lies around 0.
+    beyond = int((np.abs(differences - differences.mean()) >= abs(observed)).sum())
+    low, high = np.quantile(differences, [0.025, 0.975]).tolist()
+    deviations = [statistics.stdev(each) if len(each) > 1 else None for each in values]
+    return Comparison(
+        metric, means[0], means[1], (low, high), (beyond + 1) / (config.resamples + 1), len(examples),
+        (len(values[0]), len(values[1])), (deviations[0], deviations[1]), config.json,
+    )  # fmt: skip
+
+
+def _task(first: Path, second: Path) -> Task:
+    """The task of both.
+
+    Raises:
+        CheckpointError: a folder is no fine-tuning, or the two are of different tasks or data.
+    """
+    configs = []
+    for folder in (first, second):
+        path = RunFolder(folder).config
+        if not path.is_file() or not (folder / "results.json").is_file():
+            raise CheckpointError(
+                f"{folder} holds no finished fine-tuning; give a folder that `electra finetune` wrote"
+            )
+        configs.append(load_config(FinetuneConfig, path))
+    tasks = [load_task(config)[0] for config in configs]
+    names = [(task.name, len(task.splits[DEV])) for task in tasks]
+    if names[0] != names[1] or list(tasks[0].splits[DEV]) != list(tasks[1].splits[DEV]):
+        raise CheckpointError(
+            f"{first} and {second} were judged on different data ({names[0][0]}, {names[0][1]:,} examples, and "
+            f"{names[1][0]}, {names[1][1]:,}); compare two fine-tunings of one task"
+        )
+    return tasks[0]
+
+
+def _predictions(folder: Path, count: int) -> list[list[Prediction]]:
+    """What each seed said of dev."""
+    files = sorted(
+        folder.glob(f"seed-*/{DEV}.jsonl"), key=lambda path: int(path.parent.name.removeprefix("seed-"))
+    )
+    if not files:
+        raise CheckpointError(f"{folder} has no seed-*/{DEV}.jsonl; run the fine-tuning again")
+    runs = [[json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] for path in files]
+    for path, predictions in zip(files, runs, strict=True):
+        if len(predictions) != count:
+            raise DataError(
+                f"{path}: {len(predictions):,} predictions for {count:,} examples; the data have changed"
+            )
+    return runs
