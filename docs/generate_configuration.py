@@ -15,6 +15,7 @@ import tyro
 
 from electra.cli import VERBS
 from electra.config import PRESETS, Setting, flat, load_config, preset_names, settings
+from electra.recipes.finetune_config import FinetuneConfig
 from electra.recipes.pretrain_config import PretrainConfig
 
 PAGE = Path(__file__).parent / "configuration.md"
@@ -39,7 +40,8 @@ extends = "electra-small"
 steps = 50000
 ```
 
-What a run resolved all of this to is in its `config.toml`; `--dry-run` prints it without training.
+What a run resolved all of this to is in its `config.toml`; `--dry-run` prints it without training. A fine-tuning is
+described in the same way (docs/finetuning.md).
 """
 
 
@@ -77,12 +79,13 @@ def _shown(value: object) -> str:
 
 
 def _sections() -> Iterator[str]:
-    yield "## Settings of a run\n"
-    by_section = groupby(settings(PretrainConfig), key=lambda setting: setting.name.rpartition(".")[0])
-    for section, members in by_section:
-        if section:  # the rest, data and out, are options of the command
-            yield f"### `[{section}]`\n"
-            yield from _table((setting, setting.name.rpartition(".")[2]) for setting in members)
+    for title, config in (("Settings of a run", PretrainConfig), ("Settings of a fine-tuning", FinetuneConfig)):
+        yield f"## {title}\n"
+        by_section = groupby(settings(config), key=lambda setting: setting.name.rpartition(".")[0])
+        for section, members in by_section:
+            if section:  # the rest are options of the command
+                yield f"### `[{section}]`\n"
+                yield from _table((setting, setting.name.rpartition(".")[2]) for setting in members)
 
 
 def _verbs() -> Iterator[str]:

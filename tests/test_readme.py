@@ -47,6 +47,8 @@ def test_its_commands_run_as_written(page: Path, corpus_file: Path, tmp_path: Pa
     assert commands(page), f"{page.name} shows no command"
     (tmp_path / "TEXTS").mkdir()
     shutil.copy(corpus_file, tmp_path / "TEXTS" / "stories.jsonl")
+    rows = "".join(f"The room was {'good' if i % 2 else 'bad'} in {1990 + i}.,{i % 2}\n" for i in range(30))
+    (tmp_path / "reviews.csv").write_text(f"review,stars\n{rows}", encoding="utf-8")
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     for words in commands(page):
         done = subprocess.run(

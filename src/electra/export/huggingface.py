@@ -94,6 +94,8 @@ def save(
     """
     config = encoder.config
     kind = KINDS[type(head)]
+    if isinstance(head, TextHead) and head.dense is None:
+        kind = "linear-text"
     assert family == "electra" or (kind == "generator" and config.square)
     tokenizer = tokenizers.load(tokenizer_json)
     agree(tokenizer, config, tokenizer_json)
@@ -174,6 +176,8 @@ def _head(family: Family, kind: HeadKind | None, config: EncoderConfig, tensors:
             return ReplacedTokenHead(config)
         case "text":
             return TextHead(config, len(tensors.get("classifier.out_proj.bias", ())), hidden=True)
+        case "linear-text":
+            return TextHead(config, len(tensors.get("linear_classifier.bias", ())), hidden=False)
         case "token":
             return TokenHead(config, len(tensors.get("classifier.bias", ())))
         case "span":

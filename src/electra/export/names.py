@@ -14,7 +14,7 @@ from electra.modeling.encoder import Encoder
 
 Family = Literal["electra", "bert"]
 FAMILIES: tuple[Family, ...] = ("electra", "bert")
-HeadKind = Literal["discriminator", "generator", "text", "token", "span", "conditional-span"]
+HeadKind = Literal["discriminator", "generator", "text", "linear-text", "token", "span", "conditional-span"]
 """A logit a token of its having been replaced, or a logit a word of the vocabulary; and those of fine-tuned
 networks (modeling/task_heads.py)."""
 
@@ -44,6 +44,7 @@ _HEADS: dict[tuple[Family, HeadKind], dict[str, str]] = {
         "": "generator_lm_head",
     },
     ("electra", "text"): {"dense": "classifier.dense", "prediction": "classifier.out_proj"},
+    ("electra", "linear-text"): {"prediction": "linear_classifier"},
     ("electra", "token"): {"prediction": "classifier"},
     ("electra", "span"): {"prediction": "qa_outputs"},
     ("electra", "conditional-span"): {

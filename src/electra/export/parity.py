@@ -47,7 +47,8 @@ def parity(
     Returns:
         None where transformers is not installed, or has no class for the head.
     """
-    if importlib.util.find_spec("transformers") is None or isinstance(head, ConditionalSpanHead):
+    alone = isinstance(head, ConditionalSpanHead) or (isinstance(head, TextHead) and head.dense is None)
+    if alone or importlib.util.find_spec("transformers") is None:
         return None
     import transformers
 

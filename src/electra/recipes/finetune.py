@@ -28,7 +28,7 @@ from electra.recipes.finetune_task import load_task
 from electra.recipes.pretrain_parts import device_of
 from electra.tasks.base import Reading
 from electra.training.memory import keep_freed_memory
-from electra.training.precision import choose_precision
+from electra.training.precision import Precision, choose_precision
 from electra.training.run_folder import environment, open_run
 from electra.training.tracking import log_file
 from electra.training.trainer import Outcome
@@ -61,7 +61,7 @@ def prepared(config: FinetuneConfig) -> Setting:
             )  # fmt: skip
     if device.type == "cpu":
         keep_freed_memory()
-    setting = Setting(config, task, rows, pretrained, choose_precision("float32", device, lambda: None), device)
+    setting = Setting(config, task, rows, pretrained, Precision("float32", "", 0.0), device)
     precision = choose_precision(config.train.precision, device, setting.step())
     logger.info("%s on %s: %s", precision.name, device, precision.reason)
     return replace(setting, precision=precision)
@@ -84,7 +84,7 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> "FinetuneResult"
         metric = setting.task.problem.metric
         for seed in range(config.seed, config.seed + config.seeds):
             place = folder.path / f"seed-{seed}"
-            result = read_result(place, metric)
+            result = read_result(setting, seed, place)
             if result is None:
                 ended = run_seed(setting, seed, place)
                 if isinstance(ended, Outcome):

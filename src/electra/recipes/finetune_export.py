@@ -1,5 +1,6 @@
 """A fine-tuned network as a folder that transformers loads, and what of it no class there can hold."""
 
+import copy
 import logging
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ logger = logging.getLogger(__name__)
 
 def export_model(setting: Setting, module: FineTuning, out: Path, result: SeedResult) -> None:
     """Write OUT/model and say how far transformers' logits are from ours."""
-    encoder, head = module.encoder.cpu(), module.head.cpu()
+    module = copy.deepcopy(module).cpu()  # the one that was given goes on predicting where it is
+    encoder, head = module.encoder, module.head
     task = module.problem.facts()
     if isinstance(head, TextHead):
         held = head.with_hidden(encoder.config)

@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 SILENT = ("loss spike", "tokens/s falling", "corpus too small", "still warming up")
 """What the watch of a pre-training says and what is nothing strange where batches differ in length."""
 DEV = "dev"
+MAY_CHANGE = ("out", "data.path", "model")
+"""Settings that say where something lies now."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def run_seed(setting: Setting, seed: int, folder: Path) -> tuple[SeedResult, Fin
     config = replace(setting.config, seeds=1, seed=seed)
     run = open_run(folder, fresh=False)
     if run.config.exists():
-        agree(run, config, settled={}, ignore=("out", "data.path", "model"))
+        agree(run, config, settled={}, ignore=MAY_CHANGE)
     module = new_module(setting, seed)
     rows = training_rows(setting, seed)
     trainer, judge = _trainer(setting, config, run, module, rows)
@@ -280,11 +282,16 @@ def write_predictions(folder: Path, split: str, predictions: Sequence[Prediction
         squad_files.write_predictions(folder, predictions)
 
 
-def read_result(folder: Path, metric: str) -> SeedResult | None:
-    """The result of a seed that was finished before."""
+def read_result(setting: Setting, seed: int, folder: Path) -> SeedResult | None:
+    """The result of a seed that was finished before.
+
+    Raises:
+        CheckpointError: with other settings.
+    """
     path = folder / "result.json"
     if not path.is_file():
         return None
+    agree(RunFolder(folder), replace(setting.config, seeds=1, seed=seed), settled={}, ignore=MAY_CHANGE)
     try:
         found = SeedResult(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:

@@ -33,8 +33,8 @@ class PromptConfig:
     first of --words is 0, the second 1."""
     data: Path | None = None
     """The folder of the task's data."""
-    uncalibrated: bool = False
-    """Do not subtract what each word has with an empty text."""
+    calibrated: bool = False
+    """Subtract what each word has with an empty text."""
     json: bool = False
     """One JSON object a text."""
 
@@ -80,7 +80,7 @@ def run(config: PromptConfig) -> Labelled | Judged:
         electra prompt RUN --task sst-2 --data GLUE
     """
     words = _words(config.words)
-    prompter = Prompter(config.model, template=config.template, words=words, calibrated=not config.uncalibrated)
+    prompter = Prompter(config.model, template=config.template, words=words, calibrated=config.calibrated)
     if config.task is None:
         if not config.texts:
             raise ConfigError("give a text, or --task with --data")

@@ -37,7 +37,7 @@ class Prompter:
         template: with `{text}` and `{word}`, such as "{text} It was {word}."
         words: the words of each label; a label with several has the mean of their scores.
         calibrated: subtract what each word has where the text is empty, so that a word that always looks at home
-            does not win for that.
+            does not win for that. It did harm where it was tried (docs/experiments.md).
 
     Raises:
         ConfigError: the template lacks a place, or there are fewer than two labels, or one without a word.
@@ -50,7 +50,7 @@ class Prompter:
         *,
         template: str,
         words: Mapping[str, Sequence[str]],
-        calibrated: bool = True,
+        calibrated: bool = False,
         device: str | torch.device | None = None,
     ) -> None:
         if template.count(TEXT) != 1 or template.count(WORD) != 1:
