@@ -305,7 +305,8 @@ def test_windows_are_put_together(words: Tokenizer, pointer: Any) -> None:
     ]
     odds = 3.0 if pointer == "conditional" else 1.0  # the least of the windows; a plain one's less the best score
     assert (prediction["null_odds"], prediction["score"], prediction["answer"]) == (odds, 2.0, "")
-    (prediction,) = problem.settled({"best_threshold": odds}).predictions([question(context, "Bob", 8)], rows, outputs)
+    settled = problem.settled({"best_threshold": odds})
+    (prediction,) = settled.predictions([question(context, "Bob", 8)], rows, outputs)
     assert prediction["answer"] == "Bob"
     (prediction,) = replace(problem, impossible=False).predictions([question(context, "Bob", 8)], rows, outputs)
     assert prediction["answer"] == "Bob", "in 1.1 there is always an answer"

@@ -20,8 +20,8 @@ ARCHITECTURES: dict[tuple[Family, HeadKind], str] = {
     ("electra", "span"): "ElectraForQuestionAnswering",
     ("electra", "conditional-span"): "ElectraModel",
 }
-"""The class of transformers that an export is for. It has none for the conditional span, and none for a text's head
-without a hidden layer, so that only the encoder loads there."""
+"""The class of transformers that an export is for. It has none for the conditional span, nor for a text's head
+without a hidden layer: only the encoder loads there."""
 
 OBJECTIVE = "electra_objective"
 """The key that says what a network was trained by; it is ours."""

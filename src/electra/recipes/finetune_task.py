@@ -7,7 +7,7 @@ from pathlib import Path
 from electra.config import did_you_mean
 from electra.errors import ConfigError
 from electra.recipes.finetune_config import FinetuneConfig
-from electra.tasks import conll, glue, squad, tabular, tagging
+from electra.tasks import conll, glue, squad, tabular, tagging, tagging_data
 from electra.tasks.base import Task
 
 SQUAD: dict[str, squad.Version] = {"squad": "1.1", "squad2": "2.0"}
@@ -23,7 +23,7 @@ class Asked:
 
 def names() -> list[str]:
     """The tasks that are known by name."""
-    return [*glue.SPECS, *SQUAD, *tagging.DATA_SETS]
+    return [*glue.SPECS, *SQUAD, *tagging_data.DATA_SETS]
 
 
 def load_task(config: FinetuneConfig) -> tuple[Task, Asked]:
@@ -55,8 +55,8 @@ def load_task(config: FinetuneConfig) -> tuple[Task, Asked]:
         return glue.task(name, data.path, head_kind=config.head.text), Asked(glue.SPECS[name].paper_epochs)
     if config.task in SQUAD:
         return _questions(config, data.path), Asked(2, 512)
-    if config.task in tagging.DATA_SETS:
-        return tagging.load(config.task, data.path), Asked(max_length=256)
+    if config.task in tagging_data.DATA_SETS:
+        return tagging_data.load(config.task, data.path), Asked(max_length=256)
     raise ConfigError(
         f"task: there is no task {config.task!r}{did_you_mean(config.task, names())}\n"
         f"  tasks: {', '.join(names())}; "

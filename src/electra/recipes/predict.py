@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 AT_ONCE = 4096
 """Texts that are held and sorted by length at a time, so that a file may have any size."""
 STANDARD_INPUT = "-"
+QUESTIONS, PASSAGES = ("question",), ("context", "passage")
+"""Usual names of columns, for models that answer questions."""
 Record = dict[str, Any]
 
 
@@ -85,7 +87,7 @@ def run(config: PredictConfig) -> Lines | Written:
     predictor = Predictor(config.model)
     if config.input is not None and Path(config.input).suffix == ".json":
         return _questions(config, predictor, Path(config.input))
-    if config.input is not None and predictor.problem.kind == "tagging" and _is_columns(Path(config.input)):
+    if config.input is not None and predictor.problem.kind == "tagging" and _is_columns(config.input):
         return _tagged(config, predictor, Path(config.input))
     records = _records(config, predictor)
     found = _predicted(records, predictor)
@@ -130,12 +132,14 @@ def _records(config: PredictConfig, predictor: Predictor) -> Iterator[tuple[Reco
             yield {"text": text}, text
         return
     trained = _columns_of_training(config.model)
+    usual = (QUESTIONS, PASSAGES) if predictor.problem.kind == "answering" else (TEXTS, SECONDS)
     columns: tuple[str, str] | None = None
     for line, record in read_records(path):
         if columns is None:
-            first = _column(path, list(record), config.text_column or trained[0], TEXTS, "text-column")
+            first = _column(path, list(record), config.text_column or trained[0], usual[0], "text-column")
             wanted = config.pair_column or trained[1]
-            columns = first, _column(path, list(record), wanted, SECONDS, "pair-column") if predictor.pairs else ""
+            second = _column(path, list(record), wanted, usual[1], "pair-column") if predictor.pairs else ""
+            columns = first, second
         texts = [_text(record.get(name), path, line, name) for name in columns if name]
         yield record, tuple(texts) if predictor.pairs else texts[0]
 
@@ -176,24 +180,33 @@ def _column(path: Path, names: list[str], wanted: str | None, usual: Sequence[st
 def _text(value: Any, path: Path, line: int, column: str) -> str:
     if not isinstance(value, str):
         raise DataError(f"{path}:{line}: the text in column {column!r} is {type(value).__name__}, not a string")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:  # JSON can spell half a surrogate pair
+        raise DataError(f"{path}:{line}: broken Unicode in column {column!r} ({error.reason})") from error
     return value
 
 
-def _is_columns(path: Path) -> bool:
-    """Whether a file holds tagged text, or words alone, a word a line."""
-    name = path.with_suffix("") if path.suffix in (".gz", ".zst") else path
-    return name.suffix.lower() not in (".jsonl", ".csv", ".parquet")
+def _is_columns(name: str) -> bool:
+    """Whether an input holds tagged text, or words alone, a word a line."""
+    path = Path(name)
+    file = path.with_suffix("") if path.suffix in (".gz", ".zst") else path
+    return name != STANDARD_INPUT and file.suffix.lower() not in (".jsonl", ".csv", ".parquet")
 
 
 def _tagged(config: PredictConfig, predictor: Predictor, path: Path) -> Written | Lines:
     """Words in columns, a word a line; the tags go into a column behind them, or into the field of CoNLL-U."""
     column = config.text_column or _columns_of_training(config.model)[0]
-    columns = conll.Columns(int(column or 0), None)
     if ".conllu" in path.name:
-        label = (
-            config_of(Path(config.model)).data.label if (Path(config.model) / "config.toml").is_file() else None
-        )
-        columns = {"xpos": conll.XPOS, "feats": conll.FEATS}.get(label or "", conll.UPOS)
+        field = None
+        if (Path(config.model) / "config.toml").is_file():
+            trained = config_of(Path(config.model))
+            field = trained.data.label or trained.task
+        columns = {"xpos": conll.XPOS, "feats": conll.FEATS}.get(field or "", conll.UPOS)
+    elif column is not None and not column.removeprefix("-").isdigit():
+        raise ConfigError(f"--text-column: {column!r} is no column of tagged text; give its number, from 0")
+    else:
+        columns = conll.Columns(int(column or 0), None)
     sentences = conll.read(path, columns)
     tags = [prediction["tags"] for prediction in predictor([sentence.words for sentence in sentences])]
     if config.output is None:
@@ -207,6 +220,8 @@ def _tagged(config: PredictConfig, predictor: Predictor, path: Path) -> Written 
 
 def _questions(config: PredictConfig, predictor: Predictor, path: Path) -> Written | Lines:
     """Questions in SQuAD's format; answers by the id of the question."""
+    if predictor.problem.kind != "answering":
+        raise ConfigError(f"{path}: files of questions are for models that answer them; {config.model} does not")
     questions, notes = squad_files.read_questions(path)
     for note in notes:
         logger.info("%s", note)

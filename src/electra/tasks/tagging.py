@@ -6,11 +6,9 @@ Shapes: B rows of a batch, L length, D hidden size, K labels, N tokens of a sent
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
-from random import Random
 from typing import Literal
 
 import numpy as np
@@ -24,9 +22,9 @@ from electra.data.tokenizer import special_tokens
 from electra.errors import DataError
 from electra.modeling.encoder import EncoderConfig
 from electra.modeling.task_heads import TokenHead
-from electra.tasks import conll, tags
+from electra.tasks import tags
 from electra.tasks.base import IGNORED, Facts, Outputs, Prediction, Reading, Rows, Task, TaskBatch, make_rows
-from electra.tasks.conll import Columns, Sentence
+from electra.tasks.conll import Sentence
 
 Metric = Literal["span_f1", "accuracy", "f0.5"]
 
@@ -34,9 +32,7 @@ MAX_LABELS = 1_000
 """Different tags above which the column is taken for a wrong one."""
 DIGITS = 4  # of a score in a prediction
 LISTED = 10  # tags named in a message
-CUT_SEED = 0
 OUTSIDE = "O"
-CORRECT, ERROR = "c", "i"
 
 
 @dataclass(frozen=True)
@@ -277,127 +273,3 @@ def _counted(split: str, examples: Sequence[Sentence], scheme: tags.Scheme) -> s
 def _listed(counts: Counter[str]) -> str:
     listed = ", ".join(f"{tag!r} ({count:,} times)" for tag, count in counts.most_common(LISTED))
     return listed + (f" and {len(counts) - LISTED:,} others" if len(counts) > LISTED else "")
-
-
-@dataclass(frozen=True)
-class DataSet:
-    """A public data set.
-
-    Attributes:
-        files: by split the names that its file may have; the first that there is.
-        origin: where the data come from, for someone who has not got them.
-        metric: None: what suits the tags.
-        may_lack: a split that is cut from another one where its file is missing: dev from the end of train, or
-            train, by lot, from dev.
-        binary: whether every tag but "c" and "-" is an error, whatever its kind.
-    """
-
-    files: Mapping[str, tuple[str, ...]]
-    columns: Columns
-    origin: str
-    metric: Metric
-    may_lack: str = ""
-    binary: bool = False
-
-
-def _universal_dependencies(columns: Columns) -> DataSet:
-    names = {split: (f"{split}.conllu", f"*-ud-{split}.conllu") for split in ("train", "dev", "test")}
-    return DataSet(names, columns, "a treebank of universaldependencies.org", "accuracy")
-
-
-def _error_detection(language: str) -> DataSet:
-    files = {split: (f"{language}*{split}.tsv",) for split in ("train", "dev")}
-    origin = "MultiGED 2023, github.com/spraakbanken/multiged-2023"
-    return DataSet(files, Columns(tags=1), origin, "f0.5", may_lack="train", binary=True)
-
-
-DATA_SETS: dict[str, DataSet] = {
-    "chunking": DataSet(
-        {"train": ("train.txt",), "dev": ("dev.txt", "valid.txt"), "test": ("test.txt",)},
-        Columns(),
-        "CoNLL-2000, www.cnts.ua.ac.be/conll2000/chunking",
-        "span_f1",
-        may_lack="dev",
-    ),
-    "ner-conll2003": DataSet(
-        {
-            "train": ("train.txt", "eng.train"),
-            "dev": ("valid.txt", "dev.txt", "eng.testa", "testa*"),
-            "test": ("test.txt", "eng.testb", "testb*"),
-        },
-        Columns(tags=3),
-        "CoNLL-2003, www.clips.uantwerpen.be/conll2003/ner (its text: Reuters RCV1, from NIST)",
-        "span_f1",
-    ),
-    "ner-wnut17": DataSet(
-        {
-            "train": ("train.conll", "wnut17train.conll"),
-            "dev": ("dev.conll", "emerging.dev.conll"),
-            "test": ("test.conll", "emerging.test.annotated"),
-        },
-        Columns(tags=1),
-        "WNUT 2017, github.com/leondz/emerging_entities_17",
-        "span_f1",
-    ),
-    "ner-bc5cdr": DataSet(
-        {"train": ("train.tsv",), "dev": ("devel.tsv", "dev.tsv"), "test": ("test.tsv",)},
-        Columns(),
-        "BC5CDR as in github.com/cambridgeltl/MTL-Bioinformatics-2016 (BC5CDR-IOB)",
-        "span_f1",
-    ),
-    "upos": _universal_dependencies(conll.UPOS),
-    "xpos": _universal_dependencies(conll.XPOS),
-    "ged": _error_detection(""),
-    **{f"ged-{language}": _error_detection(f"{language}_") for language in ("cs", "de", "en", "it", "sv")},
-}
-"""The tasks that are known by name. ged, in any language or (ged-de) in one, finds the wrong words of learners."""
-
-
-def load(name: str, folder: Path) -> Task:
-    """One of `DATA_SETS`, from a folder with its official files (which may be compressed: .gz, .zst).
-
-    Raises:
-        DataError: when a file is missing (with where to get it), ambiguous, or not as it should be.
-    """
-    data = DATA_SETS[name]
-    paths = {split: _find(folder, names) for split, names in data.files.items()}
-    missing = [split for split, path in paths.items() if path is None and split != data.may_lack]
-    if missing:
-        names = ", ".join(" or ".join(data.files[split]) for split in missing)
-        raise DataError(f"{folder}: there is no {names}, which {name} needs; it is part of {data.origin}")
-    splits = {split: conll.read(path, data.columns) for split, path in paths.items() if path is not None}
-    if data.binary:
-        splits = {split: [_binary(example) for example in examples] for split, examples in splits.items()}
-    notes = []
-    if data.may_lack == "dev" and "dev" not in splits:
-        examples = splits["train"]
-        kept = len(examples) - max(1, len(examples) // 10)
-        splits |= {"train": examples[:kept], "dev": examples[kept:]}
-        notes = ["there is no file for dev: it is the last tenth of train's"]
-    elif data.may_lack == "train" and "train" not in splits:
-        examples = splits["dev"]
-        held = {*Random(CUT_SEED).sample(range(len(examples)), len(examples) // 5)}
-        splits |= {
-            "train": [example for i, example in enumerate(examples) if i not in held],
-            "dev": [example for i, example in enumerate(examples) if i in held],
-        }
-        notes = [
-            "there is no file for train: it is four fifths of dev's sentences, drawn by lot, and dev the rest"
-        ]
-    order = {split: splits[split] for split in data.files}
-    return tagging_task(name, order, metric=data.metric, positive=ERROR if data.binary else "", notes=notes)
-
-
-def _find(folder: Path, names: Sequence[str]) -> Path | None:
-    for name in names:
-        found = sorted(path for packing in ("", ".gz", ".zst") for path in folder.glob(name + packing))
-        if len(found) > 1:
-            both = " and ".join(path.name for path in found)
-            raise DataError(f"{folder}: {both} could both be meant by {name}; move one of them elsewhere")
-        if found:
-            return found[0]
-    return None
-
-
-def _binary(example: Sentence) -> Sentence:
-    return replace(example, tags=tuple(CORRECT if tag in (CORRECT, "-") else ERROR for tag in example.tags or ()))
