@@ -21,6 +21,7 @@ from electra.recipes.finetune_run import (
     Setting,
     predict,
     read_result,
+    remove_checkpoints,
     run_seed,
     write_predictions,
 )
@@ -75,9 +76,9 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> "FinetuneResult"
     """
     if config.out is None:
         raise ConfigError("out: is missing; give --out, the folder to write to")
+    setting = prepared(config)  # whatever is wrong with the data is said before a folder is made
     folder = open_run(config.out, fresh=fresh)
     with log_file(folder.log):
-        setting = prepared(config)
         folder.write_text(folder.config, to_toml(setting.config))
         folder.write_text(folder.environment, json.dumps(environment(), indent=1) + "\n")
         results: list[SeedResult] = []
@@ -98,6 +99,7 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> "FinetuneResult"
                         if split not in ("train", DEV):
                             write_predictions(folder.path, split, predict(setting, module, split))
                 folder.write_text(place / "result.json", json.dumps(asdict(result), indent=1) + "\n")
+                remove_checkpoints(place)
             else:
                 logger.info("seed %s was finished before", seed)
             results.append(result)
@@ -151,6 +153,7 @@ class FinetuneResult:
             "pretrained": setting.config.model,
             "model": "model",
             "examples": {split: len(examples) for split, examples in setting.task.splits.items()},
+            "notes": list(setting.task.notes),
         }
 
     def __rich__(self) -> RenderableType:

@@ -35,8 +35,8 @@ logger = logging.getLogger(__name__)
 
 SILENT = ("loss spike", "tokens/s falling", "corpus too small", "still warming up")
 """What the watch of a pre-training says and what is nothing strange where batches differ in length."""
-DEV = "dev"
-MAY_CHANGE = ("out", "data.path", "model")
+DEV, BEST = "dev", "best.safetensors"
+MAY_CHANGE = ("out", "data.path")
 """Settings that say where something lies now."""
 
 
@@ -110,9 +110,13 @@ def run_seed(setting: Setting, seed: int, folder: Path) -> tuple[SeedResult, Fin
     failed = why_failed(predictions, examples)
     if trainer.progress.skipped:
         logger.warning("%s steps were not finite and were skipped", trainer.progress.skipped)
-    shutil.rmtree(run.checkpoints, ignore_errors=True)
-    judge.best.unlink(missing_ok=True)
     return SeedResult(seed, metrics, failed, outcome.step, round(trainer.progress.seconds, 3)), module
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Of a seed that is finished; its figures and predictions stay."""
+    shutil.rmtree(RunFolder(folder).checkpoints, ignore_errors=True)
+    (folder / BEST).unlink(missing_ok=True)
 
 
 def new_module(setting: Setting, seed: int) -> FineTuning:
@@ -189,7 +193,7 @@ class Judge:
     def __init__(self, setting: Setting, module: FineTuning, run: RunFolder) -> None:
         self.setting, self.module, self.run = setting, module, run
         self.key = f"eval/{setting.task.problem.metric}"
-        self.best = run.path / "best.safetensors"
+        self.best = run.path / BEST
         self.outputs: list[Outputs] | None = None  # of the last evaluation
 
     def evaluate(self, _: int) -> dict[str, float]:
