@@ -172,5 +172,9 @@ class FinetuneResult:
                 ("deviation", statistics.stdev),
             ):
                 table.add_row(words, *(f"{of(self.values(name)):.4f}" for name in names), "")
+        others = []
+        for split in self.seeds[0].others:
+            median = statistics.median(result.others[split][self.metric] for result in self.seeds)
+            others.append(f"{split}: {self.metric} {median:.4f}")
         places = f"results: {self.out / 'results.json'}", f"best model: {self.out / 'model'}"
-        return Group(table, *places, *self.notes)
+        return Group(table, *others, *places, *self.notes)

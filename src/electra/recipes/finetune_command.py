@@ -37,6 +37,10 @@ class FinetuneCommand:
     init_from_task: str | None = None
     """Start from the encoder of this fine-tuning in place of MODEL (the paper: RTE and STS-B from MNLI); with
     --task glue say mnli, and RTE, STS-B and MRPC start from the MNLI model of the same run."""
+    fraction: float | None = None
+    """Learn from this share of the training data only, drawn anew for each seed."""
+    shots: int | None = None
+    """Learn from so many examples of each label only, drawn anew for each seed."""
     submission: Path | None = None
     """Write the predictions of the test parts in GLUE's layout into this zip file."""
     fresh: bool = False
@@ -92,6 +96,7 @@ def read_command(command: FinetuneCommand) -> FinetuneConfig:
         "model": command.model if command.init_from_task in (None, MNLI) else command.init_from_task,
         "task": None if is_file else command.task,
         "kind": command.kind, "seeds": command.seeds, "out": command.out, "data.path": command.data,
+        "data.fraction": command.fraction, "data.shots": command.shots,
     }  # fmt: skip
     given = overrides_of({name: value for name, value in named.items() if value is not None})
     config = load_config(FinetuneConfig, command.task if is_file else None, [*command.overrides, *given])

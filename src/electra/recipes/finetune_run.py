@@ -5,7 +5,7 @@ import logging
 import math
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,14 @@ class Setting:
     def reading(self) -> Reading:
         return Reading(self.pretrained.tokenizer, self.config.data.max_length)
 
+    @property
+    def judged(self) -> list[str]:
+        """Splits besides train and dev whose examples have answers."""
+        return [
+            split for split, rows in self.rows.items()
+            if split not in ("train", DEV) and (rows.targets or "labels" in rows.token_targets)
+        ]  # fmt: skip
+
     def step(self) -> Callable[[], None]:
         """A forward and a backward pass, to be timed."""
         module, rows = new_module(self, self.config.seed), self.rows["train"]
@@ -86,6 +94,8 @@ class SeedResult:
     failed: str | None
     steps: int
     seconds: float
+    others: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Figures on further splits that have answers (MNLI's mismatched part, a test part), by split."""
 
 
 def run_seed(setting: Setting, seed: int, folder: Path) -> tuple[SeedResult, FineTuning] | Outcome:
@@ -110,7 +120,12 @@ def run_seed(setting: Setting, seed: int, folder: Path) -> tuple[SeedResult, Fin
     failed = why_failed(predictions, examples)
     if trainer.progress.skipped:
         logger.warning("%s steps were not finite and were skipped", trainer.progress.skipped)
-    return SeedResult(seed, metrics, failed, outcome.step, round(trainer.progress.seconds, 3)), module
+    others = {
+        split: module.problem.score(setting.task.splits[split], predict(setting, module, split))
+        for split in setting.judged
+    }
+    seconds = round(trainer.progress.seconds, 3)
+    return SeedResult(seed, metrics, failed, outcome.step, seconds, others), module
 
 
 def remove_checkpoints(folder: Path) -> None:
