@@ -68,9 +68,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     found: dict[str, Any] = {}
-    print(
-        "| task | metric | ours, each seed | median | Trainer | median | seconds, ours | Trainer | ratio | padded |"
-    )
+    print("| task | metric | ours, each seed | median | Trainer | median | seconds | Trainer | ratio | padded |")
     print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     for name in options.tasks:
         setting = limited(prepared(load_task_config(settings_of(options, name))), options.rows)
@@ -107,7 +105,8 @@ def main() -> None:
             values = {side: [value for value, _ in runs[side]] for side in ("ours", kind)}
             print(
                 f"| {name} | {problem.metric} | {' '.join(f'{v:.4f}' for v in values['ours'])} "
-                f"| {statistics.median(values['ours']):.4f} | {kind}: {' '.join(f'{v:.4f}' for v in values[kind])} "
+                f"| {statistics.median(values['ours']):.4f} "
+                f"| {kind}: {' '.join(f'{v:.4f}' for v in values[kind])} "
                 f"| {statistics.median(values[kind]):.4f} | {statistics.median(mine):.0f} "
                 f"| {statistics.median(theirs):.0f} | {ratio:.2f} × | {padded / statistics.median(mine):.2f} × |",
                 flush=True,

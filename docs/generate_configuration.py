@@ -40,8 +40,8 @@ extends = "electra-small"
 steps = 50000
 ```
 
-What a run resolved all of this to is in its `config.toml`; `--dry-run` prints it without training. A fine-tuning is
-described in the same way (docs/finetuning.md).
+What a run resolved all of this to is in its `config.toml`; `--dry-run` prints it without training. A fine-tuning
+is described in the same way (docs/finetuning.md).
 """
 
 

@@ -72,11 +72,11 @@ def run(command: FinetuneCommand) -> FinetuneResult | GlueResult | FinetunePlan:
         return _submitted(found, command.submission)
     if command.dry_run:
         return planned(prepared(config))
+    name = glue.named(config.task)
+    if command.submission is not None and name is None:
+        raise ConfigError("--submission: is for the tasks of GLUE")
     result = finetune(config, fresh=command.fresh)
-    if command.submission is not None and not result.exit_code:
-        name = glue.named(config.task)
-        if name is None:
-            raise ConfigError("--submission: is for the tasks of GLUE")
+    if command.submission is not None and name is not None and not result.exit_code:
         notes = write_submission(command.submission, {name: result.out})
         return replace(result, notes=[f"submission: {command.submission}", *notes])
     return result
@@ -92,8 +92,9 @@ def _submitted(found: GlueResult, path: Path | None) -> GlueResult:
 def read_command(command: FinetuneCommand) -> FinetuneConfig:
     """The config that a command line asks for: the TOML file of the task, if it is one, under all options."""
     is_file = command.task is not None and (Path(command.task).suffix == ".toml" or Path(command.task).is_file())
+    from_mnli = command.task == "glue" and command.init_from_task == MNLI
     named: dict[str, Any] = {
-        "model": command.model if command.init_from_task in (None, MNLI) else command.init_from_task,
+        "model": command.model if from_mnli else command.init_from_task or command.model,
         "task": None if is_file else command.task,
         "kind": command.kind, "seeds": command.seeds, "out": command.out, "data.path": command.data,
         "data.fraction": command.fraction, "data.shots": command.shots,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from electra.config import did_you_mean
-from electra.errors import ConfigError
+from electra.errors import ConfigError, DataError
 from electra.recipes.finetune_config import FinetuneConfig
 from electra.tasks import conll, glue, squad, tabular, tagging, tagging_data
 from electra.tasks.base import Task
@@ -74,18 +74,18 @@ def _own_tagging(config: FinetuneConfig, path: Path) -> Task:
     """Tagged text of one's own, in columns."""
     data = config.data
     fields: dict[str, conll.Columns] = {"upos": conll.UPOS, "xpos": conll.XPOS, "feats": conll.FEATS}
-    for setting, value in (("data.text", data.text), ("data.label", data.label)):
-        if value is not None and value not in fields and not value.removeprefix("-").isdigit():
-            raise ConfigError(
-                f"{setting}: {value!r} is no column of tagged text; give a number from 0, or for CoNLL-U "
-                f"{', '.join(fields)}"
-            )
+    for setting, value, known in (("data.text", data.text, ()), ("data.label", data.label, tuple(fields))):
+        if value is not None and value not in known and not value.removeprefix("-").isdigit():
+            more = f", or for CoNLL-U {', '.join(known)}" if known else ""
+            raise ConfigError(f"{setting}: {value!r} is no column of tagged text; give a number from 0{more}")
     columns = fields.get(data.label or "") or conll.Columns(int(data.text or 0), int(data.label or -1))
     splits = {split: conll.read(file, columns) for split, file in _files(config, path, lambda file: True).items()}
     notes: list[str] = []
     if "dev" not in splits:
         examples = splits["train"]
         kept, cut = tabular.stratified_cut([""] * len(examples), data.dev_share, seed=0)
+        if not len(cut):
+            raise DataError(f"{path}: one sentence is too little to cut a part for dev from; give --data.dev FILE")
         splits |= {"train": [examples[i] for i in kept], "dev": [examples[i] for i in cut]}
         notes.append(f"no file for dev: {len(cut):,} of the {len(examples):,} sentences of train were cut for it")
     return tagging.tagging_task(config.task or "tagging", splits, notes=notes)

@@ -19,6 +19,7 @@ from electra.data.corpus import kind_of
 from electra.data.records import read_records
 from electra.errors import ConfigError, DataError
 from electra.recipes.finetune_run import config_of
+from electra.recipes.text_results import Lines, Written, write_lines
 from electra.serving.predictor import Predictor, Text
 from electra.tasks import conll, squad_files
 from electra.tasks.base import Prediction
@@ -43,8 +44,9 @@ class PredictConfig:
     texts: Positional[tuple[str, ...]] = ()
     """Texts, each as one argument; for pairs and questions two each: text and text, question and passage."""
     input: str | None = None
-    """A .txt (one text a line), .jsonl, .csv, .tsv or .parquet, each also .gz or .zst; for tagging also .conll and
-    .conllu; for questions also .json in SQuAD's format; - for standard input, one text a line."""
+    """A .txt (one text a line), .jsonl, .csv, .tsv or .parquet, each also .gz or .zst; for tagging words in
+    columns, a word a line (.txt, .tsv, .conll), or .conllu; for questions also .json in SQuAD's format; - for
+    standard input, one text a line."""
     text_column: str | None = None
     """The column of the text in INPUT (for tagging, the number of the words' column); else the one of training."""
     pair_column: str | None = None
@@ -52,27 +54,6 @@ class PredictConfig:
     output: Path | None = None
     """Write to this file instead of showing the result: .jsonl, .csv or .tsv; .json for SQuAD's predictions; for
     tagged text, as INPUT."""
-
-
-@dataclass(frozen=True)
-class Lines:
-    """Predictions, a line each."""
-
-    lines: list[str]
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines)
-
-
-@dataclass(frozen=True)
-class Written:
-    """Predictions that went to a file."""
-
-    count: int
-    path: Path
-
-    def __str__(self) -> str:
-        return f"{self.count:,} predictions: {self.path}"
 
 
 def run(config: PredictConfig) -> Lines | Written:
@@ -93,7 +74,10 @@ def run(config: PredictConfig) -> Lines | Written:
     found = _predicted(records, predictor)
     if config.output is None:
         return Lines([_line(record, prediction) for record, _, prediction in found])
-    return Written(_write(config.output, ((record, prediction) for record, _, prediction in found)), config.output)
+    lines = _lines_of(config.output, ((record, prediction) for record, _, prediction in found))
+    header = config.output.suffix.lower() != ".jsonl"
+    count = write_lines(config.output, lines)
+    return Written(max(0, count - header), "predictions", config.output)
 
 
 def _predicted(
@@ -215,7 +199,7 @@ def _tagged(config: PredictConfig, predictor: Predictor, path: Path) -> Written 
             for sentence, found in zip(sentences, tags, strict=True)
         ])  # fmt: skip
     conll.write(path, config.output, columns, tags)
-    return Written(len(tags), config.output)
+    return Written(len(tags), "predictions", config.output)
 
 
 def _questions(config: PredictConfig, predictor: Predictor, path: Path) -> Written | Lines:
@@ -229,8 +213,8 @@ def _questions(config: PredictConfig, predictor: Predictor, path: Path) -> Writt
     answers = {one.id: prediction["answer"] for one, prediction in zip(questions, predictions, strict=True)}
     if config.output is None:
         return Lines([f"{name}\t{answer}" for name, answer in answers.items()])
-    _whole(config.output, json.dumps(answers, ensure_ascii=False, indent=1) + "\n")
-    return Written(len(answers), config.output)
+    write_lines(config.output, [json.dumps(answers, ensure_ascii=False, indent=1)])
+    return Written(len(answers), "predictions", config.output)
 
 
 def _line(record: Record, prediction: Prediction) -> str:
@@ -247,23 +231,29 @@ def _line(record: Record, prediction: Prediction) -> str:
     return f"{prediction['answer'] or '(no answer)'}\t{text}"
 
 
-def _write(path: Path, found: Iterable[tuple[Record, Prediction]]) -> int:
-    """Write each record with its prediction, as JSON lines or as a table."""
+def _lines_of(path: Path, found: Iterable[tuple[Record, Prediction]]) -> Iterator[str]:
+    """Each record with its prediction: a JSON object, or a line of a table behind that of the columns' names."""
     suffix = path.suffix.lower()
     if suffix not in (".jsonl", ".csv", ".tsv"):
         raise ConfigError(f"--output: {path.name} should end in .jsonl, .csv or .tsv")
-    both = [{**record, **_flat(prediction, flat=suffix != ".jsonl")} for record, prediction in found]
-    if suffix == ".jsonl":
-        text = "".join(json.dumps(one, ensure_ascii=False, default=str) + "\n" for one in both)
-    else:
-        stream = io.StringIO()
-        names = list(dict.fromkeys(name for one in both for name in one))
-        writer = csv.DictWriter(stream, names, delimiter="," if suffix == ".csv" else "\t", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(both)
-        text = stream.getvalue()
-    _whole(path, text)
-    return len(both)
+    names: list[str] = []
+    for record, prediction in found:
+        both = {**record, **_flat(prediction, flat=suffix != ".jsonl")}
+        if suffix == ".jsonl":
+            yield json.dumps(both, ensure_ascii=False, default=str)
+            continue
+        if not names:
+            names = list(both)
+            yield _row(names, suffix)
+        if more := [name for name in both if name not in names]:
+            raise DataError(f"{path}: a row has {', '.join(more)}, which the first has not; write .jsonl instead")
+        yield _row([both.get(name, "") for name in names], suffix)
+
+
+def _row(values: list[Any], suffix: str) -> str:
+    stream = io.StringIO()
+    csv.writer(stream, delimiter="," if suffix == ".csv" else "\t", lineterminator="").writerow(values)
+    return stream.getvalue()
 
 
 def _flat(prediction: Prediction, *, flat: bool) -> Record:
@@ -275,14 +265,3 @@ def _flat(prediction: Prediction, *, flat: bool) -> Record:
     joined = ",".join(map(str, answer)) if isinstance(answer, list) else answer
     each = {f"score {label}": score for label, score in scores.items()} if isinstance(scores, dict) else {}
     return {"predicted": joined, **each}
-
-
-def _whole(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror or error})") from error
-    finally:
-        partial.unlink(missing_ok=True)

@@ -16,6 +16,7 @@ from electra.data import readers
 from electra.data.corpus import KNOWN, Source, kind_of, read
 from electra.data.readers import Document, Item, Reject
 from electra.errors import CheckpointError, ConfigError, DataError
+from electra.recipes.text_results import Lines, Written, write_lines
 from electra.serving.scorer import ScoredText, Scorer
 
 logger = logging.getLogger(__name__)
@@ -57,27 +58,6 @@ class Shown:
         return Group(*self.texts)
 
 
-@dataclass(frozen=True)
-class Lines:
-    """Scored texts, a line each: JSON, or pseudo-log-likelihoods."""
-
-    lines: list[str]
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines)
-
-
-@dataclass(frozen=True)
-class Written:
-    """Scored texts that went to a file."""
-
-    texts: int
-    path: Path
-
-    def __str__(self) -> str:
-        return f"{self.texts:,} texts scored: {self.path}"
-
-
 def run(config: ScoreConfig) -> Shown | Lines | Written:
     """Say of each token of a text how likely it is to have been replaced.
 
@@ -96,7 +76,8 @@ def run(config: ScoreConfig) -> Shown | Lines | Written:
     results = _scored(scorer, texts)
     in_json, plain = (likelihood_json, likelihood_line) if config.electric else (json_line, str)
     if config.output is not None:
-        return Written(_write(config.output, map(in_json if config.json else plain, results)), config.output)
+        lines = map(in_json if config.json else plain, results)
+        return Written(write_lines(config.output, lines), "texts scored", config.output)
     if config.json or config.electric:
         return Lines(list(map(in_json if config.json else plain, results)))
     return Shown(list(results))
@@ -203,20 +184,3 @@ def _lines(source: str, lines: Iterable[tuple[int, bytes | None]]) -> Iterator[I
             continue
         if text and not text.isspace():
             yield Document(text, source, number)
-
-
-def _write(path: Path, lines: Iterable[str]) -> int:
-    """Write lines to a file, whole or not at all, and count them."""
-    partial = path.with_name(f".{path.name}.partial")
-    count = 0
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            for line in lines:
-                file.write(f"{line}\n")
-                count += 1
-        partial.replace(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror or error})") from error
-    finally:
-        partial.unlink(missing_ok=True)
-    return count

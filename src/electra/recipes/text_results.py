@@ -1,0 +1,54 @@
+"""What the verbs that read texts return: lines to show, or a file that was written."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from electra.errors import DataError
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Results, a line each."""
+
+    lines: list[str]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+@dataclass(frozen=True)
+class Written:
+    """Results that went to a file.
+
+    Attributes:
+        what: what they are, as in "3 predictions".
+    """
+
+    count: int
+    what: str
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{self.count:,} {self.what}: {self.path}"
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> int:
+    """Write lines to a file, whole or not at all, and count them.
+
+    Raises:
+        DataError: it cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    count = 0
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            for line in lines:
+                file.write(f"{line}\n")
+                count += 1
+        partial.replace(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror or error})") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return count

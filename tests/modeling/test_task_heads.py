@@ -1,0 +1,64 @@
+"""The head for texts, in the paper's form and in the one that transformers' class holds."""
+
+import pytest
+import torch
+
+from electra.modeling.encoder import EncoderConfig
+from electra.modeling.task_heads import SpanHead, TextHead, TokenHead
+
+CONFIG = EncoderConfig(hidden_size=16, dropout=0.5, initializer_range=0.5, linear_initializer_range=0.5)
+
+
+@pytest.mark.parametrize("outputs", [1, 3, 8])
+def test_a_linear_head_has_the_same_function_with_a_hidden_layer(outputs: int) -> None:
+    torch.manual_seed(0)
+    head = TextHead(CONFIG, outputs, hidden=False).double().eval()
+    torch.nn.init.normal_(head.prediction.bias)
+    hidden = head.with_hidden(CONFIG)
+    assert hidden is not None and hidden.dense is not None and not hidden.training
+    x_B1D = 5 * torch.randn(200, 1, 16, dtype=torch.float64)
+    logits_BK = hidden.double()(x_B1D)
+    # the copy was rounded to float32
+    assert torch.allclose(logits_BK, head.float().double()(x_B1D), atol=1e-12, rtol=0)
+    assert hidden.with_hidden(CONFIG) is hidden
+
+
+def test_more_labels_than_half_the_units_have_no_hidden_form() -> None:
+    assert TextHead(CONFIG, 9, hidden=False).with_hidden(CONFIG) is None
+
+
+def test_texts_are_judged_by_their_first_state_alone() -> None:
+    for hidden in (False, True):
+        head = TextHead(CONFIG, 3, hidden=hidden).eval()
+        x_BLD = torch.randn(4, 7, 16)
+        logits_BK = head(x_BLD)
+        assert logits_BK.shape == (4, 3) and torch.equal(logits_BK, head(x_BLD[:, :1]))
+        assert head.reads_first_only
+
+
+def test_dropout_is_active_only_while_training() -> None:
+    torch.manual_seed(0)
+    x_BLD = torch.randn(4, 7, 16)
+    for head in (TextHead(CONFIG, 3, hidden=False), TextHead(CONFIG, 3, hidden=True), TokenHead(CONFIG, 3)):
+        assert not torch.equal(head(x_BLD), head(x_BLD))
+        head.eval()
+        assert torch.equal(head(x_BLD), head(x_BLD))
+
+
+def test_heads_of_tokens_give_logits_of_each() -> None:
+    x_BLD = torch.randn(2, 5, 16)
+    for head, outputs in ((TokenHead(CONFIG, 4).eval(), 4), (SpanHead(CONFIG).eval(), 2)):
+        logits_BLK = head(x_BLD)
+        assert logits_BLK.shape == (2, 5, outputs) and not head.reads_first_only
+        expected_K = head.prediction.weight @ x_BLD[1, 3] + head.prediction.bias
+        assert torch.allclose(logits_BLK[1, 3], expected_K, atol=1e-5)
+
+
+def test_weights_begin_small_and_biases_at_zero() -> None:
+    torch.manual_seed(0)
+    head = TextHead(EncoderConfig(hidden_size=256), 2, hidden=True)
+    assert head.dense is not None
+    for layer in (head.dense, head.prediction):
+        # 0.88 of the deviation is left where a normal distribution is cut at two of them
+        assert 0.9 < float(layer.weight.detach().std()) / (0.88 * 0.02) < 1.1
+        assert float(layer.weight.detach().abs().max()) <= 0.04 and not layer.bias.any()

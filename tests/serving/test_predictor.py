@@ -1,0 +1,225 @@
+"""A network with a head of each kind, saved and loaded: here and in transformers it says the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import electra
+from electra.data import tokenizer as tokenizers
+from electra.errors import CheckpointError, DataError
+from electra.export import huggingface
+from electra.export.parity import parity
+from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.heads import ReplacedTokenHead
+from electra.modeling.task_heads import TaskHead, TextHead
+from electra.serving.predictor import Predictor, Text
+from electra.tasks.base import Problem, Reading, collate
+from electra.tasks.classification import Classification, Multilabel, Regression, TextExample
+from electra.tasks.conll import Sentence
+from electra.tasks.fine_tuning import FineTuning
+from electra.tasks.squad import Answering
+from electra.tasks.squad_files import Question
+from electra.tasks.tagging import tagging_task
+
+TEXTS = ["the cat sat on the mat", "a dog", "my homework ate a dog on the mat"]
+PAIRS = [("the cat sat", "a dog"), ("a dog ate", "the mat the mat"), ("on", "my homework")]
+LABELS = ("bad", "fair", "good")
+TAGGED = tagging_task("x", {"train": [Sentence(("a", "dog"), ("O", "B-PET"), "a.txt", 1)]}).problem
+
+CASES: dict[str, tuple[Problem, Sequence[Text]]] = {
+    "linear": (Classification(("accuracy",), labels=LABELS), TEXTS),
+    "hidden": (Classification(("accuracy",), "hidden", labels=LABELS), TEXTS),
+    "pair": (Classification(("accuracy",), pair=True, labels=LABELS), PAIRS),
+    "multilabel": (Multilabel(("micro_f1",), labels=LABELS), TEXTS),
+    "regression": (Regression(("error",), low=2.0, high=9.0), TEXTS),
+    "many labels": (Classification(("accuracy",), labels=tuple(f"label {i}" for i in range(20))), TEXTS),
+    "tagging": (TAGGED, TEXTS),
+    "plain span": (Answering("plain", max_question=8, stride=4), PAIRS),
+    "span": (Answering(max_question=8, stride=4), PAIRS),
+    "answerable span": (Answering(impossible=True, max_question=8, stride=4), PAIRS),
+}
+
+
+@dataclass
+class Saved:
+    folder: Path
+    problem: Problem
+    texts: Sequence[Text]
+    module: FineTuning
+    reading: Reading
+    held: TaskHead
+    """The head as the folder has it."""
+
+    @property
+    def examples(self) -> list[Any]:
+        if self.problem.kind == "tagging":
+            return [Sentence(tuple(text.split()), None, "t", 1) for text in self.texts if isinstance(text, str)]
+        if self.problem.kind == "answering":
+            return [Question(str(number), *text) for number, text in enumerate(self.texts)]
+        return [TextExample(text) if isinstance(text, str) else TextExample(*text) for text in self.texts]
+
+
+@pytest.fixture(scope="module")
+def tokenizer_json(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    tokenizers.train([" ".join(TEXTS)] * 5, vocabulary_size=90).save(str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    torch.manual_seed(0)
+    return Encoder(EncoderConfig(
+        layers=2, hidden_size=32, embedding_size=16, feed_forward_size=48, heads=2, max_positions=40,
+        vocabulary_size=90, initializer_range=0.4, linear_initializer_range=0.4,
+    )).eval()  # fmt: skip
+
+
+@pytest.fixture(params=CASES)
+def saved(request: pytest.FixtureRequest, tokenizer_json: Path, encoder: Encoder, tmp_path: Path) -> Saved:
+    problem, texts = CASES[request.param]
+    torch.manual_seed(1)
+    module = FineTuning(encoder, problem).eval()
+    with torch.no_grad():
+        for name, parameter in module.head.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_(std=0.3)
+    held = (module.head.with_hidden(encoder.config) if isinstance(module.head, TextHead) else None) or module.head
+    huggingface.save(
+        tmp_path / "model", encoder=encoder, head=held, tokenizer_json=tokenizer_json, card="", max_length=24,
+        task=problem.facts(),
+    )  # fmt: skip
+    return Saved(tmp_path / "model", problem, texts, module, Reading(tokenizers.load(tokenizer_json), 24), held)
+
+
+def near(found: Any, expected: Any) -> bool:
+    """Equal, numbers to four digits."""
+    if isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(near(found[key], expected[key]) for key in expected)
+    if isinstance(expected, list | tuple):
+        return len(found) == len(expected) and all(map(near, found, expected))
+    return found == pytest.approx(expected, abs=1e-4) if isinstance(expected, float) else found == expected
+
+
+def test_a_saved_network_says_what_it_said_before(saved: Saved) -> None:
+    rows = saved.problem.encode(saved.examples, saved.reading)
+    outputs = saved.module.outputs(rows, pad=0, device=torch.device("cpu"))
+    expected = saved.problem.predictions(saved.examples, rows, outputs)
+    predictor = Predictor(saved.folder, device="cpu")
+    assert predictor.problem == saved.problem and predictor.reading.max_length == 24
+    found = predictor(saved.texts)
+    assert near(found, expected), (found, expected)
+    assert near(predictor(saved.texts[::-1], batch_tokens=1)[::-1], [
+        {**one, "id": str(2 - number)} if "id" in one else one for number, one in enumerate(found)
+    ])  # fmt: skip
+    assert near(electra.load(saved.folder, device="cpu").predict(saved.texts), found)
+
+
+def test_transformers_gives_the_same_logits(saved: Saved) -> None:
+    transformers = pytest.importorskip("transformers")
+    kinds = {"tagging": "TokenClassification", "answering": "QuestionAnswering"}
+    auto = getattr(transformers, f"AutoModelFor{kinds.get(saved.problem.kind, 'SequenceClassification')}")
+    rows = saved.problem.encode(saved.examples, saved.reading)
+    batch = collate(rows, torch.arange(len(rows)).numpy(), pad=0)
+    mask_BL = torch.arange(batch.input_ids_BL.shape[1]) < batch.lengths_B[:, None]
+    difference = parity(
+        saved.folder, saved.module.encoder, saved.held, batch.input_ids_BL, batch.segment_ids_BL, mask_BL
+    )
+    many = len(getattr(saved.problem, "labels", ())) == 20  # more than the class can hold
+    if many or getattr(saved.problem, "pointer", "plain") == "conditional":
+        assert difference is None
+        return
+    assert difference is not None and difference < 1e-5
+    model, loading = auto.from_pretrained(saved.folder, output_loading_info=True)
+    assert not any(loading.values())
+    with torch.inference_mode():
+        theirs = model.eval()(batch.input_ids_BL, mask_BL.long(), batch.segment_ids_BL)
+        ours = saved.module.head(saved.module.states(batch))
+    if saved.problem.kind == "answering":
+        theirs_BLK = torch.stack([theirs.start_logits, theirs.end_logits], -1)
+    else:
+        theirs_BLK = theirs.logits
+        labels = getattr(saved.problem, "labels", ("value",))
+        assert model.config.id2label == dict(enumerate(labels))
+    inside = slice(None) if isinstance(saved.held, TextHead) else mask_BL
+    assert torch.allclose(theirs_BLK[inside], ours[inside], atol=1e-5)
+
+
+def test_transformers_loads_the_encoder_of_a_conditional_span(
+    tokenizer_json: Path, encoder: Encoder, tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    problem = Answering()
+    huggingface.save(
+        tmp_path / "model", encoder=encoder, head=problem.head(encoder.config), tokenizer_json=tokenizer_json,
+        card="", task=problem.facts(),
+    )  # fmt: skip
+    model = transformers.AutoModel.from_pretrained(tmp_path / "model").eval()
+    ids_BL = torch.tensor([[2, 20, 30, 3]])
+    with torch.inference_mode():
+        assert torch.allclose(model(ids_BL).last_hidden_state, encoder(ids_BL), atol=1e-5)
+
+
+def predictor(name: str, tokenizer_json: Path, encoder: Encoder) -> Predictor:
+    problem, _ = CASES[name]
+    tokenizer = tokenizers.load(tokenizer_json)
+    head = problem.head(encoder.config)
+    return Predictor(huggingface.Pretrained(encoder, head, tokenizer, None, 24, problem.facts()), device="cpu")
+
+
+def test_texts_of_the_wrong_form_are_named(tokenizer_json: Path, encoder: Encoder) -> None:
+    single, pair, tags, span = (
+        predictor(name, tokenizer_json, encoder) for name in ("linear", "pair", "tagging", "span")
+    )
+    for model, texts, message in (
+        (single, ["a dog", ("a dog", "the cat")], "text 2: one text is expected"),
+        (pair, ["a dog"], "text 1: a pair of texts is expected, found 'a dog'"),
+        (pair, [("a", "b"), ("a", "b", "c")], "text 2: a pair of texts is expected"),
+        (span, ["who?"], "text 1: a question and its passage is expected"),
+        (tags, ["a dog", "  "], "text 2 has no words"),
+    ):
+        with pytest.raises(DataError) as caught:
+            model(texts)  # type: ignore[arg-type]
+        assert message in str(caught.value)
+    with pytest.raises(TypeError, match="give a list of texts"):
+        single("a dog")
+
+
+def test_no_texts_have_no_predictions(tokenizer_json: Path, encoder: Encoder) -> None:
+    assert predictor("linear", tokenizer_json, encoder)([]) == []
+
+
+def test_words_are_given_as_a_text_or_a_list(tokenizer_json: Path, encoder: Encoder) -> None:
+    model = predictor("tagging", tokenizer_json, encoder)
+    assert model(["a dog sat"]) == model([["a", "dog", "sat"]])
+
+
+def test_texts_of_any_length_and_sign(tokenizer_json: Path, encoder: Encoder) -> None:
+    model = predictor("linear", tokenizer_json, encoder)
+    found = model(["the cat " * 500, "", "猫 \u200b 🙂"])
+    assert len(found) == 3 and all(sum(one["scores"].values()) == pytest.approx(1, abs=1e-4) for one in found)
+    assert found[0] == model(["the cat " * 30])[0]
+
+
+def test_a_model_without_a_task_is_refused(tokenizer_json: Path, encoder: Encoder, tmp_path: Path) -> None:
+    huggingface.save(
+        tmp_path / "model", encoder=encoder, head=ReplacedTokenHead(encoder.config), tokenizer_json=tokenizer_json,
+        card="",
+    )  # fmt: skip
+    with pytest.raises(
+        CheckpointError, match=r"model was not fine-tuned for a task here; .*electra finetune MODEL"
+    ):
+        Predictor(tmp_path / "model")
+    with pytest.raises(CheckpointError, match="was not fine-tuned"):
+        electra.load(tmp_path / "model").predict(["a"])
+
+
+def test_a_task_of_an_unknown_kind_is_refused(tokenizer_json: Path, encoder: Encoder) -> None:
+    head = TextHead(encoder.config, 2, hidden=False)
+    strange = huggingface.Pretrained(encoder, head, tokenizers.load(tokenizer_json), None, 24, {"kind": "poetry"})
+    with pytest.raises(CheckpointError, match="a task of an unknown kind; known are classification"):
+        Predictor(strange)

@@ -1,0 +1,199 @@
+"""Labels, sets of labels and values of texts: rows, targets, losses, predictions and figures."""
+
+import json
+import math
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn import metrics as sklearn
+from tokenizers import Tokenizer
+
+from electra.data.tokenizer import special_tokens, train
+from electra.modeling.encoder import EncoderConfig
+from electra.tasks.base import Outputs, Reading, collate
+from electra.tasks.classification import (
+    Classification,
+    Multilabel,
+    Regression,
+    TextExample,
+    TextProblem,
+    fitted,
+)
+from electra.tasks.problems import from_facts
+
+COLORS = Classification(("accuracy", "macro_f1"), labels=("red", "green", "blue"))
+TOPICS = Multilabel(("micro_f1", "macro_f1", "accuracy"), labels=("sea", "land", "sky"))
+STARS = Regression(("spearman", "error"), low=1.0, high=5.0)
+
+
+@pytest.fixture(scope="module")
+def words() -> Tokenizer:
+    return train(["the ferry leaves the harbour at seven and comes back at noon"] * 9, vocabulary_size=120)
+
+
+def said(problem: TextProblem, logits: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
+    """The predictions of logits, one row of them a text."""
+    outputs: list[Outputs] = [{"logits": np.array(row, np.float32)} for row in logits]
+    return problem.predictions([TextExample("a")] * len(logits), None, outputs)  # type: ignore[arg-type]
+
+
+def answers(*given: Any) -> list[TextExample]:
+    return [TextExample("a", None, answer) for answer in given]
+
+
+def slowly_fitted(one: int, other: int, room: int) -> list[int]:
+    """How many tokens of two texts are left, token by token."""
+    while one + other > room:
+        one, other = sorted((one, other))
+        other -= 1
+    return sorted((one, other))
+
+
+def test_the_longer_text_gives_way() -> None:
+    for one in range(14):
+        for other in range(14):
+            for length in range(8, 20):
+                first, second = fitted(list(range(one)), list(range(other)), length)
+                assert (
+                    second is not None and first == list(range(len(first))) and second == list(range(len(second)))
+                )
+                assert sorted((len(first), len(second))) == slowly_fitted(one, other, length - 3), (one, other)
+                assert len(first) <= one and len(second) <= other
+    assert fitted([1, 2, 3], None, 8) == ([1, 2, 3], None)
+    assert fitted(list(range(9)), None, 8) == ([0, 1, 2, 3, 4, 5], None)
+
+
+def test_rows_are_as_in_bert(words: Tokenizer) -> None:
+    special = special_tokens(words)
+    rows = COLORS.encode([TextExample("the ferry"), TextExample("the harbour", "at noon")], Reading(words, 64))
+    ids = {
+        text: words.encode(text, add_special_tokens=False).ids for text in ("the ferry", "the harbour", "at noon")
+    }
+    cls, sep = special.classify, special.separate
+    first = [cls, *ids["the ferry"], sep]
+    second = [cls, *ids["the harbour"], sep, *ids["at noon"], sep]
+    assert rows.ids.tolist() == first + second and rows.examples.tolist() == [0, 1]
+    assert rows.seconds.tolist() == [len(first), len(ids["the harbour"]) + 2] and rows.cut == 0
+    batch = collate(rows, np.array([1, 0]), pad=special.pad, seed=7)
+    padding = len(second) - len(first)
+    assert batch.input_ids_BL.tolist() == [second, first + [special.pad] * padding] and batch.seed == 7
+    inside = len(ids["at noon"]) + 1
+    assert batch.segment_ids_BL.tolist() == [[0] * (len(second) - inside) + [1] * inside, [0] * len(second)]
+    assert batch.lengths_B.tolist() == [len(second), len(first)] and batch.targets == {}
+
+
+def test_what_is_cut_is_counted(words: Tokenizer) -> None:
+    long = "the ferry leaves the harbour " * 9
+    rows = COLORS.encode(
+        [TextExample("the ferry"), TextExample(long), TextExample("at", long)], Reading(words, 16)
+    )
+    assert rows.lengths.tolist()[1:] == [16, 16] and rows.cut == 2
+
+
+@pytest.mark.parametrize(
+    ("problem", "given", "expected"),
+    [
+        (COLORS, [2, 0], [2, 0]),
+        (TOPICS, [(0, 2), ()], [[1, 0, 1], [0, 0, 0]]),
+        (STARS, [1, 2.0, 5], [0, 0.25, 1]),
+    ],
+)
+def test_targets(problem: TextProblem, given: list[Any], expected: list[Any], words: Tokenizer) -> None:
+    rows = problem.encode(answers(*given), Reading(words, 16))
+    assert rows.targets["answer"].tolist() == expected
+    unknown = problem.encode([*answers(*given), TextExample("a")], Reading(words, 16))
+    assert unknown.targets == {}, "a split whose answers are not all known is predicted"
+
+
+@pytest.mark.parametrize("problem", [COLORS, TOPICS, STARS])
+def test_losses_are_those_of_the_plain_formulas(problem: TextProblem, words: Tokenizer) -> None:
+    given: list[Any] = {"classification": [2, 0], "multilabel": [(0, 2), ()], "regression": [2.0, 5.0]}[
+        problem.kind
+    ]
+    batch = collate(problem.encode(answers(*given), Reading(words, 16)), np.array([1, 0]), pad=0)
+    torch.manual_seed(0)
+    head = problem.head(EncoderConfig(hidden_size=8, linear_initializer_range=1.0)).eval()
+    x_BLD = torch.randn(2, 1, 8)
+    logits_BK = head(x_BLD).tolist()
+    expected = []
+    for logits, answer in zip(logits_BK, given[::-1], strict=True):
+        if problem.kind == "classification":
+            expected.append(math.log(sum(map(math.exp, logits))) - logits[answer])
+        elif problem.kind == "multilabel":
+            shares = [1 / (1 + math.exp(-x)) for x in logits]
+            each = [-math.log(share if i in answer else 1 - share) for i, share in enumerate(shares)]
+            expected.append(sum(each) / 3)
+        else:
+            expected.append((logits[0] - (answer - 1) / 4) ** 2)
+    assert problem.losses(head, x_BLD, batch).tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_label_is_predicted_with_the_probability_of_each() -> None:
+    first, second = said(COLORS, [[0, math.log(2), 0], [3, -50, 50]])
+    assert first == {"label": "green", "scores": {"red": 0.25, "green": 0.5, "blue": 0.25}}
+    assert second["label"] == "blue" and list(second["scores"]) == ["red", "green", "blue"]
+
+
+def test_labels_are_predicted_that_are_likelier_than_not() -> None:
+    first, second = said(TOPICS, [[0.1, -0.1, 9], [-1, -1, 0]])
+    assert first["labels"] == ["sea", "sky"] and second["labels"] == []
+    assert second["scores"]["sky"] == 0.5
+
+
+def test_values_are_in_the_unit_of_the_data() -> None:
+    assert said(STARS, [[0.0], [0.25], [1.5]]) == [{"value": 1.0}, {"value": 2.0}, {"value": 7.0}]
+
+
+def test_the_score_of_labels() -> None:
+    logits = np.random.default_rng(0).normal(size=(30, 3))
+    given = np.random.default_rng(1).integers(0, 3, 30)
+    found = COLORS.score(answers(*given.tolist()), said(COLORS, logits.tolist()))
+    best = logits.argmax(1)
+    assert found == pytest.approx({
+        "accuracy": sklearn.accuracy_score(given, best),
+        "macro_f1": sklearn.f1_score(given, best, average="macro"),
+    })  # fmt: skip
+    assert COLORS.metric == "accuracy"
+
+
+def test_the_score_of_sets_of_labels() -> None:
+    logits = np.random.default_rng(0).normal(size=(30, 3))
+    given = np.random.default_rng(1).normal(size=(30, 3)) > 0.3
+    found = TOPICS.score(answers(*(tuple(np.flatnonzero(row)) for row in given)), said(TOPICS, logits.tolist()))
+    assert found == pytest.approx({
+        "micro_f1": sklearn.f1_score(given, logits > 0, average="micro"),
+        "macro_f1": sklearn.f1_score(given, logits > 0, average="macro"),
+        "accuracy": sklearn.accuracy_score(given, logits > 0),
+    })  # fmt: skip
+    nothing = TOPICS.score(answers((), ()), said(TOPICS, [[-1, -1, -1]] * 2))
+    assert nothing == {"micro_f1": 0.0, "macro_f1": 0.0, "accuracy": 1.0}
+
+
+def test_the_score_of_values() -> None:
+    found = STARS.score(answers(1, 2.5, 5), said(STARS, [[0.0], [0.25], [0.3]]))
+    assert found == pytest.approx({"spearman": 1.0, "error": (0 + 0.5 + 2.8) / 3})
+
+
+@pytest.mark.parametrize("problem", [COLORS, TOPICS, STARS])
+def test_problems_come_back_from_their_facts(problem: TextProblem) -> None:
+    assert from_facts(json.loads(json.dumps(problem.facts()))) == problem
+
+
+def test_heads_are_linear_or_have_a_hidden_layer() -> None:
+    config = EncoderConfig(hidden_size=8)
+    assert COLORS.head(config).dense is None and STARS.head(config).prediction.out_features == 1
+    hidden = Classification(("accuracy",), "hidden", labels=("a", "b"))
+    assert hidden.head(config).dense is not None
+
+
+def test_a_pair_can_be_turned() -> None:
+    assert TextExample("a", "b", 1).turned == TextExample("b", "a", 1)
+
+
+def test_outputs_are_the_heads_logits() -> None:
+    found = COLORS.outputs(torch.nn.Identity(), torch.ones(2, 3), SimpleNamespace())  # type: ignore[arg-type]
+    assert torch.equal(found["logits"], torch.ones(2, 3))

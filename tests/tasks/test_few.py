@@ -1,0 +1,59 @@
+"""Parts of a training set, drawn by a seed."""
+
+from collections import Counter
+
+import pytest
+
+from electra.errors import DataError
+from electra.tasks.classification import TextExample
+from electra.tasks.conll import Sentence
+from electra.tasks.few import part
+
+LABELED = [TextExample(f"text {i}", None, 0 if i % 4 else 1) for i in range(200)]
+VALUED = [TextExample(f"text {i}", None, i / 7) for i in range(200)]
+
+
+def counts(examples: list[TextExample]) -> Counter[object]:
+    return Counter(example.answer for example in examples)
+
+
+def test_all_is_all() -> None:
+    assert part(LABELED, fraction=1, shots=0, seed=0) == LABELED
+
+
+def test_a_share_is_that_of_each_label_and_in_order() -> None:
+    found = part(LABELED, fraction=0.1, shots=0, seed=0)
+    assert counts(found) == {0: 15, 1: 5}
+    places = [LABELED.index(example) for example in found]
+    assert places == sorted(places)
+
+
+def test_so_many_of_each_label() -> None:
+    found = part(LABELED, fraction=1, shots=8, seed=0)
+    assert counts(found) == {0: 8, 1: 8}
+    places = [LABELED.index(example) for example in found]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(("fraction", "shots"), [(0.1, 0), (1, 8)])
+def test_the_seed_decides(fraction: float, shots: int) -> None:
+    one, same, other = (part(LABELED, fraction=fraction, shots=shots, seed=seed) for seed in (3, 3, 4))
+    assert one == same and one != other
+
+
+def test_values_and_sentences_have_shares_without_labels() -> None:
+    assert len(part(VALUED, fraction=0.25, shots=0, seed=0)) == 50
+    sentences = [Sentence((f"word{i}",), ("O",), "train.txt", i) for i in range(40)]
+    assert len(part(sentences, fraction=0.25, shots=0, seed=0)) == 10
+
+
+def test_a_label_of_one_example_is_not_lost() -> None:
+    rare = [*LABELED, TextExample("rare", None, 2)]
+    assert counts(part(rare, fraction=0.5, shots=0, seed=0)) == {0: 75, 1: 25, 2: 1}
+
+
+def test_shots_that_cannot_be() -> None:
+    with pytest.raises(DataError, match=r"data\.shots: a label has only 50 examples; give 50 or fewer"):
+        part(LABELED, fraction=1, shots=51, seed=0)
+    with pytest.raises(DataError, match=r"data\.shots: the answers are no labels .* use data\.fraction"):
+        part(VALUED, fraction=1, shots=2, seed=0)

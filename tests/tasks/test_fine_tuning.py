@@ -1,0 +1,159 @@
+"""An encoder and a head together: losses of a batch, outputs of a split, learning rates by depth."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from electra.data.tokenizer import special_tokens, train
+from electra.modeling.encoder import Encoder, EncoderConfig, attention_mask
+from electra.objectives.base import Counts
+from electra.tasks.base import Reading, Rows, TaskBatch, collate
+from electra.tasks.classification import Classification, TextExample
+from electra.tasks.conll import Sentence
+from electra.tasks.fine_tuning import FineTuning, Reduction, by_length, depths, rate_scales
+from electra.tasks.tagging import tagging_task
+
+WORDS = ["the", "ferry", "leaves", "harbour", "at", "seven", "and", "comes", "back", "noon", "whoever", "waits"]
+LABELS = Classification(("accuracy",), pair=True, labels=("a", "b", "c"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return train([" ".join(WORDS)] * 9, vocabulary_size=120)
+
+
+@pytest.fixture(scope="module")
+def rows(tokenizer: Tokenizer) -> Rows:
+    """Texts and pairs of many lengths."""
+    draw = np.random.default_rng(0)
+    texts = [" ".join(draw.choice(WORDS, size)) for size in draw.integers(1, 25, 40)]
+    examples = [
+        TextExample(text, texts[-i] if i % 2 else None, int(draw.integers(3))) for i, text in enumerate(texts)
+    ]
+    return LABELS.encode(examples, Reading(tokenizer, 40))
+
+
+def encoder() -> Encoder:
+    torch.manual_seed(0)
+    return Encoder(EncoderConfig(
+        layers=3, hidden_size=16, embedding_size=8, feed_forward_size=32, heads=2, vocabulary_size=120,
+        max_positions=64, initializer_range=0.3, linear_initializer_range=0.3,
+    ))  # fmt: skip
+
+
+def network(reduction: Reduction = "mean") -> FineTuning:
+    return FineTuning(encoder(), LABELS, reduction=reduction).eval()
+
+
+def gradients(module: FineTuning, batches: list[TaskBatch], counts: Counts | None) -> list[torch.Tensor]:
+    module.zero_grad()
+    for batch in batches:
+        module(batch, counts).loss.backward()
+    return [p.grad.clone() for p in module.parameters() if p.grad is not None]
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_a_batchs_loss_is_that_of_its_rows(reduction: Reduction, rows: Rows) -> None:
+    module = network(reduction)
+    each = [module(collate(rows, np.array([row]), pad=0)).loss.item() for row in range(6)]
+    whole = module(collate(rows, np.arange(6), pad=0)).loss.item()
+    assert whole == pytest.approx(sum(each) / (6 if reduction == "mean" else 1), rel=1e-5)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_micro_batches_add_up_to_the_batch(reduction: Reduction, rows: Rows) -> None:
+    """Also where the last one is smaller, and though each is as wide as its own longest row."""
+    module = network(reduction)
+    whole = gradients(module, [collate(rows, np.arange(16), pad=0)], None)
+    parts = [collate(rows, chosen, pad=0) for chosen in (np.arange(7), np.arange(7, 14), np.arange(14, 16))]
+    each = [module.counts(part) for part in parts]
+    counts = {name: torch.stack([one[name] for one in each]).sum() for name in each[0]}
+    for one, other in zip(whole, gradients(module, parts, counts), strict=True):
+        assert torch.allclose(one, other, atol=1e-5, rtol=1e-5)
+
+
+def test_outputs_are_in_order_however_they_are_batched(rows: Rows) -> None:
+    module = network()
+    alone = [
+        module.head(module.states(batch))[0].tolist()
+        for batch in (collate(rows, np.array([row]), pad=0) for row in range(len(rows)))
+    ]
+    assert len({tuple(logits) for logits in alone}) == len(rows)
+    for batch_tokens in (None, 1, 100, 10**6):
+        found = module.outputs(rows, pad=0, device=torch.device("cpu"), batch_tokens=batch_tokens)
+        assert np.allclose([one["logits"] for one in found], alone, atol=1e-5)
+
+
+def test_outputs_are_without_dropout_and_leave_the_mode(rows: Rows) -> None:
+    module = network()
+    for training in (True, False):
+        module.train(training)
+        first, second = (module.outputs(rows, pad=0, device=torch.device("cpu")) for _ in range(2))
+        assert all(np.array_equal(a["logits"], b["logits"]) for a, b in zip(first, second, strict=True))
+        assert module.training == module.encoder.training == training
+
+
+def test_rows_are_batched_by_length_within_the_tokens(rows: Rows) -> None:
+    batches = list(by_length(rows, 100))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(rows)))
+    assert all(len(chosen) * rows.lengths[chosen].max() <= 100 for chosen in batches)
+    assert [rows.lengths[chosen].max() for chosen in batches] == sorted(
+        (rows.lengths[chosen].max() for chosen in batches), reverse=True
+    )
+    assert all(len(chosen) == 1 for chosen in by_length(rows, 1))
+
+
+def test_a_head_that_reads_only_the_first_state_gets_what_a_full_computation_gives(rows: Rows) -> None:
+    module = network()
+    batch = collate(rows, np.arange(12), pad=0)
+    states_B1D = module.states(batch)
+    mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
+    full_BLD = module.encoder(batch.input_ids_BL, batch.segment_ids_BL, mask_BL)
+    assert states_B1D.shape == (12, 1, 16) and torch.allclose(states_B1D, full_BLD[:, :1], atol=1e-5)
+
+
+def test_a_head_of_tokens_gets_all_states(tokenizer: Tokenizer) -> None:
+    sentences = [Sentence(("the", "ferry", "waits"), ("O", "B-X", "O"), "a.txt", 1)]
+    problem = tagging_task("tags", {"train": sentences}).problem
+    module = FineTuning(encoder(), problem).eval()
+    rows = problem.encode(sentences, Reading(tokenizer, 40))
+    batch = collate(rows, np.array([0]), pad=special_tokens(tokenizer).pad)
+    assert module.states(batch).shape == (1, rows.lengths[0], 16)
+    wanted = {
+        name: module.networks(32)["encoder"].wanted_share for name, module in (("all", module), ("one", network()))
+    }
+    assert wanted == {"all": 1.0, "one": 1 / 32}
+
+
+def test_depths_count_from_the_head() -> None:
+    found = depths(network())
+    assert found["head.prediction.weight"] == 0
+    for block in range(3):
+        inside = {depth for name, depth in found.items() if name.startswith(f"encoder.blocks.{block}.")}
+        assert inside == {3 - block}
+    assert found["encoder.embeddings.token.weight"] == found["encoder.projection.weight"] == 4
+    assert set(found) == {name for name, _ in network().named_parameters()}
+
+
+@pytest.mark.parametrize(("mode", "more"), [("paper", 0), ("google", 1)])
+def test_rates_fall_with_depth(mode: str, more: int) -> None:
+    """ELECTRA, appendix B: the rate is multiplied by the decay at each layer; the code starts one higher."""
+    d = 0.8
+    found = rate_scales(network(), d, mode=mode)  # type: ignore[arg-type]
+    assert found["head.prediction.weight"] == found["head.prediction.bias"] == 1
+    assert found["encoder.blocks.2.feed_forward.inner.weight"] == pytest.approx(d ** (1 + more))
+    assert found["encoder.blocks.0.attention.output.bias"] == pytest.approx(d ** (3 + more))
+    for name in ("token.weight", "position.weight", "segment.weight", "norm.weight"):
+        assert found[f"encoder.embeddings.{name}"] == pytest.approx(d ** (4 + more))
+
+
+def test_a_decay_of_one_changes_nothing() -> None:
+    assert set(rate_scales(network(), 1.0, mode="google").values()) == {1.0}
+
+
+def test_a_given_head_is_kept(rows: Rows) -> None:
+    head = LABELS.head(replace(encoder().config, dropout=0.0))
+    assert FineTuning(encoder(), LABELS, head=head).head is head

@@ -1,0 +1,259 @@
+"""Tables of one's own, good and bad."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electra.errors import DataError
+from electra.tasks.base import Task
+from electra.tasks.classification import Classification, Multilabel, Regression, TextExample
+from electra.tasks.tabular import Columns, find_files, stratified_cut, task
+
+GOOD = "text,label\n" + "".join(f"text {i},{'no' if i % 4 else 'yes'}\n" for i in range(40))
+
+
+def read(kind: Any, files: dict[str, Path], *, dev_share: float = 0.1, **columns: Any) -> Task:
+    return task("mine", files, kind=kind, columns=Columns(**columns), dev_share=dev_share, seed=0)
+
+
+def of(kind: Any, tmp_path: Path, **texts: str) -> Task:
+    """A task of .csv files, one a split."""
+    for split, text in texts.items():
+        (tmp_path / f"{split}.csv").write_text(text)
+    return read(kind, {split: tmp_path / f"{split}.csv" for split in texts})
+
+
+def of_records(kind: Any, tmp_path: Path, records: list[dict[str, Any]], **columns: Any) -> Task:
+    path = tmp_path / "train.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return read(kind, {"train": path}, **columns)
+
+
+def labels(found: Task) -> tuple[str, ...]:
+    assert isinstance(found.problem, Classification | Multilabel)
+    return found.problem.labels
+
+
+def test_columns_are_found_by_their_usual_names(tmp_path: Path) -> None:
+    for text, label in (("text", "label"), ("Review", "stars"), ("sentence", "Category")):
+        found = of("classification", tmp_path, train=f"id,{text},{label}\n1,a,x\n2,b,y\n", dev="text,label\nc,y\n")
+        assert found.splits["train"] == [TextExample("a", None, 0), TextExample("b", None, 1)]
+        assert found.splits["dev"] == [TextExample("c", None, 1)]
+
+
+def test_columns_are_taken_that_are_named(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("text,said,label,mood\n" + "1,a,2,x\n1,b,2,y\n" * 5)
+    found = read("classification", {"train": tmp_path / "t.csv"}, text="said", label="mood")
+    assert labels(found) == ("x", "y") and {one.first for one in found.splits["train"]} == {"a", "b"}
+    assert (
+        found.problem.facts()["metrics"] == ("accuracy", "macro_f1", "matthews")
+        and not found.problem.facts()["pair"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "columns", "message"),
+    [
+        ("id,words,label", {}, r"t\.csv: .* no column for the text; .* 'words', .*; name it with --data\.text"),
+        ("id,text,mood", {}, r"no column for the label; .* name it with --data\.label"),
+        ("review,stars,n", {"text": "reveiw"}, r"no column 'reveiw'; .* 'stars', 'n'; did you mean 'review'"),
+        ("text,stars,n", {"label": "star"}, r"no column 'star'; .*did you mean 'stars'"),
+        ("text,label,n", {"pair": "other"}, r"no column 'other'"),
+    ],
+)  # fmt: skip
+def test_columns_that_are_missing(header: str, columns: dict[str, str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f"{header}\na,b,c\n")
+    with pytest.raises(DataError, match=message):
+        read("classification", {"train": tmp_path / "t.csv"}, **columns)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["10", "9", "2"], ("2", "9", "10")),
+        (["3.5", "-1", "12"], ("-1", "3.5", "12")),
+        (["b", "a", "10", "9"], ("10", "9", "a", "b")),
+        (["nan", "2", "10"], ("10", "2", "nan")),
+        (["2", "nan", "10"], ("10", "2", "nan")),
+    ],
+)
+def test_labels_are_ordered_by_size_or_by_the_alphabet(
+    given: list[str], expected: tuple[str, ...], tmp_path: Path
+) -> None:
+    rows = "".join(f"text,{label}\n" * 3 for label in given)
+    found = of("classification", tmp_path, train=f"text,label\n{rows}", dev=f"text,label\n{rows}")
+    assert labels(found) == expected
+    assert [one.answer for one in found.splits["dev"][::3]] == [expected.index(label) for label in given]
+
+
+def test_labels_that_are_no_strings(tmp_path: Path) -> None:
+    found = of_records("classification", tmp_path, [{"text": "a", "label": x} for x in (4.0, 1.0, 4, 10)] * 3)
+    assert labels(found) == ("1", "4", "10")
+
+
+def test_the_balance_stands_in_the_notes(tmp_path: Path) -> None:
+    found = of("classification", tmp_path, train=GOOD, dev=GOOD, test="text\nnew\n")
+    assert found.notes == (
+        "train: 40 rows; no 75.0%, yes 25.0%",
+        "dev: 40 rows; no 75.0%, yes 25.0%",
+        "test: 1 rows, without answers",
+    )
+
+
+def test_dev_is_cut_from_train_in_equal_shares(tmp_path: Path) -> None:
+    found = of("classification", tmp_path, train=GOOD)
+    counts = {split: Counter(one.answer for one in examples) for split, examples in found.splits.items()}
+    assert counts == {"train": {0: 27, 1: 9}, "dev": {0: 3, 1: 1}}
+    everything = [one.first for examples in found.splits.values() for one in examples]
+    assert sorted(everything) == sorted(f"text {i}" for i in range(40))
+    assert found.notes[0] == "no file for dev: 4 of the 40 training rows were cut for it"
+    assert of("classification", tmp_path, train=GOOD).splits == found.splits
+
+
+def test_a_cut_keeps_order_and_leaves_something_on_both_sides() -> None:
+    strata = ["a"] * 50 + ["b"] * 3 + ["c"]
+    kept, cut = stratified_cut(strata, 0.9, seed=0)
+    assert kept.tolist() == sorted(kept.tolist()) and cut.tolist() == sorted(cut.tolist())
+    assert Counter(strata[i] for i in kept) == {"a": 5, "b": 1, "c": 1}
+    assert Counter(strata[i] for i in cut) == {"a": 45, "b": 2}
+    other, _ = stratified_cut(strata, 0.9, seed=1)
+    assert kept.tolist() != other.tolist()
+
+
+def test_labels_that_train_never_has_are_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        DataError, match=r"dev\.csv:3: the label 'yess' does not occur .*; did you mean 'yes'.*no, yes"
+    ):
+        of("classification", tmp_path, train=GOOD, dev="text,label\na,no\nb,yess\n")
+
+
+def test_thousands_of_labels_are_a_mistake(tmp_path: Path) -> None:
+    many = "text,label\n" + "".join(f"text,{i}\n" for i in range(5000)) * 3
+    with pytest.raises(DataError, match=r"train\.csv: 5,000 different labels in 15,000 rows.*--kind regression"):
+        of("classification", tmp_path, train=many)
+    each = "text,label\n" + "".join(f"text,title {i}\n" for i in range(200))
+    with pytest.raises(DataError, match="200 different labels in 200 rows"):
+        of("classification", tmp_path, train=each)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "message"),
+    [
+        ("classification", "text,label\na,x\nb,x\n", r"train\.csv: there is only one label, 'x'"),
+        ("classification", "text,label\na,x\n   ,y\n", r"train\.csv:3: the text in column 'text' is empty"),
+        ("classification", "text,label\na,x\nb,\n", r"train\.csv:3: the label is missing"),
+        ("classification", "text,label\n", r"train\.csv: there are no rows in it"),
+        ("classification", "text,label\na,x\nb,y\n", r"train\.csv: no label occurs twice, so none can be cut"),
+        ("regression", "text,score\na,1\nb,nan\n", r"train\.csv:3: the answer should be a number, found 'nan'"),
+        ("regression", "text,score\na,1\nb,inf\n", r"train\.csv:3: the answer should be a number, found 'inf'"),
+        ("regression", "text,score\na,1\nb,good\n", r"train\.csv:3: the answer should be a number, found 'good'"),
+        ("regression", "text,score\na,2\nb,2\n", "every answer is 2; there is nothing to learn"),
+        ("multilabel", "text,labels\na,\nb,\n", "there is only one label, ''"),
+        ("pair", "sentence1,sentence2,label\na,,x\n", r"train\.csv:2: the text in column 'sentence2' is empty"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_learnt_is_named(kind: str, text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=message):
+        of(kind, tmp_path, train=text)
+
+
+@pytest.mark.parametrize("value", [None, 7, ["a"], "\ud800"])
+def test_texts_that_are_none(value: Any, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"train\.jsonl:2: (the text in column 'text' is|broken Unicode)"):
+        of_records("classification", tmp_path, [{"text": "a", "label": 1}, {"text": value, "label": 2}])
+
+
+def test_numbers_are_scaled_by_the_training_part(tmp_path: Path) -> None:
+    rows = "".join(f"text {i},{i / 2}\n" for i in range(9))
+    found = of(
+        "regression", tmp_path, train=f"text,rating\n{rows}", dev="text,rating\na,3\n", test="text,rating\nb,\n"
+    )
+    assert isinstance(found.problem, Regression) and (found.problem.low, found.problem.high) == (0, 4)
+    assert found.splits["dev"] == [TextExample("a", None, 3.0)] and found.splits["test"] == [TextExample("b")]
+    assert found.notes[0] == "train: 9 rows, mean 2, from 0 to 4" and found.problem.metric == "spearman"
+    assert len(of("regression", tmp_path, train=f"text,rating\n{rows}").splits["dev"]) == 1
+
+
+def test_several_labels_in_lists_or_strings(tmp_path: Path) -> None:
+    lists = [
+        {"text": "a", "labels": ["sea", "sky"]},
+        {"text": "b", "labels": []},
+        {"text": "c", "labels": ["land"]},
+    ]
+    strings = [{**one, "labels": ", ".join(one["labels"])} for one in lists]
+    other = [{**one, "labels": ";".join(one["labels"])} for one in lists]
+    for records, columns in ((lists, {}), (strings, {}), (other, {"separator": ";"})):
+        found = of_records("multilabel", tmp_path, records * 5, **columns)
+        assert labels(found) == ("land", "sea", "sky")
+        answers = {one.first: one.answer for examples in found.splits.values() for one in examples}
+        assert answers == {"a": (1, 2), "b": (), "c": (0,)}
+
+
+def test_sets_of_labels_that_never_come_twice_have_a_dev_part_too(tmp_path: Path) -> None:
+    records = [{"text": f"t{i}", "labels": [x for x in range(5) if i >> x & 1]} for i in range(32)]
+    found = of_records("multilabel", tmp_path, records)
+    assert (len(found.splits["train"]), len(found.splits["dev"])) == (29, 3)
+
+
+def test_pairs(tmp_path: Path) -> None:
+    text = "premise,hypothesis,label\n" + "It rained.,It was wet.,yes\nIt rained.,It was dry.,no\n" * 5
+    found = of("pair", tmp_path, train=text)
+    assert found.problem.facts()["pair"] and {one.second for one in found.splits["train"]} == {
+        "It was wet.", "It was dry.",
+    }  # fmt: skip
+    (tmp_path / "q.csv").write_text("question,answer,label\n" + "Who?,I.,1\nWho?,Seven.,0\n" * 5)
+    assert read("pair", {"train": tmp_path / "q.csv"}).splits["train"][0].first == "Who?"
+
+
+def test_scores_of_pairs_by_named_columns(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b,score\n" + "x,y,1\nv,w,2\n" * 5)
+    found = read("regression", {"train": tmp_path / "t.csv"}, text="a", pair="b")
+    assert found.problem.facts()["pair"] and set(found.splits["dev"]) <= {
+        TextExample("x", "y", 1.0), TextExample("v", "w", 2.0),
+    }  # fmt: skip
+
+
+def test_answers_of_test_may_be_known_or_not(tmp_path: Path) -> None:
+    for test, expected in (
+        ("text,label\na,no\n", [0]),
+        ("text,label\na,\nb,no\n", [None, None]),
+        ("text\na\n", [None]),
+    ):
+        found = of("classification", tmp_path, train=GOOD, test=test)
+        assert [one.answer for one in found.splits["test"]] == expected
+
+
+def names(found: dict[str, Path]) -> dict[str, str]:
+    return {split: path.name for split, path in found.items()}
+
+
+def test_files_are_found_by_their_names(tmp_path: Path) -> None:
+    for name in ("train_2020.csv", "Validation.jsonl.gz", "test.parquet", "notes.txt", "labels.csv"):
+        (tmp_path / name).touch()
+    assert names(find_files(tmp_path, {})) == {
+        "train": "train_2020.csv", "dev": "Validation.jsonl.gz", "test": "test.parquet",
+    }  # fmt: skip
+    found = find_files(tmp_path, {"train": None, "dev": "labels.csv"})
+    assert names(found)["dev"] == "labels.csv"
+    assert names(find_files(tmp_path / "labels.csv", {"test": "test.parquet"})) == {
+        "train": "labels.csv", "test": "test.parquet",
+    }  # fmt: skip
+
+
+def test_files_that_could_be_two_or_none(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no file to train on; call one train\.csv or name it with --data\.train"):
+        find_files(tmp_path, {})
+    for name in ("train.csv", "train-2.csv", "dev.csv"):
+        (tmp_path / name).touch()
+    with pytest.raises(
+        DataError, match=r"which file is train\? There are train-2\.csv, train\.csv; name one with"
+    ):
+        find_files(tmp_path, {})
+    assert names(find_files(tmp_path, {"train": "train-2.csv"})) == {"train": "train-2.csv", "dev": "dev.csv"}
+    with pytest.raises(DataError, match=r"data\.dev: there is no file .*none\.csv"):
+        find_files(tmp_path, {"train": "train.csv", "dev": "none.csv"})
+    with pytest.raises(DataError, match="there is no such file or folder"):
+        find_files(tmp_path / "none", {})
