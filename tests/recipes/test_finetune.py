@@ -17,11 +17,7 @@ from safetensors.torch import load_file
 
 import electra
 from electra.cli import main
-from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError, ConfigError
-from electra.export import huggingface
-from electra.modeling.encoder import Encoder, EncoderConfig
-from electra.modeling.heads import ReplacedTokenHead
 from electra.recipes import finetune_run
 from electra.recipes.finetune import FinetuneResult, finetune
 from electra.recipes.finetune_config import load_task_config
@@ -56,24 +52,9 @@ def _products_are_not_timed() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An encoder that knows the words, and nothing else."""
-    folder = tmp_path_factory.mktemp("model")
-    tokenizers.train([" ".join([*NOUNS, "splendid", "dreadful"])] * 9, vocabulary_size=150).save(
-        str(folder / "tokenizer.json")
-    )
-    torch.manual_seed(0)
-    config = EncoderConfig(
-        layers=1, hidden_size=32, embedding_size=32, feed_forward_size=64, heads=2, max_positions=48,
-        vocabulary_size=tokenizers.vocabulary_size(tokenizers.load(folder / "tokenizer.json")),
-        initializer_range=0.1, linear_initializer_range=0.1,
-    )  # fmt: skip
-    huggingface.save(
-        folder / "model", encoder=Encoder(config), head=ReplacedTokenHead(config), card="",
-        tokenizer_json=folder / "tokenizer.json",
-    )  # fmt: skip
-    return str(folder / "model")
+@pytest.fixture
+def model(small_model: str) -> str:
+    return small_model
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,29 @@
+"""A discriminator that knows some words, and nothing else."""
+
+import pytest
+import torch
+
+from electra.data import tokenizer as tokenizers
+from electra.export import huggingface
+from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.heads import ReplacedTokenHead
+
+NOUNS = ["gardener", "sailor", "clock", "neighbour", "river", "teacher", "fox", "garden", "boat", "road", "town"]
+
+
+@pytest.fixture(scope="session")
+def small_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("model")
+    text = " ".join([*NOUNS, "splendid", "dreadful"])
+    tokenizers.train([text] * 9, vocabulary_size=150).save(str(folder / "tokenizer.json"))
+    torch.manual_seed(0)
+    config = EncoderConfig(
+        layers=1, hidden_size=32, embedding_size=32, feed_forward_size=64, heads=2, max_positions=48,
+        vocabulary_size=tokenizers.vocabulary_size(tokenizers.load(folder / "tokenizer.json")),
+        initializer_range=0.1, linear_initializer_range=0.1,
+    )  # fmt: skip
+    huggingface.save(
+        folder / "model", encoder=Encoder(config), head=ReplacedTokenHead(config), card="",
+        tokenizer_json=folder / "tokenizer.json",
+    )  # fmt: skip
+    return str(folder / "model")

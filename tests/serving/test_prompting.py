@@ -1,0 +1,89 @@
+"""Labels without training: the word that looks least replaced wins."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from electra.data import tokenizer as tokenizers
+from electra.errors import CheckpointError, ConfigError
+from electra.export import huggingface
+from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.serving.prompting import Prompter
+from electra.serving.scorer import Scorer
+
+WORDS = {"bad": ["awful", "dull"], "good": ["splendid"]}
+TEMPLATE = "{text} It was {word}."
+TEXTS = ["The boat left at noon.", "Nobody came, and the bread was cold.", ""]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("prompting"), ReplacedTokenHead)
+
+
+def written(folder: Path, head: type) -> Path:
+    tokenizers.train([*TEXTS, "It was awful dull splendid"] * 5, vocabulary_size=120).save(str(folder / "t.json"))
+    config = EncoderConfig(
+        layers=2, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=64,
+        vocabulary_size=200, initializer_range=0.4, linear_initializer_range=0.4,
+    )  # fmt: skip
+    huggingface.save(
+        folder / "model", encoder=Encoder(config), head=head(config), tokenizer_json=folder / "t.json", card=""
+    )
+    return folder / "model"
+
+
+def plain(model: Path, text: str, word: str) -> float:
+    """The logit of the word's being original, read off the scored sentence by the words themselves."""
+    [scored] = Scorer(model, device="cpu")([f"{text} It was {word}."])
+    last = len(scored.text) - 1 - len(word)
+    return -float(
+        np.mean(
+            [z for (a, _), z in zip(scored.offsets, scored.logits, strict=True) if last <= a < last + len(word)]
+        )
+    )
+
+
+def test_scores_are_those_of_the_words_where_they_stand(model: Path) -> None:
+    for found, text in zip(Prompter(model, template=TEMPLATE, words=WORDS)(TEXTS), TEXTS, strict=True):
+        expected = {label: np.mean([plain(model, text, word) for word in words]) for label, words in WORDS.items()}
+        assert found.scores == pytest.approx(expected, abs=1e-3)
+        assert found.label == max(expected, key=expected.__getitem__)
+
+
+def test_calibration_takes_away_what_an_empty_text_has(model: Path) -> None:
+    as_they_are = Prompter(model, template=TEMPLATE, words=WORDS)(TEXTS)
+    calibrated = Prompter(model, template=TEMPLATE, words=WORDS, calibrated=True)(TEXTS)
+    for before, after in zip(as_they_are, calibrated, strict=True):
+        shift = {label: before.scores[label] - as_they_are[-1].scores[label] for label in WORDS}
+        assert after.scores == pytest.approx(shift, abs=1e-3)
+
+
+def test_the_word_may_stand_before_the_text(model: Path) -> None:
+    [one] = Prompter(model, template="{word}: {text}", words={"a": ["awful"], "b": ["dull"]})(TEXTS[:1])
+    [scored] = Scorer(model, device="cpu")([f"awful: {TEXTS[0]}"])
+    inside = [z for (a, _), z in zip(scored.offsets, scored.logits, strict=True) if a < len("awful")]
+    assert one.scores["a"] == pytest.approx(-np.mean(inside), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("template", "words", "message"),
+    [
+        ("{text} It was.", WORDS, "once each"),
+        ("It was {word}.", WORDS, "once each"),
+        (TEMPLATE, {"good": ["splendid"]}, "two labels"),
+        (TEMPLATE, {"good": ["splendid"], "bad": []}, "each with a word"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(
+    model: Path, template: str, words: dict[str, list[str]], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Prompter(model, template=template, words=words)
+
+
+def test_only_a_discriminator_can_be_asked(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="masked language model"):
+        Prompter(written(tmp_path, MaskedLanguageModelHead), template=TEMPLATE, words=WORDS)
