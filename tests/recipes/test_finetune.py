@@ -52,7 +52,7 @@ def _products_are_not_timed() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model(small_model: str) -> str:
     return small_model
 

@@ -18,7 +18,7 @@ def batcher(max_length: int) -> Batcher:
     tokenizer = tokenizers.train(["a cat"], vocabulary_size=20)
     config = EncoderConfig(layers=1, hidden_size=4, embedding_size=4, heads=1, vocabulary_size=20)
     pretrained = Pretrained(Encoder(config), None, tokenizer, None, max_length)
-    return Batcher(pretrained, "a model", device="cpu")
+    return Batcher(pretrained, device="cpu")
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 14, 15, 510])
@@ -73,5 +73,5 @@ def test_rows_of_one_length_need_no_mask() -> None:
 
 
 def test_inputs_without_room_for_a_text_are_refused() -> None:
-    with pytest.raises(CheckpointError, match="a model: inputs of 2 tokens leave no room for a text"):
+    with pytest.raises(CheckpointError, match="inputs of 2 tokens leave no room for a text"):
         batcher(2)
