@@ -24,6 +24,7 @@ from electra.tasks import squad_files
 from electra.tasks.base import Outputs, Prediction, Reading, Rows, Task, TaskBatch, collate
 from electra.tasks.few import part
 from electra.tasks.fine_tuning import FineTuning, rate_scales
+from electra.training.ahead import Ahead
 from electra.training.checkpoint import CheckpointConfig
 from electra.training.evaluation import EvaluationConfig
 from electra.training.precision import Precision
@@ -247,6 +248,10 @@ def _trainer(
     epoch = math.ceil(len(rows) / config.train.batch_size)
     judge = Judge(setting, module, run)
     looks = config.evaluation.keep == "best" or config.evaluation.patience
+
+    def made(step: int) -> list[TaskBatch]:
+        return micro_batches(config, rows, step, pad=setting.pad, device=setting.device)
+
     trainer = Trainer(
         module,
         TrainConfig(
@@ -260,7 +265,7 @@ def _trainer(
         ),
         optimizer=config.optimizer.for_steps(steps),
         feed=Feed(
-            lambda step: micro_batches(config, rows, step, pad=setting.pad, device=setting.device),
+            made if setting.device.type == "cpu" else Ahead(made),
             epochs=lambda steps: steps / epoch,
             length=max(1, round(float(rows.lengths.mean()))),
             identity={"data": _fingerprint(rows)},
