@@ -51,7 +51,7 @@ def ours(setting: Setting, seed: int) -> tuple[dict[str, float], float, int]:
     with tempfile.TemporaryDirectory() as folder:
         ended = run_seed(setting, seed, Path(folder, "run"))
     assert not isinstance(ended, Outcome), "interrupted"
-    return ended[0].metrics, ended[0].seconds, ended[0].steps
+    return ended.result.metrics, ended.result.seconds, ended.result.steps
 
 
 def main() -> None:

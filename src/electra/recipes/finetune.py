@@ -92,12 +92,13 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> "FinetuneResult"
                     return FinetuneResult(
                         folder.path, setting.task.name, metric, results, stopped_by=ended.stopped_by
                     )
-                result, module = ended
+                result = ended.result
                 if all(_better(result, other, metric) for other in results):
-                    export_model(setting, module, folder.path, result)
+                    export_model(setting, ended.module, folder.path, result)
                     for split in setting.task.splits:
                         if split not in ("train", DEV):
-                            write_predictions(folder.path, split, predict(setting, module, split))
+                            said = ended.predictions.get(split) or predict(setting, ended.module, split)
+                            write_predictions(folder.path, split, said)
                 folder.write_text(place / "result.json", json.dumps(asdict(result), indent=1) + "\n")
                 remove_checkpoints(place)
             else:

@@ -1,6 +1,5 @@
 """What a fine-tuning will take: measured on a few of its own steps."""
 
-import itertools
 import math
 import statistics
 import time
@@ -14,9 +13,9 @@ from rich.table import Table
 from electra.config import to_toml
 from electra.data.sampling import bucketed
 from electra.recipes.finetune_config import FinetuneConfig
-from electra.recipes.finetune_run import DEV, Setting, micro_batches, new_module, step_count, training_rows
+from electra.recipes.finetune_run import Setting, micro_batches, new_module, step_count, training_rows
 from electra.tasks.base import collate
-from electra.tasks.fine_tuning import by_length, rate_scales
+from electra.tasks.fine_tuning import CPU_TOKENS, DEVICE_TOKENS, FineTuning, by_length, rate_scales
 from electra.training.memory import peak_memory
 from electra.training.optim import build_optimizer
 from electra.training.tracking import clock
@@ -24,6 +23,8 @@ from electra.training.update import Update
 
 TRIED = 10
 """Steps that are taken."""
+IN_DOUBLE = 16
+"""Bytes a parameter when the export is compared with transformers' class: the two networks in double precision."""
 
 
 @dataclass(frozen=True)
@@ -80,23 +81,28 @@ def planned(setting: Setting) -> FinetunePlan:
         update(batches, optimizer.learning_rate)["loss"].item()
         seconds.append(time.perf_counter() - start)
     of_steps = float(np.interp(sizes, sizes[tried][::-1], seconds[1:][::-1]).mean()) * steps
-    total = of_steps + _evaluation_seconds(setting, module)
-    return FinetunePlan(
-        config, sum(p.numel() for p in module.parameters()), len(rows), steps, total, peak_memory(setting.device)
+    total = of_steps + sum(
+        _evaluation_seconds(setting, module, split) for split in setting.rows if split != "train"
     )
+    parameters = sum(p.numel() for p in module.parameters())
+    memory = peak_memory(setting.device)
+    if setting.device.type == "cpu":
+        memory += IN_DOUBLE * parameters
+    return FinetunePlan(config, parameters, len(rows), steps, total, memory)
 
 
-def _evaluation_seconds(setting: Setting, module: torch.nn.Module) -> float:
-    """Of one look at dev, from its longest batch and a few more."""
-    rows = setting.rows[DEV]
-    batches = list(by_length(rows, 2048))
+def _evaluation_seconds(setting: Setting, module: FineTuning, split: str) -> float:
+    """Of one look at a split, from its longest batch and two more."""
+    rows = setting.rows[split]
+    batches = list(by_length(rows, CPU_TOKENS if setting.device.type == "cpu" else DEVICE_TOKENS))
     tokens = [len(chosen) * int(rows.lengths[chosen].max()) for chosen in batches]
     rates = []
     module.eval()
-    for chosen, size in itertools.islice(zip(batches, tokens, strict=True), 3):
+    for place in sorted({0, len(batches) // 2, len(batches) - 1}):
+        chosen, size = batches[place], tokens[place]
         start = time.perf_counter()
         with torch.no_grad(), setting.precision.autocast(setting.device):
             batch = collate(rows, chosen, pad=setting.pad).to(setting.device)
-            module.problem.outputs(module.head, module.states(batch), batch)  # type: ignore[union-attr, operator]
+            module.problem.outputs(module.head, module.states(batch), batch)
         rates.append((time.perf_counter() - start) / size)
     return statistics.median(rates) * sum(tokens)

@@ -99,7 +99,16 @@ class SeedResult:
     """Figures on further splits that have answers (MNLI's mismatched part, a test part), by split."""
 
 
-def run_seed(setting: Setting, seed: int, folder: Path) -> tuple[SeedResult, FineTuning] | Outcome:
+@dataclass(frozen=True)
+class Trained:
+    """A seed that is finished: its network, and what that says of the further splits that have answers."""
+
+    result: SeedResult
+    module: FineTuning
+    predictions: dict[str, list[Prediction]]
+
+
+def run_seed(setting: Setting, seed: int, folder: Path) -> Trained | Outcome:
     """Train one seed in its folder, or go on with it; the outcome alone where it was stopped by a signal."""
     config = replace(setting.config, seeds=1, seed=seed)
     run = open_run(folder, fresh=False)
@@ -121,12 +130,10 @@ def run_seed(setting: Setting, seed: int, folder: Path) -> tuple[SeedResult, Fin
     failed = why_failed(predictions, examples)
     if trainer.progress.skipped:
         logger.warning("%s steps were not finite and were skipped", trainer.progress.skipped)
-    others = {
-        split: module.problem.score(setting.task.splits[split], predict(setting, module, split))
-        for split in setting.judged
-    }
+    said = {split: predict(setting, module, split) for split in setting.judged}
+    others = {split: module.problem.score(setting.task.splits[split], said[split]) for split in said}
     seconds = round(trainer.progress.seconds, 3)
-    return SeedResult(seed, metrics, failed, outcome.step, seconds, others), module
+    return Trained(SeedResult(seed, metrics, failed, outcome.step, seconds, others), module, said)
 
 
 def remove_checkpoints(folder: Path) -> None:

@@ -121,9 +121,9 @@ def report_line(figures: Figures, *, steps: int | None, utilisation: float, seco
 def evaluation_line(figures: Figures) -> str:
     """The figures that say whether the networks learn, in one line: those of `_HELD_OUT`, or of a task all."""
     known = [f"{words} {figures[key]:.3f}" for key, words in _HELD_OUT.items() if key in figures]
-    known = known or [
-        f"{key.removeprefix('eval/')} {value:.3f}" for key, value in figures.items() if key.startswith("eval/")
-    ]
+    if not known:
+        named = {key.removeprefix("eval/"): value for key, value in figures.items() if key.startswith("eval/")}
+        known = [f"{name} {value:.3f}" for name, value in named.items() if "/" not in name]
     return " · ".join([f"held-out at step {figures['step']:,}", *known])
 
 
