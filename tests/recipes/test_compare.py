@@ -31,7 +31,7 @@ def result(folder: Path, data: Path, *wrong: range) -> Path:
     })  # fmt: skip
     folder.mkdir()
     (folder / "config.toml").write_text(to_toml(config))
-    (folder / "results.json").write_text("{}")
+    (folder / "results.json").write_text(json.dumps({"seeds": [{"seed": seed} for seed in range(len(wrong))]}))
     for seed, places in enumerate(wrong):
         said = [{"yes": "no", "no": "yes"}[label] if i in places else label for i, label in enumerate(LABELS)]
         (folder / f"seed-{seed}").mkdir()

@@ -147,12 +147,14 @@ def _task(first: Path, second: Path) -> Task:
 
 def _predictions(folder: Path, count: int) -> list[list[Prediction]]:
     """What each seed said of dev."""
-    files = sorted(
-        folder.glob(f"seed-*/{DEV}.jsonl"), key=lambda path: int(path.parent.name.removeprefix("seed-"))
-    )
-    if not files:
-        raise CheckpointError(f"{folder} has no seed-*/{DEV}.jsonl; run the fine-tuning again")
-    runs = [[json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] for path in files]
+    seeds = [one["seed"] for one in json.loads((folder / "results.json").read_text(encoding="utf-8"))["seeds"]]
+    files = [folder / f"seed-{seed}" / f"{DEV}.jsonl" for seed in seeds]
+    if missing := [path for path in files if not path.is_file()]:
+        raise CheckpointError(f"{missing[0]} is missing; run the fine-tuning again")
+    runs = []
+    for path in files:
+        with path.open(encoding="utf-8") as file:
+            runs.append([json.loads(line) for line in file])
     for path, predictions in zip(files, runs, strict=True):
         if len(predictions) != count:
             raise DataError(

@@ -10,13 +10,14 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from electra.config import to_toml
-from electra.errors import ConfigError
+from electra.config import load_config, to_toml
+from electra.errors import CheckpointError, ConfigError
 from electra.export.loading import load_pretrained
 from electra.recipes.finetune_config import FinetuneConfig, resolved
 from electra.recipes.finetune_export import export_model
 from electra.recipes.finetune_run import (
     DEV,
+    MAY_CHANGE,
     SeedResult,
     Setting,
     predict,
@@ -30,7 +31,7 @@ from electra.recipes.pretrain_parts import device_of
 from electra.tasks.base import Reading
 from electra.training.memory import keep_freed_memory
 from electra.training.precision import Precision, choose_precision
-from electra.training.run_folder import environment, open_run
+from electra.training.run_folder import RunFolder, agree, environment, open_run
 from electra.training.tracking import log_file
 from electra.training.trainer import Outcome
 
@@ -65,7 +66,8 @@ def prepared(config: FinetuneConfig) -> Setting:
     setting = Setting(config, task, rows, pretrained, Precision("float32", "", 0.0), device)
     precision = choose_precision(config.train.precision, device, setting.step())
     logger.info("%s on %s: %s", precision.name, device, precision.reason)
-    return replace(setting, precision=precision)
+    config = replace(config, train=replace(config.train, precision=precision.name))
+    return replace(setting, config=config, precision=precision)
 
 
 def finetune(config: FinetuneConfig, *, fresh: bool = False) -> "FinetuneResult":
@@ -74,10 +76,15 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> "FinetuneResult"
     Raises:
         ElectraError: the config, the data, the model or the folder cannot be used as they are.
     """
-    if config.out is None:
+    out = config.out
+    if out is None:
         raise ConfigError("out: is missing; give --out, the folder to write to")
+    if not fresh:
+        config = _settled(config, RunFolder(out))
     setting = prepared(config)  # whatever is wrong with the data is said before a folder is made
-    folder = open_run(config.out, fresh=fresh)
+    folder = open_run(out, fresh=fresh)
+    if folder.config.exists():
+        agree(folder, setting.config, settled={}, ignore=(*MAY_CHANGE, "seed", "seeds"))
     with log_file(folder.log):
         folder.write_text(folder.config, to_toml(setting.config))
         folder.write_text(folder.environment, json.dumps(environment(), indent=1) + "\n")
@@ -108,6 +115,23 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> "FinetuneResult"
         found = FinetuneResult(folder.path, setting.task.name, metric, results)
         folder.write_text(folder.path / "results.json", json.dumps(found.facts(setting), indent=1) + "\n")
     return found
+
+
+def _settled(config: FinetuneConfig, folder: RunFolder) -> FinetuneConfig:
+    """The config with the precision that the fine-tuning in its folder began in, where it leaves that open.
+
+    Raises:
+        CheckpointError: the folder is another kind of run's.
+    """
+    if not folder.config.is_file():
+        return config
+    try:
+        stored = load_config(FinetuneConfig, folder.config)
+    except ConfigError as error:
+        raise CheckpointError(f"{folder.path} holds a run that is no fine-tuning; give another --out") from error
+    if config.train.precision != "auto":
+        return config
+    return replace(config, train=replace(config.train, precision=stored.train.precision))
 
 
 def _better(one: SeedResult, other: SeedResult, metric: str) -> bool:
@@ -149,7 +173,7 @@ class FinetuneResult:
             "mean": statistics.mean(values),
             "standard_deviation": statistics.stdev(values) if len(values) > 1 else None,
             "failed": sum(result.failed is not None for result in self.seeds),
-            "seeds": [asdict(result) for result in self.seeds],
+            "seeds": [{k: v for k, v in asdict(result).items() if k != "identity"} for result in self.seeds],
             "best_seed": best.seed,
             "pretrained": setting.config.model,
             "model": "model",
@@ -158,8 +182,8 @@ class FinetuneResult:
         }
 
     def __rich__(self) -> RenderableType:
-        if not self.seeds:
-            return f"{self.out}: stopped; the same command goes on"
+        if self.stopped_by is not None:
+            return f"{self.out}: stopped after {len(self.seeds)} seeds; the same command goes on"
         names = [name for name in self.seeds[0].metrics if "/" not in name]
         table = Table("seed", *names, "", title=f"{self.task} on {DEV}", title_justify="left")
         for result in self.seeds:

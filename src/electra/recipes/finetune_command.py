@@ -92,7 +92,7 @@ def _submitted(found: GlueResult, path: Path | None) -> GlueResult:
 def read_command(command: FinetuneCommand) -> FinetuneConfig:
     """The config that a command line asks for: the TOML file of the task, if it is one, under all options."""
     is_file = command.task is not None and (Path(command.task).suffix == ".toml" or Path(command.task).is_file())
-    from_mnli = command.task == "glue" and command.init_from_task == MNLI
+    from_mnli = command.init_from_task == MNLI and (command.task == "glue" or is_file)
     named: dict[str, Any] = {
         "model": command.model if from_mnli else command.init_from_task or command.model,
         "task": None if is_file else command.task,

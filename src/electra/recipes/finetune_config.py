@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from electra import config
+from electra.errors import ConfigError
 from electra.modeling.encoder import EncoderConfig
 from electra.tasks.fine_tuning import Reduction
 from electra.training.optim import OptimizerConfig
@@ -101,6 +102,9 @@ class FinetuneOptimizerConfig:
             yield f"layer_decay: must lie between 0 and 1, got {self.layer_decay}"
         if not 0 <= self.warmup_share < 1:
             yield f"warmup_share: must lie in [0, 1), got {self.warmup_share}"
+        for name in ("epsilon", "weight_decay"):
+            if not getattr(self, name) >= 0:
+                yield f"{name}: must not be negative, got {getattr(self, name)}"
         if not self.gradient_clip > 0:
             yield f"gradient_clip: must be above 0, got {self.gradient_clip}"
 
@@ -214,7 +218,14 @@ def resolved(
     Args:
         epochs, max_length: what the task asks for.
         longest: the longest input of the model.
+
+    Raises:
+        ConfigError: rows longer than that were asked for.
     """
+    if settings.data.max_length > longest:
+        raise ConfigError(
+            f"data.max_length: {settings.data.max_length}, but the model reads {longest} tokens at most"
+        )
     large = encoder.hidden_size >= LARGE
     optimizer = replace(
         settings.optimizer,

@@ -2,6 +2,7 @@
 
 import copy
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from electra.export.parity import TOLERANCE, parity
 from electra.modeling.task_heads import ConditionalSpanHead, TextHead
 from electra.recipes.finetune_run import SeedResult, Setting
 from electra.tasks.base import collate
+from electra.tasks.classification import Regression
 from electra.tasks.fine_tuning import FineTuning
 
 logger = logging.getLogger(__name__)
@@ -21,7 +23,11 @@ def export_model(setting: Setting, module: FineTuning, out: Path, result: SeedRe
     """Write OUT/model and say how far transformers' logits are from ours."""
     module = copy.deepcopy(module).cpu()  # the one that was given goes on predicting where it is
     encoder, head = module.encoder, module.head
-    task = module.problem.facts()
+    problem = module.problem
+    if isinstance(problem, Regression):
+        assert isinstance(head, TextHead)
+        problem = in_units(head, problem)
+    task = {**problem.facts(), "max_length": setting.config.data.max_length}
     if isinstance(head, TextHead):
         held = head.with_hidden(encoder.config)
         if held is None:
@@ -45,7 +51,7 @@ def export_model(setting: Setting, module: FineTuning, out: Path, result: SeedRe
         head=head,
         tokenizer_json=tokenizer_json,
         card=card(setting, task, result),
-        max_length=setting.config.data.max_length,
+        max_length=setting.pretrained.max_length,
         task=task,
     )
     tokenizer_json.unlink()
@@ -57,6 +63,15 @@ def export_model(setting: Setting, module: FineTuning, out: Path, result: SeedRe
         logger.info("%s: logits within %.1e of transformers'", folder, difference)
         if not difference <= TOLERANCE:
             logger.warning("the exported logits differ from transformers' by more than %s", TOLERANCE)
+
+
+@torch.no_grad()
+def in_units(head: TextHead, problem: Regression) -> Regression:
+    """Let the head give values in the data's own unit, as whoever loads it elsewhere expects."""
+    width = problem.high - problem.low
+    head.prediction.weight.mul_(width)
+    head.prediction.bias.mul_(width).add_(problem.low)
+    return replace(problem, low=0.0, high=1.0)
 
 
 def card(setting: Setting, task: dict[str, Any], result: SeedResult) -> str:

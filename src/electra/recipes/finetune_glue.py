@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from electra.errors import ConfigError, DataError
+from electra.errors import CheckpointError, ConfigError, DataError
 from electra.recipes.finetune import FinetuneResult, finetune
 from electra.recipes.finetune_config import FinetuneConfig
 from electra.tasks import glue
@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 FROM_MNLI = ("rte", "sts-b", "mrpc")
 """Tasks with little data, which the paper starts from the model of MNLI for its submissions."""
+MARK = 'task = "glue"\n'
+"""What stands in the config.toml of the folder that holds the tasks' folders."""
 LEFT_OUT = ("wnli",)
 """Not in the average, as in the paper: its dev set is made against its training set."""
 
@@ -39,6 +41,11 @@ class GlueResult:
         return next((result.exit_code for result in self.results.values() if result.exit_code), 0)
 
     @property
+    def stopped(self) -> bool:
+        """Whether a signal ended it."""
+        return self.exit_code != 0
+
+    @property
     def average(self) -> float | None:
         """Of the medians, without WNLI."""
         medians = [self.median(name) for name in self.results if name not in LEFT_OUT]
@@ -50,6 +57,8 @@ class GlueResult:
         return statistics.median(result.values(result.metric))
 
     def __rich__(self) -> RenderableType:
+        if self.stopped:
+            return f"{self.out}: stopped in {list(self.results)[-1]}; the same command goes on"
         names = list(self.results)
         table = Table("", *(glue.SPECS[name].folder for name in names), "average", title_justify="left",
                       title="GLUE dev, median of the seeds")  # fmt: skip
@@ -80,13 +89,16 @@ def finetune_glue(config: FinetuneConfig, *, from_mnli: bool, fresh: bool = Fals
     if from_mnli and "mnli" not in here:
         raise ConfigError(f"--init-from-task mnli: {config.data.path} has no MNLI to train on; {glue.SOURCE}")
     folder = open_run(config.out, fresh=fresh).path
-    RunFolder(folder).config.write_text('task = "glue"\n', encoding="utf-8")
+    mark = RunFolder(folder).config
+    if mark.is_file() and mark.read_text(encoding="utf-8") != MARK:
+        raise CheckpointError(f"{folder} holds another run; give another --out")
+    mark.write_text(MARK, encoding="utf-8")
     results: dict[str, FinetuneResult] = {}
     for name in sorted(here, key=lambda name: name != "mnli"):
         model = str(folder / "mnli" / "model") if from_mnli and name in FROM_MNLI else config.model
         results[name] = finetune(replace(config, task=name, model=model, out=folder / name))
         if results[name].exit_code:
-            break
+            return GlueResult(folder, results, [])
     absent = [glue.SPECS[name].folder for name in glue.SPECS if name not in here]
     found = GlueResult(folder, {name: results[name] for name in glue.SPECS if name in results}, absent)
     facts = {
@@ -116,8 +128,8 @@ def write_submission(path: Path, folders: dict[str, Path]) -> list[str]:
             if predictions is None or not predictions.is_file():
                 missing.append(file)
                 continue
-            lines = predictions.read_text(encoding="utf-8").splitlines()
-            texts[file] = glue.submission_text([json.loads(line) for line in lines])
+            with predictions.open(encoding="utf-8") as lines:
+                texts[file] = glue.submission_text([json.loads(line) for line in lines])
     if not texts:
         raise DataError(f"{path}: no test part was predicted, so there is nothing to submit; {glue.SOURCE}")
     glue.write_submission(path, texts)

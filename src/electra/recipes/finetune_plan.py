@@ -13,7 +13,7 @@ from rich.table import Table
 from electra.config import to_toml
 from electra.data.sampling import bucketed
 from electra.recipes.finetune_config import FinetuneConfig
-from electra.recipes.finetune_run import Setting, micro_batches, new_module, step_count, training_rows
+from electra.recipes.finetune_run import DEV, Setting, micro_batches, new_module, step_count, training_rows
 from electra.tasks.base import collate
 from electra.tasks.fine_tuning import CPU_TOKENS, DEVICE_TOKENS, FineTuning, by_length, rate_scales
 from electra.training.memory import peak_memory
@@ -81,9 +81,11 @@ def planned(setting: Setting) -> FinetunePlan:
         update(batches, optimizer.learning_rate)["loss"].item()
         seconds.append(time.perf_counter() - start)
     of_steps = float(np.interp(sizes, sizes[tried][::-1], seconds[1:][::-1]).mean()) * steps
-    total = of_steps + sum(
-        _evaluation_seconds(setting, module, split) for split in setting.rows if split != "train"
-    )
+    look = config.evaluation
+    every = look.every or (epoch if look.keep == "best" or look.patience else steps)
+    looks = {DEV: math.ceil(steps / every) + (look.keep == "best")}
+    splits = [split for split in setting.rows if split != "train"]
+    total = of_steps + sum(looks.get(split, 1) * _evaluation_seconds(setting, module, split) for split in splits)
     parameters = sum(p.numel() for p in module.parameters())
     memory = peak_memory(setting.device)
     if setting.device.type == "cpu":

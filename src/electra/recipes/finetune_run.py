@@ -1,11 +1,13 @@
 """One run of a fine-tuning: one seed, from the pre-trained weights to predictions."""
 
+import hashlib
 import json
 import logging
 import math
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from electra.config import load_config, to_toml
 from electra.data.sampling import bucketed, step_seed
 from electra.data.tokenizer import special_tokens
-from electra.errors import DataError
+from electra.errors import CheckpointError, DataError
 from electra.export.huggingface import Pretrained
 from electra.modeling.encoder import Encoder
 from electra.recipes.finetune_config import FinetuneConfig
@@ -37,6 +39,7 @@ logger = logging.getLogger(__name__)
 SILENT = ("loss spike", "tokens/s falling", "corpus too small", "still warming up")
 """What the watch of a pre-training says and what is nothing strange where batches differ in length."""
 DEV, BEST = "dev", "best.safetensors"
+FEW_STEPS = 50
 MAY_CHANGE = ("out", "data.path")
 """Settings that say where something lies now."""
 
@@ -59,6 +62,14 @@ class Setting:
     @property
     def reading(self) -> Reading:
         return Reading(self.pretrained.tokenizer, self.config.data.max_length)
+
+    @cached_property
+    def identity(self) -> dict[str, str]:
+        """Fingerprints of the data and of the encoder's weights."""
+        weights = hashlib.sha256()
+        for _, tensor in sorted(self.pretrained.encoder.state_dict().items()):
+            weights.update(tensor.numpy().tobytes())
+        return {"data": _fingerprint(self.rows["train"], self.rows[DEV]), "model": weights.hexdigest()}
 
     @property
     def judged(self) -> list[str]:
@@ -95,6 +106,8 @@ class SeedResult:
     failed: str | None
     steps: int
     seconds: float
+    identity: dict[str, str] = field(default_factory=dict)
+    """What it was trained from: fingerprints of the data and of the encoder."""
     others: dict[str, dict[str, float]] = field(default_factory=dict)
     """Figures on further splits that have answers (MNLI's mismatched part, a test part), by split."""
 
@@ -133,7 +146,8 @@ def run_seed(setting: Setting, seed: int, folder: Path) -> Trained | Outcome:
     said = {split: predict(setting, module, split) for split in setting.judged}
     others = {split: module.problem.score(setting.task.splits[split], said[split]) for split in said}
     seconds = round(trainer.progress.seconds, 3)
-    return Trained(SeedResult(seed, metrics, failed, outcome.step, seconds, others), module, said)
+    result = SeedResult(seed, metrics, failed, outcome.step, seconds, setting.identity, others)
+    return Trained(result, module, said)
 
 
 def remove_checkpoints(folder: Path) -> None:
@@ -207,7 +221,20 @@ def why_failed(predictions: Sequence[Prediction], examples: Sequence[Any]) -> st
             else [next(prediction[key] for key in ("label", "labels", "answer") if key in prediction)]
         )
     }  # fmt: skip
-    return f"it answers {next(iter(said))} throughout" if len(said) == 1 else None
+    asked = {str(answers) for example in examples if (answers := _answer(example)) is not None}
+    return f"it answers {next(iter(said))} throughout" if len(said) == 1 < len(asked) else None
+
+
+def _answer(example: Any) -> Any:
+    """What is right for an example of any kind."""
+    return next(
+        (
+            getattr(example, name)
+            for name in ("answer", "tags", "answers")
+            if getattr(example, name, None) is not None
+        ),
+        None,
+    )
 
 
 class Judge:
@@ -228,7 +255,9 @@ class Judge:
         if self.setting.config.evaluation.keep == "best" and figures[self.key] > max(
             self._before(), default=-math.inf
         ):
-            save_file({name: p.detach().contiguous() for name, p in self.module.named_parameters()}, self.best)
+            partial = self.best.with_name(f".{self.best.name}.partial")
+            save_file({name: p.detach().contiguous() for name, p in self.module.named_parameters()}, partial)
+            partial.replace(self.best)
         return figures
 
     def enough(self, evaluation: dict[str, Any]) -> bool:
@@ -254,6 +283,8 @@ def _trainer(
     steps = step_count(config, rows)
     epoch = math.ceil(len(rows) / config.train.batch_size)
     judge = Judge(setting, module, run)
+    if steps < FEW_STEPS:
+        logger.warning("only %s steps: so few hardly change anything; give more --train.epochs", steps)
     looks = config.evaluation.keep == "best" or config.evaluation.patience
 
     def made(step: int) -> list[TaskBatch]:
@@ -275,11 +306,11 @@ def _trainer(
             made if setting.device.type == "cpu" else Ahead(made),
             epochs=lambda steps: steps / epoch,
             length=max(1, round(float(rows.lengths.mean()))),
-            identity={"data": _fingerprint(rows)},
+            identity={**setting.identity, "training part": _fingerprint(rows)},
         ),
         evaluation=EvaluationConfig(every=config.evaluation.every or (epoch if looks else steps)),
         evaluate=judge.evaluate,
-        checkpoint=CheckpointConfig(every=epoch),
+        checkpoint=CheckpointConfig(every=max(epoch, math.ceil(steps / 10))),
         tracking=config.tracking,
         run=run,
         config_text=lambda _: to_toml(config),
@@ -296,12 +327,12 @@ def _trainer(
     return trainer, judge
 
 
-def _fingerprint(rows: Rows) -> str:
-    import hashlib
-
-    digest = hashlib.sha256(rows.ids.tobytes() + rows.starts.tobytes())
-    for values in (*rows.targets.values(), *rows.token_targets.values()):
-        digest.update(values.tobytes())
+def _fingerprint(*parts: Rows) -> str:
+    digest = hashlib.sha256()
+    for rows in parts:
+        digest.update(rows.ids.tobytes() + rows.starts.tobytes())
+        for values in (*rows.targets.values(), *rows.token_targets.values()):
+            digest.update(values.tobytes())
     return digest.hexdigest()
 
 
@@ -327,6 +358,11 @@ def read_result(setting: Setting, seed: int, folder: Path) -> SeedResult | None:
         found = SeedResult(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
         raise DataError(f"{path}: cannot be read ({error}); remove it to run this seed again") from error
+    if odd := [name for name, value in setting.identity.items() if found.identity.get(name) != value]:
+        raise CheckpointError(
+            f"{folder} was trained with another {' and another '.join(odd)}; give another --out, or "
+            "start beside it with --fresh"
+        )
     return found
 
 

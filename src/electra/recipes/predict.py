@@ -66,14 +66,17 @@ def run(config: PredictConfig) -> Lines | Written:
     if not config.texts and config.input is None:
         raise ConfigError("give a text, or --input FILE (- for standard input)")
     predictor = Predictor(config.model)
+    words = config.input is not None and predictor.problem.kind == "tagging" and _is_columns(config.input)
+    if config.texts and config.input is not None and (words or Path(config.input).suffix == ".json"):
+        raise ConfigError("give texts or --input with such a file, not both")
     if config.input is not None and Path(config.input).suffix == ".json":
         return _questions(config, predictor, Path(config.input))
-    if config.input is not None and predictor.problem.kind == "tagging" and _is_columns(config.input):
+    if config.input is not None and words:
         return _tagged(config, predictor, Path(config.input))
     records = _records(config, predictor)
     found = _predicted(records, predictor)
     if config.output is None:
-        return Lines([_line(record, prediction) for record, _, prediction in found])
+        return Lines([_line(text, prediction) for _, text, prediction in found])
     lines = _lines_of(config.output, ((record, prediction) for record, _, prediction in found))
     header = config.output.suffix.lower() != ".jsonl"
     count = write_lines(config.output, lines)
@@ -217,9 +220,9 @@ def _questions(config: PredictConfig, predictor: Predictor, path: Path) -> Writt
     return Written(len(answers), "predictions", config.output)
 
 
-def _line(record: Record, prediction: Prediction) -> str:
-    """What a person reads: the answer, how sure the model is, and the text."""
-    text = record.get("text", "")
+def _line(given: Text, prediction: Prediction) -> str:
+    """What a person reads: the answer, how sure the model is, and the text, or the first of two."""
+    text = given if isinstance(given, str) else given[0]
     if "tags" in prediction:
         return " ".join(f"{word}/{tag}" for word, tag in zip(prediction["words"], prediction["tags"], strict=True))
     if "label" in prediction:

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from electra.errors import ConfigError, DataError
 from electra.recipes.finetune_config import load_task_config
+from electra.recipes.finetune_run import DEV
 from electra.recipes.finetune_task import load_task
 from electra.serving.text_encoder import TextEncoder
 from electra.tasks.classification import Regression
@@ -80,8 +81,11 @@ def run(config: SimilarityConfig) -> Similarity:
     if not isinstance(task.problem, Regression) or not task.problem.pair:
         raise DataError(f"{config.data}: pairs of texts with a number are wanted; name the columns with --columns")
     found = {}
-    for split in ("dev", "test"):
-        examples = [example for example in task.splits.get(split, ()) if example.answer is not None]
+    splits = {split: task.splits.get(split, ()) for split in (DEV, "test")}
+    if config.data.is_file():  # nothing is learnt, so nothing has to be held out of it
+        splits = {"all": [*task.splits["train"], *task.splits[DEV]]}
+    for split, there in splits.items():
+        examples = [example for example in there if example.answer is not None]
         if examples:
             cosines = _cosines(encoder, [e.first for e in examples], [e.second or "" for e in examples])
             answers = [float(example.answer) for example in examples]

@@ -42,7 +42,7 @@ class Predictor:
             )
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.problem = from_facts(pretrained.task)
-        self.reading = Reading(pretrained.tokenizer, pretrained.max_length)
+        self.reading = Reading(pretrained.tokenizer, pretrained.task.get("max_length", pretrained.max_length))
         self.pad = special_tokens(pretrained.tokenizer).pad
         assert KINDS[type(pretrained.head)] not in ("discriminator", "generator")
         self.pairs: bool = pretrained.task.get("pair", self.problem.kind == "answering")

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from electra.data.readers import check_is_text, numbered_lines
@@ -42,8 +42,8 @@ class Sentence:
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None
-    source: str
-    line: int
+    source: str = field(compare=False)
+    line: int = field(compare=False)
 
 
 def read(path: Path, columns: Columns) -> list[Sentence]:

@@ -18,12 +18,13 @@ KINDS: dict[str, Callable[..., Problem]] = {
 
 
 def from_facts(facts: Facts) -> Problem:
-    """The problem that `Problem.facts` described.
+    """The problem that `Problem.facts` described; a model keeps the longest row beside it, `max_length`.
 
     Raises:
         CheckpointError: it is none that is known here.
     """
     facts = dict(facts)
+    facts.pop("max_length", None)
     kind = KINDS.get(facts.pop("kind", ""))
     if kind is None:
         raise CheckpointError(f"a task of an unknown kind; known are {', '.join(KINDS)}")

@@ -274,7 +274,7 @@ def _label_sets(
                 row.first,
                 row.second,
                 None
-                if split == "test" and row.answer is None
+                if split == "test" and row.answer in (None, "")
                 else tuple(sorted(_known(label, numbers, row.place) for label in several(row))),
             )
             for row in rows
