@@ -43,7 +43,7 @@ def limited(setting: Setting, rows: int) -> Setting:
     if rows == 0 or len(examples) <= rows:
         return setting
     task: Task = replace(setting.task, splits={**setting.task.splits, "train": examples[:rows]})
-    kept = setting.task.problem.encode(task.splits["train"], setting.reading)
+    kept = task.problem.encode(task.learnt(task.splits["train"]), setting.reading)
     return replace(setting, task=task, rows={**setting.rows, "train": kept})
 
 
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=["cola", "sst-2", "ner-wnut17"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=10_000, help="of the training data; 0: all")
+    parser.add_argument("--rows", type=int, default=10_000, help="examples of the training data; 0: all")
     parser.add_argument("--learning-rate", type=float, default=1e-4)
     parser.add_argument("--padded-steps", type=int, default=20)
     parser.add_argument("--peers", nargs="+", default=["dynamic"], choices=["dynamic", "grouped"])

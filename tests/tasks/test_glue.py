@@ -104,14 +104,15 @@ def test_cola_has_no_header_and_no_quoting(download: Path) -> None:
 def test_mrpc_begins_with_a_mark_and_is_trained_on_in_both_orders(download: Path) -> None:
     task = glue.task("mrpc", download)
     one = TextExample('He "left.', "He went.", 1)
-    assert task.splits["train"] == [one, one.turned] and len(task.splits["dev"]) == len(task.splits["test"]) == 1
+    assert task.learnt(task.splits["train"]) == [one, one.turned]
+    assert len(task.splits["train"]) == len(task.splits["dev"]) == len(task.splits["test"]) == 1
     assert "every pair is trained on in both orders" in task.notes and answers(task, "test") == [None]
 
 
 def test_sts_b_is_a_number_from_0_to_5(download: Path) -> None:
     task = glue.task("sts-b", download)
     assert isinstance(task.problem, Regression) and (task.problem.low, task.problem.high) == (0, 5)
-    assert task.splits["dev"] == [TextExample("One dev.", "Two.", 4.25)] and len(task.splits["train"]) == 2
+    assert task.splits["dev"] == [TextExample("One dev.", "Two.", 4.25)] and task.symmetric
     assert task.problem.targets([4.25, 0, 5]).tolist() == pytest.approx([0.85, 0, 1])
     assert task.problem.metrics == ("spearman", "pearson")
 

@@ -54,12 +54,13 @@ def prepared(config: FinetuneConfig) -> Setting:
         longest=pretrained.max_length,
     )  # fmt: skip
     reading = Reading(pretrained.tokenizer, config.data.max_length)
-    rows = {split: task.problem.encode(examples, reading) for split, examples in task.splits.items()}
+    examples = {**task.splits, "train": task.learnt(task.splits["train"])}
+    rows = {split: task.problem.encode(there, reading) for split, there in examples.items()}
     for split, found in rows.items():
         if found.cut:
             logger.info(
                 "%s: %s of %s examples of %s are longer than %s tokens and were cut",
-                task.name, f"{found.cut:,}", f"{len(task.splits[split]):,}", split, config.data.max_length,
+                task.name, f"{found.cut:,}", f"{len(examples[split]):,}", split, config.data.max_length,
             )  # fmt: skip
     if device.type == "cpu":
         keep_freed_memory()

@@ -168,11 +168,11 @@ def new_module(setting: Setting, seed: int) -> FineTuning:
 
 def training_rows(setting: Setting, seed: int) -> Rows:
     """The rows to learn from; of a part of the examples, that of the seed."""
-    data, examples = setting.config.data, setting.task.splits["train"]
+    data, task = setting.config.data, setting.task
     if data.fraction == 1 and not data.shots:
         return setting.rows["train"]
-    few = part(examples, fraction=data.fraction, shots=data.shots, seed=seed)
-    return setting.task.problem.encode(few, setting.reading)
+    few = part(task.splits["train"], fraction=data.fraction, shots=data.shots, seed=seed)
+    return task.problem.encode(task.learnt(few), setting.reading)
 
 
 def step_count(config: FinetuneConfig, rows: Rows) -> int:

@@ -146,12 +146,18 @@ class Task:
         splits: examples by name. Runs learn from `train` and are judged on `dev`; those whose examples have no
             answers are predicted.
         notes: what was found in the data, for a person to read.
+        symmetric: whether a pair in the other order means the same; both orders are learnt then.
     """
 
     name: str
     problem: Problem
     splits: Mapping[str, Sequence[Any]]
     notes: tuple[str, ...] = ()
+    symmetric: bool = False
+
+    def learnt(self, examples: Sequence[Any]) -> Sequence[Any]:
+        """What is trained on where these are the training examples."""
+        return [*examples, *(example.turned for example in examples)] if self.symmetric else examples
 
 
 def make_rows(

@@ -125,14 +125,13 @@ def task(name: str, data: Path, *, head_kind: TextHeadKind = "linear") -> Task:
     if name == "mnli" and (path := _diagnostic(folder)):
         splits["diagnostic"] = _read(path, spec, "test", notes)
     if spec.symmetric:
-        splits["train"] = [*splits["train"], *(example.turned for example in splits["train"])]
         notes.append("every pair is trained on in both orders")
     problem: Classification | Regression
     if spec.labels:
         problem = Classification(spec.metrics, head_kind, len(spec.texts) == 2, spec.labels)
     else:
         problem = Regression(spec.metrics, head_kind, len(spec.texts) == 2, low=0.0, high=5.0)
-    return Task(name, problem, splits, tuple(notes))
+    return Task(name, problem, splits, tuple(notes), spec.symmetric)
 
 
 def _file(folder: Path, spec: Spec, split: str) -> Path | None:
