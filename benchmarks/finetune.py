@@ -5,7 +5,8 @@
 Both start from the same weights, with AdamW, linear warm-up over a tenth and linear decay, and no layer-wise decay
 (the Trainer has none). Each line has the figure on dev of every seed, the median, and the seconds of all steps,
 without evaluations and checkpoints; the Trainer that pads to the longest input is timed on a few steps, which are
-all alike. TASKS holds a folder for each task: glue/, chunking-conll2000, ner-wnut17.
+all alike. TASKS holds a folder for each task: glue/, chunking-conll2000, ner-wnut17. The Trainer wants the extra
+`peers`: pip install 'electra[peers]'.
 """
 
 import argparse

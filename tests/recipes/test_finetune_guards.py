@@ -122,3 +122,12 @@ def test_a_row_is_shown_with_its_text_whatever_the_column_is_called(
     tune(small_model, data, tmp_path / "out")
     shown = predict(PredictConfig(str(tmp_path / "out"), input=str(data / "dev.csv")))
     assert str(shown).splitlines()[0].endswith("\tgardener gardener")
+
+
+def test_columns_mean_nothing_to_a_task_with_files_of_its_own(
+    small_model: str, data: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=r"data\.text, data\.label: cola has its own files"):
+        tune(small_model, data, tmp_path / "out", kind="named", task="cola")
+    with pytest.raises(ConfigError, match="there is no task 'mine'"):
+        tune(small_model, data, tmp_path / "out", kind="named", task="mine")

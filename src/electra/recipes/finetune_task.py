@@ -51,7 +51,10 @@ def load_task(config: FinetuneConfig) -> tuple[Task, Asked]:
         return task, Asked()
     if not config.task:
         raise ConfigError("task: is missing; give --task NAME, or for data of your own --kind classification")
-    if name := glue.named(config.task):
+    name = glue.named(config.task)
+    if name or config.task in names():
+        _refuse_own(config)
+    if name:
         return glue.task(name, data.path, head_kind=config.head.text), Asked(glue.SPECS[name].paper_epochs)
     if config.task in SQUAD:
         return _questions(config, data.path), Asked(2, 512)
@@ -62,6 +65,18 @@ def load_task(config: FinetuneConfig) -> tuple[Task, Asked]:
         f"  tasks: {', '.join(names())}; "
         "for data of your own give --kind classification, pair, multilabel, regression or tagging"
     )
+
+
+def _refuse_own(config: FinetuneConfig) -> None:
+    """Refuse settings for data of one's own where the task has its own files and columns."""
+    own = ("train", "dev", "test", "text", "pair", "label")
+    read = ("train", "dev") if config.task in SQUAD else ()
+    given = [f"data.{name}" for name in own if name not in read and getattr(config.data, name) is not None]
+    if given:
+        raise ConfigError(
+            f"{', '.join(given)}: {config.task} has its own files and columns; leave it out, or give --kind "
+            "for data of your own"
+        )
 
 
 def _files(config: FinetuneConfig, path: Path, fits: Callable[[Path], bool]) -> dict[str, Path]:
@@ -94,9 +109,10 @@ def _own_tagging(config: FinetuneConfig, path: Path) -> Task:
 def _questions(config: FinetuneConfig, path: Path) -> Task:
     """SQuAD's official files, or files in its format that are named."""
     data, name = config.data, config.task
-    if path.is_dir() and data.train is None:
+    if path.is_dir() and data.train is None and data.dev is None:
         return squad.squad_task(path, SQUAD[name], pointer=config.head.span)
     folder = path if path.is_dir() else path.parent
-    train = path if data.train is None else folder / data.train
+    official = f"train-v{SQUAD[name]}.json" if path.is_dir() else path.name
+    train = folder / (data.train or official)
     dev = None if data.dev is None else folder / data.dev
     return squad.answering_task(name, train, dev, pointer=config.head.span, dev_share=data.dev_share)
