@@ -142,6 +142,8 @@ def _lines(name: str) -> Iterator[str]:
             raise DataError(f"{name}:{number}: broken UTF-8 ({error.reason}); mend this line") from error
         if text and not text.isspace():
             yield text
+        else:
+            logger.warning("%s:%s is passed over: the line is empty", name, number)
 
 
 def _columns_of_training(model: str) -> tuple[str | None, str | None]:
