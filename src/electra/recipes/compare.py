@@ -11,10 +11,8 @@ import tyro
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from electra.config import load_config
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.recipes.finetune_config import FinetuneConfig
-from electra.recipes.finetune_run import DEV
+from electra.recipes.finetune_run import DEV, config_of
 from electra.recipes.finetune_task import load_task
 from electra.tasks.base import Prediction, Task
 from electra.training.run_folder import RunFolder
@@ -129,12 +127,11 @@ def _task(first: Path, second: Path) -> Task:
     """
     configs = []
     for folder in (first, second):
-        path = RunFolder(folder).config
-        if not path.is_file() or not (folder / "results.json").is_file():
+        if not RunFolder(folder).config.is_file() or not (folder / "results.json").is_file():
             raise CheckpointError(
                 f"{folder} holds no finished fine-tuning; give a folder that `electra finetune` wrote"
             )
-        configs.append(load_config(FinetuneConfig, path))
+        configs.append(config_of(folder))
     tasks = [load_task(config)[0] for config in configs]
     names = [(task.name, len(task.splits[DEV])) for task in tasks]
     if names[0] != names[1] or list(tasks[0].splits[DEV]) != list(tasks[1].splits[DEV]):

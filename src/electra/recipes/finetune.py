@@ -101,7 +101,7 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> "FinetuneResult"
                         folder.path, setting.task.name, metric, results, stopped_by=ended.stopped_by
                     )
                 result = ended.result
-                if all(_better(result, other, metric) for other in results):
+                if all(_rank(result, metric) > _rank(other, metric) for other in results):
                     export_model(setting, ended.module, folder.path, result)
                     for split in setting.task.splits:
                         if split not in ("train", DEV):
@@ -135,8 +135,9 @@ def _settled(config: FinetuneConfig, folder: RunFolder) -> FinetuneConfig:
     return replace(config, train=replace(config.train, precision=stored.train.precision))
 
 
-def _better(one: SeedResult, other: SeedResult, metric: str) -> bool:
-    return (one.failed is None, one.metrics[metric]) > (other.failed is None, other.metrics[metric])
+def _rank(result: SeedResult, metric: str) -> tuple[bool, float]:
+    """What the best seed has most of: a failed one comes behind all others."""
+    return result.failed is None, result.metrics[metric]
 
 
 def _flag(result: SeedResult) -> str:
@@ -166,7 +167,7 @@ class FinetuneResult:
     def facts(self, setting: Setting) -> dict[str, Any]:
         """What results.json holds."""
         values = self.values(self.metric)
-        best = max(self.seeds, key=lambda result: (result.failed is None, result.metrics[self.metric]))
+        best = max(self.seeds, key=lambda result: _rank(result, self.metric))
         return {
             "task": self.task,
             "metric": self.metric,

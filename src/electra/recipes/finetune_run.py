@@ -7,7 +7,7 @@ import math
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +80,15 @@ class Setting:
         ]  # fmt: skip
 
     def step(self) -> Callable[[], None]:
-        """A forward and a backward pass, to be timed."""
-        module, rows = new_module(self, self.config.seed), self.rows["train"]
-        [batch, *_] = micro_batches(self.config, rows, 0, pad=self.pad, device=self.device)
+        """A forward and a backward pass, to be timed; the first one, which never counts, makes the network."""
+
+        @cache
+        def made() -> tuple[FineTuning, TaskBatch]:
+            batches = micro_batches(self.config, self.rows["train"], 0, pad=self.pad, device=self.device)
+            return new_module(self, self.config.seed), batches[0]
 
         def step() -> None:
+            module, batch = made()
             module(batch).loss.backward()
             module.zero_grad(set_to_none=True)
 
@@ -133,12 +137,13 @@ def run_seed(setting: Setting, seed: int, folder: Path) -> Trained | Outcome:
     outcome = trainer.run()
     if outcome.stopped_by is not None:
         return outcome
-    outputs, examples = judge.final(), setting.task.splits[DEV]
-    problem, rows_of_dev = setting.task.problem, setting.rows[DEV]
-    found = problem.score(examples, problem.predictions(examples, rows_of_dev, outputs))
-    module.problem = problem.settled(found)
-    predictions = module.problem.predictions(examples, rows_of_dev, outputs)
-    metrics = module.problem.score(examples, predictions)
+    outputs, examples, problem = judge.final(), setting.task.splits[DEV], setting.task.problem
+    predictions = problem.predictions(examples, setting.rows[DEV], outputs)
+    metrics = problem.score(examples, predictions)
+    module.problem = problem.settled(metrics)
+    if module.problem is not problem:
+        predictions = module.problem.predictions(examples, setting.rows[DEV], outputs)
+        metrics = module.problem.score(examples, predictions)
     write_predictions(run.path, DEV, predictions)
     failed = why_failed(predictions, examples)
     if trainer.progress.skipped:
@@ -367,5 +372,5 @@ def read_result(setting: Setting, seed: int, folder: Path) -> SeedResult | None:
 
 
 def config_of(folder: Path) -> FinetuneConfig:
-    """The config of a seed's folder."""
+    """The config of a fine-tuning's folder, or of a seed's."""
     return load_config(FinetuneConfig, RunFolder(folder).config)

@@ -3,9 +3,10 @@
 Shapes: B batch, L length, K labels, D hidden size.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -41,7 +42,7 @@ class TextExample:
 
 
 @dataclass(frozen=True)
-class _TextProblem:
+class _TextProblem(ABC):
     """What the kinds have in common.
 
     Attributes:
@@ -50,6 +51,7 @@ class _TextProblem:
         pair: whether the examples are pairs of texts.
     """
 
+    kind: ClassVar[str]
     metrics: tuple[str, ...]
     head_kind: TextHeadKind = "linear"
     pair: bool = False
@@ -83,14 +85,17 @@ class _TextProblem:
     def settled(self, metrics: dict[str, float]) -> Self:
         return self
 
+    def facts(self) -> Facts:
+        return {"kind": self.kind, **asdict(self)}
+
     @property
+    @abstractmethod
     def outputs_count(self) -> int:
         """How many logits a text has."""
-        raise NotImplementedError
 
+    @abstractmethod
     def targets(self, answers: Sequence[Any]) -> np.ndarray[Any, Any]:
         """Answers as the loss takes them."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -125,9 +130,6 @@ class Classification(_TextProblem):
         numbers = {label: number for number, label in enumerate(self.labels)}
         answers = [float(example.answer) for example in examples if isinstance(example.answer, int | float)]
         return figures(self.metrics, answers, [numbers[prediction["label"]] for prediction in predictions])
-
-    def facts(self) -> Facts:
-        return {"kind": self.kind, **asdict(self)}
 
 
 @dataclass(frozen=True)
@@ -179,9 +181,6 @@ class Multilabel(_TextProblem):
         }
         return {name: known[name] for name in self.metrics}
 
-    def facts(self) -> Facts:
-        return {"kind": self.kind, **asdict(self)}
-
 
 @dataclass(frozen=True)
 class Regression(_TextProblem):
@@ -209,9 +208,6 @@ class Regression(_TextProblem):
     def score(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, float]:
         answers = [float(example.answer) for example in examples if isinstance(example.answer, int | float)]
         return figures(self.metrics, answers, [prediction["value"] for prediction in predictions])
-
-    def facts(self) -> Facts:
-        return {"kind": self.kind, **asdict(self)}
 
 
 def fitted(first: list[int], second: list[int] | None, max_length: int) -> tuple[list[int], list[int] | None]:
