@@ -5,8 +5,8 @@
 Both start from the same weights, with AdamW, linear warm-up over a tenth and linear decay, and no layer-wise decay
 (the Trainer has none). Each line has the figure on dev of every seed, the median, and the seconds of all steps,
 without evaluations and checkpoints; the Trainer that pads to the longest input is timed on a few steps, which are
-all alike. TASKS holds a folder for each task: glue/, chunking-conll2000, ner-wnut17. The Trainer wants the extra
-`peers`: pip install 'electra[peers]'.
+all alike. TASKS holds a folder for each task: glue, chunking-conll2000, ner-wnut17, squad. The Trainer wants the
+extra `peers`: pip install 'electra[peers]'.
 """
 
 import argparse
@@ -27,7 +27,11 @@ from electra.tasks.base import Task
 from electra.training.trainer import Outcome
 from finetune_peer import train
 
-FOLDERS = {"chunking": "chunking-conll2000", "ner-wnut17": "ner-wnut17", "upos": "pos-ud-english-ewt"}
+FOLDERS = {
+    "chunking": "chunking-conll2000", "ner-wnut17": "ner-wnut17", "upos": "pos-ud-english-ewt", "squad": "squad",
+}  # fmt: skip
+QUESTIONS = {"data.train": "train-sample.json", "data.dev": "xquad-en.json", "head.span": "plain"}
+"""Of the task squad: a sample of its training set, other questions to be judged on, and transformers' head."""
 
 
 def settings_of(options: argparse.Namespace, task: str) -> dict[str, Any]:
@@ -35,6 +39,7 @@ def settings_of(options: argparse.Namespace, task: str) -> dict[str, Any]:
         "model": options.model, "task": task, "data.path": str(Path(options.data, FOLDERS.get(task, "glue"))),
         "optimizer.learning_rate": options.learning_rate, "optimizer.layer_decay": 1.0, "optimizer.epsilon": 1e-8,
         "train.epochs": options.epochs, "tracking.tensorboard": False,
+        "data.max_length": options.max_length, **(QUESTIONS if task == "squad" else {}),
     }  # fmt: skip
 
 
@@ -62,6 +67,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=["cola", "sst-2", "ner-wnut17"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--max-length", type=int, default=0, help="tokens of a row; 0: as `electra finetune`")
     parser.add_argument("--rows", type=int, default=10_000, help="examples of the training data; 0: all")
     parser.add_argument("--learning-rate", type=float, default=1e-4)
     parser.add_argument("--padded-steps", type=int, default=20)
@@ -74,7 +80,7 @@ def main() -> None:
     for name in options.tasks:
         setting = limited(prepared(load_task_config(settings_of(options, name))), options.rows)
         problem, config = setting.task.problem, setting.config
-        outputs = 1 if problem.kind == "regression" else len(problem.labels)  # type: ignore[attr-defined]
+        outputs = len(getattr(problem, "labels", "x"))  # a regression has one; answers need no number
         shared = {
             **asdict(config.optimizer), "batch_size": config.train.batch_size, "epochs": options.epochs,
         }  # fmt: skip

@@ -25,6 +25,7 @@ from transformers import (
 )
 
 from electra.tasks.base import Problem, Rows
+from electra.tasks.base import collate as collated
 
 Padding = Literal["padded", "dynamic", "grouped"]
 IGNORED = -100
@@ -148,7 +149,7 @@ def train(
 
 @torch.inference_mode()
 def dev_outputs(net: Any, problem: Problem, rows: Rows) -> list[dict[str, NDArray[Any]]]:
-    """What the trained network gives for dev."""
+    """What the trained network gives for dev; answers are looked for among its logits as ours are."""
     net.eval()
     data, collate = RowData(rows, problem.kind), collator(None)
     order = np.argsort(-rows.lengths, kind="stable")
@@ -159,10 +160,14 @@ def dev_outputs(net: Any, problem: Problem, rows: Rows) -> list[dict[str, NDArra
         labels = [name for name in batch if name in ("labels", "start_positions", "end_positions")]
         for name in labels:
             batch.pop(name)
-        logits = net(**batch).logits
-        if problem.kind == "tagging":
-            logits = logits.softmax(-1)
-        name = "probabilities" if problem.kind == "tagging" else "logits"
-        for number, row in zip(chosen, logits.float().numpy(), strict=True):
-            found[number] = {name: row}
+        if problem.kind == "answering":
+            x_BLD = net.base_model(**batch).last_hidden_state
+            outputs = problem.outputs(net.qa_outputs, x_BLD, collated(rows, np.array(chosen), pad=0))
+        elif problem.kind == "tagging":
+            outputs = {"probabilities": net(**batch).logits.softmax(-1)}
+        else:
+            outputs = {"logits": net(**batch).logits}
+        arrays = {name: values.float().numpy() for name, values in outputs.items()}
+        for place, number in enumerate(chosen):
+            found[number] = {name: values[place] for name, values in arrays.items()}
     return found

@@ -12,6 +12,7 @@ MALLOC_TRIM_THRESHOLD_=2147483647 in the environment the peer has the same.
 
 import argparse
 import multiprocessing
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -52,7 +53,7 @@ def ours(data: Path, out: Path, minutes: float) -> dict[str, Any]:
     }
 
 
-def peer(data: Path, minutes: float, dropout: float) -> dict[str, Any]:
+def peer(data: Path, minutes: float, dropout: float, save: Path | None = None) -> dict[str, Any]:
     opened = TokenData.open(data, verify=False)
     config = electra.load_config("electra-tiny", {"data": data})
     micro_batches = feed(config, opened, torch.device("cpu")).micro_batches
@@ -63,7 +64,7 @@ def peer(data: Path, minutes: float, dropout: float) -> dict[str, Any]:
     )
     # The length is estimated from the speed of a few steps, as ours does it.
     start, tokens, step = time.monotonic(), 0, 0
-    while network.steps is None or step < network.steps:
+    while minutes and (network.steps is None or step < network.steps):
         batch = micro_batches(step)[0]
         network.step(batch.input_ids_BL, batch.segment_ids_BL, batch.lengths_B)
         tokens, step = tokens + int(batch.lengths_B.sum()), step + 1
@@ -71,6 +72,9 @@ def peer(data: Path, minutes: float, dropout: float) -> dict[str, Any]:
         if network.steps is None and spent > 0.06 * 60 * minutes:
             network.steps = int(60 * minutes / spent * step)
     spent = time.monotonic() - start
+    if save is not None:
+        network.discriminator.save_pretrained(save)
+        shutil.copy(opened.tokenizer_path, save)
     texts = [_text(*pair) for pair in heldout_batches(config, opened, torch.device("cpu"))]
     return {"tokens": tokens, "minutes": spent / 60, **network.evaluate(texts)}
 

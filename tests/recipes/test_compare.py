@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def result(folder: Path, data: Path, *wrong: range) -> Path:
     return folder
 
 
-def compared(first: Path, second: Path, **options: int) -> Comparison:
+def compared(first: Path, second: Path, **options: Any) -> Comparison:
     return run(CompareConfig(first, second, **options))
 
 
@@ -87,3 +88,11 @@ def test_what_cannot_be_compared_is_refused(table: Path, tmp_path: Path) -> None
     (one / "seed-0" / "dev.jsonl").write_text('{"label": "yes"}\n')
     with pytest.raises(DataError, match="1 predictions for 200 examples"):
         compared(one, one)
+
+
+def test_data_that_were_moved_are_found_where_they_are_said_to_be(table: Path, tmp_path: Path) -> None:
+    folders = [result(tmp_path / name, table, range(20)) for name in ("one", "two")]
+    moved = table.rename(tmp_path / "moved")
+    with pytest.raises(DataError, match="data"):
+        compared(*folders)
+    assert compared(*folders, data=moved).first == pytest.approx(0.9)

@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ class CompareConfig:
     """A folder that `electra finetune` wrote."""
     second: tyro.conf.Positional[Path]
     """Another one, of the same task and data."""
+    data: Path | None = None
+    """Where the task's data lie now, if they were moved since."""
     resamples: int = 1000
     """How often the examples are drawn anew."""
     seed: int = 0
@@ -90,7 +92,7 @@ def run(config: CompareConfig) -> Comparison:
     """
     if config.resamples < 1:
         raise ConfigError(f"--resamples: must be at least 1, got {config.resamples}")
-    task = _task(config.first, config.second)
+    task = _task(config.first, config.second, config.data)
     examples, problem = task.splits[DEV], task.problem
     sides = [_predictions(folder, len(examples)) for folder in (config.first, config.second)]
     metric = problem.metric
@@ -119,8 +121,8 @@ def run(config: CompareConfig) -> Comparison:
     )  # fmt: skip
 
 
-def _task(first: Path, second: Path) -> Task:
-    """The task of both.
+def _task(first: Path, second: Path, data: Path | None) -> Task:
+    """The task of both, with its data from where they lie now if that is given.
 
     Raises:
         CheckpointError: a folder is no fine-tuning, or the two are of different tasks or data.
@@ -131,7 +133,8 @@ def _task(first: Path, second: Path) -> Task:
             raise CheckpointError(
                 f"{folder} holds no finished fine-tuning; give a folder that `electra finetune` wrote"
             )
-        configs.append(config_of(folder))
+        config = config_of(folder)
+        configs.append(config if data is None else replace(config, data=replace(config.data, path=data)))
     tasks = [load_task(config)[0] for config in configs]
     names = [(task.name, len(task.splits[DEV])) for task in tasks]
     if names[0] != names[1] or list(tasks[0].splits[DEV]) != list(tasks[1].splits[DEV]):

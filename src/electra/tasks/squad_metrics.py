@@ -7,6 +7,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,13 +49,22 @@ def scores(
         golds: right answers to each question; none where it has no answer (2.0), for which "" is right.
         impossible: by the rules of 2.0, where a gold answer without any word does not count.
     """
-    exact, overlap = np.zeros(len(answers)), np.zeros(len(answers))
-    for place, (answer, known) in enumerate(zip(answers, golds, strict=True)):
-        if impossible:
-            known = [gold for gold in known if normalized(gold)] or [""]
-        exact[place] = max(exact_match(answer, gold) for gold in known)
-        overlap[place] = max(f1(answer, gold, impossible=impossible) for gold in known)
+    pairs = [
+        _score(answer, tuple(known), impossible=impossible) for answer, known in zip(answers, golds, strict=True)
+    ]
+    exact, overlap = np.array(pairs, np.float64).reshape(-1, 2).T
     return exact, overlap
+
+
+@lru_cache(maxsize=100_000)  # a bootstrap scores the same answers a thousand times
+def _score(answer: str, golds: tuple[str, ...], *, impossible: bool) -> tuple[float, float]:
+    """Exact match and F1 with the closest gold answer."""
+    if impossible:
+        golds = tuple(gold for gold in golds if normalized(gold)) or ("",)
+    return (
+        max(exact_match(answer, gold) for gold in golds),
+        max(f1(answer, gold, impossible=impossible) for gold in golds),
+    )
 
 
 def figures(answers: Sequence[str], golds: Sequence[Sequence[str]], *, impossible: bool) -> dict[str, float]:

@@ -42,7 +42,8 @@ def choose_precision(
     Plain products are timed first: where bfloat16 loses there, a whole step in it could take minutes. Only
     where it wins is `step` (a forward and a backward pass) timed in both.
     """
-    flops = {name: product_flops(dtype, device) for name, dtype in PRECISIONS.items()}
+    names = PRECISIONS if wanted == "auto" else (wanted,)
+    flops = {name: product_flops(PRECISIONS[name], device) for name in names}
     speeds = ", ".join(f"{name} {speed / 1e9:,.0f}" for name, speed in flops.items())
     products = f"matrix products in GFLOP/s: {speeds}"
     if wanted != "auto":
