@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from electra.data.sampling import permuted, rows, shard_seed, step_seed
+from electra.data.sampling import epoch_rows, permuted, rows, shard_seed, step_seed
 from electra.errors import ConfigError
 
 
@@ -118,3 +118,22 @@ def test_step_seeds_are_mixed() -> None:
 def test_seeds_for_different_purposes_differ() -> None:
     assert step_seed(1, 2) != shard_seed(1, 2)
     assert len({shard_seed(seed, shard) for seed in range(30) for shard in range(30)}) == 900
+
+
+@pytest.mark.parametrize("examples", [1, 2, 15, 16, 17, 1003])
+def test_epochs_that_are_kept_apart_see_every_example_once_each(examples: int) -> None:
+    batches = -(-examples // 16)
+    for number in (0, 1, 7):
+        steps = range(number * batches, (number + 1) * batches)
+        found = [epoch_rows(step, seed=3, batch_size=16, examples=examples) for step in steps]
+        assert sorted(np.concatenate(found).tolist()) == list(range(examples))
+        assert [len(batch) for batch in found[:-1]] == [16] * (batches - 1)
+
+
+def test_epochs_that_are_kept_apart_differ_in_order_and_by_seed() -> None:
+    first, second, other = (
+        np.concatenate([epoch_rows(step, seed=seed, batch_size=16, examples=1003) for step in steps])
+        for seed, steps in ((3, range(63)), (3, range(63, 126)), (4, range(63)))
+    )
+    for one, two in ((first, second), (first, other)):
+        assert abs(np.corrcoef(one, two)[0, 1]) < 0.15 and (one == two).mean() < 0.02

@@ -228,9 +228,10 @@ def test_finished_seeds_are_not_run_again_nor_taken_for_those_of_another_config(
 def test_the_weights_that_count_are_the_last_or_the_best(model: str, hopeless: Path, tmp_path: Path) -> None:
     for keep, wanted in (("last", lambda values: values[-1]), ("best", max)):
         out = tmp_path / keep
-        result = tune(model, hopeless, out, kind="regression", evaluation__keep=keep, evaluation__every=1)
+        more = {"evaluation__keep": keep, "evaluation__every": 1, "train__epochs": 6}
+        result = tune(model, hopeless, out, kind="regression", **more)
         values = evaluations(out / "seed-0")
-        assert len(values) == 12 and result.values("spearman") == pytest.approx([wanted(values)])
+        assert len(values) == 36 and result.values("spearman") == pytest.approx([wanted(values)])
         assert said(out, hopeless) == written(out / "seed-0")
     assert max(values) > values[-1], "or the two cannot be told apart"
 

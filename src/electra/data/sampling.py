@@ -60,6 +60,17 @@ def rows(step: int, *, seed: int, batch_size: int, examples: int, rank: int = 0,
     return picked
 
 
+def epoch_rows(step: int, *, seed: int, batch_size: int, examples: int) -> Rows:
+    """The same for few examples, whose epochs are kept apart: the last batch of each may be smaller.
+
+    Returns:
+        (batch_size or fewer,) int64 indices.
+    """
+    epoch, number = divmod(step, -(-examples // batch_size))
+    positions = np.arange(number * batch_size, min((number + 1) * batch_size, examples), dtype=np.int64)
+    return permuted(positions, examples=examples, seed=seed, epoch=epoch)
+
+
 def permuted(positions: Rows, *, examples: int, seed: int, epoch: int) -> Rows:
     """The examples at these positions of an epoch: a permutation of 0..examples - 1 keyed by (seed, epoch)."""
     width = isqrt(examples - 1) + 1
@@ -110,29 +121,3 @@ def _splitmix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
-
-
-def bucketed(step: int, lengths: npt.NDArray[np.int64], *, seed: int, batch_size: int, pool: int = 64) -> Rows:
-    """The rows of one step's batch, all of like length, in epochs whose last batch may be smaller.
-
-    Each epoch's permutation is cut into pools of `pool` batches; a pool is sorted by length and cut into batches,
-    and the batches of the epoch are visited in another random order. So batches hold little padding, and which
-    rows come together changes with every epoch.
-
-    Args:
-        lengths: (examples,) of all rows.
-
-    Returns:
-        (batch_size or fewer,) int64 indices.
-    """
-    batches = -(-len(lengths) // batch_size)
-    epoch, number = divmod(step, batches)
-    chosen = int(
-        permuted(np.array([number]), examples=batches, seed=seed ^ _mixed("batches", seed), epoch=epoch)[0]
-    )
-    first = chosen // pool * pool * batch_size
-    inside = np.arange(first, min(first + pool * batch_size, len(lengths)))
-    members = permuted(inside, examples=len(lengths), seed=seed, epoch=epoch)
-    members = members[np.argsort(lengths[members], kind="stable")]
-    begin = chosen % pool * batch_size
-    return members[begin : begin + batch_size]

@@ -1,7 +1,7 @@
 """Multi-head self-attention.
 
-Shapes: B batch, L length, N asking positions, D hidden size, H heads, K head size; G is 3 for queries, keys and
-values in one tensor and 2 for keys and values.
+Shapes: B batch, L length, T tokens of the batch, N asking positions, D hidden size, H heads, K head size; G is 3
+for queries, keys and values in one tensor and 2 for keys and values.
 """
 
 from typing import Any
@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from electra.modeling.dropout import Dropout, Kept
+from electra.modeling.unpadding import Unpadding
 
 
 class Attention(nn.Module):
@@ -28,18 +29,30 @@ class Attention(nn.Module):
         self.output = nn.Linear(hidden_size, hidden_size)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x_BLD: Tensor, mask_B11L: Tensor | None, asking_BND: Tensor | None = None) -> Tensor:
-        """Mixtures of the values of `x_BLD` for each of the states `asking_BND`; None: for `x_BLD` itself."""
-        B, L, D = x_BLD.shape
+    def forward(
+        self,
+        x_BLD: Tensor,
+        mask_B11L: Tensor | None,
+        asking_BND: Tensor | None = None,
+        unpadding: Unpadding | None = None,
+    ) -> Tensor:
+        """Mixtures of the values of `x_BLD` for each of the states `asking_BND`; None: for `x_BLD` itself.
+
+        With an `unpadding`, `x_BLD` and what comes back for it have no padding (T, D).
+        """
+        D = x_BLD.shape[-1]
         heads = self.heads, D // self.heads
         query_BNHK = None
         if asking_BND is None:
-            packed_BLGHK = self.query_key_value(x_BLD).view(B, L, 3, *heads)
+            product_BLX = self.query_key_value(x_BLD)
         else:
             query_weight, key_value_weight = self.query_key_value.weight.split([D, 2 * D])
             query_bias, key_value_bias = self.query_key_value.bias.split([D, 2 * D])
-            query_BNHK = F.linear(asking_BND, query_weight, query_bias).view(B, -1, *heads)
-            packed_BLGHK = F.linear(x_BLD, key_value_weight, key_value_bias).view(B, L, 2, *heads)
+            query_BNHK = F.linear(asking_BND, query_weight, query_bias).unflatten(-1, heads)
+            product_BLX = F.linear(x_BLD, key_value_weight, key_value_bias)
+        if unpadding is not None:
+            product_BLX = unpadding.rows(product_BLX)
+        packed_BLGHK = product_BLX.unflatten(-1, (-1, *heads))
         share = self.dropout.share if self.training else 0.0
         # PyTorch has no fused kernel with dropout for a CPU.
         if share and x_BLD.device.type == "cpu" and not torch.compiler.is_compiling():
@@ -50,7 +63,8 @@ class Attention(nn.Module):
             query, key, value = (x.transpose(1, 2) for x in (query_BNHK, *packed_BLGHK.unbind(2)[-2:]))
             y_BHNK = F.scaled_dot_product_attention(query, key, value, attn_mask=mask_B11L, dropout_p=share)
             y_BNHK = y_BHNK.transpose(1, 2)
-        return self.output(y_BNHK.flatten(2))
+        y_BND = y_BNHK.flatten(2)
+        return self.output(y_BND if unpadding is None or asking_BND is not None else unpadding.tokens(y_BND))
 
 
 def attend_with_dropout(

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from electra.modeling.attention import Attention
 from electra.modeling.dropout import Dropout
 from electra.modeling.init import initialize
+from electra.modeling.unpadding import Unpadding
 
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
@@ -133,10 +134,21 @@ class Block(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x_BLD: Tensor, mask_B11L: Tensor | None, positions_BN: Tensor | None = None) -> Tensor:
-        """The new states: (B, L, D), or (B, N, D) at certain positions, which saves the work at all others."""
-        asking_BND = None if positions_BN is None else at(x_BLD, positions_BN)
-        attended_BND = self.attention(x_BLD, mask_B11L, asking_BND)
+    def forward(
+        self,
+        x_BLD: Tensor,
+        mask_B11L: Tensor | None,
+        positions_BN: Tensor | None = None,
+        unpadding: Unpadding | None = None,
+    ) -> Tensor:
+        """The new states: (B, L, D), or (B, N, D) at certain positions, which saves the work at all others.
+
+        With an `unpadding`, `x_BLD` and the states of all positions have no padding (T, D).
+        """
+        asking_BND = None
+        if positions_BN is not None:
+            asking_BND = at(x_BLD if unpadding is None else unpadding.rows(x_BLD), positions_BN)
+        attended_BND = self.attention(x_BLD, mask_B11L, asking_BND, unpadding)
         x_BND = self.attention_norm(self.dropout(attended_BND, to=x_BLD if asking_BND is None else asking_BND))
         return self.feed_forward_norm(self.dropout(self.feed_forward(x_BND), to=x_BND))
 
@@ -166,6 +178,7 @@ class Encoder(nn.Module):
         attention_mask_BL: Tensor | None = None,
         *,
         positions_BN: Tensor | None = None,
+        unpadding: Unpadding | None = None,
     ) -> Tensor:
         """States (B, L, D), or (B, N, D) where only some are wanted.
 
@@ -174,6 +187,7 @@ class Encoder(nn.Module):
             attention_mask_BL: True at tokens, False at padding; None: no padding, which is quicker. Or, as
                 (B, L, L), what is added to the score of each pair of a query and a key.
             positions_BN: the positions whose states are wanted; the last block does no work at the others.
+            unpadding: where the tokens stand; no work is done at padding then, whose states are 0.
 
         Raises:
             ValueError: the inputs are longer than the network has positions.
@@ -186,10 +200,12 @@ class Encoder(nn.Module):
         mask_B11L = attention_mask_BL
         if attention_mask_BL is not None:
             mask_B11L = attention_mask_BL.view(attention_mask_BL.shape[0], 1, -1, attention_mask_BL.shape[-1])
-        x_BLD = self.projection(self.embeddings(ids_BL, segment_ids_BL))
+        x_BLD = self.embeddings(ids_BL, segment_ids_BL)
+        x_BLD = self.projection(x_BLD if unpadding is None else unpadding.tokens(x_BLD))
         for block in self.blocks[:-1]:
-            x_BLD = block(x_BLD, mask_B11L)
-        return self.blocks[-1](x_BLD, mask_B11L, positions_BN)
+            x_BLD = block(x_BLD, mask_B11L, unpadding=unpadding)
+        x_BLD = self.blocks[-1](x_BLD, mask_B11L, positions_BN, unpadding)
+        return x_BLD if unpadding is None or positions_BN is not None else unpadding.rows(x_BLD)
 
 
 def at(values_BLx: Tensor, positions_BN: Tensor) -> Tensor:

@@ -81,7 +81,8 @@ class FinetuneOptimizerConfig:
     layer_decay_mode: Literal["paper", "google"] = "paper"
     """Which block has the first factor: the last (paper), or, as in the original's code, the one below it."""
     reduction: Reduction = "mean"
-    """Of the losses of a batch's rows: mean, or sum as in the original's code, which clips nearly always."""
+    """Of the losses of a batch's rows (of its words, for tagging): mean, or sum as in the original's code, which
+    clips nearly always."""
     warmup_share: float = 0.1
     """Share of the steps over which the learning rate rises from 0."""
     warmup_over_decay: bool = False

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from electra.config import to_toml
-from electra.data.sampling import bucketed
+from electra.data.sampling import epoch_rows
 from electra.recipes.finetune_config import FinetuneConfig
 from electra.recipes.finetune_run import DEV, Setting, micro_batches, new_module, step_count, training_rows
 from electra.tasks.base import collate
@@ -68,10 +68,10 @@ def planned(setting: Setting) -> FinetunePlan:
     )  # fmt: skip
     epoch = math.ceil(len(rows) / config.train.batch_size)
     lengths = [
-        rows.lengths[bucketed(step, rows.lengths, seed=config.seed, batch_size=config.train.batch_size)]
+        rows.lengths[epoch_rows(step, seed=config.seed, batch_size=config.train.batch_size, examples=len(rows))]
         for step in range(min(steps, epoch))
     ]
-    sizes = np.array([len(each) * int(each.max()) for each in lengths])
+    sizes = np.array([int(each.sum()) for each in lengths])
     order = np.argsort(-sizes, kind="stable")
     tried = order[np.unique(np.linspace(0, len(order) - 1, min(TRIED, len(order))).round().astype(int))].tolist()
     seconds = []

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from electra.config import load_config, to_toml
-from electra.data.sampling import bucketed, step_seed
+from electra.data.sampling import epoch_rows, step_seed
 from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError, DataError
 from electra.export.huggingface import Pretrained
@@ -191,7 +191,7 @@ def micro_batches(
     """The batches of a step, a function of the step and the seed alone."""
     size = config.train.batch_size
     at_once = config.train.micro_batch_size or size
-    chosen = bucketed(step, rows.lengths, seed=config.seed, batch_size=size)
+    chosen = epoch_rows(step, seed=config.seed, batch_size=size, examples=len(rows))
     return [
         collate(
             rows, chosen[start : start + at_once], pad=pad, seed=step_seed(config.seed, step, micro_step=start)

@@ -8,7 +8,7 @@ Shapes: N rows of a split, B rows of a batch, L length.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from electra.data.collate import Batch
 from electra.modeling.encoder import EncoderConfig
 from electra.modeling.task_heads import TaskHead
+from electra.modeling.unpadding import Unpadding
 
 Facts = dict[str, Any]
 """What JSON can hold."""
@@ -30,6 +31,8 @@ Outputs = dict[str, NDArray[Any]]
 
 IGNORED = -100
 """The target of a token that has none."""
+PADDED = 0.1
+"""Share of padding from which on a batch is computed without it."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class TaskBatch(Batch):
-    """Rows of a split, with targets (B, ...) or (B, L) by name."""
+    """Rows of a split, with targets (B, ...) or (B, L) by name, and where its tokens stand if much is padding."""
 
     targets: dict[str, Tensor] = field(default_factory=dict)
+    unpadding: Unpadding | None = None
 
     def to(self, device: torch.device) -> "TaskBatch":
         """The same batch on a device; a copy to an accelerator does not wait for it."""
@@ -87,9 +91,10 @@ class TaskBatch(Batch):
             return self
         batch = super().to(device)
         targets = {name: x.pin_memory().to(device, non_blocking=True) for name, x in self.targets.items()}
-        return TaskBatch(
-            batch.input_ids_BL, batch.segment_ids_BL, batch.lengths_B, seed=batch.seed, targets=targets
-        )
+        unpadding = self.unpadding
+        if unpadding is not None:
+            unpadding = replace(unpadding, places_T=unpadding.places_T.pin_memory().to(device, non_blocking=True))
+        return TaskBatch(batch.input_ids_BL, batch.segment_ids_BL, batch.lengths_B, batch.seed, targets, unpadding)
 
 
 class Problem(Protocol):
@@ -118,7 +123,11 @@ class Problem(Protocol):
         ...
 
     def losses(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> Tensor:
-        """The loss (B) of each row."""
+        """The loss (B) of each row, the sum of those of its answers."""
+        ...
+
+    def answers(self, batch: TaskBatch) -> Tensor:
+        """How many answers the batch holds, over which losses are averaged: its rows, or its tagged words."""
         ...
 
     def predictions(self, examples: Sequence[Any], rows: Rows, outputs: Sequence[Outputs]) -> list[Prediction]:
@@ -204,10 +213,14 @@ def collate(rows: Rows, chosen: NDArray[np.int64], *, pad: int, seed: int = 0) -
     targets = {name: torch.from_numpy(values[chosen]) for name, values in rows.targets.items()}
     for name, values in rows.token_targets.items():
         targets[name] = torch.from_numpy(np.where(inside_BL, values[places_BL], IGNORED))
+    unpadding = None
+    if inside_BL.mean() < 1 - PADDED:
+        unpadding = Unpadding(torch.from_numpy(np.flatnonzero(inside_BL)), *inside_BL.shape)
     return TaskBatch(
         torch.from_numpy(ids_BL),
         torch.from_numpy(segments_BL),
         torch.from_numpy(lengths_B),
-        seed=seed,
-        targets=targets,
+        seed,
+        targets,
+        unpadding,
     )

@@ -82,6 +82,9 @@ class _TextProblem(ABC):
     def outputs(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> dict[str, Tensor]:
         return {"logits": head(x_BLD)}
 
+    def answers(self, batch: TaskBatch) -> Tensor:
+        return torch.tensor(len(batch.lengths_B), device=batch.lengths_B.device)
+
     def settled(self, metrics: dict[str, float]) -> Self:
         return self
 

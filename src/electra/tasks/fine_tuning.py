@@ -26,7 +26,7 @@ class FineTuning(nn.Module):
     """A problem's network.
 
     Args:
-        reduction: of the rows' losses in a batch. The original's is the sum, which makes the clipping of the
+        reduction: of the answers' losses in a batch. The original's is the sum, which makes the clipping of the
             gradient nearly always active.
         head: None: a new one.
     """
@@ -40,15 +40,16 @@ class FineTuning(nn.Module):
 
     def counts(self, batch: TaskBatch) -> Counts:
         """What the losses are divided by."""
-        rows = len(batch.lengths_B) if self.reduction == "mean" else 1
-        return {"rows": torch.tensor(float(rows), device=batch.lengths_B.device)}
+        if self.reduction == "sum":
+            return {"answers": torch.ones((), device=batch.lengths_B.device)}
+        return {"answers": self.problem.answers(batch).float()}
 
     def forward(self, batch: TaskBatch, counts: Counts | None = None) -> StepOutput:
         counts = counts or self.counts(batch)
         losses_B = self.problem.losses(self.head, self.states(batch), batch)
         if self.reduction == "sum":  # one in all, however many micro-batches are counted
             return StepOutput(losses_B.sum(), {})
-        return StepOutput(losses_B.sum() / counts["rows"], {})
+        return StepOutput(losses_B.sum() / counts["answers"], {})
 
     def states(self, batch: TaskBatch) -> Tensor:
         """The states (B, L, D) that the head reads; only those of [CLS] (B, 1, D) where that is all."""
@@ -56,7 +57,9 @@ class FineTuning(nn.Module):
         first_B1 = None
         if self.head.reads_first_only:
             first_B1 = torch.zeros_like(batch.lengths_B)[:, None]
-        x_BLD: Tensor = self.encoder(batch.input_ids_BL, batch.segment_ids_BL, mask_BL, positions_BN=first_B1)
+        x_BLD: Tensor = self.encoder(
+            batch.input_ids_BL, batch.segment_ids_BL, mask_BL, positions_BN=first_B1, unpadding=batch.unpadding
+        )
         return x_BLD
 
     @torch.no_grad()

@@ -176,6 +176,9 @@ class Answering:
             losses_B = losses_B + ANSWERABLE_WEIGHT * answerable_B * (none_B != IGNORED)
         return losses_B
 
+    def answers(self, batch: TaskBatch) -> Tensor:
+        return torch.tensor(len(batch.lengths_B), device=batch.lengths_B.device)
+
     def outputs(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> dict[str, Tensor]:
         """The best spans (B, up to n_best): `starts`, `ends`, `scores` (-inf: there are fewer); and `null` (B).
 

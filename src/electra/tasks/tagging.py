@@ -106,12 +106,12 @@ class Tagging:
         return {"probabilities": torch.softmax(head(x_BLD).float(), dim=-1)}
 
     def losses(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> Tensor:
-        """The mean cross-entropy (B) of a row's labelled tokens, 0 without any. (The original takes the sum.)"""
-        labels_BL = batch.targets["labels"]
-        losses_BL = F.cross_entropy(
-            head(x_BLD).float().transpose(1, 2), labels_BL, ignore_index=IGNORED, reduction="none"
-        )
-        return losses_BL.sum(1) / (labels_BL != IGNORED).sum(1).clamp(min=1)
+        """The cross-entropy (B) of a row's labelled tokens together."""
+        logits_BKL, labels_BL = head(x_BLD).float().transpose(1, 2), batch.targets["labels"]
+        return F.cross_entropy(logits_BKL, labels_BL, ignore_index=IGNORED, reduction="none").sum(1)
+
+    def answers(self, batch: TaskBatch) -> Tensor:
+        return (batch.targets["labels"] != IGNORED).sum().clamp(min=1)
 
     def predictions(
         self, examples: Sequence[Sentence], rows: Rows, outputs: Sequence[Outputs]
