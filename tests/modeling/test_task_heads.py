@@ -6,7 +6,7 @@ import torch
 from electra.modeling.encoder import EncoderConfig
 from electra.modeling.task_heads import SpanHead, TextHead, TokenHead
 
-CONFIG = EncoderConfig(hidden_size=16, dropout=0.5, initializer_range=0.5, linear_initializer_range=0.5)
+CONFIG = EncoderConfig(hidden_size=16, dropout=0.5)
 
 
 @pytest.mark.parametrize("outputs", [1, 3, 8])
@@ -54,11 +54,11 @@ def test_heads_of_tokens_give_logits_of_each() -> None:
         assert torch.allclose(logits_BLK[1, 3], expected_K, atol=1e-5)
 
 
-def test_weights_begin_small_and_biases_at_zero() -> None:
+def test_weights_begin_as_wide_as_their_layer_asks_and_biases_at_zero() -> None:
     torch.manual_seed(0)
     head = TextHead(EncoderConfig(hidden_size=256), 2, hidden=True)
     assert head.dense is not None
     for layer in (head.dense, head.prediction):
-        # 0.88 of the deviation is left where a normal distribution is cut at two of them
-        assert 0.9 < float(layer.weight.detach().std()) / (0.88 * 0.02) < 1.1
-        assert float(layer.weight.detach().abs().max()) <= 0.04 and not layer.bias.any()
+        deviation = (2 / (layer.in_features + layer.out_features)) ** 0.5
+        assert 0.9 < float(layer.weight.detach().std()) / deviation < 1.1
+        assert float(layer.weight.detach().abs().max()) <= 3**0.5 * deviation and not layer.bias.any()
