@@ -80,7 +80,8 @@ def main() -> None:
     for name in options.tasks:
         setting = limited(prepared(load_task_config(settings_of(options, name))), options.rows)
         problem, config = setting.task.problem, setting.config
-        outputs = len(getattr(problem, "labels", "x"))  # a regression has one; answers need no number
+        labels = getattr(problem, "labels", None)
+        outputs = len(labels) if labels else 1  # a regression has one; the head for answers needs no number
         shared = {
             **asdict(config.optimizer), "batch_size": config.train.batch_size, "epochs": options.epochs,
         }  # fmt: skip
