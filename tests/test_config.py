@@ -67,6 +67,12 @@ def test_overrides_win_and_are_read_as_toml(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("text", "power"), [(".25", 0.25), ("+.5", 0.5), ("3.", 3.0)])
+def test_a_number_may_lack_its_zero(text: str, power: float) -> None:
+    assert load_config(Train, None, ["name=local", "wagons=0", f"engine.power={text}"]).engine.power == power
+    assert load_config(Train, None, [f"name={text}"]).name == text
+
+
 def test_a_dumped_config_loads_to_the_same(tmp_path: Path) -> None:
     config = Train("express", stops=("a",), engine=Engine(power=0.5))
     assert load_config(Train, write(tmp_path, "dump.toml", to_toml(config))) == config

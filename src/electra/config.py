@@ -14,6 +14,7 @@ import dataclasses
 import difflib
 import inspect
 import json
+import re
 import textwrap
 import tomllib
 import types
@@ -263,6 +264,8 @@ def _convert(value: Any, hint: Any) -> Any:
         return tuple(_convert(v, arguments[0]) for v in (value if isinstance(value, list) else [value]))
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if hint is float and isinstance(value, str) and re.fullmatch(r"[+-]?(\.\d+|\d+\.)", value):
+        return float(value)  # .25 and 5. on the command line: numbers to a reader, though not to TOML
     if hint is Path and isinstance(value, str):
         return Path(value)
     if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
