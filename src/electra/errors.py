@@ -15,3 +15,7 @@ class DataError(ElectraError):
 
 class CheckpointError(ElectraError):
     """A checkpoint or a run folder is damaged, missing, or belongs to something else."""
+
+
+class DivergedError(CheckpointError):
+    """A run came to numbers that are not finite and cannot go on."""

@@ -53,6 +53,16 @@ def test_every_kind_gives_the_same_rows(ending: str, packing: str, tmp_path: Pat
     assert [row for _, row in read_records(path)] == ROWS
 
 
+def test_marks_in_a_table_with_tabs_are_text_where_every_line_is_a_row(tmp_path: Path) -> None:
+    """As in GLUE's files; a field that is quoted whole is taken out of its marks."""
+    lines = ["text\tlabel", '"Stop!" she said\tyes', 'an open "mark\tno', '"quoted ""so"""\t"no"', '"open\tyes']
+    (tmp_path / "a.tsv").write_text("\n".join(lines) + "\n")
+    assert [tuple(row.values()) for _, row in read_records(tmp_path / "a.tsv")] == [
+        ('"Stop!" she said', "yes"), ('an open "mark', "no"), ('quoted "so"', "no"), ('"open', "yes")
+    ]  # fmt: skip
+    assert [line for line, _ in read_records(tmp_path / "a.tsv")] == [2, 3, 4, 5]
+
+
 def test_lines_are_those_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('text,label\none,1\n\n"two\nlines",2\n')
     (tmp_path / "b.jsonl").write_text('\ufeff{"text": "one"}\n\n{"text": "two"}\r\n')

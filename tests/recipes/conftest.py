@@ -1,5 +1,8 @@
 """A discriminator that knows some words, and nothing else."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 
@@ -7,6 +10,8 @@ from electra.data import tokenizer as tokenizers
 from electra.export import huggingface
 from electra.modeling.encoder import Encoder, EncoderConfig
 from electra.modeling.heads import ReplacedTokenHead
+from electra.recipes import finetune_run
+from electra.tasks.base import TaskBatch
 
 NOUNS = ["gardener", "sailor", "clock", "neighbour", "river", "teacher", "fox", "garden", "boat", "road", "town"]
 
@@ -27,3 +32,19 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> str:
         tokenizer_json=folder / "tokenizer.json",
     )  # fmt: skip
     return str(folder / "model")
+
+
+@pytest.fixture
+def breaks(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], None]:
+    """Has something happen when the batch of a step of a fine-tuning is made."""
+    whole = finetune_run.micro_batches
+
+    def at(wanted: int, happens: Callable[[], None]) -> None:
+        def micro_batches(config: Any, rows: Any, step: int, **others: Any) -> list[TaskBatch]:
+            if step == wanted:
+                happens()
+            return whole(config, rows, step, **others)
+
+        monkeypatch.setattr(finetune_run, "micro_batches", micro_batches)
+
+    return at

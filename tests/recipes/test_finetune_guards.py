@@ -1,18 +1,21 @@
 """What a fine-tuning must not mix up: other runs, other data, other encoders, other units."""
 
 import csv
+import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import electra
 from electra.config import load_config
-from electra.errors import CheckpointError, ConfigError
+from electra.errors import CheckpointError, ConfigError, DivergedError
 from electra.recipes.finetune import FinetuneResult, finetune
 from electra.recipes.finetune_config import FinetuneConfig, load_task_config
 from electra.recipes.predict import PredictConfig
@@ -72,16 +75,87 @@ def test_other_settings_do_not_touch_what_is_there(small_model: str, data: Path,
 def test_finished_seeds_are_those_of_their_data_and_their_encoder(
     small_model: str, data: Path, tmp_path: Path
 ) -> None:
-    out, other, copied = tmp_path / "out", tmp_path / "other", tmp_path / "model"
-    tune(small_model, data, out)
-    shutil.copytree(small_model, copied)
+    out, other, moved = tmp_path / "out", tmp_path / "other", tmp_path / "model"
+    first = tune(small_model, data, out)
+    shutil.copytree(small_model, moved)
     shutil.copytree(data, other)
     with (other / "dev.csv").open("a") as file:
         file.write("fox fox,1\n")
-    with pytest.raises(CheckpointError, match="another data"):
+    with pytest.raises(CheckpointError, match="trained with another data"):
         tune(small_model, other, out)
+    assert tune(str(moved), data, out).seeds == first.seeds, "the same encoder elsewhere"
+    weights = load_file(moved / "model.safetensors")
+    save_file({name: x + 0.01 for name, x in weights.items()}, moved / "model.safetensors", {"format": "pt"})
+    with pytest.raises(CheckpointError, match="trained with another model"):
+        tune(str(moved), data, out)
+
+
+def test_every_seed_of_a_folder_counts(small_model: str, data: Path, tmp_path: Path) -> None:
+    """Whichever the last command asked for, results.json and the model are those of all."""
+    out = tmp_path / "out"
+    tune(small_model, data, out, seeds=3)
+    results, model = (out / "results.json").read_text(), (out / "model/model.safetensors").read_bytes()
+    assert [result.seed for result in tune(small_model, data, out, seeds=1).seeds] == [0, 1, 2]
+    assert (out / "results.json").read_text() == results
+    more = tune(small_model, data, out, seed=7)
+    assert [result.seed for result in more.seeds] == [0, 1, 2, 7]
+    same = json.loads(results)["best_seed"] == more.best.seed
+    assert ((out / "model/model.safetensors").read_bytes() == model) == same
+
+
+def test_a_seed_that_diverges_is_flagged_and_the_others_count(
+    small_model: str, data: Path, tmp_path: Path, breaks: Callable[[int, Callable[[], None]], None]
+) -> None:
+    out, runs = tmp_path / "out", []
+
+    def diverge() -> None:
+        runs.append(1)
+        if len(runs) == 1:
+            raise DivergedError("5 steps in a row were not finite")
+
+    breaks(2, diverge)
+    result = tune(small_model, data, out, seeds=2)
+    assert [one.diverged for one in result.seeds] == [True, False] and result.best.seed == 1
+    results = json.loads((out / "results.json").read_text())
+    assert results["seeds"][0]["failed"] == "it diverged at step 2" and results["best_seed"] == 1
+    assert "failed: it diverged" in shown(result) and (out / "model/config.json").is_file()
+    hot = tune(small_model, data, tmp_path / "hot", **{"optimizer.learning_rate": 1e30, "train.epochs": 4})
+    assert str(hot.seeds[0].failed).startswith("it diverged at step") and "best model" not in shown(hot)
+    figures = json.loads((tmp_path / "hot/results.json").read_text(), parse_constant=pytest.fail)["seeds"][0]
+    assert 0 <= figures["metrics"]["accuracy"] <= 1
+
+
+def shown(result: FinetuneResult) -> str:
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(result)
+    return captured.get()
+
+
+def test_a_test_part_that_comes_later_or_changes_is_predicted(
+    small_model: str, data: Path, tmp_path: Path
+) -> None:
+    out, test = tmp_path / "out", data / "test.csv"
+    tune(small_model, data, out)
+    test.write_text("review,stars\nfox boat,1\nriver,2\n")
     first = tune(small_model, data, out)
-    assert first.seeds[0].identity.keys() == {"data", "model"}
+    lines = (out / "test.jsonl").read_text().splitlines()
+    assert len(lines) == 2 and not first.seeds[0].others, "the seed never saw it"
+    (out / "test.jsonl").write_text("")
+    tune(small_model, data, out)
+    assert (out / "test.jsonl").read_text() == "", "nothing is predicted twice"
+    test.write_text("review,stars\nfox boat,1\n")
+    tune(small_model, data, out)
+    assert (out / "test.jsonl").read_text().splitlines() == lines[:1]
+    tune(small_model, data, out, seeds=2)
+    test.unlink()
+    assert len(tune(small_model, data, out, seeds=3).seeds) == 3
+
+
+def test_small_models_learn_as_fast_as_the_paper_has_it(small_model: str, data: Path, tmp_path: Path) -> None:
+    tune(small_model, data, tmp_path / "out", **{"optimizer.learning_rate": 0.0})
+    settings = load_config(FinetuneConfig, tmp_path / "out/config.toml").optimizer
+    assert (settings.learning_rate, settings.layer_decay, settings.weight_decay) == (3e-4, 0.8, 0.0)
 
 
 def test_the_precision_is_the_one_that_it_began_in(small_model: str, data: Path, tmp_path: Path) -> None:

@@ -257,6 +257,33 @@ def test_the_columns_of_training_are_the_first_guess(models: Models, tmp_path: P
         config.unlink()
 
 
+def test_a_model_of_glue_knows_its_columns(models: Models, tmp_path: Path) -> None:
+    """As in the official test.tsv, with marks that are text and a column that others would take for the text."""
+    (tmp_path / "test.tsv").write_text('index\tquestion\tsentence\n0\ta "dog sat\tthe mat\n1\tmy cat\tthe "mat\n')
+    config = Path(models("pair")) / "config.toml"
+    config.write_text('model = "x"\ntask = "qnli"\n')
+    try:
+        run(PredictConfig(models("pair"), input=str(tmp_path / "test.tsv"), output=tmp_path / "out.csv"))
+    finally:
+        config.unlink()
+    expected = Predictor(models("pair"))([('a "dog sat', "the mat"), ("my cat", 'the "mat')])
+    rows = table(tmp_path / "out.csv")
+    assert [float(row["score yes"]) for row in rows] == pytest.approx([one["scores"]["yes"] for one in expected])
+
+
+def test_texts_that_are_cut_are_counted(models: Models, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING"):
+        run(PredictConfig(models("labels"), ("the cat sat", "the cat sat " * 20)))
+    assert "1 of 2 texts are too long and were cut (40 tokens a row)" in caplog.text
+
+
+def test_a_folder_of_several_models_names_them(models: Models) -> None:
+    folder = Path(models("labels")).parent
+    models("pair")
+    with pytest.raises(CheckpointError, match=r"holds several models: .*labels.*pair.*; give one, as"):
+        run(PredictConfig(str(folder), ("a",)))
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "content", "options", "message"),
     [
@@ -270,6 +297,7 @@ def test_the_columns_of_training_are_the_first_guess(models: Models, tmp_path: P
         ("labels", "a.docx", "x", {}, "the kind of file is unknown"),
         ("tagging", "a.conll", "dog\n", {"text_column": "word"}, "--text-column: .*'word'.*number"),
         ("labels", "a.txt", "x\n", {"output": Path("out.xlsx")}, r"--output: out\.xlsx should end in"),
+        ("labels", "a.csv", "text,predicted\nx,1\n", {"output": Path("o.csv")}, "has 'predicted' already, which"),
     ],
 )  # fmt: skip
 def test_mistakes_are_named(

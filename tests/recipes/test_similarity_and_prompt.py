@@ -44,6 +44,8 @@ def test_correlations_of_official_files_and_of_a_table(small_model: str, tmp_pat
     expected = spearmanr(cosines(small_model), [score for *_, score in PAIRS]).statistic
     official = similarity.run(SimilarityConfig(small_model, data=tmp_path / "GLUE"))
     assert official.correlations["dev"]["spearman"] == pytest.approx(expected)
+    written_so = similarity.run(SimilarityConfig(small_model, task="STS-B", data=tmp_path / "GLUE"))
+    assert written_so.correlations == official.correlations
     own = tmp_path / "own"
     own.mkdir()
     for name in ("train", "dev"):

@@ -53,14 +53,6 @@ def test_scores_are_those_of_the_words_where_they_stand(model: Path) -> None:
         assert found.label == max(expected, key=expected.__getitem__)
 
 
-def test_calibration_takes_away_what_an_empty_text_has(model: Path) -> None:
-    as_they_are = Prompter(model, template=TEMPLATE, words=WORDS)(TEXTS)
-    calibrated = Prompter(model, template=TEMPLATE, words=WORDS, calibrated=True)(TEXTS)
-    for before, after in zip(as_they_are, calibrated, strict=True):
-        shift = {label: before.scores[label] - as_they_are[-1].scores[label] for label in WORDS}
-        assert after.scores == pytest.approx(shift, abs=1e-3)
-
-
 def test_the_word_may_stand_before_the_text(model: Path) -> None:
     [one] = Prompter(model, template="{word}: {text}", words={"a": ["awful"], "b": ["dull"]})(TEXTS[:1])
     [scored] = Scorer(model, device="cpu")([f"awful: {TEXTS[0]}"])

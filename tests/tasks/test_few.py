@@ -47,6 +47,13 @@ def test_values_and_sentences_have_shares_without_labels() -> None:
     assert len(part(sentences, fraction=0.25, shots=0, seed=0)) == 10
 
 
+def test_values_that_come_again_are_no_labels() -> None:
+    examples = [TextExample(f"text {i}", None, [1.0, 2.5, 4.0, i / 7][i % 4]) for i in range(400)]
+    assert len(part(examples, fraction=0.05, shots=0, seed=0)) == 20
+    with pytest.raises(DataError, match=r"the answers are no labels"):
+        part(examples, fraction=1, shots=2, seed=0)
+
+
 def test_a_label_of_one_example_is_not_lost() -> None:
     rare = [*LABELED, TextExample("rare", None, 2)]
     assert counts(part(rare, fraction=0.5, shots=0, seed=0)) == {0: 75, 1: 25, 2: 1}

@@ -387,3 +387,19 @@ def test_own_files_without_one_for_development(tmp_path: Path) -> None:
     assert (len(contexts["train"]), len(contexts["dev"])) == (18, 2) and not contexts["train"] & contexts["dev"]
     assert task.problem == Answering(impossible=True)
     assert task.notes == ("own.json: 4 questions of 10% of the contexts are held out",)
+
+
+def test_questions_that_nobody_answered_are_not_judged(tmp_path: Path) -> None:
+    def file(name: str, *answers: Any) -> Path:
+        qas = [{"id": str(i), "question": "Who?", **given} for i, given in enumerate(answers)]
+        path = tmp_path / name
+        path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "Ann saw Bob", "qas": qas}]}]}))
+        return path
+
+    right = {"answers": [{"text": "Ann", "answer_start": 0}]}
+    train = file("train.json", right)
+    task = answering_task("x", train, file("dev.json", right, {}))
+    assert len(task.splits["dev"]) == 1
+    assert task.notes[-1] == "dev.json: 1 questions have no answer to be judged by and are left out"
+    with pytest.raises(DataError, match=r"none\.json: no question has an answer"):
+        answering_task("x", train, file("none.json", {}, {}))

@@ -108,6 +108,22 @@ def test_the_best_threshold_is_that_of_trying_all() -> None:
             assert found[best] == pytest.approx(shares[found[threshold]])
 
 
+@pytest.mark.parametrize(
+    ("answer", "gold", "exact", "overlap"),
+    [
+        ("the Norman dynasty", "Norman Dynasty.", 1, 1), ("Rollo", "Rollo, a Norse leader", 0, 0.5),
+        ("", "Rollo", 0, 0), ("The", "a", 1, 1), ("1,000 men", "1000 Men", 1, 1), ("it's a cat", "its cat", 1, 1),
+        ("France and Denmark", "Denmark, Iceland and Norway", 0, 0.571429), ("naïve “x”", "naïve x", 0, 0.5),
+        ("!! !! “x” “x” a", "Cat, “x” a\xa0b", 0, 0.4), ("theatre Cat,", "cat ß theatre 1,000 an", 0, 0.666667),
+        ("中国 a ， it's a\xa0b", "ÜBER ，", 0, 0.333333), ("ÜBER a-b", "a-b cat", 0, 0.5),
+    ],
+)  # fmt: skip
+def test_what_the_official_functions_gave(answer: str, gold: str, exact: float, overlap: float) -> None:
+    """As compute_exact and compute_f1 of evaluate-v2.0 gave it, in the copy that transformers 4.46 had."""
+    assert exact_match(answer, gold) == exact
+    assert f1(answer, gold, impossible=True) == pytest.approx(overlap, abs=1e-6)
+
+
 def test_the_search_of_the_official_script() -> None:
     """By hand: surely right, surely wrong, half right, unsure."""
     answers, golds = ["cat", "dog", "red cat", "x"], [["cat"], [], ["cat"], []]

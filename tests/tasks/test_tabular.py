@@ -10,7 +10,8 @@ import pytest
 from electra.errors import DataError
 from electra.tasks.base import Task
 from electra.tasks.classification import Classification, Multilabel, Regression, TextExample
-from electra.tasks.tabular import Columns, find_files, stratified_cut, task
+from electra.tasks.table_columns import Columns
+from electra.tasks.tabular import find_files, stratified_cut, task
 
 GOOD = "text,label\n" + "".join(f"text {i},{'no' if i % 4 else 'yes'}\n" for i in range(40))
 
@@ -54,11 +55,21 @@ def test_columns_are_taken_that_are_named(tmp_path: Path) -> None:
     )
 
 
+def test_no_column_is_both_texts(tmp_path: Path) -> None:
+    """QNLI calls its second text what others call their first."""
+    (tmp_path / "t.csv").write_text("index,question,sentence,label\n" + "1,why,because,x\n1,who,me,y\n" * 5)
+    for named in ({"pair": "sentence"}, {"text": "question", "pair": "sentence"}):
+        found = read("pair", {"train": tmp_path / "t.csv"}, **named)
+        assert {(one.first, one.second) for one in found.splits["train"]} == {("why", "because"), ("who", "me")}
+    with pytest.raises(DataError, match=r"both texts would be column 'sentence'; name two with --data\.text and"):
+        read("pair", {"train": tmp_path / "t.csv"}, text="sentence", pair="sentence")
+
+
 @pytest.mark.parametrize(
     ("header", "columns", "message"),
     [
-        ("id,words,label", {}, r"t\.csv: .* no column for the text; .* 'words', .*; name it with --data\.text"),
-        ("id,text,mood", {}, r"no column for the label; .* name it with --data\.label"),
+        ("id,words,label", {}, r"t\.csv: .* a usual name for --data\.text; .*; name it with --data\.text"),
+        ("id,text,mood", {}, r"no column with a usual name for --data\.label; .* name it with --data\.label"),
         ("review,stars,n", {"text": "reveiw"}, r"no column 'reveiw'; .* 'stars', 'n'; did you mean 'review'"),
         ("text,stars,n", {"label": "star"}, r"no column 'star'; .*did you mean 'stars'"),
         ("text,label,n", {"pair": "other"}, r"no column 'other'"),

@@ -225,9 +225,20 @@ def test_tags_that_train_never_has_are_named() -> None:
     wrong = sentence("a:B-Y b:I-Y c:B-Y d:B-X", "dev.txt")
     with pytest.raises(DataError, match=r"dev\.txt: dev has tags .*: 'B-Y' \(2 times\), 'I-Y' \(1 times\); put"):
         tagging_task("x", {"train": train_split, "dev": [wrong]})
-    assert isinstance(task.problem, Tagging)
-    with pytest.raises(DataError, match=r"dev\.txt:1: the model does not know 'B-Y' \(2 times\), 'I-Y'"):
-        task.problem.encode([wrong], Reading(tokenizer(), 64))
+
+
+def test_some_tags_that_mark_no_spans_may_be_new() -> None:
+    """The features of a treebank's words, of which every part has some that no other has."""
+    train_split, common = [sentence("a:X b:Y")], "a:X b:Y " * 60
+    with pytest.raises(DataError, match=r"dev\.txt: dev has tags that train never has: 'Z' \(2 times\); put"):
+        tagging_task("x", {"train": train_split, "dev": [sentence(f"{common}a:Z b:Z", "dev.txt")]})
+    dev = [sentence(f"{common}a:Z", "dev.txt")]
+    task = tagging_task("x", {"train": train_split, "dev": dev})
+    assert any("dev has tags that train never has: 'Z' (1 times); they can only be wrong" in n for n in task.notes)
+    rows = task.problem.encode(dev, Reading(tokenizer(), 512))
+    assert (rows.token_targets["labels"] != IGNORED).sum() == 120
+    said = [{"tags": ["X", "Y"] * 60 + ["X"]}]
+    assert task.problem.score(dev, said) == {"accuracy": pytest.approx(120 / 121)}
 
 
 def folder(tmp_path: Path, files: Mapping[str, str]) -> Path:
@@ -274,7 +285,12 @@ def test_error_detection_reads_both_forms_and_cuts_dev_where_there_is_no_train(t
     lines = [{example.line for example in english.splits[split]} for split in ("train", "dev")]
     assert not lines[0] & lines[1] and english.splits == load("ged-en", place).splits
     assert "drawn by lot" in english.notes[0]
-    with pytest.raises(DataError, match=r"de_dev\.tsv and en_dev\.tsv could both be meant by \*dev\.tsv"):
+    for corpus in ("fce", "realec"):
+        (place / f"en_{corpus}_dev.tsv").write_text(f"{corpus}\tc\nb\ti\n\n" * 10)
+        assert words_of(load(f"ged-en-{corpus}", place), "dev")[0] == corpus
+    with pytest.raises(DataError, match=r"en_dev\.tsv and en_fce_dev\.tsv.* more closely, such as .* ged-en-fce"):
+        load("ged-en", place)
+    with pytest.raises(DataError, match=r"de_dev\.tsv and en_dev\.tsv.* could both be meant by \*dev\.tsv"):
         load("ged", place)
 
 

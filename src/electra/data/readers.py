@@ -251,7 +251,12 @@ def csv_header(rows: Iterator[tuple[int, list[str] | Reject]]) -> list[str]:
 
 
 def csv_rows(path: Path) -> Iterator[tuple[int, list[str] | Reject]]:
-    """The rows, the header first, each with the number of the line on which it ends."""
+    """The rows, the header first, each with the number of the line on which it ends.
+
+    Quotation marks may enclose a field and hide what would end it. But where every line of a table with tabs has
+    as many fields as the header, lines are rows, and a mark that does not enclose a whole field is text, as in
+    GLUE's files.
+    """
     number = 0
     rejects: list[Reject] = []
 
@@ -270,6 +275,11 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str] | Reject]]:
     delimiter = max("\t,;|", key=header.count)
     csv.field_size_limit(MAX_LINE)  # a setting of the process; the default rejects fields above 128 KiB
     yield 1, next(csv.reader([header], delimiter=delimiter))
+    if delimiter == "\t" and delimiter in header and _lines_are_rows(path, header.count("\t")):
+        for number, line in decoded_lines(path):
+            if number > 1:
+                yield number, line if isinstance(line, Reject) else _fields(line)
+        return
     rows = csv.reader(lines, delimiter=delimiter)
     while True:
         try:
@@ -281,6 +291,20 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str] | Reject]]:
         if row is None:
             return
         yield number, row
+
+
+def _lines_are_rows(path: Path, tabs: int) -> bool:
+    return all(line.count(b"\t") == tabs for _, line in numbered_lines(path) if line)
+
+
+def _fields(line: str) -> list[str]:
+    """The fields between tabs, without the marks around a field that is quoted by the rules of CSV."""
+    return [
+        field[1:-1].replace('""', '"')
+        if len(field) > 1 and field[0] == field[-1] == '"' and '"' not in field[1:-1].replace('""', "")
+        else field
+        for field in (line.split("\t") if line else [])
+    ]
 
 
 class open_parquet:

@@ -54,6 +54,9 @@ def find(model: str | Path) -> Path:
                 f"{path} is a checkpoint; make a model of it first: "
                 f"electra export {path.parent.parent} --checkpoint {path.name}"
             )
+        if inside := sorted(path.glob("*/model/config.json")):
+            names = ", ".join(folder.parent.parent.name for folder in inside)
+            raise CheckpointError(f"{path} holds several models: {names}; give one, as {inside[0].parent.parent}")
         if (path / "config.toml").is_file():
             raise CheckpointError(f"{path} is a run without an export yet; make one first: electra export {path}")
         raise CheckpointError(f"{path} is no model: no config.json, no export, no config.toml")

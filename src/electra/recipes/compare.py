@@ -1,6 +1,7 @@
 """`electra compare`: is one fine-tuning better than another? A paired bootstrap over the examples of dev."""
 
 import json
+import logging
 import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,10 +13,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.recipes.finetune_run import DEV, config_of
+from electra.recipes.finetune_outcome import config_of
+from electra.recipes.finetune_run import DEV
 from electra.recipes.finetune_task import load_task
 from electra.tasks.base import Prediction, Task
 from electra.training.run_folder import RunFolder
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,9 @@ def run(config: CompareConfig) -> Comparison:
         chosen = random.integers(len(examples), size=len(examples)).tolist()
         first, second = (statistics.mean(value(runs, chosen)) for runs in sides)
         differences[number] = second - first
+        done = number + 1
+        if done % 10 == 0:
+            logger.info("%s of %s resamples", done, config.resamples, extra={"progress": (done, config.resamples)})
     observed = means[1] - means[0]
     # Around the difference that was seen, as under the hypothesis that there is none it lies around 0.
     beyond = int((np.abs(differences - differences.mean()) >= abs(observed)).sum())
@@ -133,6 +140,8 @@ def _task(first: Path, second: Path, data: Path | None) -> Task:
             raise CheckpointError(
                 f"{folder} holds no finished fine-tuning; give a folder that `electra finetune` wrote"
             )
+        if inside := sorted(one.parent.name for one in folder.glob("*/results.json")):
+            raise CheckpointError(f"{folder} holds several fine-tunings; compare one of them: {', '.join(inside)}")
         config = config_of(folder)
         configs.append(config if data is None else replace(config, data=replace(config.data, path=data)))
     tasks = [load_task(config)[0] for config in configs]

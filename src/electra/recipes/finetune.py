@@ -15,19 +15,11 @@ from electra.errors import CheckpointError, ConfigError
 from electra.export.loading import load_pretrained
 from electra.recipes.finetune_config import FinetuneConfig, resolved
 from electra.recipes.finetune_export import export_model
-from electra.recipes.finetune_run import (
-    DEV,
-    MAY_CHANGE,
-    SeedResult,
-    Setting,
-    predict,
-    read_result,
-    remove_checkpoints,
-    run_seed,
-    write_predictions,
-)
+from electra.recipes.finetune_outcome import MAY_CHANGE, SeedResult, finished_before, write_predictions
+from electra.recipes.finetune_run import DEV, Setting, fingerprint, remove_checkpoints, run_seed
 from electra.recipes.finetune_task import load_task
 from electra.recipes.pretrain_parts import device_of
+from electra.serving.predictor import Predictor
 from electra.tasks.base import Reading
 from electra.training.memory import keep_freed_memory
 from electra.training.precision import Precision, choose_precision
@@ -59,7 +51,7 @@ def prepared(config: FinetuneConfig) -> Setting:
     for split, found in rows.items():
         if found.cut:
             logger.info(
-                "%s: %s of %s examples of %s are longer than %s tokens and were cut",
+                "%s: %s of %s examples of %s are too long and were cut (%s tokens a row)",
                 task.name, f"{found.cut:,}", f"{len(examples[split]):,}", split, config.data.max_length,
             )  # fmt: skip
     if device.type == "cpu":
@@ -89,33 +81,44 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> "FinetuneResult"
     with log_file(folder.log):
         folder.write_text(folder.config, to_toml(setting.config))
         folder.write_text(folder.environment, json.dumps(environment(), indent=1) + "\n")
-        results: list[SeedResult] = []
-        metric = setting.task.problem.metric
+        before = finished_before(folder.path, setting.config, setting.identity)
+        found = FinetuneResult(folder.path, setting.task.name, setting.task.problem.metric, before)
         for seed in range(config.seed, config.seed + config.seeds):
-            place = folder.path / f"seed-{seed}"
-            result = read_result(setting, seed, place)
-            if result is None:
-                ended = run_seed(setting, seed, place)
-                if isinstance(ended, Outcome):
-                    return FinetuneResult(
-                        folder.path, setting.task.name, metric, results, stopped_by=ended.stopped_by
-                    )
-                result = ended.result
-                if all(_rank(result, metric) > _rank(other, metric) for other in results):
-                    export_model(setting, ended.module, folder.path, result)
-                    for split in setting.task.splits:
-                        if split not in ("train", DEV):
-                            said = ended.predictions.get(split) or predict(setting, ended.module, split)
-                            write_predictions(folder.path, split, said)
-                folder.write_text(place / "result.json", json.dumps(asdict(result), indent=1) + "\n")
-                remove_checkpoints(place)
-            else:
+            if any(result.seed == seed for result in found.seeds):
                 logger.info("seed %s was finished before", seed)
-            results.append(result)
-            logger.info("seed %s: %s %.4f%s", seed, metric, result.metrics[metric], _flag(result))
-        found = FinetuneResult(folder.path, setting.task.name, metric, results)
-        folder.write_text(folder.path / "results.json", json.dumps(found.facts(setting), indent=1) + "\n")
+                continue
+            place = folder.path / f"seed-{seed}"
+            ended = run_seed(setting, seed, place)
+            if isinstance(ended, Outcome):
+                return replace(found, stopped_by=ended.stopped_by)
+            result = ended.result
+            found = replace(found, seeds=sorted([*found.seeds, result], key=lambda one: one.seed))
+            if found.best is result and not result.diverged:
+                export_model(setting, ended.module, folder.path, result)
+            folder.write_text(place / "result.json", json.dumps(asdict(result), indent=1) + "\n")
+            remove_checkpoints(place)
+            logger.info("seed %s: %s %.4f%s", seed, found.metric, result.metrics[found.metric], _flag(result))
+        facts = {**found.facts(setting), "predicted": _predict_others(setting, folder.path, found.best.seed)}
+        folder.write_text(folder.path / "results.json", json.dumps(facts, indent=1) + "\n")
     return found
+
+
+def _predict_others(setting: Setting, out: Path, best: int) -> dict[str, str]:
+    """Let the best model predict all splits but train and dev, save where results.json says that it has.
+
+    Returns:
+        Fingerprints of the splits.
+    """
+    known = out / "results.json"
+    before = json.loads(known.read_text(encoding="utf-8")) if known.is_file() else {}
+    done = before.get("predicted", {}) if before.get("best_seed") == best else {}
+    splits = {split: fingerprint(rows) for split, rows in setting.rows.items() if split not in ("train", DEV)}
+    missing = [split for split in splits if done.get(split) != splits[split]]
+    if missing and (out / "model").is_dir():  # not if every seed diverged
+        predictor = Predictor(out, device=setting.device)
+        for split in missing:
+            write_predictions(out, split, predictor.of_examples(setting.task.splits[split]))
+    return splits
 
 
 def _settled(config: FinetuneConfig, folder: RunFolder) -> FinetuneConfig:
@@ -133,11 +136,6 @@ def _settled(config: FinetuneConfig, folder: RunFolder) -> FinetuneConfig:
     if config.train.precision != "auto":
         return config
     return replace(config, train=replace(config.train, precision=stored.train.precision))
-
-
-def _rank(result: SeedResult, metric: str) -> tuple[bool, float]:
-    """What the best seed has most of: a failed one comes behind all others."""
-    return result.failed is None, result.metrics[metric]
 
 
 def _flag(result: SeedResult) -> str:
@@ -160,6 +158,16 @@ class FinetuneResult:
         """0, or 128 + the signal's number, as shells have it."""
         return 128 + self.stopped_by if self.stopped_by else 0
 
+    @property
+    def best(self) -> SeedResult:
+        """The seed with the best figure; a failed one comes behind all others, one that diverged last."""
+        return max(self.seeds, key=lambda one: (one.failed is None, not one.diverged, one.metrics[self.metric]))
+
+    @property
+    def failed(self) -> int:
+        """How many seeds count as failed."""
+        return sum(result.failed is not None for result in self.seeds)
+
     def values(self, name: str) -> list[float]:
         """A figure of every seed, failed ones too."""
         return [result.metrics[name] for result in self.seeds]
@@ -167,16 +175,15 @@ class FinetuneResult:
     def facts(self, setting: Setting) -> dict[str, Any]:
         """What results.json holds."""
         values = self.values(self.metric)
-        best = max(self.seeds, key=lambda result: _rank(result, self.metric))
         return {
             "task": self.task,
             "metric": self.metric,
             "median": statistics.median(values),
             "mean": statistics.mean(values),
             "standard_deviation": statistics.stdev(values) if len(values) > 1 else None,
-            "failed": sum(result.failed is not None for result in self.seeds),
+            "failed": self.failed,
             "seeds": [{k: v for k, v in asdict(result).items() if k != "identity"} for result in self.seeds],
-            "best_seed": best.seed,
+            "best_seed": self.best.seed,
             "pretrained": setting.config.model,
             "model": "model",
             "examples": {split: len(examples) for split, examples in setting.task.splits.items()},
@@ -200,8 +207,10 @@ class FinetuneResult:
             ):
                 table.add_row(words, *(f"{of(self.values(name)):.4f}" for name in names), "")
         others = []
-        for split in self.seeds[0].others:
+        for split in set.intersection(*(set(result.others) for result in self.seeds)):
             median = statistics.median(result.others[split][self.metric] for result in self.seeds)
             others.append(f"{split}: {self.metric} {median:.4f}")
-        places = f"results: {self.out / 'results.json'}", f"best model: {self.out / 'model'}"
+        places = [f"results: {self.out / 'results.json'}"]
+        if (self.out / "model").is_dir():
+            places.append(f"best model: {self.out / 'model'}")
         return Group(table, *others, *places, *self.notes)

@@ -8,7 +8,7 @@ import tyro
 
 from electra.config import load_config, overrides_of
 from electra.errors import ConfigError
-from electra.recipes.finetune import FinetuneResult, finetune, prepared
+from electra.recipes.finetune import FinetuneResult, finetune
 from electra.recipes.finetune_config import FinetuneConfig
 from electra.recipes.finetune_glue import GlueResult, finetune_glue, write_submission
 from electra.recipes.finetune_plan import FinetunePlan, planned
@@ -36,7 +36,7 @@ class FinetuneCommand:
     """How many runs; the results name median, mean and standard deviation."""
     init_from_task: str | None = None
     """Start from the encoder of this fine-tuning in place of MODEL (the paper: RTE and STS-B from MNLI); with
-    --task glue say mnli, and RTE, STS-B and MRPC start from the MNLI model of the same run."""
+    --task glue say mnli, and those two start from the MNLI model of the same run."""
     fraction: float | None = None
     """Learn from this share of the training data only, drawn anew for each seed."""
     shots: int | None = None
@@ -63,6 +63,8 @@ def run(command: FinetuneCommand) -> FinetuneResult | GlueResult | FinetunePlan:
         electra finetune RUN --kind classification --data reviews.csv --data.text review --data.label stars --out O
     """
     config = read_command(command)
+    if command.submission is not None and not command.submission.parent.is_dir():
+        raise ConfigError(f"--submission: there is no folder {command.submission.parent}")
     if config.task == "glue" and config.kind == "named":
         if command.dry_run:
             raise ConfigError("--dry-run: takes one task at a time; name it in place of glue")
@@ -71,7 +73,7 @@ def run(command: FinetuneCommand) -> FinetuneResult | GlueResult | FinetunePlan:
         found = finetune_glue(config, from_mnli=command.init_from_task == MNLI, fresh=command.fresh)
         return _submitted(found, command.submission)
     if command.dry_run:
-        return planned(prepared(config))
+        return planned(config)
     name = glue.named(config.task)
     if command.submission is not None and name is None:
         raise ConfigError("--submission: is for the tasks of GLUE")

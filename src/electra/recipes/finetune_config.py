@@ -13,8 +13,8 @@ from electra.training.optim import OptimizerConfig
 from electra.training.tracking import TrackingConfig
 
 Kind = Literal["named", "classification", "pair", "multilabel", "regression", "tagging"]
-LARGE = 1024
-"""From this hidden size on, a model takes the settings of ELECTRA-Large."""
+SMALL, LARGE = 256, 1024
+"""Hidden sizes up to which, and from which on, a model takes the settings of ELECTRA-Small and -Large."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,12 @@ class FinetuneOptimizerConfig:
     """AdamW with warm-up and linear decay to 0 (paper, table 7)."""
 
     learning_rate: float = 0.0
-    """The peak; 0: 1e-4, or 5e-5 for models as wide as ELECTRA-Large."""
+    """The peak; 0: 3e-4, 1e-4 or 5e-5, for models of the width of ELECTRA-Small, -Base or -Large."""
     layer_decay: float = 0.0
     """What the learning rate is multiplied by from each block to the one below; 0: .8, or .9 for large models."""
     layer_decay_mode: Literal["paper", "google"] = "paper"
-    """Which block has the first factor: the last (paper), or, as in the original's code, the one below it."""
+    """Whether the last block has the factor once (paper) or, as in the original's code, twice, each block below it
+    once more; the head has none."""
     reduction: Reduction = "mean"
     """Of the losses of a batch's rows (of its words, for tagging): mean, or sum as in the original's code, which
     clips nearly always."""
@@ -87,8 +88,8 @@ class FinetuneOptimizerConfig:
     """Share of the steps over which the learning rate rises from 0."""
     warmup_over_decay: bool = False
     """Let warm-up and decay both begin at step 0 and multiply them, as the original does; else decay follows."""
-    weight_decay: float = 0.01
-    """Decoupled decay of weights and embeddings; biases and LayerNorms are spared."""
+    weight_decay: float = 0.0
+    """Decoupled decay of weights and embeddings, .01 in the original's code; biases and LayerNorms are spared."""
     gradient_clip: float = 1.0
     """Largest norm of the gradient."""
     epsilon: float = 1e-6
@@ -227,10 +228,10 @@ def resolved(
         raise ConfigError(
             f"data.max_length: {settings.data.max_length}, but the model reads {longest} tokens at most"
         )
-    large = encoder.hidden_size >= LARGE
+    small, large = encoder.hidden_size <= SMALL, encoder.hidden_size >= LARGE
     optimizer = replace(
         settings.optimizer,
-        learning_rate=settings.optimizer.learning_rate or (5e-5 if large else 1e-4),
+        learning_rate=settings.optimizer.learning_rate or (3e-4 if small else 5e-5 if large else 1e-4),
         layer_decay=settings.optimizer.layer_decay or (0.9 if large else 0.8),
     )
     return replace(

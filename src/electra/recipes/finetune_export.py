@@ -11,7 +11,8 @@ import torch
 from electra.export.huggingface import save
 from electra.export.parity import TOLERANCE, parity
 from electra.modeling.task_heads import ConditionalSpanHead, TextHead
-from electra.recipes.finetune_run import SeedResult, Setting
+from electra.recipes.finetune_outcome import SeedResult
+from electra.recipes.finetune_run import Setting
 from electra.tasks.base import collate
 from electra.tasks.classification import Regression
 from electra.tasks.fine_tuning import FineTuning

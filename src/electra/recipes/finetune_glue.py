@@ -17,7 +17,7 @@ from electra.training.run_folder import RunFolder, open_run
 
 logger = logging.getLogger(__name__)
 
-FROM_MNLI = ("rte", "sts-b", "mrpc")
+FROM_MNLI = ("rte", "sts-b")
 """Tasks with little data, which the paper starts from the model of MNLI for its submissions."""
 MARK = 'task = "glue"\n'
 """What stands in the config.toml of the folder that holds the tasks' folders."""
@@ -65,6 +65,9 @@ class GlueResult:
         average = "–" if self.average is None else f"{100 * self.average:.1f}"
         table.add_row("", *(f"{100 * self.median(name):.1f}" for name in names), average)
         table.add_row("metric", *(self.results[name].metric for name in names), "without WNLI")
+        failed = [self.results[name].failed for name in names]
+        if any(failed):
+            table.add_row("failed runs", *(str(number) for number in failed), str(sum(failed)))
         lines = [f"not there: {', '.join(self.absent)}; {glue.SOURCE}"] if self.absent else []
         if self.submission:
             lines.append(f"submission: {self.submission}")
@@ -75,7 +78,7 @@ def finetune_glue(config: FinetuneConfig, *, from_mnli: bool, fresh: bool = Fals
     """Fine-tune for every task whose training and dev files are there, each in a folder of its own.
 
     Args:
-        from_mnli: start RTE, STS-B and MRPC from the model of MNLI.
+        from_mnli: start RTE and STS-B from the model of MNLI.
 
     Raises:
         ConfigError: there is no MNLI to start from.
@@ -88,6 +91,8 @@ def finetune_glue(config: FinetuneConfig, *, from_mnli: bool, fresh: bool = Fals
         raise DataError(f"{config.data.path}: no task of GLUE has its train.tsv and dev.tsv here; {glue.SOURCE}")
     if from_mnli and "mnli" not in here:
         raise ConfigError(f"--init-from-task mnli: {config.data.path} has no MNLI to train on; {glue.SOURCE}")
+    for name in here:  # what is wrong with the data is said before anything is trained
+        glue.task(name, config.data.path)
     folder = open_run(config.out, fresh=fresh).path
     mark = RunFolder(folder).config
     if mark.is_file() and mark.read_text(encoding="utf-8") != MARK:
@@ -106,7 +111,8 @@ def finetune_glue(config: FinetuneConfig, *, from_mnli: bool, fresh: bool = Fals
         "metric": "average",
         "median": found.average,
         "tasks": {
-            name: {"metric": result.metric, "median": found.median(name)} for name, result in results.items()
+            name: {"metric": result.metric, "median": found.median(name), "failed": result.failed}
+            for name, result in results.items()
         },
         "absent": absent,
     }

@@ -2,8 +2,10 @@
 
 import math
 import statistics
+import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -12,8 +14,18 @@ from rich.table import Table
 
 from electra.config import to_toml
 from electra.data.sampling import epoch_rows
+from electra.recipes.finetune import prepared
 from electra.recipes.finetune_config import FinetuneConfig
-from electra.recipes.finetune_run import DEV, Setting, micro_batches, new_module, step_count, training_rows
+from electra.recipes.finetune_export import export_model
+from electra.recipes.finetune_outcome import SeedResult
+from electra.recipes.finetune_run import (
+    DEV,
+    Setting,
+    micro_batches,
+    new_module,
+    step_count,
+    training_rows,
+)
 from electra.tasks.base import collate
 from electra.tasks.fine_tuning import CPU_TOKENS, DEVICE_TOKENS, FineTuning, by_length, rate_scales
 from electra.training.memory import peak_memory
@@ -23,18 +35,23 @@ from electra.training.update import Update
 
 TRIED = 10
 """Steps that are taken."""
-IN_DOUBLE = 16
-"""Bytes a parameter when the export is compared with transformers' class: the two networks in double precision."""
 
 
 @dataclass(frozen=True)
 class FinetunePlan:
-    """A fine-tuning's resolved config and what it would take."""
+    """A fine-tuning's resolved config and what it would take.
+
+    Attributes:
+        preparation: seconds until the first seed begins: loading and tokenising.
+        seconds: of each seed, with its evaluations and the exported model.
+        memory: bytes at the peak.
+    """
 
     config: FinetuneConfig
     parameters: int
     rows: int
     steps: int
+    preparation: float
     seconds: float
     memory: int
 
@@ -44,14 +61,21 @@ class FinetunePlan:
         table.add_row("rows to learn from", f"{self.rows:,}")
         table.add_row("steps of each seed", f"{self.steps:,}")
         table.add_row("time of each seed, about", clock(self.seconds))
-        if self.config.seeds > 1:
-            table.add_row(f"time of all {self.config.seeds} seeds, about", clock(self.config.seeds * self.seconds))
+        total = self.preparation + self.config.seeds * self.seconds
+        table.add_row("time in all, with loading and tokenising", clock(total))
         table.add_row("memory at the peak, about", f"{self.memory / 2**30:.2f} GiB")
         return Group(to_toml(self.config), table)
 
 
-def planned(setting: Setting) -> FinetunePlan:
-    """Take the step with the longest rows and some others, and count how many tokens all steps have."""
+def planned(config: FinetuneConfig) -> FinetunePlan:
+    """Take the step with the longest rows and some others, count how many tokens all steps have, and export once.
+
+    Raises:
+        ElectraError: the config, the data or the model cannot be used as they are.
+    """
+    start = time.perf_counter()
+    setting = prepared(config)
+    preparation = time.perf_counter() - start
     config = setting.config
     rows = training_rows(setting, config.seed)
     steps, module = step_count(config, rows), new_module(setting, config.seed).train()
@@ -86,11 +110,15 @@ def planned(setting: Setting) -> FinetunePlan:
     looks = {DEV: math.ceil(steps / every) + (look.keep == "best")}
     splits = [split for split in setting.rows if split != "train"]
     total = of_steps + sum(looks.get(split, 1) * _evaluation_seconds(setting, module, split) for split in splits)
+    start = time.perf_counter()
+    with (
+        tempfile.TemporaryDirectory() as folder
+    ):  # which also needs memory, and says what transformers cannot hold
+        export_model(setting, module, Path(folder), SeedResult(config.seed, {}, None, 0, 0.0))
+    total += time.perf_counter() - start
     parameters = sum(p.numel() for p in module.parameters())
     memory = peak_memory(setting.device)
-    if setting.device.type == "cpu":
-        memory += IN_DOUBLE * parameters
-    return FinetunePlan(config, parameters, len(rows), steps, total, memory)
+    return FinetunePlan(config, parameters, len(rows), steps, preparation, total, memory)
 
 
 def _evaluation_seconds(setting: Setting, module: FineTuning, split: str) -> float:

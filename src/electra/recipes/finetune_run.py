@@ -1,29 +1,29 @@
 """One run of a fine-tuning: one seed, from the pre-trained weights to predictions."""
 
 import hashlib
-import json
 import logging
 import math
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from electra.config import load_config, to_toml
+from electra.config import to_toml
 from electra.data.sampling import epoch_rows, step_seed
 from electra.data.tokenizer import special_tokens
-from electra.errors import CheckpointError, DataError
+from electra.errors import DivergedError
 from electra.export.huggingface import Pretrained
 from electra.modeling.encoder import Encoder
 from electra.recipes.finetune_config import FinetuneConfig
+from electra.recipes.finetune_outcome import MAY_CHANGE, SeedResult, why_failed, write_predictions
 from electra.reports.metrics import read_metrics
-from electra.tasks import squad_files
-from electra.tasks.base import Outputs, Prediction, Reading, Rows, Task, TaskBatch, collate
+from electra.tasks.base import Outputs, Reading, Rows, Task, TaskBatch, collate
 from electra.tasks.few import part
 from electra.tasks.fine_tuning import FineTuning, rate_scales
 from electra.training.ahead import Ahead
@@ -40,8 +40,8 @@ SILENT = ("loss spike", "tokens/s falling", "corpus too small", "still warming u
 """What the watch of a pre-training says and what is nothing strange where batches differ in length."""
 DEV, BEST = "dev", "best.safetensors"
 FEW_STEPS = 50
-MAY_CHANGE = ("out", "data.path")
-"""Settings that say where something lies now."""
+LEAST_LOST = 100
+"""Steps between two checkpoints, at least; a tenth of the run where that is more."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Setting:
         weights = hashlib.sha256()
         for _, tensor in sorted(self.pretrained.encoder.state_dict().items()):
             weights.update(tensor.numpy().tobytes())
-        return {"data": _fingerprint(self.rows["train"], self.rows[DEV]), "model": weights.hexdigest()}
+        return {"data": fingerprint(self.rows["train"], self.rows[DEV]), "model": weights.hexdigest()}
 
     @property
     def judged(self) -> list[str]:
@@ -96,33 +96,11 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class SeedResult:
-    """What came of one seed.
-
-    Attributes:
-        metrics: figures on dev by name.
-        failed: why the run counts as failed; None where it does not.
-        seconds: of its steps; evaluations are not in it.
-    """
-
-    seed: int
-    metrics: dict[str, float]
-    failed: str | None
-    steps: int
-    seconds: float
-    identity: dict[str, str] = field(default_factory=dict)
-    """What it was trained from: fingerprints of the data and of the encoder."""
-    others: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Figures on further splits that have answers (MNLI's mismatched part, a test part), by split."""
-
-
-@dataclass(frozen=True)
 class Trained:
-    """A seed that is finished: its network, and what that says of the further splits that have answers."""
+    """A seed that is finished, and its network."""
 
     result: SeedResult
     module: FineTuning
-    predictions: dict[str, list[Prediction]]
 
 
 def run_seed(setting: Setting, seed: int, folder: Path) -> Trained | Outcome:
@@ -134,10 +112,17 @@ def run_seed(setting: Setting, seed: int, folder: Path) -> Trained | Outcome:
     module = new_module(setting, seed)
     rows = training_rows(setting, seed)
     trainer, judge = _trainer(setting, config, run, module, rows)
-    outcome = trainer.run()
-    if outcome.stopped_by is not None:
-        return outcome
+    diverged = None
+    try:
+        outcome = trainer.run()
+        if outcome.stopped_by is not None:
+            return outcome
+    except DivergedError as error:  # the other seeds may do better
+        diverged = f"it diverged at step {trainer.progress.step}"
+        logger.warning("seed %s: %s", seed, error)
     outputs, examples, problem = judge.final(), setting.task.splits[DEV], setting.task.problem
+    if diverged:  # figures that are numbers, whatever the network says
+        outputs = [{name: np.nan_to_num(x) for name, x in output.items()} for output in outputs]
     predictions = problem.predictions(examples, setting.rows[DEV], outputs)
     metrics = problem.score(examples, predictions)
     module.problem = problem.settled(metrics)
@@ -145,14 +130,17 @@ def run_seed(setting: Setting, seed: int, folder: Path) -> Trained | Outcome:
         predictions = module.problem.predictions(examples, setting.rows[DEV], outputs)
         metrics = module.problem.score(examples, predictions)
     write_predictions(run.path, DEV, predictions)
-    failed = why_failed(predictions, examples)
+    failed = diverged or why_failed(predictions, examples)
     if trainer.progress.skipped:
         logger.warning("%s steps were not finite and were skipped", trainer.progress.skipped)
-    said = {split: predict(setting, module, split) for split in setting.judged}
-    others = {split: module.problem.score(setting.task.splits[split], said[split]) for split in said}
+    others = {split: _score(setting, module, split) for split in setting.judged if not diverged}
     seconds = round(trainer.progress.seconds, 3)
-    result = SeedResult(seed, metrics, failed, outcome.step, seconds, setting.identity, others)
-    return Trained(result, module, said)
+    return Trained(
+        SeedResult(
+            seed, metrics, failed, trainer.progress.step, seconds, setting.identity, bool(diverged), others
+        ),
+        module,
+    )  # fmt: skip
 
 
 def remove_checkpoints(folder: Path) -> None:
@@ -200,46 +188,14 @@ def micro_batches(
     ]
 
 
-def predict(setting: Setting, module: FineTuning, split: str) -> list[Prediction]:
-    """What a trained network says of a split."""
-    return module.problem.predictions(
-        setting.task.splits[split], setting.rows[split], _outputs(setting, module, split)
-    )
+def _score(setting: Setting, module: FineTuning, split: str) -> dict[str, float]:
+    examples, outputs = setting.task.splits[split], _outputs(setting, module, split)
+    return module.problem.score(examples, module.problem.predictions(examples, setting.rows[split], outputs))
 
 
 def _outputs(setting: Setting, module: FineTuning, split: str) -> list[Outputs]:
     with setting.precision.autocast(setting.device):
         return module.outputs(setting.rows[split], pad=setting.pad, device=setting.device)
-
-
-def why_failed(predictions: Sequence[Prediction], examples: Sequence[Any]) -> str | None:
-    """A run whose predictions on dev are all alike has not learnt: it gives the commonest answer, or none."""
-    if "value" in predictions[0]:
-        values = torch.tensor([prediction["value"] for prediction in predictions])
-        answers = torch.tensor([float(example.answer) for example in examples])
-        return "its values hardly differ" if len(values) > 1 and values.std() < 0.01 * answers.std() else None
-    said = {
-        json.dumps(answer)
-        for prediction in predictions
-        for answer in (
-            prediction["tags"] if "tags" in prediction
-            else [next(prediction[key] for key in ("label", "labels", "answer") if key in prediction)]
-        )
-    }  # fmt: skip
-    asked = {str(answers) for example in examples if (answers := _answer(example)) is not None}
-    return f"it answers {next(iter(said))} throughout" if len(said) == 1 < len(asked) else None
-
-
-def _answer(example: Any) -> Any:
-    """What is right for an example of any kind."""
-    return next(
-        (
-            getattr(example, name)
-            for name in ("answer", "tags", "answers")
-            if getattr(example, name, None) is not None
-        ),
-        None,
-    )
 
 
 class Judge:
@@ -255,7 +211,10 @@ class Judge:
         """Figures on dev."""
         self.outputs = _outputs(self.setting, self.module, DEV)
         problem, examples = self.setting.task.problem, self.setting.task.splits[DEV]
-        metrics = problem.score(examples, problem.predictions(examples, self.setting.rows[DEV], self.outputs))
+        rows, outputs = self.setting.rows[DEV], self.outputs
+        metrics = problem.score(examples, problem.predictions(examples, rows, outputs))
+        if (settled := problem.settled(metrics)) is not problem:
+            metrics = settled.score(examples, settled.predictions(examples, rows, outputs))
         figures = {f"eval/{name}": value for name, value in metrics.items()}
         if self.setting.config.evaluation.keep == "best" and figures[self.key] > max(
             self._before(), default=-math.inf
@@ -272,7 +231,7 @@ class Judge:
 
     def final(self) -> list[Outputs]:
         """Outputs on dev of the weights that count, which the network has from here on."""
-        if self.setting.config.evaluation.keep == "best":
+        if self.setting.config.evaluation.keep == "best" and self.best.is_file():
             self.module.load_state_dict(load_file(self.best), strict=True)
             self.outputs = None
         return self.outputs or _outputs(self.setting, self.module, DEV)
@@ -311,11 +270,11 @@ def _trainer(
             made if setting.device.type == "cpu" else Ahead(made),
             epochs=lambda steps: steps / epoch,
             length=max(1, round(float(rows.lengths.mean()))),
-            identity={**setting.identity, "training part": _fingerprint(rows)},
+            identity={**setting.identity, "training part": fingerprint(rows)},
         ),
         evaluation=EvaluationConfig(every=config.evaluation.every or (epoch if looks else steps)),
         evaluate=judge.evaluate,
-        checkpoint=CheckpointConfig(every=max(epoch, math.ceil(steps / 10))),
+        checkpoint=CheckpointConfig(every=max(LEAST_LOST, math.ceil(steps / 10))),
         tracking=config.tracking,
         run=run,
         config_text=lambda _: to_toml(config),
@@ -332,45 +291,11 @@ def _trainer(
     return trainer, judge
 
 
-def _fingerprint(*parts: Rows) -> str:
+def fingerprint(*parts: Rows) -> str:
+    """Of everything that the network sees of splits."""
     digest = hashlib.sha256()
     for rows in parts:
         digest.update(rows.ids.tobytes() + rows.starts.tobytes())
         for values in (*rows.targets.values(), *rows.token_targets.values()):
             digest.update(values.tobytes())
     return digest.hexdigest()
-
-
-def write_predictions(folder: Path, split: str, predictions: Sequence[Prediction]) -> None:
-    """Predictions as JSON lines, whole or not at all; those of questions also as SQuAD's script takes them."""
-    lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in predictions)
-    RunFolder.write_text(folder / f"{split}.jsonl", lines)
-    if predictions and "null_odds" in predictions[0]:
-        squad_files.write_predictions(folder, predictions)
-
-
-def read_result(setting: Setting, seed: int, folder: Path) -> SeedResult | None:
-    """The result of a seed that was finished before.
-
-    Raises:
-        CheckpointError: with other settings.
-    """
-    path = folder / "result.json"
-    if not path.is_file():
-        return None
-    agree(RunFolder(folder), replace(setting.config, seeds=1, seed=seed), settled={}, ignore=MAY_CHANGE)
-    try:
-        found = SeedResult(**json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); remove it to run this seed again") from error
-    if odd := [name for name, value in setting.identity.items() if found.identity.get(name) != value]:
-        raise CheckpointError(
-            f"{folder} was trained with another {' and another '.join(odd)}; give another --out, or "
-            "start beside it with --fresh"
-        )
-    return found
-
-
-def config_of(folder: Path) -> FinetuneConfig:
-    """The config of a fine-tuning's folder, or of a seed's."""
-    return load_config(FinetuneConfig, RunFolder(folder).config)

@@ -9,6 +9,7 @@ from electra.errors import ConfigError, DataError
 from electra.recipes.finetune_config import FinetuneConfig
 from electra.tasks import conll, glue, squad, tabular, tagging, tagging_data
 from electra.tasks.base import Task
+from electra.tasks.table_columns import Columns
 
 SQUAD: dict[str, squad.Version] = {"squad": "1.1", "squad2": "2.0"}
 
@@ -43,7 +44,7 @@ def load_task(config: FinetuneConfig) -> tuple[Task, Asked]:
             config.task or config.kind,
             _files(config, data.path, tabular.is_table),
             kind=config.kind,
-            columns=tabular.Columns(data.text, data.pair, data.label, data.separator),
+            columns=Columns(data.text, data.pair, data.label, data.separator),
             dev_share=data.dev_share,
             seed=0,
             head_kind=config.head.text,

@@ -5,7 +5,7 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -13,17 +13,16 @@ from typing import Any
 
 from tyro.conf import Positional
 
-from electra.config import did_you_mean
 from electra.data import readers
 from electra.data.corpus import kind_of
 from electra.data.records import read_records
 from electra.errors import ConfigError, DataError
-from electra.recipes.finetune_run import config_of
+from electra.recipes.finetune_outcome import config_of
 from electra.recipes.text_results import Lines, Written, write_lines
 from electra.serving.predictor import Predictor, Text
-from electra.tasks import conll, squad_files
+from electra.tasks import conll, glue, squad_files
 from electra.tasks.base import Prediction
-from electra.tasks.tabular import SECONDS, TEXTS
+from electra.tasks.table_columns import SECONDS, TEXTS, text_columns
 
 logger = logging.getLogger(__name__)
 
@@ -120,13 +119,13 @@ def _records(config: PredictConfig, predictor: Predictor) -> Iterator[tuple[Reco
         return
     trained = _columns_of_training(config.model)
     usual = (QUESTIONS, PASSAGES) if predictor.problem.kind == "answering" else (TEXTS, SECONDS)
-    columns: tuple[str, str] | None = None
+    columns: tuple[str, str | None] | None = None
     for line, record in read_records(path):
         if columns is None:
-            first = _column(path, list(record), config.text_column or trained[0], usual[0], "text-column")
-            wanted = config.pair_column or trained[1]
-            second = _column(path, list(record), wanted, usual[1], "pair-column") if predictor.pairs else ""
-            columns = first, second
+            columns = text_columns(
+                path, list(record), config.text_column or trained[0], config.pair_column or trained[1],
+                pairs=predictor.pairs, usual=usual, options=("--text-column", "--pair-column"),
+            )  # fmt: skip
         texts = [_text(record.get(name), path, line, name) for name in columns if name]
         yield record, tuple(texts) if predictor.pairs else texts[0]
 
@@ -151,19 +150,10 @@ def _columns_of_training(model: str) -> tuple[str | None, str | None]:
     folder = Path(model)
     if not (folder / "config.toml").is_file():
         return None, None
-    data = config_of(folder).data
-    return data.text, data.pair
-
-
-def _column(path: Path, names: list[str], wanted: str | None, usual: Sequence[str], option: str) -> str:
-    if wanted in names:
-        return wanted
-    found = next((name for one in usual for name in names if name.lower() == one), None)
-    if found is None or wanted is not None:
-        listed = ", ".join(map(repr, names))
-        hint = did_you_mean(wanted, names) if wanted is not None else f"; name it with --{option}"
-        raise DataError(f"{path}: there is no column {wanted or 'of texts'!r}; the columns are {listed}{hint}")
-    return found
+    config = config_of(folder)
+    name = glue.named(config.task) if config.kind == "named" else None
+    texts = (config.data.text, config.data.pair) if name is None else glue.SPECS[name].texts
+    return texts[0], texts[1] if len(texts) > 1 else None
 
 
 def _text(value: Any, path: Path, line: int, column: str) -> str:
@@ -243,7 +233,13 @@ def _lines_of(path: Path, found: Iterable[tuple[Record, Prediction]]) -> Iterato
         raise ConfigError(f"--output: {path.name} should end in .jsonl, .csv or .tsv")
     names: list[str] = []
     for record, prediction in found:
-        both = {**record, **_flat(prediction, flat=suffix != ".jsonl")}
+        said = _flat(prediction, flat=suffix != ".jsonl")
+        if there := [name for name in said if name in record]:
+            raise DataError(
+                f"the input has {', '.join(map(repr, there))} already, which the prediction would replace; "
+                "give the column another name"
+            )
+        both = {**record, **said}
         if suffix == ".jsonl":
             yield json.dumps(both, ensure_ascii=False, default=str)
             continue

@@ -33,8 +33,6 @@ class PromptConfig:
     first of --words is 0, the second 1."""
     data: Path | None = None
     """The folder of the task's data."""
-    calibrated: bool = False
-    """Subtract what each word has with an empty text."""
     json: bool = False
     """One JSON object a text."""
 
@@ -80,7 +78,7 @@ def run(config: PromptConfig) -> Labelled | Judged:
         electra prompt RUN --task sst-2 --data GLUE
     """
     words = _words(config.words)
-    prompter = Prompter(config.model, template=config.template, words=words, calibrated=config.calibrated)
+    prompter = Prompter(config.model, template=config.template, words=words)
     if config.task is None:
         if not config.texts:
             raise ConfigError("give a text, or --task with --data")

@@ -14,6 +14,7 @@ from electra.recipes.finetune_config import load_task_config
 from electra.recipes.finetune_run import DEV
 from electra.recipes.finetune_task import load_task
 from electra.serving.text_encoder import TextEncoder
+from electra.tasks import glue
 from electra.tasks.classification import Regression
 from electra.tasks.metrics import figures
 
@@ -73,7 +74,7 @@ def run(config: SimilarityConfig) -> Similarity:
     if config.data is None:
         raise ConfigError("give two texts, or --data with pairs of texts that people have judged")
     settings = {"model": config.model, "task": config.task, "data.path": config.data}
-    if config.task != "sts-b":
+    if glue.named(config.task) is None:
         settings["kind"] = "regression"
         if config.columns is not None:
             settings |= dict(zip(("data.text", "data.pair", "data.label"), config.columns, strict=True))

@@ -1,5 +1,6 @@
 """What a fine-tuned network says of new texts."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from electra.tasks.conll import Sentence
 from electra.tasks.fine_tuning import FineTuning
 from electra.tasks.problems import from_facts
 from electra.tasks.squad_files import Question
+
+logger = logging.getLogger(__name__)
 
 Text = str | Sequence[str]
 """A text; a pair of texts; words; or a question and its passage: as the model's task has it."""
@@ -66,7 +69,16 @@ class Predictor:
         if not texts:
             return []
         examples = [self._example(text, number) for number, text in enumerate(texts)]
+        return self.of_examples(examples, batch_tokens=batch_tokens)
+
+    def of_examples(self, examples: Sequence[Any], *, batch_tokens: int | None = None) -> list[Prediction]:
+        """The same for examples of the task."""
         rows = self.problem.encode(examples, self.reading)
+        if rows.cut:
+            logger.warning(
+                "%s of %s texts are too long and were cut (%s tokens a row)",
+                f"{rows.cut:,}", f"{len(examples):,}", self.reading.max_length,
+            )  # fmt: skip
         with torch.inference_mode():
             outputs = self.module.outputs(rows, pad=self.pad, device=self.device, batch_tokens=batch_tokens)
         return self.problem.predictions(examples, rows, outputs)

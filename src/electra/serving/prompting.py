@@ -36,8 +36,6 @@ class Prompter:
         model: a discriminator: a run, an export folder, a Hugging Face folder or id, or what was loaded of one.
         template: with `{text}` and `{word}`, such as "{text} It was {word}."
         words: the words of each label; a label with several has the mean of their scores.
-        calibrated: subtract what each word has where the text is empty, so that a word that always looks at home
-            does not win for that. It did harm where it was tried (docs/experiments.md).
 
     Raises:
         ConfigError: the template lacks a place, or there are fewer than two labels, or one without a word.
@@ -50,7 +48,6 @@ class Prompter:
         *,
         template: str,
         words: Mapping[str, Sequence[str]],
-        calibrated: bool = False,
         device: str | torch.device | None = None,
     ) -> None:
         if template.count(TEXT) != 1 or template.count(WORD) != 1:
@@ -59,12 +56,11 @@ class Prompter:
             raise ConfigError("give two labels or more, each with a word")
         self.scorer = Scorer(model, device=device)
         self.template, self.words = template, words
-        self.bias_K = self._logits([""])[0] if calibrated else np.zeros(len(words), np.float32)
 
     def __call__(self, texts: Sequence[str]) -> list[Prompted]:
         """One label a text, in the order given."""
         found = []
-        for text, row_K in zip(texts, self._logits(texts) - self.bias_K, strict=True):
+        for text, row_K in zip(texts, self._logits(texts), strict=True):
             scores = dict(zip(self.words, row_K.astype(float).round(4).tolist(), strict=True))
             found.append(Prompted(text, max(scores, key=scores.__getitem__), scores))
         return found

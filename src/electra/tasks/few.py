@@ -19,13 +19,14 @@ def part(examples: Sequence[Any], *, fraction: float, shots: int, seed: int) -> 
     Raises:
         DataError: an answer has fewer examples than `shots`, or the examples have no answers that can be counted.
     """
-    answers = [str(getattr(example, "answer", "")) for example in examples]
+    answers = [getattr(example, "answer", None) for example in examples]
+    labels = [str(answer) if isinstance(answer, int | tuple) else "" for answer in answers]  # numbers are none
     if shots:
-        return _shots(examples, answers, shots, seed)
+        return _shots(examples, labels, shots, seed)
     if fraction == 1:
         return list(examples)
-    counted = len(set(answers)) <= len(answers) / 2  # else they are numbers, and each its own stratum
-    strata = answers if counted else [""] * len(answers)
+    rare = len(set(labels)) > len(labels) / 2  # sets of labels, most of which occur once
+    strata = [""] * len(labels) if rare else labels
     chosen, _ = stratified_cut(strata, 1 - fraction, seed=seed)
     return [examples[place] for place in chosen]
 

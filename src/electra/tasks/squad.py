@@ -312,6 +312,11 @@ def answering_task(
     else:
         judged, others = read_questions(dev)
         notes += others
+        if unknown := sum(not question.known for question in judged):
+            judged = [question for question in judged if question.known]
+            notes = (*notes, f"{dev.name}: {unknown} questions have no answer to be judged by and are left out")
+        if not judged:
+            raise DataError(f"{dev}: no question has an answer, so nothing can be judged; give another dev file")
     impossible = any(question.impossible for question in (*learnt, *judged))
     return Task(name, Answering(pointer, impossible), {"train": learnt, "dev": judged}, notes)
 

@@ -27,6 +27,7 @@ from electra.tasks.classification import (
     TextHeadKind,
     TextProblem,
 )
+from electra.tasks.table_columns import Columns
 
 TableKind = Literal["classification", "pair", "multilabel", "regression"]
 LABELS = 1000
@@ -39,20 +40,6 @@ SPLITS = {
     "test": ("test",),
 }
 """What a file's name may begin with, by split."""
-TEXTS = ("text", "sentence", "sentence1", "premise", "question", "review", "content", "first", "body")
-SECONDS = ("sentence2", "hypothesis", "second", "text_pair", "answer", "context")
-ANSWERS = ("label", "labels", "class", "category", "score", "rating", "stars", "target")
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Where texts and answers stand; None: under a usual name."""
-
-    text: str | None = None
-    pair: str | None = None
-    label: str | None = None
-    separator: str = ","
-    """Between the labels of one text, where they are not a list."""
 
 
 @dataclass(frozen=True)
@@ -185,43 +172,15 @@ def stratified_cut(
 def _rows(path: Path, kind: TableKind, columns: Columns, split: str) -> Iterator[_Row]:
     """The rows of a file with their texts as they must be; those of test may lack the answer."""
     names: tuple[str, str | None, str | None] | None = None
+    paired = kind == "pair" or columns.pair is not None
     for line, record in read_records(path):
         if names is None:
-            names = _columns(path, list(record), kind, columns, needs_label=split != "test")
+            names = columns.found(path, list(record), pairs=paired, needs_label=split != "test")
         text, pair, label = names
         place = f"{path}:{line}"
         first = _text(record.get(text), place, text)
         second = None if pair is None else _text(record.get(pair), place, pair)
         yield _Row(place, first, second, None if label is None else record.get(label))
-
-
-def _columns(
-    path: Path, names: list[str], kind: TableKind, columns: Columns, *, needs_label: bool
-) -> tuple[str, str | None, str | None]:
-    """The names of the columns of the text, the second text and the answer in a file."""
-    listed = ", ".join(map(repr, names))
-
-    def column(setting: str, wanted: str | None, usual: tuple[str, ...], *, needed: bool) -> str | None:
-        if wanted is not None and wanted in names:
-            return wanted
-        if wanted is None:
-            if found := next((name for one in usual for name in names if name.lower() == one), None):
-                return found
-            hint = f"; name it with --data.{setting}"
-        else:
-            hint = did_you_mean(wanted, names)
-        if not needed:
-            return None
-        what = repr(wanted) if wanted is not None else f"for the {setting}"
-        raise DataError(f"{path}: there is no column {what}; the columns are {listed}{hint}")
-
-    text = column("text", columns.text, TEXTS, needed=True)
-    assert text is not None
-    pair = None
-    if kind == "pair" or columns.pair is not None:
-        others = tuple(name for name in SECONDS if name != text.lower())
-        pair = column("pair", columns.pair, others, needed=True)
-    return text, pair, column("label", columns.label, ANSWERS, needed=needs_label)
 
 
 def _text(value: Any, place: str, column: str) -> str:

@@ -84,7 +84,10 @@ DATA_SETS: dict[str, DataSet] = {
     "upos": _universal_dependencies(conll.UPOS),
     "xpos": _universal_dependencies(conll.XPOS),
     "ged": _error_detection(""),
-    **{f"ged-{language}": _error_detection(f"{language}_") for language in ("cs", "de", "en", "it", "sv")},
+    **{
+        f"ged-{language}": _error_detection(f"{language.replace('-', '_')}_")
+        for language in ("cs", "de", "en", "en-fce", "en-realec", "it", "sv")
+    },
 }
 """The tasks that are known by name. ged, in any language or (ged-de) in one, finds the wrong words of learners."""
 
@@ -129,7 +132,7 @@ def _find(folder: Path, names: Sequence[str]) -> Path | None:
         found = sorted(path for packing in ("", ".gz", ".zst") for path in folder.glob(name + packing))
         if len(found) > 1:
             both = " and ".join(path.name for path in found)
-            hint = "name the task more closely, such as ged-de, or move one away"
+            hint = "name the task more closely, such as ged-de or ged-en-fce, or move one away"
             raise DataError(f"{folder}: {both} could both be meant by {name}; {hint}")
         if found:
             return found[0]

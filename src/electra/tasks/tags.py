@@ -12,6 +12,7 @@ A tag is a letter, or a letter, "-" and a type ("B-NP"). The schemes:
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Literal
 
 Scheme = Literal["bio", "iob1", "bioes", "bmes", "bilou", "none"]
@@ -117,7 +118,7 @@ def span_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]
     in_predicted: Counter[str] = Counter()
     in_both: Counter[str] = Counter()
     for answer, guess in zip(gold, predicted, strict=True):
-        answers, guesses = {*spans(answer)}, {*spans(guess)}
+        answers, guesses = _set_of_spans(tuple(answer)), _set_of_spans(tuple(guess))
         in_gold.update(kind for *_, kind in answers)
         in_predicted.update(kind for *_, kind in guesses)
         in_both.update(kind for *_, kind in answers & guesses)
@@ -127,6 +128,11 @@ def span_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]
         if kind:
             scores[f"span_f1/{kind}"] = f_score(in_both[kind], in_predicted[kind], in_gold[kind])[2]
     return scores
+
+
+@lru_cache(maxsize=100_000)  # a bootstrap scores the same sentences a thousand times
+def _set_of_spans(tags: tuple[str, ...]) -> frozenset[Span]:
+    return frozenset(spans(tags))
 
 
 def detection_scores(

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from electra.data.collate import Batch
-from electra.errors import CheckpointError
+from electra.errors import CheckpointError, DivergedError
 from electra.modeling.flops import Networks, training_flops
 from electra.training.checkpoint import Checkpoint, CheckpointConfig, Checkpoints
 from electra.training.evaluation import EvaluationConfig
@@ -222,7 +222,7 @@ class Trainer:
         progress.skipped_in_a_row += 1
         self._say(self.watch.skipped(step), step=step)
         if progress.skipped_in_a_row >= NOT_FINITE_IN_A_ROW:
-            raise CheckpointError(
+            raise DivergedError(
                 f"{NOT_FINITE_IN_A_ROW} steps in a row were not finite, the last one step {step}; "
                 f"none of them was applied\n  the last good checkpoint is "
                 f"{(self.checkpoints.names() or ['none'])[-1]} in {self.checkpoints.folder}; lower "
