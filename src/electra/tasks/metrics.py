@@ -1,7 +1,6 @@
 """Figures of predictions beside their answers, by name; shares and correlations, from -1 or 0 to 1."""
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -16,12 +15,8 @@ def accuracy(answers: Numbers, predictions: Numbers) -> float:
 
 
 def matthews(answers: Numbers, predictions: Numbers) -> float:
-    """Matthews' correlation; 0 where all predictions, or all answers, are one."""
-    from sklearn.metrics import matthews_corrcoef
-
-    if len(np.union1d(answers, predictions)) == 1:  # scikit-learn would warn
-        return 0.0
-    return float(matthews_corrcoef(answers, predictions))
+    """Matthews' correlation of two labels, 0 and 1; 0 where all predictions, or all answers, are one."""
+    return pearson(answers, predictions)  # which is the same for labels that are 0 and 1
 
 
 def f1(answers: Numbers, predictions: Numbers) -> float:
@@ -38,31 +33,23 @@ def macro_f1(answers: Numbers, predictions: Numbers) -> float:
 
 
 def pearson(answers: Numbers, predictions: Numbers) -> float:
-    """Pearson's correlation; 0 where all predictions are one."""
-    from scipy.stats import pearsonr
-
-    return _correlation(pearsonr, answers, predictions)
+    """Pearson's correlation; 0 where all predictions, or all answers, are one."""
+    if answers.std() == 0 or predictions.std() == 0:
+        return 0.0
+    found = float(np.corrcoef(answers, predictions)[0, 1])
+    return found if math.isfinite(found) else 0.0
 
 
 def spearman(answers: Numbers, predictions: Numbers) -> float:
-    """Spearman's rank correlation; 0 where all predictions are one."""
-    from scipy.stats import spearmanr
+    """Spearman's rank correlation; 0 where all predictions, or all answers, are one."""
+    from scipy.stats import rankdata
 
-    return _correlation(spearmanr, answers, predictions)
+    return pearson(rankdata(answers), rankdata(predictions))
 
 
 def error(answers: Numbers, predictions: Numbers) -> float:
     """The mean absolute difference."""
     return float(np.abs(answers - predictions).mean())
-
-
-def _correlation(of: Callable[..., tuple[float, float]], answers: Numbers, predictions: Numbers) -> float:
-    if len(answers) < 2:
-        return 0.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it is not defined where all are one
-        found = float(of(answers, predictions)[0])
-    return found if math.isfinite(found) else 0.0
 
 
 METRICS: dict[str, Callable[[Numbers, Numbers], float]] = {
