@@ -22,6 +22,8 @@ from electra.recipes.finetune import finetune
 from electra.recipes.finetune_config import load_task_config
 from pretrain_tiny import alone, ours, peer
 
+FRACTIONS = {"sst-2": 0.15}
+"""Of the training data, where it is large: 10,000 sentences, others for each seed."""
 TASKS = {"cola": "glue", "sst-2": "glue", "mrpc": "glue", "sts-b": "glue", "chunking": "chunking-conll2000"}
 
 
@@ -67,9 +69,9 @@ def main() -> None:
                 finetune(
                     load_task_config({
                         "model": model, "task": task, "data.path": options.tasks_data / TASKS[task], "out": out,
-                        "seeds": options.seeds, "optimizer.learning_rate": options.learning_rate,
-                        "optimizer.layer_decay": 1.0, "train.epochs": options.epochs,
-                        "tracking.tensorboard": False,
+                        "data.fraction": FRACTIONS.get(task, 1.0), "seeds": options.seeds,
+                        "optimizer.learning_rate": options.learning_rate, "optimizer.layer_decay": 1.0,
+                        "train.epochs": options.epochs, "tracking.tensorboard": False,
                     })
                 )  # fmt: skip
             results = json.loads((out / "results.json").read_text())
