@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test lint bench docs
+.PHONY: help install quickstart test lint bench docs
 
 help: ## this list
 	@awk -F ': .*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,8 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Installing into $(VENV); PyTorch is large, so the first time takes minutes."
 	$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
+
+install: $(READY) ## make the environment in .venv, nothing else
 
 quickstart: $(READY) ## make the environment, then the whole way in minutes on text that this machine has
 	$(BIN)/electra quickstart

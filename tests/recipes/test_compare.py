@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from electra.cli import main
 from electra.config import to_toml
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.recipes.compare import CompareConfig, Comparison, run
@@ -73,6 +74,13 @@ def test_the_same_seed_draws_the_same(table: Path, tmp_path: Path) -> None:
     assert compared(one, two, resamples=50) != compared(one, two, resamples=50, seed=1)
 
 
+def test_json_is_one_line_in_a_pipe(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = result(tmp_path / "a-long-name-for-a-folder", table, range(40))
+    assert main(["compare", str(one), str(one), "--resamples", "9", "--json"]) == 0
+    [line] = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["difference"] == 0 and len(line) > 120
+
+
 def test_what_cannot_be_compared_is_refused(table: Path, tmp_path: Path) -> None:
     one = result(tmp_path / "one", table, range(40))
     with pytest.raises(CheckpointError, match="no finished fine-tuning"):
@@ -93,6 +101,6 @@ def test_what_cannot_be_compared_is_refused(table: Path, tmp_path: Path) -> None
 def test_data_that_were_moved_are_found_where_they_are_said_to_be(table: Path, tmp_path: Path) -> None:
     folders = [result(tmp_path / name, table, range(20)) for name in ("one", "two")]
     moved = table.rename(tmp_path / "moved")
-    with pytest.raises(DataError, match="data"):
+    with pytest.raises(CheckpointError, match=r"is not there; say where: --data PATH"):
         compared(*folders)
     assert compared(*folders, data=moved).first == pytest.approx(0.9)

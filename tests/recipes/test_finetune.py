@@ -147,7 +147,8 @@ def test_results_are_what_the_contract_names(finished: FinetuneResult, model: st
     assert {"config.toml", "environment.json", "log.txt", "model/config.json", "model/README.md"} <= names
     assert not [name for name in names if "checkpoints" in name or "partial" in name or "best" in name]
     dev = records(finished.out / "seed-1/dev.jsonl")
-    assert len(dev) == 40 and set(dev[0]) == {"label", "scores"}
+    assert len(dev) == 40 and set(dev[0]) == {"text", "gold", "label", "scores"}
+    assert {one["gold"] for one in dev if "splendid" in one["text"]} == {"good"}
 
 
 def test_the_model_is_that_of_the_best_seed(model: str, hopeless: Path, tmp_path: Path) -> None:
@@ -182,10 +183,12 @@ def test_a_run_that_died_goes_on_as_if_nothing_had_been(
 
 
 def test_a_signal_stops_a_run_and_the_same_command_goes_on(
-    finished: FinetuneResult, model: str, easy: Path, tmp_path: Path, breaks: Breaks
-) -> None:
+    finished: FinetuneResult, model: str, easy: Path, tmp_path: Path, breaks: Breaks,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
     breaks(30, lambda: os.kill(os.getpid(), signal.SIGTERM))
     stopped = tune(model, easy, tmp_path / "out", seeds=2)
+    assert f"with --out {tmp_path / 'out'}, without --fresh, goes on from here" in caplog.text
     assert stopped.exit_code == 128 + signal.SIGTERM and not (tmp_path / "out/results.json").exists()
     assert "the same command goes on" in str(stopped.__rich__())
     breaks(-1, dies)
@@ -285,6 +288,16 @@ def test_every_kind_of_own_data(kind: str, model: str, tmp_path: Path) -> None:
     result = tune(model, data, out, kind=kind, train__epochs=3)
     metric = {"pair": "accuracy", "multilabel": "micro_f1", "regression": "spearman", "tagging": "span_f1"}[kind]
     assert result.metric == metric and result.values(metric)[0] > 0.8 and result.seeds[0].failed is None
+
+
+def test_a_file_may_be_named_without_a_folder(
+    model: str, easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(easy.parent)
+    arguments = command(model, easy, tmp_path / "out", "--data.train", easy.name, "--seed", "3")
+    place = arguments.index("--data")
+    assert main([*arguments[:place], *arguments[place + 2 :]]) == 0
+    assert [one["seed"] for one in json.loads((tmp_path / "out/results.json").read_text())["seeds"]] == [3]
 
 
 def test_few_examples_are_drawn_for_each_seed(

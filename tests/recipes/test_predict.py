@@ -163,6 +163,12 @@ def test_json_lines_keep_what_is_known(models: Models, tmp_path: Path) -> None:
         assert record["scores"] == pytest.approx(one["scores"], abs=1e-4)
 
 
+def test_lists_of_the_input_are_written_as_those_of_the_predictions(models: Models, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"text": "a dog", "tags": ["sea", "land"]}\n')
+    run(PredictConfig(models("multilabel"), input=str(tmp_path / "in.jsonl"), output=tmp_path / "out.csv"))
+    assert table(tmp_path / "out.csv")[0]["tags"] == "sea,land"
+
+
 def test_columns_can_be_named(models: Models, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("text,said,then\n" + "".join(f"x,{a},{b}\n" for a, b in PAIRS))
     expected = [one["label"] for one in Predictor(models("pair"))(PAIRS)]
@@ -297,6 +303,8 @@ def test_a_folder_of_several_models_names_them(models: Models) -> None:
         ("labels", "a.docx", "x", {}, "the kind of file is unknown"),
         ("tagging", "a.conll", "dog\n", {"text_column": "word"}, "--text-column: .*'word'.*number"),
         ("labels", "a.txt", "x\n", {"output": Path("out.xlsx")}, r"--output: out\.xlsx should end in"),
+        ("tagging", "a.conll", "dog\n", {"output": Path("o.jsonl")}, r"as it came in; call the file o\.conll"),
+        ("answering", "a.json", "{}", {"output": Path("o.csv")}, r"SQuAD's predictions go out as .*o\.json"),
         ("labels", "a.csv", "text,predicted\nx,1\n", {"output": Path("o.csv")}, "has 'predicted' already, which"),
     ],
 )  # fmt: skip

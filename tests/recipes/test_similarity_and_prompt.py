@@ -53,6 +53,8 @@ def test_correlations_of_official_files_and_of_a_table(small_model: str, tmp_pat
     columns = ("left", "right", "like")
     found = similarity.run(SimilarityConfig(small_model, task="mine", data=own, columns=columns))
     assert found.correlations["dev"]["spearman"] == pytest.approx(expected)
+    with pytest.raises(ConfigError, match="--columns: name three"):
+        similarity.run(SimilarityConfig(small_model, task="mine", data=own, columns=("left", "left", "like")))
     with pytest.raises(ConfigError, match="two texts, or --data"):
         similarity.run(SimilarityConfig(small_model))
 

@@ -136,7 +136,8 @@ def test_mnli_has_two_dev_sets_two_tests_and_the_diagnostic(download: Path) -> N
 def test_short_lines_of_qqp_are_counted(download: Path) -> None:
     task = glue.task("qqp", download)
     assert task.splits["train"] == [TextExample("How?", "How so?", 1), TextExample("Who?", "Where?", 0)]
-    assert task.notes == ("train.tsv: 2 lines lack a column and were passed over",)
+    assert task.notes[0] == "train.tsv: 2 lines lack a column and were passed over"
+    assert task.notes[1] == "train: 2 examples; 1 50.0%, 0 50.0%"
     assert task.problem.facts()["metrics"] == ("accuracy", "f1")
 
 

@@ -111,6 +111,9 @@ def test_the_balance_stands_in_the_notes(tmp_path: Path) -> None:
         "train: 40 rows; no 75.0%, yes 25.0%",
         "dev: 40 rows; no 75.0%, yes 25.0%",
         "test: 1 rows, without answers",
+        "train: the columns 'text', 'label'",
+        "dev: the columns 'text', 'label'",
+        "test: the columns 'text'",
     )
 
 
@@ -201,6 +204,14 @@ def test_several_labels_in_lists_or_strings(tmp_path: Path) -> None:
         assert labels(found) == ("land", "sea", "sky")
         answers = {one.first: one.answer for examples in found.splits.values() for one in examples}
         assert answers == {"a": (1, 2), "b": (), "c": (0,)}
+
+
+def test_a_tenth_of_sets_of_labels_is_a_tenth(tmp_path: Path) -> None:
+    """Not one row of every rare set."""
+    sets = [["a"], ["a", "b"], *([f"x{i // 3}"] for i in range(60))]
+    records = [{"text": f"text {i}", "label": sets[i % 2] if i < 60 else sets[i - 58]} for i in range(120)]
+    found = of_records("multilabel", tmp_path, records)
+    assert len(found.splits["dev"]) == 12
 
 
 def test_sets_of_labels_that_never_come_twice_have_a_dev_part_too(tmp_path: Path) -> None:

@@ -143,6 +143,10 @@ def _task(first: Path, second: Path, data: Path | None) -> Task:
         if inside := sorted(one.parent.name for one in folder.glob("*/results.json")):
             raise CheckpointError(f"{folder} holds several fine-tunings; compare one of them: {', '.join(inside)}")
         config = config_of(folder)
+        if data is None and config.data.path is not None and not config.data.path.exists():
+            raise CheckpointError(
+                f"{config.data.path}, the data of {folder}, is not there; say where: --data PATH"
+            )
         configs.append(config if data is None else replace(config, data=replace(config.data, path=data)))
     tasks = [load_task(config)[0] for config in configs]
     names = [(task.name, len(task.splits[DEV])) for task in tasks]

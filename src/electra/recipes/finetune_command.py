@@ -34,6 +34,8 @@ class FinetuneCommand:
     """What a table of your own, or tagged text, asks for."""
     seeds: int | None = None
     """How many runs; the results name median, mean and standard deviation."""
+    seed: int | None = None
+    """The first of the seeds."""
     init_from_task: str | None = None
     """Start from the encoder of this fine-tuning in place of MODEL (the paper: RTE and STS-B from MNLI); with
     --task glue say mnli, and those two start from the MNLI model of the same run."""
@@ -98,8 +100,8 @@ def read_command(command: FinetuneCommand) -> FinetuneConfig:
     named: dict[str, Any] = {
         "model": command.model if from_mnli else command.init_from_task or command.model,
         "task": None if is_file else command.task,
-        "kind": command.kind, "seeds": command.seeds, "out": command.out, "data.path": command.data,
-        "data.fraction": command.fraction, "data.shots": command.shots,
+        "kind": command.kind, "seeds": command.seeds, "seed": command.seed, "out": command.out,
+        "data.path": command.data, "data.fraction": command.fraction, "data.shots": command.shots,
     }  # fmt: skip
     given = overrides_of({name: value for name, value in named.items() if value is not None})
     config = load_config(FinetuneConfig, command.task if is_file else None, [*command.overrides, *given])

@@ -61,7 +61,7 @@ def export_model(setting: Setting, module: FineTuning, out: Path, result: SeedRe
     mask_BL = torch.arange(batch.input_ids_BL.shape[1]) < batch.lengths_B[:, None]
     difference = parity(folder, encoder, head, batch.input_ids_BL, batch.segment_ids_BL, mask_BL)
     if difference is not None:
-        logger.info("%s: logits within %.1e of transformers'", folder, difference)
+        logger.info("exported the model: logits within %.1e of transformers'", difference)
         if not difference <= TOLERANCE:
             logger.warning("the exported logits differ from transformers' by more than %s", TOLERANCE)
 

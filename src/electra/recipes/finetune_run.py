@@ -129,7 +129,8 @@ def run_seed(setting: Setting, seed: int, folder: Path) -> Trained | Outcome:
     if module.problem is not problem:
         predictions = module.problem.predictions(examples, setting.rows[DEV], outputs)
         metrics = module.problem.score(examples, predictions)
-    write_predictions(run.path, DEV, predictions)
+    shown = [{**problem.known(one), **said} for one, said in zip(examples, predictions, strict=True)]
+    write_predictions(run.path, DEV, shown)
     failed = diverged or why_failed(predictions, examples)
     if trainer.progress.skipped:
         logger.warning("%s steps were not finite and were skipped", trainer.progress.skipped)
@@ -164,7 +165,9 @@ def training_rows(setting: Setting, seed: int) -> Rows:
     data, task = setting.config.data, setting.task
     if data.fraction == 1 and not data.shots:
         return setting.rows["train"]
-    few = part(task.splits["train"], fraction=data.fraction, shots=data.shots, seed=seed)
+    examples = task.splits["train"]
+    few = part(examples, fraction=data.fraction, shots=data.shots, seed=seed)
+    logger.info("seed %s learns from %s of the %s training examples", seed, f"{len(few):,}", f"{len(examples):,}")
     return task.problem.encode(task.learnt(few), setting.reading)
 
 
@@ -286,6 +289,7 @@ def _trainer(
             evaluate_first=False,
             enough=judge.enough,
             silent=SILENT,
+            out=run.path.parent,
         ),
     )
     return trainer, judge

@@ -35,14 +35,15 @@ def load_task(config: FinetuneConfig) -> tuple[Task, Asked]:
         DataError: the data are missing or not as they must be.
     """
     data = config.data
-    if data.path is None:
+    if data.path is None and data.train is None:
         raise ConfigError("data.path: is missing; give the folder or file of the task's data, --data PATH")
+    path = data.path or Path()
     if config.kind == "tagging":
-        return _own_tagging(config, data.path), Asked(max_length=256)
+        return _own_tagging(config, path), Asked(max_length=256)
     if config.kind != "named":
         task = tabular.task(
             config.task or config.kind,
-            _files(config, data.path, tabular.is_table),
+            _files(config, path, tabular.is_table),
             kind=config.kind,
             columns=Columns(data.text, data.pair, data.label, data.separator),
             dev_share=data.dev_share,
@@ -56,11 +57,11 @@ def load_task(config: FinetuneConfig) -> tuple[Task, Asked]:
     if name or config.task in names():
         _refuse_own(config)
     if name:
-        return glue.task(name, data.path, head_kind=config.head.text), Asked(glue.SPECS[name].paper_epochs)
+        return glue.task(name, path, head_kind=config.head.text), Asked(glue.SPECS[name].paper_epochs)
     if config.task in SQUAD:
-        return _questions(config, data.path), Asked(2, 512)
+        return _questions(config, path), Asked(2, 512)
     if config.task in tagging_data.DATA_SETS:
-        return tagging_data.load(config.task, data.path), Asked(max_length=256)
+        return tagging_data.load(config.task, path), Asked(max_length=256)
     raise ConfigError(
         f"task: there is no task {config.task!r}{did_you_mean(config.task, names())}\n"
         f"  tasks: {', '.join(names())}; "

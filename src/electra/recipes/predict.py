@@ -186,6 +186,10 @@ def _tagged(config: PredictConfig, predictor: Predictor, path: Path) -> Written 
         raise ConfigError(f"--text-column: {column!r} is no column of tagged text; give its number, from 0")
     else:
         columns = conll.Columns(int(column or 0), None)
+    if config.output is not None and not _is_columns(str(config.output)):
+        raise ConfigError(
+            f"--output: tagged text goes out as it came in; call the file {config.output.stem}{path.suffix}"
+        )
     sentences = conll.read(path, columns)
     tags = [prediction["tags"] for prediction in predictor([sentence.words for sentence in sentences])]
     if config.output is None:
@@ -201,6 +205,10 @@ def _questions(config: PredictConfig, predictor: Predictor, path: Path) -> Writt
     """Questions in SQuAD's format; answers by the id of the question."""
     if predictor.problem.kind != "answering":
         raise ConfigError(f"{path}: files of questions are for models that answer them; {config.model} does not")
+    if config.output is not None and config.output.suffix != ".json":
+        raise ConfigError(
+            f"--output: SQuAD's predictions go out as .json; call the file {config.output.stem}.json"
+        )
     questions, notes = squad_files.read_questions(path)
     for note in notes:
         logger.info("%s", note)
@@ -213,8 +221,8 @@ def _questions(config: PredictConfig, predictor: Predictor, path: Path) -> Writt
 
 
 def _line(given: Text, prediction: Prediction) -> str:
-    """What a person reads: the answer, how sure the model is, and the text, or the first of two."""
-    text = given if isinstance(given, str) else given[0]
+    """What a person reads: the answer, how sure the model is, and the text or texts."""
+    text = given if isinstance(given, str) else "\t".join(given)
     if "tags" in prediction:
         return " ".join(f"{word}/{tag}" for word, tag in zip(prediction["words"], prediction["tags"], strict=True))
     if "label" in prediction:
@@ -239,7 +247,7 @@ def _lines_of(path: Path, found: Iterable[tuple[Record, Prediction]]) -> Iterato
                 f"the input has {', '.join(map(repr, there))} already, which the prediction would replace; "
                 "give the column another name"
             )
-        both = {**record, **said}
+        both = {**{name: _cell(value, suffix) for name, value in record.items()}, **said}
         if suffix == ".jsonl":
             yield json.dumps(both, ensure_ascii=False, default=str)
             continue
@@ -249,6 +257,11 @@ def _lines_of(path: Path, found: Iterable[tuple[Record, Prediction]]) -> Iterato
         if more := [name for name in both if name not in names]:
             raise DataError(f"{path}: a row has {', '.join(more)}, which the first has not; write .jsonl instead")
         yield _row([both.get(name, "") for name in names], suffix)
+
+
+def _cell(value: Any, suffix: str) -> Any:
+    """A value of the input as it goes into a file; a table's cells hold lists as the predictions have them."""
+    return ",".join(map(str, value)) if isinstance(value, list) and suffix != ".jsonl" else value
 
 
 def _row(values: list[Any], suffix: str) -> str:

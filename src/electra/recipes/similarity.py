@@ -77,6 +77,8 @@ def run(config: SimilarityConfig) -> Similarity:
     if glue.named(config.task) is None:
         settings["kind"] = "regression"
         if config.columns is not None:
+            if len(set(config.columns)) < 3:
+                raise ConfigError("--columns: name three: two of texts and one of numbers")
             settings |= dict(zip(("data.text", "data.pair", "data.label"), config.columns, strict=True))
     task, _ = load_task(load_task_config(settings))
     if not isinstance(task.problem, Regression) or not task.problem.pair:

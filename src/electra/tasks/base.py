@@ -138,6 +138,10 @@ class Problem(Protocol):
         """Figures of examples that have their answers, `metric` among them. Shares and correlations, 0 to 1."""
         ...
 
+    def known(self, example: Any) -> Facts:
+        """What stands beside an example's prediction in the file of dev: its text or texts, and what is right."""
+        ...
+
     def settled(self, metrics: dict[str, float]) -> "Problem":
         """The problem with what was found on dev, such as a threshold."""
         ...

@@ -85,6 +85,12 @@ class _TextProblem(ABC):
     def answers(self, batch: TaskBatch) -> Tensor:
         return torch.tensor(len(batch.lengths_B), device=batch.lengths_B.device)
 
+    def known(self, example: TextExample) -> Facts:
+        texts = (
+            {"text": example.first} if example.second is None else {"text": example.first, "pair": example.second}
+        )
+        return {**texts, "gold": self.named(example.answer)}
+
     def settled(self, metrics: dict[str, float]) -> Self:
         return self
 
@@ -100,6 +106,10 @@ class _TextProblem(ABC):
     def targets(self, answers: Sequence[Any]) -> np.ndarray[Any, Any]:
         """Answers as the loss takes them."""
 
+    @abstractmethod
+    def named(self, answer: Any) -> Any:
+        """An answer as it stands in files."""
+
 
 @dataclass(frozen=True)
 class Classification(_TextProblem):
@@ -114,6 +124,9 @@ class Classification(_TextProblem):
 
     def targets(self, answers: Sequence[Any]) -> np.ndarray[Any, Any]:
         return np.array(answers, np.int64)
+
+    def named(self, answer: int) -> str:
+        return self.labels[answer]
 
     def losses(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> Tensor:
         """Cross-entropy (B)."""
@@ -151,6 +164,9 @@ class Multilabel(_TextProblem):
         for row_K, numbers in zip(targets_NK, answers, strict=True):
             row_K[list(numbers)] = 1.0
         return targets_NK
+
+    def named(self, answer: Sequence[int]) -> list[str]:
+        return [self.labels[number] for number in answer]
 
     def losses(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> Tensor:
         """Binary cross-entropy (B), the mean over the labels."""
@@ -196,6 +212,9 @@ class Regression(_TextProblem):
 
     def targets(self, answers: Sequence[Any]) -> np.ndarray[Any, Any]:
         return ((np.array(answers, np.float64) - self.low) / (self.high - self.low)).astype(np.float32)
+
+    def named(self, answer: float) -> float:
+        return answer
 
     def losses(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> Tensor:
         """Squared error (B)."""

@@ -14,6 +14,7 @@ from electra.data.readers import check_is_text, numbered_lines
 from electra.errors import DataError
 from electra.tasks.base import Prediction, Task
 from electra.tasks.classification import Classification, Regression, TextExample, TextHeadKind
+from electra.tasks.tabular import balance
 
 SOURCE = "the official files come from https://gluebenchmark.com/tasks, a folder a task"
 NLI = ("contradiction", "entailment", "neutral")
@@ -131,6 +132,7 @@ def task(name: str, data: Path, *, head_kind: TextHeadKind = "linear") -> Task:
         problem = Classification(spec.metrics, head_kind, len(spec.texts) == 2, spec.labels)
     else:
         problem = Regression(spec.metrics, head_kind, len(spec.texts) == 2, low=0.0, high=5.0)
+    notes += [f"{split}: {len(found):,} examples{balance(problem, found)}" for split, found in splits.items()]
     return Task(name, problem, splits, tuple(notes), spec.symmetric)
 
 

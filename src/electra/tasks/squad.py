@@ -78,6 +78,9 @@ class Answering:
     kind = "answering"
     metric = "exact"
 
+    def known(self, example: Question) -> Facts:
+        return {"question": example.question, "gold": [text for text, _ in example.answers]}
+
     def settled(self, metrics: dict[str, float]) -> "Answering":
         """With the threshold that was best on dev, where there are questions without an answer."""
         return replace(self, null_threshold=metrics["best_threshold"]) if self.impossible else self

@@ -70,11 +70,12 @@ def task(
     Raises:
         DataError: a file, a column, a text or an answer is not as it must be; the first of each kind is named.
     """
-    splits = {split: list(_rows(path, kind, columns, split)) for split, path in files.items()}
+    notes: list[str] = []
+    taken: list[str] = []
+    splits = {split: list(_rows(path, kind, columns, split, taken)) for split, path in files.items()}
     for split, path in files.items():
         if not splits[split]:
             raise DataError(f"{path}: there are no rows in it")
-    notes: list[str] = []
     problem: TextProblem
     if kind == "regression":
         problem, examples = _numbers(splits, head_kind)
@@ -84,8 +85,9 @@ def task(
         problem, examples = _labels(splits, head_kind)
     if "dev" not in examples:
         strata = ["" if kind == "regression" else str(row.answer) for row in splits["train"]]
-        if kind == "multilabel" and len(set(strata)) > len(strata) / 2:  # most sets occur once
-            strata = [""] * len(strata)
+        if kind == "multilabel":  # of a rare set one row each would make a large part
+            often = {label for label, count in Counter(strata).items() if count * dev_share >= 1}
+            strata = [label if label in often else "" for label in strata]
         kept, cut = stratified_cut(strata, dev_share, seed=seed)
         if not len(cut):
             raise DataError(
@@ -96,8 +98,8 @@ def task(
         notes.append(
             f"no file for dev: {len(cut):,} of the {len(kept) + len(cut):,} training rows were cut for it"
         )
-    notes += [f"{split}: {len(found):,} rows{_balance(problem, found)}" for split, found in examples.items()]
-    return Task(name, problem, examples, tuple(notes))
+    notes += [f"{split}: {len(found):,} rows{balance(problem, found)}" for split, found in examples.items()]
+    return Task(name, problem, examples, (*notes, *taken))
 
 
 def is_table(path: Path) -> bool:
@@ -169,13 +171,18 @@ def stratified_cut(
     return np.flatnonzero(~mask), np.flatnonzero(mask)
 
 
-def _rows(path: Path, kind: TableKind, columns: Columns, split: str) -> Iterator[_Row]:
-    """The rows of a file with their texts as they must be; those of test may lack the answer."""
+def _rows(path: Path, kind: TableKind, columns: Columns, split: str, taken: list[str]) -> Iterator[_Row]:
+    """The rows of a file with their texts as they must be; those of test may lack the answer.
+
+    Args:
+        taken: gets the columns that were taken, for a person to read.
+    """
     names: tuple[str, str | None, str | None] | None = None
     paired = kind == "pair" or columns.pair is not None
     for line, record in read_records(path):
         if names is None:
             names = columns.found(path, list(record), pairs=paired, needs_label=split != "test")
+            taken.append(f"{split}: the columns {', '.join(repr(name) for name in names if name)}")
         text, pair, label = names
         place = f"{path}:{line}"
         first = _text(record.get(text), place, text)
@@ -320,7 +327,7 @@ def _known(label: str, numbers: Mapping[str, int], place: str) -> int:
     return numbers[label]
 
 
-def _balance(problem: TextProblem, examples: Sequence[TextExample]) -> str:
+def balance(problem: TextProblem, examples: Sequence[TextExample]) -> str:
     """How often each label occurs."""
     answers = [example.answer for example in examples]
     if any(answer is None for answer in answers):

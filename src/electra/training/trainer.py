@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -77,12 +78,14 @@ class Rules:
         evaluate_first: look at held-out figures before the first step.
         enough: whether the run ends with this evaluation.
         silent: findings of the watch that mean nothing here.
+        out: the folder that the command was given, where the run's lies in it.
     """
 
     rate_scales: Mapping[str, float] | None = None
     evaluate_first: bool = True
     enough: Callable[[dict[str, Any]], bool] = lambda _: False
     silent: tuple[str, ...] = ()
+    out: Path | None = None
 
 
 class Trainer:
@@ -166,7 +169,7 @@ class Trainer:
                     self._save()
                     logger.warning(
                         "saved at step %s; the command with --out %s, without --fresh, goes on from here",
-                        f"{self.progress.step:,}", self.run_folder.path,
+                        f"{self.progress.step:,}", self.rules.out or self.run_folder.path,
                     )  # fmt: skip
                     break
         return Outcome(self.progress.step, self.progress.steps, self.stop.received, self.evaluation)
