@@ -62,7 +62,7 @@ class FinetunePlan:
         table.add_row("steps of each seed", f"{self.steps:,}")
         table.add_row("time of each seed, about", clock(self.seconds))
         total = self.preparation + self.config.seeds * self.seconds
-        table.add_row("time in all, with loading and tokenising", clock(total))
+        table.add_row("time in all, from loading on", clock(total))
         table.add_row("memory at the peak, about", f"{self.memory / 2**30:.2f} GiB")
         return Group(to_toml(self.config), table)
 

@@ -172,8 +172,11 @@ def training_rows(setting: Setting, seed: int) -> Rows:
 
 
 def step_count(config: FinetuneConfig, rows: Rows) -> int:
-    """Steps of a run."""
-    return max(1, math.ceil(config.train.epochs * math.ceil(len(rows) / config.train.batch_size)))
+    """Steps of a run; says so if they are few."""
+    steps = max(1, math.ceil(config.train.epochs * math.ceil(len(rows) / config.train.batch_size)))
+    if steps < FEW_STEPS:
+        logger.warning("only %s steps: so few hardly change anything; give more --train.epochs", steps)
+    return steps
 
 
 def micro_batches(
@@ -250,8 +253,6 @@ def _trainer(
     steps = step_count(config, rows)
     epoch = math.ceil(len(rows) / config.train.batch_size)
     judge = Judge(setting, module, run)
-    if steps < FEW_STEPS:
-        logger.warning("only %s steps: so few hardly change anything; give more --train.epochs", steps)
     looks = config.evaluation.keep == "best" or config.evaluation.patience
 
     def made(step: int) -> list[TaskBatch]:

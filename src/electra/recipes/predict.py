@@ -190,7 +190,11 @@ def _tagged(config: PredictConfig, predictor: Predictor, path: Path) -> Written 
         raise ConfigError(
             f"--output: tagged text goes out as it came in; call the file {config.output.stem}{path.suffix}"
         )
-    sentences = conll.read(path, columns)
+    try:
+        sentences = conll.read(path, columns)
+    except DataError as error:
+        hint = "a model that tags reads words in columns from such a file; whole sentences a line: --input -"
+        raise DataError(f"{error}\n  {hint}") from error
     tags = [prediction["tags"] for prediction in predictor([sentence.words for sentence in sentences])]
     if config.output is None:
         return Lines([
