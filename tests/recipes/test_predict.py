@@ -277,10 +277,12 @@ def test_a_model_of_glue_knows_its_columns(models: Models, tmp_path: Path) -> No
     assert [float(row["score yes"]) for row in rows] == pytest.approx([one["scores"]["yes"] for one in expected])
 
 
-def test_texts_that_are_cut_are_counted(models: Models, caplog: pytest.LogCaptureFixture) -> None:
+def test_texts_that_are_cut_or_empty_are_counted(models: Models, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("WARNING"):
         run(PredictConfig(models("labels"), ("the cat sat", "the cat sat " * 20)))
+        run(PredictConfig(models("labels"), ("the cat sat", " ")))
     assert "1 of 2 texts are too long and were cut (40 tokens a row)" in caplog.text
+    assert "1 of 2 texts are empty" in caplog.text
 
 
 def test_a_folder_of_several_models_names_them(models: Models) -> None:

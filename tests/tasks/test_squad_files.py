@@ -55,7 +55,8 @@ def test_an_answer_that_stands_elsewhere_is_found_at_the_nearest_place(tmp_path:
         (("Bob", 8), ("Ann", 21)),
     ]
     assert notes == (
-        "file.json: 4 answers stand elsewhere in their context than the file says; the nearest place is taken",
+        "file.json: 4 answers stand elsewhere in their context than the file says; the nearest place is taken"
+        " (first of question '1')",
     )
 
 
@@ -64,12 +65,12 @@ def test_answers_that_are_nowhere_are_not_learnt_but_compared_with(tmp_path: Pat
     questions, notes = read_questions(path, training=True)
     assert [(question.id, question.answers) for question in questions] == [("1", (("Eve", 30),))]
     assert notes == (
-        "file.json: 3 answers do not stand in their context",
-        "file.json: 2 questions have no answer in their context and are left out",
+        "file.json: 3 answers do not stand in their context (first of question '1')",
+        "file.json: 2 questions have no answer in their context and are left out (first of question '2')",
     )
     questions, notes = read_questions(path)
     assert [question.answers for question in questions[:2]] == [(("Zoe", -1), ("Eve", 30)), (("Zoe", -1),)]
-    assert notes == ("file.json: 3 answers do not stand in their context",)
+    assert notes == ("file.json: 3 answers do not stand in their context (first of question '1')",)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,8 @@ class Predictor:
         check_texts(texts)  # type: ignore[arg-type]
         if not texts:
             return []
+        if empty := sum(not text or text.isspace() for text in texts if isinstance(text, str)):
+            logger.warning("%s of %s texts are empty; what is said of them means nothing", empty, len(texts))
         examples = [self._example(text, number) for number, text in enumerate(texts)]
         return self.of_examples(examples, batch_tokens=batch_tokens)
 

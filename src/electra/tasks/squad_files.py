@@ -6,7 +6,6 @@ The format is that of https://rajpurkar.github.io/SQuAD-explorer:
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,20 +56,22 @@ def read_questions(path: Path, *, training: bool = False) -> tuple[list[Question
         DataError: the file cannot be read, is not of this format, or holds no question or one id twice.
     """
     questions: list[Question] = []
-    counts: Counter[str] = Counter()
+    odd: dict[str, list[str]] = {}  # by what is wrong the ids of the questions
     seen: set[str] = set()
     for place, context, record in _records(path):
-        question = _question(place, context, record, training, counts)
+        question = _question(place, context, record, training, odd)
         if question.id in seen:
             raise DataError(f"{place}: the id {question.id!r} stood before; give each question an id of its own")
         seen.add(question.id)
         if training and not question.known:
-            counts["questions have no answer in their context and are left out"] += 1
+            odd.setdefault("questions have no answer in their context and are left out", []).append(question.id)
         else:
             questions.append(question)
     if not questions:
         raise DataError(f"{path}: there are no questions{' to learn from' if training else ''} in it; {FORMAT}")
-    return questions, tuple(f"{path.name}: {count} {what}" for what, count in counts.items())
+    return questions, tuple(
+        f"{path.name}: {len(ids)} {what} (first of question {ids[0]!r})" for what, ids in odd.items()
+    )
 
 
 def held_out(questions: Sequence[Question], share: float, seed: int) -> tuple[list[Question], list[Question]]:
@@ -120,7 +121,7 @@ def _records(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
                 yield f"{place}, question {q}", context, record
 
 
-def _question(place: str, context: str, record: Any, training: bool, counts: Counter[str]) -> Question:
+def _question(place: str, context: str, record: Any, training: bool, odd: dict[str, list[str]]) -> Question:
     name, asked = _text(record, "id", place), _text(record, "question", place)
     impossible = "is_impossible" in record and _field(record, "is_impossible", bool, place)
     if impossible:
@@ -132,9 +133,10 @@ def _question(place: str, context: str, record: Any, training: bool, counts: Cou
         text, start = _text(answer, "text", place), _field(answer, "answer_start", int, place)
         found = _nearest(context, text, start)
         if found is None:
-            counts["answers do not stand in their context"] += 1
+            odd.setdefault("answers do not stand in their context", []).append(name)
         elif found != start:
-            counts["answers stand elsewhere in their context than the file says; the nearest place is taken"] += 1
+            what = "answers stand elsewhere in their context than the file says; the nearest place is taken"
+            odd.setdefault(what, []).append(name)
         if found is not None or not training:
             answers.append((text, -1 if found is None else found))
     return Question(name, asked, context, tuple(answers), training=training)
