@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from electra.config import load_config
 from electra.errors import CheckpointError, DataError
 from electra.recipes.finetune_config import FinetuneConfig
 from electra.tasks import squad_files
-from electra.tasks.base import Prediction
+from electra.tasks.base import Prediction, Problem
 from electra.training.run_folder import RunFolder, agree
 
 MAY_CHANGE = ("out", "data.path", "model")
@@ -42,34 +43,17 @@ class SeedResult:
     """Figures on further splits that have answers (MNLI's mismatched part, a test part), by split."""
 
 
-def why_failed(predictions: Sequence[Prediction], examples: Sequence[Any]) -> str | None:
+def why_failed(problem: Problem, predictions: Sequence[Prediction], examples: Sequence[Any]) -> str | None:
     """A run whose predictions on dev are all alike has not learnt: it gives the commonest answer, or none."""
-    if "value" in predictions[0]:
-        values = torch.tensor([prediction["value"] for prediction in predictions])
-        answers = torch.tensor([float(example.answer) for example in examples])
-        return "its values hardly differ" if len(values) > 1 and values.std() < 0.01 * answers.std() else None
-    said = {
-        json.dumps(answer)
-        for prediction in predictions
-        for answer in (
-            prediction["tags"] if "tags" in prediction
-            else [next(prediction[key] for key in ("label", "labels", "answer") if key in prediction)]
-        )
-    }  # fmt: skip
-    asked = {str(answers) for example in examples if (answers := _answer(example)) is not None}
-    return f"it answers {next(iter(said))} throughout" if len(said) == 1 < len(asked) else None
-
-
-def _answer(example: Any) -> Any:
-    """What is right for an example of any kind."""
-    return next(
-        (
-            getattr(example, name)
-            for name in ("answer", "tags", "answers")
-            if getattr(example, name, None) is not None
-        ),
-        None,
-    )
+    said = [prediction[problem.says] for prediction in predictions]
+    gold = [problem.known(example)["gold"] for example in examples]
+    if problem.kind == "regression":
+        alike = len(said) > 1 and bool(torch.tensor(said).std() < 0.01 * torch.tensor(gold).std())
+        return "its values hardly differ" if alike else None
+    if problem.kind == "tagging":
+        said, gold = [*chain(*said)], [*chain(*gold)]
+    answers, asked = ({json.dumps(answer) for answer in each} for each in (said, gold))
+    return f"it answers {answers.pop()} throughout" if len(answers) == 1 < len(asked) else None
 
 
 def write_predictions(folder: Path, split: str, predictions: Sequence[Prediction]) -> None:

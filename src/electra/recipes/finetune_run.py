@@ -131,7 +131,7 @@ def run_seed(setting: Setting, seed: int, folder: Path) -> Trained | Outcome:
         metrics = module.problem.score(examples, predictions)
     shown = [{**problem.known(one), **said} for one, said in zip(examples, predictions, strict=True)]
     write_predictions(run.path, DEV, shown)
-    failed = diverged or why_failed(predictions, examples)
+    failed = diverged or why_failed(problem, predictions, examples)
     if trainer.progress.skipped:
         logger.warning("%s steps were not finite and were skipped", trainer.progress.skipped)
     others = {split: _score(setting, module, split) for split in setting.judged if not diverged}

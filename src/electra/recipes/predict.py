@@ -76,7 +76,9 @@ def run(config: PredictConfig) -> Lines | Written:
     found = _predicted(records, predictor)
     if config.output is None:
         return Lines([_line(text, prediction) for _, text, prediction in found])
-    lines = _lines_of(config.output, ((record, prediction) for record, _, prediction in found))
+    lines = _lines_of(
+        config.output, ((record, prediction) for record, _, prediction in found), predictor.problem.says
+    )
     header = config.output.suffix.lower() != ".jsonl"
     count = write_lines(config.output, lines)
     return Written(max(0, count - header), "predictions", config.output)
@@ -238,14 +240,14 @@ def _line(given: Text, prediction: Prediction) -> str:
     return f"{prediction['answer'] or '(no answer)'}\t{text}"
 
 
-def _lines_of(path: Path, found: Iterable[tuple[Record, Prediction]]) -> Iterator[str]:
+def _lines_of(path: Path, found: Iterable[tuple[Record, Prediction]], says: str) -> Iterator[str]:
     """Each record with its prediction: a JSON object, or a line of a table behind that of the columns' names."""
     suffix = path.suffix.lower()
     if suffix not in (".jsonl", ".csv", ".tsv"):
         raise ConfigError(f"--output: {path.name} should end in .jsonl, .csv or .tsv")
     names: list[str] = []
     for record, prediction in found:
-        said = _flat(prediction, flat=suffix != ".jsonl")
+        said = _flat(prediction, says, flat=suffix != ".jsonl")
         if there := [name for name in said if name in record]:
             raise DataError(
                 f"the input has {', '.join(map(repr, there))} already, which the prediction would replace; "
@@ -274,9 +276,9 @@ def _row(values: list[Any], suffix: str) -> str:
     return stream.getvalue()
 
 
-def _flat(prediction: Prediction, *, flat: bool) -> Record:
+def _flat(prediction: Prediction, says: str, *, flat: bool) -> Record:
     """A prediction's keys as columns: `predicted`, and the score of each label."""
-    answer = next(prediction[key] for key in ("label", "labels", "value", "tags", "answer") if key in prediction)
+    answer = prediction[says]
     scores = prediction.get("scores")
     if not flat:
         return {"predicted": answer, **({"scores": scores} if scores is not None else {})}

@@ -110,6 +110,11 @@ class Problem(Protocol):
         """The name of the figure that runs are judged by; the higher, the better."""
         ...
 
+    @property
+    def says(self) -> str:
+        """The key of a prediction under which its answer stands."""
+        ...
+
     def encode(self, examples: Sequence[Any], reading: Reading) -> Rows:
         """Examples as rows, with targets where the examples have them."""
         ...

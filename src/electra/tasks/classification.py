@@ -52,6 +52,7 @@ class _TextProblem(ABC):
     """
 
     kind: ClassVar[str]
+    says: ClassVar[str]
     metrics: tuple[str, ...]
     head_kind: TextHeadKind = "linear"
     pair: bool = False
@@ -116,7 +117,7 @@ class Classification(_TextProblem):
     """One of several labels."""
 
     labels: tuple[str, ...] = ()
-    kind = "classification"
+    kind, says = "classification", "label"
 
     @property
     def outputs_count(self) -> int:
@@ -153,7 +154,7 @@ class Multilabel(_TextProblem):
     """Any number of labels."""
 
     labels: tuple[str, ...] = ()
-    kind = "multilabel"
+    kind, says = "multilabel", "labels"
 
     @property
     def outputs_count(self) -> int:
@@ -207,7 +208,7 @@ class Regression(_TextProblem):
 
     low: float = 0.0
     high: float = 1.0
-    kind = "regression"
+    kind, says = "regression", "value"
     outputs_count = 1
 
     def targets(self, answers: Sequence[Any]) -> np.ndarray[Any, Any]:

@@ -75,7 +75,7 @@ class Answering:
     max_answer: int = 30
     n_best: int = 20
     null_threshold: float = 0.0
-    kind = "answering"
+    kind, says = "answering", "answer"
     metric = "exact"
 
     def known(self, example: Question) -> Facts:

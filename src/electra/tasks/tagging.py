@@ -57,7 +57,7 @@ class Tagging:
     metric: Metric
     fallback: str
     positive: str = ""
-    kind = "tagging"
+    kind, says = "tagging", "tags"
 
     def known(self, example: Sentence) -> Facts:
         return {"gold": [*(example.tags or ())]}  # the words stand in the prediction
