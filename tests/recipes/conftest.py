@@ -1,6 +1,6 @@
 """A discriminator that knows some words, and nothing else."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -17,21 +17,31 @@ NOUNS = ["gardener", "sailor", "clock", "neighbour", "river", "teacher", "fox", 
 
 
 @pytest.fixture(scope="session")
-def small_model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("model")
-    text = " ".join([*NOUNS, "splendid", "dreadful"])
-    tokenizers.train([text] * 9, vocabulary_size=150).save(str(folder / "tokenizer.json"))
-    torch.manual_seed(0)
-    config = EncoderConfig(
-        layers=1, hidden_size=32, embedding_size=32, feed_forward_size=64, heads=2, max_positions=48,
-        vocabulary_size=tokenizers.vocabulary_size(tokenizers.load(folder / "tokenizer.json")),
-        initializer_range=0.1, linear_initializer_range=0.1,
-    )  # fmt: skip
-    huggingface.save(
-        folder / "model", encoder=Encoder(config), head=ReplacedTokenHead(config), card="",
-        tokenizer_json=folder / "tokenizer.json",
-    )  # fmt: skip
-    return str(folder / "model")
+def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[str], int, int], str]:
+    """Makes the folder of a discriminator that knows some texts' words: of the texts, the vocabulary's size and the
+    longest input."""
+
+    def made(texts: Sequence[str], vocabulary_size: int, max_positions: int) -> str:
+        folder = tmp_path_factory.mktemp("model")
+        tokenizers.train(texts, vocabulary_size=vocabulary_size).save(str(folder / "tokenizer.json"))
+        torch.manual_seed(0)
+        config = EncoderConfig(
+            layers=1, hidden_size=32, embedding_size=32, feed_forward_size=64, heads=2, max_positions=max_positions,
+            vocabulary_size=tokenizers.vocabulary_size(tokenizers.load(folder / "tokenizer.json")),
+            initializer_range=0.1, linear_initializer_range=0.1,
+        )  # fmt: skip
+        huggingface.save(
+            folder / "model", encoder=Encoder(config), head=ReplacedTokenHead(config), card="",
+            tokenizer_json=folder / "tokenizer.json",
+        )  # fmt: skip
+        return str(folder / "model")
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def small_model(make_model: Callable[[Sequence[str], int, int], str]) -> str:
+    return make_model([" ".join([*NOUNS, "splendid", "dreadful"])] * 9, 150, 48)
 
 
 @pytest.fixture

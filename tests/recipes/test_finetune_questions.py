@@ -2,19 +2,14 @@
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import electra
-from electra.data import tokenizer as tokenizers
 from electra.errors import ConfigError
-from electra.export import huggingface
-from electra.modeling.encoder import Encoder, EncoderConfig
-from electra.modeling.heads import ReplacedTokenHead
 from electra.recipes import finetune_run
 from electra.recipes.finetune import FinetuneResult, finetune
 from electra.recipes.finetune_config import load_task_config
@@ -25,21 +20,8 @@ NAMES = ["Ann", "Bob", "Cid", "Dot", "Eve", "Flo"]
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("model")
-    texts = [f"{name} saw the red fox , who did not see {name}" for name in NAMES] * 5
-    tokenizers.train(texts, vocabulary_size=120).save(str(folder / "tokenizer.json"))
-    torch.manual_seed(0)
-    config = EncoderConfig(
-        layers=1, hidden_size=32, embedding_size=32, feed_forward_size=64, heads=2, max_positions=80,
-        vocabulary_size=tokenizers.vocabulary_size(tokenizers.load(folder / "tokenizer.json")),
-        initializer_range=0.1, linear_initializer_range=0.1,
-    )  # fmt: skip
-    huggingface.save(
-        folder / "model", encoder=Encoder(config), head=ReplacedTokenHead(config), card="",
-        tokenizer_json=folder / "tokenizer.json",
-    )  # fmt: skip
-    return str(folder / "model")
+def model(make_model: Callable[[Sequence[str], int, int], str]) -> str:
+    return make_model([f"{name} saw the red fox , who did not see {name}" for name in NAMES] * 5, 120, 80)
 
 
 @pytest.fixture(scope="module")
