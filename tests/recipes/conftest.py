@@ -18,15 +18,15 @@ NOUNS = ["gardener", "sailor", "clock", "neighbour", "river", "teacher", "fox", 
 
 @pytest.fixture(scope="session")
 def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[str], int, int], str]:
-    """Makes the folder of a discriminator that knows some texts' words: of the texts, the vocabulary's size and the
-    longest input."""
+    """Makes a discriminator of texts with its words, the size of the vocabulary and the longest input."""
 
     def made(texts: Sequence[str], vocabulary_size: int, max_positions: int) -> str:
         folder = tmp_path_factory.mktemp("model")
         tokenizers.train(texts, vocabulary_size=vocabulary_size).save(str(folder / "tokenizer.json"))
         torch.manual_seed(0)
         config = EncoderConfig(
-            layers=1, hidden_size=32, embedding_size=32, feed_forward_size=64, heads=2, max_positions=max_positions,
+            layers=1, hidden_size=32, embedding_size=32, feed_forward_size=64, heads=2,
+            max_positions=max_positions,
             vocabulary_size=tokenizers.vocabulary_size(tokenizers.load(folder / "tokenizer.json")),
             initializer_range=0.1, linear_initializer_range=0.1,
         )  # fmt: skip
