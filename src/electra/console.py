@@ -50,15 +50,14 @@ def show(result: object) -> None:
     """Write what a verb returned on stdout: drawn by rich if it knows how to be, else as plain text."""
     if result is None:
         return
-    if isinstance(drawn := getattr(result, "__rich__", lambda: result)(), str):
-        sys.stdout.write(f"{drawn}\n")  # as it is: a line of JSON must not be broken in two
-    elif hasattr(result, "__rich__") or hasattr(result, "__rich_console__"):
+    drawn = result.__rich__() if hasattr(result, "__rich__") else result
+    if hasattr(drawn, "__rich__") or hasattr(drawn, "__rich_console__"):
         # A file or a pipe has no width; one of 80 would cut tables and break paths in two. No markup: results
         # hold [MASK]s and TOML's [sections].
         width = None if sys.stdout.isatty() else NOT_A_TERMINAL_WIDTH
-        Console(width=width, markup=False, emoji=False, highlight=False).print(result)
-    else:
-        sys.stdout.write(f"{result}\n")
+        Console(width=width, markup=False, emoji=False, highlight=False).print(drawn)
+    else:  # as it is: a line of JSON must not be broken in two
+        sys.stdout.write(f"{drawn}\n")
 
 
 class LineHandler(logging.Handler):

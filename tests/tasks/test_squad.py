@@ -1,7 +1,6 @@
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from electra.data.tokenizer import special_tokens, train
-from electra.errors import ConfigError, DataError
+from electra.errors import ConfigError
 from electra.modeling.encoder import EncoderConfig
 from electra.modeling.task_heads import ConditionalSpanHead
 from electra.tasks.base import IGNORED, Outputs, Prediction, Reading, Rows, TaskBatch, collate
 from electra.tasks.problems import from_facts
-from electra.tasks.squad import Answering, answering_task, squad_task
+from electra.tasks.squad import Answering
 from electra.tasks.squad_files import Question
 
 CONTEXTS = [
@@ -353,53 +352,3 @@ def test_facts_make_the_problem_again() -> None:
     problem = Answering("plain", True, stride=64, null_threshold=-1.25)
     facts = json.loads(json.dumps(problem.facts()))
     assert facts["kind"] == "answering" and from_facts(facts) == problem
-
-
-def squad(path: Path, contexts: int, *, impossible: bool) -> Path:
-    paragraphs = []
-    for i in range(contexts):
-        asked = {"id": f"{path.stem} {i}", "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}]}
-        others = [{"id": f"{path.stem} {i}n", "question": "?", "answers": [], "is_impossible": True}] * impossible
-        paragraphs.append({"context": f"Ann saw {i}.", "qas": [asked, *others]})
-    path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
-    return path
-
-
-def test_tasks_from_the_official_files(tmp_path: Path) -> None:
-    with pytest.raises(
-        DataError, match=r"train-v1.1.json and dev-v1.1.json missing; the official files come from"
-    ):
-        squad_task(tmp_path, "1.1")
-    for split in ("train", "dev"):
-        squad(tmp_path / f"{split}-v1.1.json", 3, impossible=False)
-        squad(tmp_path / f"{split}-v2.0.json", 2, impossible=True)
-    first, second = squad_task(tmp_path, "1.1"), squad_task(tmp_path, "2.0", pointer="plain")
-    assert first.problem == Answering() and second.problem == Answering("plain", True)
-    assert (first.name, second.name) == ("squad-1.1", "squad-2.0")
-    assert [len(first.splits[name]) for name in ("train", "dev")] == [3, 3]
-    training = {name: [question.training for question in second.splits[name]] for name in ("train", "dev")}
-    assert training == {"train": [True] * 4, "dev": [False] * 4}
-
-
-def test_own_files_without_one_for_development(tmp_path: Path) -> None:
-    task = answering_task("own", squad(tmp_path / "own.json", 20, impossible=True))
-    contexts = {name: {question.context for question in task.splits[name]} for name in ("train", "dev")}
-    assert (len(contexts["train"]), len(contexts["dev"])) == (18, 2) and not contexts["train"] & contexts["dev"]
-    assert task.problem == Answering(impossible=True)
-    assert task.notes == ("own.json: 4 questions of 10% of the contexts are held out",)
-
-
-def test_questions_that_nobody_answered_are_not_judged(tmp_path: Path) -> None:
-    def file(name: str, *answers: Any) -> Path:
-        qas = [{"id": str(i), "question": "Who?", **given} for i, given in enumerate(answers)]
-        path = tmp_path / name
-        path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "Ann saw Bob", "qas": qas}]}]}))
-        return path
-
-    right = {"answers": [{"text": "Ann", "answer_start": 0}]}
-    train = file("train.json", right)
-    task = answering_task("x", train, file("dev.json", right, {}))
-    assert len(task.splits["dev"]) == 1
-    assert task.notes[-1] == "dev.json: 1 questions have no answer to be judged by and are left out"
-    with pytest.raises(DataError, match=r"none\.json: no question has an answer"):
-        answering_task("x", train, file("none.json", {}, {}))

@@ -4,7 +4,7 @@ import hashlib
 import logging
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from electra.modeling.encoder import Encoder
 from electra.recipes.finetune_config import FinetuneConfig
 from electra.recipes.finetune_outcome import MAY_CHANGE, SeedResult, why_failed, write_predictions
 from electra.reports.metrics import read_metrics
-from electra.tasks.base import Outputs, Reading, Rows, Task, TaskBatch, collate
+from electra.tasks.base import Outputs, Prediction, Problem, Reading, Rows, Task, TaskBatch, collate
 from electra.tasks.few import part
 from electra.tasks.fine_tuning import FineTuning, rate_scales
 from electra.training.ahead import Ahead
@@ -123,12 +123,7 @@ def run_seed(setting: Setting, seed: int, folder: Path) -> Trained | Outcome:
     outputs, examples, problem = judge.final(), setting.task.splits[DEV], setting.task.problem
     if diverged:  # figures that are numbers, whatever the network says
         outputs = [{name: np.nan_to_num(x) for name, x in output.items()} for output in outputs]
-    predictions = problem.predictions(examples, setting.rows[DEV], outputs)
-    metrics = problem.score(examples, predictions)
-    module.problem = problem.settled(metrics)
-    if module.problem is not problem:
-        predictions = module.problem.predictions(examples, setting.rows[DEV], outputs)
-        metrics = module.problem.score(examples, predictions)
+    module.problem, predictions, metrics = _settled(setting, outputs)
     shown = [{**problem.known(one), **said} for one, said in zip(examples, predictions, strict=True)]
     write_predictions(run.path, DEV, shown)
     failed = diverged or why_failed(problem, predictions, examples)
@@ -199,6 +194,17 @@ def _score(setting: Setting, module: FineTuning, split: str) -> dict[str, float]
     return module.problem.score(examples, module.problem.predictions(examples, setting.rows[split], outputs))
 
 
+def _settled(setting: Setting, outputs: Sequence[Outputs]) -> tuple[Problem, list[Prediction], dict[str, float]]:
+    """The problem with what outputs on dev tell (a threshold, say), and what it then says and comes to."""
+    problem, examples, rows = setting.task.problem, setting.task.splits[DEV], setting.rows[DEV]
+    predictions = problem.predictions(examples, rows, outputs)
+    metrics = problem.score(examples, predictions)
+    if (settled := problem.settled(metrics)) is not problem:
+        predictions = settled.predictions(examples, rows, outputs)
+        metrics = settled.score(examples, predictions)
+    return settled, predictions, metrics
+
+
 def _outputs(setting: Setting, module: FineTuning, split: str) -> list[Outputs]:
     with setting.precision.autocast(setting.device):
         return module.outputs(setting.rows[split], pad=setting.pad, device=setting.device)
@@ -216,11 +222,7 @@ class Judge:
     def evaluate(self, _: int) -> dict[str, float]:
         """Figures on dev."""
         self.outputs = _outputs(self.setting, self.module, DEV)
-        problem, examples = self.setting.task.problem, self.setting.task.splits[DEV]
-        rows, outputs = self.setting.rows[DEV], self.outputs
-        metrics = problem.score(examples, problem.predictions(examples, rows, outputs))
-        if (settled := problem.settled(metrics)) is not problem:
-            metrics = settled.score(examples, settled.predictions(examples, rows, outputs))
+        metrics = _settled(self.setting, self.outputs)[2]
         figures = {f"eval/{name}": value for name, value in metrics.items()}
         if self.setting.config.evaluation.keep == "best" and figures[self.key] > max(
             self._before(), default=-math.inf

@@ -12,7 +12,7 @@ from electra.errors import CheckpointError, DataError
 from electra.export.huggingface import KINDS, Pretrained
 from electra.export.loading import load_pretrained
 from electra.serving.batching import check_texts
-from electra.tasks.base import Prediction, Reading
+from electra.tasks.base import Prediction, Reading, Rows
 from electra.tasks.classification import TextExample
 from electra.tasks.conll import Sentence
 from electra.tasks.fine_tuning import FineTuning
@@ -71,16 +71,16 @@ class Predictor:
         if empty := sum(not text or text.isspace() for text in texts if isinstance(text, str)):
             logger.warning("%s of %s texts are empty; what is said of them means nothing", empty, len(texts))
         examples = [self._example(text, number) for number, text in enumerate(texts)]
-        return self.of_examples(examples, batch_tokens=batch_tokens)
-
-    def of_examples(self, examples: Sequence[Any], *, batch_tokens: int | None = None) -> list[Prediction]:
-        """The same for examples of the task."""
         rows = self.problem.encode(examples, self.reading)
         if rows.cut:
             logger.warning(
                 "%s of %s texts are too long and were cut (%s tokens a row)",
                 f"{rows.cut:,}", f"{len(examples):,}", self.reading.max_length,
             )  # fmt: skip
+        return self.of_rows(examples, rows, batch_tokens=batch_tokens)
+
+    def of_rows(self, examples: Sequence[Any], rows: Rows, *, batch_tokens: int | None = None) -> list[Prediction]:
+        """The same for examples of the task that are rows already."""
         with torch.inference_mode():
             outputs = self.module.outputs(rows, pad=self.pad, device=self.device, batch_tokens=batch_tokens)
         return self.problem.predictions(examples, rows, outputs)
