@@ -21,7 +21,7 @@ from electra.errors import CheckpointError, ConfigError
 from electra.recipes import finetune_run
 from electra.recipes.finetune import FinetuneResult, finetune
 from electra.recipes.finetune_config import load_task_config
-from electra.tasks.few import part
+from electra.tasks.parts import part
 
 Breaks = Callable[[int, Callable[[], None]], None]
 

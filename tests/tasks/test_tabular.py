@@ -11,7 +11,7 @@ from electra.errors import DataError
 from electra.tasks.base import Task
 from electra.tasks.classification import Classification, Multilabel, Regression, TextExample
 from electra.tasks.table_columns import Columns
-from electra.tasks.tabular import find_files, stratified_cut, task
+from electra.tasks.tabular import find_files, task
 
 GOOD = "text,label\n" + "".join(f"text {i},{'no' if i % 4 else 'yes'}\n" for i in range(40))
 
@@ -125,16 +125,6 @@ def test_dev_is_cut_from_train_in_equal_shares(tmp_path: Path) -> None:
     assert sorted(everything) == sorted(f"text {i}" for i in range(40))
     assert found.notes[0] == "no file for dev: 4 of the 40 training rows were cut for it"
     assert of("classification", tmp_path, train=GOOD).splits == found.splits
-
-
-def test_a_cut_keeps_order_and_leaves_something_on_both_sides() -> None:
-    strata = ["a"] * 50 + ["b"] * 3 + ["c"]
-    kept, cut = stratified_cut(strata, 0.9, seed=0)
-    assert kept.tolist() == sorted(kept.tolist()) and cut.tolist() == sorted(cut.tolist())
-    assert Counter(strata[i] for i in kept) == {"a": 5, "b": 1, "c": 1}
-    assert Counter(strata[i] for i in cut) == {"a": 45, "b": 2}
-    other, _ = stratified_cut(strata, 0.9, seed=1)
-    assert kept.tolist() != other.tolist()
 
 
 def test_labels_that_train_never_has_are_named(tmp_path: Path) -> None:

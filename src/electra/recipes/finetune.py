@@ -29,6 +29,9 @@ from electra.training.trainer import Outcome
 
 logger = logging.getLogger(__name__)
 
+SHOWN = 6
+"""Figures that the table on the console has room for; all are in results.json."""
+
 
 def prepared(config: FinetuneConfig) -> Setting:
     """Data, model and precision of a fine-tuning, and its config with nothing left open.
@@ -185,7 +188,7 @@ class FinetuneResult:
             "seeds": [{k: v for k, v in asdict(result).items() if k != "identity"} for result in self.seeds],
             "best_seed": self.best.seed,
             "pretrained": setting.config.model,
-            "model": "model",
+            "model": None if self.best.diverged else "model",
             "examples": {split: len(examples) for split, examples in setting.task.splits.items()},
             "notes": list(setting.task.notes),
         }
@@ -193,7 +196,7 @@ class FinetuneResult:
     def __rich__(self) -> RenderableType:
         if self.stopped_by is not None:
             return f"{self.out}: stopped after {len(self.seeds)} seeds; the same command goes on"
-        names = [name for name in self.seeds[0].metrics if "/" not in name]
+        names = [name for name in self.seeds[0].metrics if "/" not in name][:SHOWN]
         table = Table("seed", *names, "", title=f"{self.task} on {DEV}", title_justify="left")
         for result in self.seeds:
             failed = f"failed: {result.failed}" if result.failed else ""

@@ -24,8 +24,8 @@ from electra.recipes.finetune_config import FinetuneConfig
 from electra.recipes.finetune_outcome import MAY_CHANGE, SeedResult, why_failed, write_predictions
 from electra.reports.metrics import read_metrics
 from electra.tasks.base import Outputs, Prediction, Problem, Reading, Rows, Task, TaskBatch, collate
-from electra.tasks.few import part
 from electra.tasks.fine_tuning import FineTuning, rate_scales
+from electra.tasks.parts import part
 from electra.training.ahead import Ahead
 from electra.training.checkpoint import CheckpointConfig
 from electra.training.evaluation import EvaluationConfig

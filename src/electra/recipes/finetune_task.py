@@ -7,7 +7,7 @@ from pathlib import Path
 from electra.config import did_you_mean
 from electra.errors import ConfigError, DataError
 from electra.recipes.finetune_config import FinetuneConfig
-from electra.tasks import conll, glue, squad, tabular, tagging, tagging_data
+from electra.tasks import conll, glue, parts, squad, tabular, tagging, tagging_data
 from electra.tasks.base import Task
 from electra.tasks.table_columns import Columns
 
@@ -100,7 +100,7 @@ def _own_tagging(config: FinetuneConfig, path: Path) -> Task:
     notes: list[str] = []
     if "dev" not in splits:
         examples = splits["train"]
-        kept, cut = tabular.stratified_cut([""] * len(examples), data.dev_share, seed=0)
+        kept, cut = parts.stratified_cut([""] * len(examples), data.dev_share, seed=0)
         if not len(cut):
             raise DataError(f"{path}: one sentence is too little to cut a part for dev from; give --data.dev FILE")
         splits |= {"train": [examples[i] for i in kept], "dev": [examples[i] for i in cut]}

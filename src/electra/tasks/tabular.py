@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from electra.config import did_you_mean
 from electra.data.corpus import kind_of
@@ -27,6 +26,7 @@ from electra.tasks.classification import (
     TextHeadKind,
     TextProblem,
 )
+from electra.tasks.parts import strata, stratified_cut
 from electra.tasks.table_columns import Columns
 
 TableKind = Literal["classification", "pair", "multilabel", "regression"]
@@ -84,11 +84,8 @@ def task(
     else:
         problem, examples = _labels(splits, head_kind)
     if "dev" not in examples:
-        strata = ["" if kind == "regression" else str(row.answer) for row in splits["train"]]
-        if kind == "multilabel":  # of a rare set one row each would make a large part
-            often = {label for label, count in Counter(strata).items() if count * dev_share >= 1}
-            strata = [label if label in often else "" for label in strata]
-        kept, cut = stratified_cut(strata, dev_share, seed=seed)
+        answers = [example.answer for example in examples["train"]]
+        kept, cut = stratified_cut(strata(answers, dev_share), dev_share, seed=seed)
         if not len(cut):
             raise DataError(
                 f"{files['train']}: no label occurs twice, so none can be cut for dev; give a dev file"
@@ -148,27 +145,6 @@ def find_files(
             f"{data}: no file to train on; call one train.csv or name it with --data.train FILE ({KNOWN})"
         )
     return found
-
-
-def stratified_cut(
-    strata: Sequence[str], share: float, *, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The places that are kept and those that are cut, each in order: `share` of every stratum is cut.
-
-    A stratum of one stays whole; of a larger one at least one is kept and one cut.
-    """
-    random = np.random.default_rng(seed)
-    members: dict[str, list[int]] = {}
-    for place, stratum in enumerate(strata):
-        members.setdefault(stratum, []).append(place)
-    cut: list[int] = []
-    for places in members.values():
-        if len(places) > 1:
-            count = min(len(places) - 1, max(1, round(share * len(places))))
-            cut += random.permutation(places)[:count].tolist()
-    mask = np.zeros(len(strata), bool)
-    mask[cut] = True
-    return np.flatnonzero(~mask), np.flatnonzero(mask)
 
 
 def _rows(path: Path, kind: TableKind, columns: Columns, split: str, taken: list[str]) -> Iterator[_Row]:

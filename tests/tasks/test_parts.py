@@ -7,7 +7,7 @@ import pytest
 from electra.errors import DataError
 from electra.tasks.classification import TextExample
 from electra.tasks.conll import Sentence
-from electra.tasks.few import part
+from electra.tasks.parts import part, stratified_cut
 
 LABELED = [TextExample(f"text {i}", None, 0 if i % 4 else 1) for i in range(200)]
 VALUED = [TextExample(f"text {i}", None, i / 7) for i in range(200)]
@@ -64,3 +64,20 @@ def test_shots_that_cannot_be() -> None:
         part(LABELED, fraction=1, shots=51, seed=0)
     with pytest.raises(DataError, match=r"data\.shots: the answers are no labels .* use data\.fraction"):
         part(VALUED, fraction=1, shots=2, seed=0)
+
+
+def test_a_cut_keeps_order_and_leaves_something_on_both_sides() -> None:
+    groups = ["a"] * 50 + ["b"] * 3 + ["c"]
+    kept, cut = stratified_cut(groups, 0.9, seed=0)
+    assert kept.tolist() == sorted(kept.tolist()) and cut.tolist() == sorted(cut.tolist())
+    assert Counter(groups[i] for i in kept) == {"a": 5, "b": 1, "c": 1}
+    assert Counter(groups[i] for i in cut) == {"a": 45, "b": 2}
+    other, _ = stratified_cut(groups, 0.9, seed=1)
+    assert kept.tolist() != other.tolist()
+
+
+def test_rare_sets_of_labels_do_not_swell_a_part() -> None:
+    rare = [TextExample(f"text {i}", None, (i, i + 1)) for i in range(100)]
+    often = [TextExample(f"more {i}", None, (0,)) for i in range(100)]
+    found = part([*rare, *often], fraction=0.1, shots=0, seed=0)
+    assert len(found) == 20 and counts(found)[(0,)] == 10
