@@ -33,6 +33,7 @@ from electra.objectives.config import GeneratorConfig
 from electra.objectives.electric import Electric
 from electra.objectives.masked_lm import MaskedLanguageModel
 from electra.objectives.masking import Masking
+from electra.objectives.replaced_token import ReplacedToken
 from electra.recipes.pretrain_config import AnyObjective, PretrainConfig, build_objective
 from electra.training.optim import build_optimizer
 from electra.training.schedule import learning_rate
@@ -282,9 +283,10 @@ def slot_logits(objective: AnyObjective, batch: Batch, masking: Masking) -> Tens
     if isinstance(objective, MaskedLanguageModel):
         encoder, head, x_BND = objective.encoder, objective.head, objective.states(batch, masking)
     else:
-        encoder, head = objective.generator, objective.generator_head
+        assert isinstance(objective, ReplacedToken) and objective.generator is not None
+        generator = objective.generator
         mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
-        x_BND = encoder(masking.input_ids_BL, batch.segment_ids_BL, mask_BL, positions_BN=masking.positions_BN)
+        return generator.head.logits(generator.states(batch, masking, mask_BL), generator.table_VE)
     return head.logits(x_BND.flatten(0, 1), encoder.embeddings.token.weight)
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from electra.objectives.masked_lm import MaskedLanguageModel
+
 Arrays = Mapping[str, Any]
 """Recorded arrays by name."""
 Named = Sequence[tuple[nn.Parameter, list[str]]]
@@ -34,16 +36,14 @@ _INSIDE = {
     "feed_forward_norm": ("output/LayerNorm",),
 }
 _HEADS = {
-    "generator_head": "generator_predictions",
+    "generator.head": "generator_predictions",
     "cloze_head": "cloze_predictions",
-    "head": "generator_predictions",
-    "discriminator_head": "discriminator_predictions",
+    "head": "discriminator_predictions",
 }
 _IN_HEADS = {"dense": "dense", "norm": "LayerNorm", "prediction": "dense_1"}
 _SCOPES = {
-    "discriminator": "electra",
     "encoder": "electra",
-    "generator": "generator",
+    "generator.encoder": "generator",
     "left": "generator_ltr",
     "right": "generator_rtl",
 }
@@ -52,11 +52,12 @@ _SCOPES = {
 def names(objective: nn.Module) -> Named:
     """Each parameter with the original's variables that it holds, joined along their last axis."""
     found = []
+    heads = _HEADS | ({"head": "generator_predictions"} if isinstance(objective, MaskedLanguageModel) else {})
     for name, parameter in objective.named_parameters():
-        module, _, rest = name.partition(".")
-        path, _, leaf = rest.rpartition(".")
-        if module in _HEADS:
-            scope = _HEADS[module]
+        module = next(module for module in (*heads, *_SCOPES) if name.startswith(f"{module}."))
+        path, _, leaf = name.removeprefix(f"{module}.").rpartition(".")
+        if module in heads:
+            scope = heads[module]
             theirs = [f"{scope}/{_IN_HEADS[path]}/{_leaf(leaf, path)}"] if path else [f"{scope}/output_bias"]
         elif inside := re.fullmatch(r"blocks\.(\d+)\.(.+)", path):
             layer = f"{_SCOPES[module]}/encoder/layer_{inside[1]}"

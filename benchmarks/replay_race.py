@@ -26,7 +26,7 @@ from replay_names import Named, Variables
 
 Read = tuple[str, int]
 """The name of a variable, and which of its uses in the forward pass, counted from 0."""
-_MODULES = ("replaced_token", "electric", "masked_lm")
+_MODULES = ("generators", "electric", "masked_lm")
 _plain_linear, _plain_layer_norm = F.linear, F.layer_norm
 
 

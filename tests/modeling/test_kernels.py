@@ -6,7 +6,7 @@ from scipy.stats import chisquare
 from torch import Tensor
 from torch.nn import functional as F
 
-from electra.modeling.kernels import ROWS, sampled_cross_entropy, sampled_cross_entropy_plain
+from electra.modeling.kernels import ROWS, Sampling, sampled_cross_entropy, sampled_cross_entropy_plain
 
 VOCABULARIES = [7, 255, 256, 257, 1000, 1024]
 
@@ -51,8 +51,10 @@ def misses(samples_N: Tensor, arguments: dict[str, Tensor], *, temperature: floa
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
 def test_loss_and_gradients_equal_the_plain_version(vocabulary: int, temperature: float) -> None:
     arguments = problem(ROWS + 37, vocabulary, weights=0.5)
-    loss, _, gradients = run(sampled_cross_entropy, arguments, temperature=temperature)
-    plain_loss, _, plain_gradients = run(sampled_cross_entropy_plain, arguments, temperature=temperature)
+    loss, _, gradients = run(sampled_cross_entropy, arguments, sampling=Sampling(temperature=temperature))
+    plain_loss, _, plain_gradients = run(
+        sampled_cross_entropy_plain, arguments, sampling=Sampling(temperature=temperature)
+    )
     torch.testing.assert_close(loss, plain_loss, rtol=1e-5, atol=1e-5)
     for gradient, plain in zip(gradients, plain_gradients, strict=True):
         torch.testing.assert_close(gradient, plain, rtol=1e-4, atol=1e-4)
@@ -62,9 +64,9 @@ def test_loss_and_gradients_equal_the_plain_version(vocabulary: int, temperature
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
 def test_a_sample_is_where_its_uniform_number_falls(vocabulary: int, temperature: float) -> None:
     arguments = problem(2 * ROWS + 5, vocabulary, seed=1)
-    _, samples_N, _ = run(sampled_cross_entropy, arguments, temperature=temperature)
+    _, samples_N, _ = run(sampled_cross_entropy, arguments, sampling=Sampling(temperature=temperature))
     assert misses(samples_N, arguments, temperature=temperature) < 1e-5
-    _, plain_N, _ = run(sampled_cross_entropy_plain, arguments, temperature=temperature)
+    _, plain_N, _ = run(sampled_cross_entropy_plain, arguments, sampling=Sampling(temperature=temperature))
     assert (samples_N == plain_N).float().mean() > 0.99  # the rest are ties, settled by rounding
 
 

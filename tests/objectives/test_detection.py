@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from electra.modeling.kernels import Sampling
 from electra.objectives.detection import Detection, GeneratorFigures
 
 
@@ -46,7 +47,6 @@ def test_generator_figures_count_masked_positions_only() -> None:
         targets_N=torch.tensor([0, 1, 2]),
         masked_N=torch.tensor([True, True, False]),
         uniforms_N=torch.tensor([0.75, 0.5, 0.0]),
-        temperature=1.0,
     )
     assert samples_N.tolist() == [1, 2, 0]
     found = figures.figures()
@@ -70,7 +70,7 @@ def test_held_out_samples_are_drawn_as_in_training() -> None:
             targets_N=torch.zeros(2000, dtype=torch.long),
             masked_N=torch.ones(2000, dtype=torch.bool),
             uniforms_N=uniforms_N,
-            **{"temperature": 1.0, **settings},  # type: ignore[arg-type]
+            sampling=Sampling(**settings),  # type: ignore[arg-type]
         )
         assert figures.figures()["eval/masked_lm_sample_accuracy"] == int((samples_N == 0).sum()) / 2000
         return [float((samples_N == token).float().mean()) for token in range(3)]
@@ -80,3 +80,6 @@ def test_held_out_samples_are_drawn_as_in_training() -> None:
     assert share(temperature=0.5) == pytest.approx((plain / 0.5).softmax(0).tolist(), abs=0.03)
     others = plain[1:].softmax(0).tolist()
     assert share(disallow_targets=True) == pytest.approx([0.0, *others], abs=0.03)
+    first = plain[:2].softmax(0).tolist()
+    assert share(top_k=2) == pytest.approx([*first, 0.0], abs=0.03)
+    assert share(top_k=1, disallow_targets=True) == [0.0, 1.0, 0.0]

@@ -3,10 +3,14 @@
 import pytest
 import torch
 
+from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
+from electra.objectives.draws import Purpose, uniforms
 from electra.objectives.masking import Masking, MaskingConfig, candidates, draw, slots, write
+from electra.objectives.vocabulary import Vocabulary
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
+VOCABULARY = Vocabulary(SPECIAL, 300)
 
 
 def text(rows: list[int], length: int) -> torch.Tensor:
@@ -17,23 +21,20 @@ def text(rows: list[int], length: int) -> torch.Tensor:
     return ids_BL
 
 
+def batch(ids_BL: torch.Tensor, *, seed: int) -> Batch:
+    return Batch(ids_BL, torch.zeros_like(ids_BL), (ids_BL != 0).sum(1), seed=1000 * seed)
+
+
 def drawn(ids_BL: torch.Tensor, config: MaskingConfig, *, seed: int) -> Masking:
-    return draw(
-        ids_BL,
-        candidates(ids_BL, SPECIAL),
-        config,
-        tokens_B=(ids_BL != 0).sum(1),
-        mask_id=4,
-        generator=torch.Generator().manual_seed(seed),
-    )
+    return draw(batch(ids_BL, seed=seed), config, VOCABULARY)
 
 
-def plain_draw(ids_BL: torch.Tensor, config: MaskingConfig, generator: torch.Generator) -> list[dict[int, bool]]:
+def plain_draw(ids_BL: torch.Tensor, config: MaskingConfig, seed: int) -> list[dict[int, bool]]:
     """For each row, {position: shows [MASK]}: the same rule, one position at a time, from the same numbers."""
     B, L = ids_BL.shape
     N = slots(L, config.share)
-    order_BL = torch.rand(B, L, generator=generator)
-    keep_BN = torch.rand(B, N, generator=generator)
+    seeds_B = batch(ids_BL, seed=seed).row_seeds
+    order_BL, keep_BN = uniforms(seeds_B, Purpose.POSITIONS, L), uniforms(seeds_B, Purpose.KEPT, N)
     drawn = []
     for row in range(B):
         text_positions = [p for p in range(L) if int(ids_BL[row, p]) not in (0, 2, 3, 4)]
@@ -49,7 +50,7 @@ def test_it_equals_the_plain_version(length: int, share: float) -> None:
     ids_BL = text([length - 2, length // 2, 7, 3, 1, 0], length)
     config = MaskingConfig(share=share, mask_share=0.7)
     masking = drawn(ids_BL, config, seed=1)
-    plain = plain_draw(ids_BL, config, torch.Generator().manual_seed(1))
+    plain = plain_draw(ids_BL, config, 1)
     for row, expected in enumerate(plain):
         used = masking.used_BN[row]
         found = dict(
@@ -83,14 +84,7 @@ def test_positions_of_a_row_are_distinct_and_text() -> None:
     ids_BL = text([30, 5, 12], 32)
     text_BL = candidates(ids_BL, SPECIAL)
     for seed in range(20):
-        masking = draw(
-            ids_BL,
-            text_BL,
-            MaskingConfig(share=0.5),
-            tokens_B=(ids_BL != 0).sum(1),
-            mask_id=4,
-            generator=torch.Generator().manual_seed(seed),
-        )
+        masking = drawn(ids_BL, MaskingConfig(share=0.5), seed=seed)
         for row in range(3):
             positions = masking.positions_BN[row]
             assert len(set(positions.tolist())) == len(positions)
@@ -153,3 +147,82 @@ def test_distinct_positions_are_written_as_they_are() -> None:
     for row, slot in masking.used_BN.nonzero().tolist():
         expected_BL[row, masking.positions_BN[row, slot]] = new_n.view_as(masking.used_BN)[row, slot]
     assert torch.equal(found_BL, expected_BL)
+
+
+def rates(
+    config: MaskingConfig, ids_BL: torch.Tensor, vocabulary: Vocabulary, *, seeds: int = 200
+) -> torch.Tensor:
+    """How often each position is chosen (B, L)."""
+    counts_BL = torch.zeros(ids_BL.shape)
+    for seed in range(seeds):
+        masking = draw(batch(ids_BL, seed=seed), config, vocabulary)
+        counts_BL.scatter_add_(1, masking.positions_BN, masking.used_BN.float())
+    return counts_BL / seeds
+
+
+def test_rare_tokens_are_chosen_more_often() -> None:
+    ids_BL = torch.tensor([[2, *[10] * 10, *[20] * 10, 3]])
+    counts_V = torch.ones(300, dtype=torch.long)
+    counts_V[10], counts_V[20] = 899, 99
+    vocabulary = Vocabulary(SPECIAL, 300, counts_V=counts_V)
+    found = rates(MaskingConfig(kind="frequency", share=0.1), ids_BL, vocabulary, seeds=200)[0]
+    # the weights are 900^-.5 and 100^-.5, that is 1 : 3; two of twenty are drawn
+    assert float(found[11:21].sum() / found[1:11].sum()) == pytest.approx(3, rel=0.2)
+    assert float(found.sum()) == pytest.approx(2)
+
+
+def test_words_are_chosen_whole_and_as_many_as_fit() -> None:
+    # words of three, one, two, four and one tokens; ids from 200 on go on with the word before them
+    row = [2, 10, 200, 201, 11, 12, 202, 13, 203, 204, 205, 14, 3]
+    continues_V = torch.arange(300) >= 200
+    vocabulary = Vocabulary(SPECIAL, 300, continues_V=continues_V)
+    words = [{1, 2, 3}, {4}, {5, 6}, {7, 8, 9, 10}, {11}]
+    seen = set()
+    for seed in range(100):
+        masking = draw(batch(torch.tensor([row]), seed=seed), MaskingConfig(kind="words", share=0.3), vocabulary)
+        chosen = set(masking.positions_BN[masking.used_BN].tolist())
+        taken = [word for word in words if word & chosen]
+        assert chosen == set().union(*taken) and len(chosen) in (2, 3)  # three tokens are wanted
+        seen.add(frozenset(chosen))
+    assert {frozenset({1, 2, 3}), frozenset({4, 5, 6}), frozenset({5, 6, 11})} <= seen
+    assert not any({7, 8} & chosen for chosen in seen)  # four tokens never fit
+
+
+def test_spans_are_stretches_of_the_length_that_is_asked_for() -> None:
+    ids_BL = text([126] * 64, 128)
+    stretches, chosen = 0, 0
+    for seed in range(20):
+        masking = draw(batch(ids_BL, seed=seed), MaskingConfig(kind="spans", span_length=4.0), VOCABULARY)
+        used_BL = torch.zeros(64, 128).scatter_add_(1, masking.positions_BN, masking.used_BN.float()) > 0
+        stretches += int((used_BL & ~used_BL.roll(1, 1)).sum())
+        chosen += int(used_BL.sum())
+        assert not used_BL[:, 0].any() and not used_BL[:, 127].any()
+    assert chosen / (20 * 64) == pytest.approx(round(126 * 0.15), rel=0.05)
+    assert 2.5 < chosen / stretches < 4.5  # long ones are passed over where they do not fit
+
+
+def test_other_tokens_stand_at_their_share() -> None:
+    ids_BL = text([126] * 64, 128)
+    masked = kept = other = 0
+    for seed in range(20):
+        masking = drawn(ids_BL, MaskingConfig(mask_share=0.8, random_share=0.1), seed=seed)
+        shown, true = masking.at(masking.input_ids_BL), masking.at(ids_BL)
+        used = masking.used_BN.flatten()
+        masked += int((shown[used] == 4).sum())
+        kept += int((shown[used] == true[used]).sum())
+        other += int(((shown != true) & (shown != 4))[used].sum())
+        assert not torch.isin(shown[used & (shown != 4)], torch.tensor([0, 1, 2, 3])).any()
+    total = masked + kept + other
+    assert masked / total == pytest.approx(0.8, abs=0.02)
+    assert other / total == pytest.approx(0.1, abs=0.01)
+
+
+def test_a_row_is_masked_alike_in_any_batch() -> None:
+    ids_BL = text([30, 12, 20], 32)
+    whole = batch(ids_BL, seed=5)
+    alone = Batch(ids_BL[1:2], ids_BL[1:2], whole.lengths_B[1:2], seed=99, seeds_B=whole.row_seeds[1:2])
+    for kind in ("uniform", "spans"):
+        config = MaskingConfig(kind=kind)  # type: ignore[arg-type]
+        one, other = draw(whole, config, VOCABULARY), draw(alone, config, VOCABULARY)
+        assert torch.equal(one.positions_BN[1], other.positions_BN[0])
+        assert torch.equal(one.input_ids_BL[1], other.input_ids_BL[0])

@@ -10,8 +10,10 @@ from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoder import Encoder, EncoderConfig
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
-from electra.objectives.masking import MaskingConfig, candidates, draw, write
+from electra.objectives.draws import Purpose, uniforms
+from electra.objectives.masking import MaskingConfig, candidates, write
 from electra.objectives.replaced_token import ReplacedToken
+from electra.objectives.vocabulary import Vocabulary
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
 MODEL = EncoderConfig(
@@ -29,7 +31,7 @@ def objective(
         GeneratorConfig(hidden_size=generator, heads=2 if generator == 32 else 0, feed_forward_size=64),
         config=config or ObjectiveConfig(),
         masking=MaskingConfig(),
-        special=SPECIAL,
+        vocabulary=Vocabulary(SPECIAL, 300),
     )
 
 
@@ -84,15 +86,14 @@ def test_loss_and_gradient_equal_those_of_transformers(tmp_path, lengths: list[i
         networks[name] = network.eval()
     ids_BL, text_BL = one.input_ids_BL, candidates(one.input_ids_BL, SPECIAL)
     mask_BL = (torch.arange(ids_BL.shape[1]) < one.lengths_B[:, None]).long()
-    random = torch.Generator().manual_seed(one.seed)
-    masking = draw(ids_BL, text_BL, MaskingConfig(), tokens_B=one.lengths_B, mask_id=4, generator=random)
+    masking = ours.draw(one)
     logits_BLV = networks["generator"](
         masking.input_ids_BL, token_type_ids=one.segment_ids_BL, attention_mask=mask_BL
     ).logits
     used = masking.used_BN.flatten()
     logits_NV, targets_N = masking.at(logits_BLV)[used], masking.at(ids_BL)[used]
     generator_loss = F.cross_entropy(logits_NV, targets_N)
-    uniforms_N = torch.rand(used.numel(), generator=random)
+    uniforms_N = uniforms(one.row_seeds, Purpose.SAMPLES, masking.used_BN.shape[1]).flatten()
     cumulative_NV = masking.at(logits_BLV).softmax(-1).cumsum(-1)
     samples_N = torch.searchsorted(cumulative_NV, uniforms_N[:, None], right=True).squeeze(1).clamp(max=299)
     corrupted_BL = write(ids_BL, samples_N, masking, MaskingConfig())
@@ -106,7 +107,7 @@ def test_loss_and_gradient_equal_those_of_transformers(tmp_path, lengths: list[i
 
     torch.testing.assert_close(output.parts["generator_loss"], generator_loss.detach(), rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(output.loss, expected, rtol=1e-5, atol=1e-6)
-    table = ours.discriminator.embeddings.token.weight.grad
+    table = ours.encoder.embeddings.token.weight.grad
     parts = [network.electra.embeddings.word_embeddings.weight.grad for network in networks.values()]
     if sharing == "none":
         torch.testing.assert_close(table, parts[0], rtol=1e-4, atol=1e-6)
@@ -118,11 +119,11 @@ def test_no_gradient_reaches_the_generator_through_the_samples() -> None:
     ours = objective(ObjectiveConfig(sharing="none"))
     output = ours(batch([24, 24]))
     (output.loss - output.loss.detach()).backward()
-    with_both = {n: p.grad.clone() for n, p in ours.generator.named_parameters() if p.grad is not None}
+    with_both = {n: p.grad.clone() for n, p in ours.generator.encoder.named_parameters() if p.grad is not None}
     ours.zero_grad()
     ours.config = replace(ours.config, discriminator_weight=0.0)
     ours(batch([24, 24])).loss.backward()
-    for name, parameter in ours.generator.named_parameters():
+    for name, parameter in ours.generator.encoder.named_parameters():
         assert torch.equal(with_both[name], parameter.grad), name  # type: ignore[arg-type]
 
 
@@ -132,9 +133,9 @@ def test_what_is_shared() -> None:
         for sharing in ("none", "embeddings", "all")
     )
     shared = [
-        set(o.generator.parameters()) & set(o.discriminator.parameters()) for o in (none, tables, everything)
+        set(o.generator.encoder.parameters()) & set(o.encoder.parameters()) for o in (none, tables, everything)
     ]
-    assert [len(names) for names in shared] == [0, 3, len(list(everything.discriminator.parameters()))]
+    assert [len(names) for names in shared] == [0, 3, len(list(everything.encoder.parameters()))]
 
 
 def test_the_same_seed_draws_the_same_masks_and_another_one_others() -> None:
@@ -149,7 +150,11 @@ def test_counts_are_what_the_losses_are_means_over() -> None:
     ours = objective()
     counts = ours.counts(batch([24, 14]))
     # 24: [CLS] and two [SEP] leave 21 words, of which round(3.15) = 3 are chosen; 14: 11 words, 2 chosen
-    assert {name: int(value) for name, value in counts.items()} == {"generator": 5, "discriminator": 32}
+    assert {name: int(value) for name, value in counts.items()} == {
+        "generator": 5,
+        "discriminator": 32,
+        "text": 32,
+    }
     halved = ours(batch([24, 14]), {name: 2 * value for name, value in counts.items()})
     torch.testing.assert_close(2 * halved.loss, ours(batch([24, 14])).loss)
 

@@ -61,8 +61,9 @@ def test_the_modern_convention_is_what_torch_counts(preset: str) -> None:
     assert isinstance(objective, ReplacedToken)
     # Attention as plain products: the counter does not look into the fused kernel of a CPU.
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        states = objective.generator(ids_BL, ids_BL, None, positions_BN=positions_BN)
-        logits = objective.generator_head.logits(states.flatten(0, 1), objective.generator.embeddings.token.weight)
+        generator = objective.generator
+        states = generator.encoder(ids_BL, ids_BL, None, positions_BN=positions_BN)
+        logits = generator.head.logits(states.flatten(0, 1), generator.table_VE)
         (logits.sum() + objective.discriminate(ids_BL, ids_BL, None).sum()).backward()
     assert training_flops(objective.networks(length), length) == pytest.approx(counter.get_total_flops(), rel=0.01)
 
@@ -93,7 +94,7 @@ def test_inference_is_the_encoder_alone() -> None:
     objective = build_objective(with_vocabulary(load_config(PretrainConfig, "electra-small")), SPECIAL)
     assert isinstance(objective, ReplacedToken)
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        objective.discriminator(torch.zeros(1, 128, dtype=torch.long))
+        objective.encoder(torch.zeros(1, 128, dtype=torch.long))
     assert counted.inference["discriminator"] == pytest.approx(counter.get_total_flops(), rel=1e-6)
     assert (
         counted.inference["generator"]

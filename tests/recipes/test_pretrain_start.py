@@ -63,7 +63,7 @@ def test_both_towers_go_on_with_their_shapes_and_heads(first: Path, data_folder:
         loaded = load_pretrained(first / name)
         assert loaded.head is not None
         assert same(tower.encoder, loaded.encoder) and same(tower.head, loaded.head)
-    assert objective.generator.embeddings.token is objective.discriminator.embeddings.token
+    assert objective.generator.encoder.embeddings.token is objective.encoder.embeddings.token
     result = pretrain(config(data_folder, tmp_path / "second", *towers))
     stored = load_config(PretrainConfig, result.run / "config.toml")
     assert (stored.model.hidden_size, stored.generator.hidden_size) == (32, 24)
@@ -144,7 +144,7 @@ def test_a_bert_becomes_a_discriminator_with_a_fresh_generator(data_folder: Path
     shutil.copy(data_folder / "tokenizer.json", tmp_path / "bert")
     settings = config(data_folder, tmp_path / "run", f"init.discriminator={tmp_path / 'bert'}")
     objective = started(settings)
-    assert same(objective.discriminator, load_pretrained(tmp_path / "bert").encoder)
+    assert same(objective.encoder, load_pretrained(tmp_path / "bert").encoder)
     assert objective.generator.config.hidden_size == 24 and objective.generator.config.embedding_size == 48
     result = pretrain(settings)
     assert result.exported is not None
@@ -185,7 +185,7 @@ def test_an_energy_is_no_replaced_token_head(
     for kind, kept in (("replaced-token", False), ("electric", True)):
         settings = config(data_folder, tmp_path, f"init.discriminator={made}", f"objective.kind={kind}")
         loaded = load_pretrained(made).head
-        assert loaded is not None and same(started(settings).discriminator_head, loaded) is kept
+        assert loaded is not None and same(started(settings).head, loaded) is kept
 
 
 def test_a_dry_run_shows_the_shape_that_is_taken(first: Path) -> None:

@@ -50,6 +50,9 @@ class NextId(nn.Module):
         loss = F.cross_entropy(logits, targets_BL[inside_BL], reduction="sum") / counts["tokens"]
         return StepOutput(loss, {"generator_loss": loss.detach()})
 
+    def begin_step(self, step: int, steps: int | None) -> None:
+        pass
+
     def counts(self, batch: Batch) -> Counts:
         return {"tokens": batch.lengths_B.sum()}
 

@@ -165,5 +165,5 @@ def test_every_encoder_is_compiled(kind: str) -> None:
 def test_compiled_networks_have_dropout() -> None:
     objective = objective_of("model.dropout=0.1", "model.attention_dropout=0.1")
     compile_encoders(objective, backend="eager")
-    logits = [objective.discriminator(batch_of().input_ids_BL) for _ in range(2)]
+    logits = [objective.encoder(batch_of().input_ids_BL) for _ in range(2)]
     assert not torch.equal(*logits)

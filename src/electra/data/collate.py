@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from electra.data.examples import ExampleSet, Stream
@@ -26,17 +27,26 @@ class Batch:
     lengths_B: torch.Tensor
     """int64: tokens of each row, [CLS] and [SEP] included; what follows is padding."""
     seed: int
-    """Seed of every random draw that the objective makes for this batch."""
+    """Seed of the draws that are made for the batch as a whole, such as dropout's."""
+    seeds_B: torch.Tensor | None = None
+    """int64: a seed a row, which decides its masks and fakes; None: made from `seed`."""
+
+    @property
+    def row_seeds(self) -> torch.Tensor:
+        """The seed of each row (B,)."""
+        if self.seeds_B is not None:
+            return self.seeds_B
+        return self.seed + torch.arange(len(self.lengths_B), device=self.lengths_B.device)
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on a device; a copy to an accelerator does not wait for it."""
         if device.type == "cpu":
             return self
-        ids_BL, segments_BL, lengths_B = (
+        ids_BL, segments_BL, lengths_B, seeds_B = (
             tensor.pin_memory().to(device, non_blocking=True)
-            for tensor in (self.input_ids_BL, self.segment_ids_BL, self.lengths_B)
+            for tensor in (self.input_ids_BL, self.segment_ids_BL, self.lengths_B, self.row_seeds)
         )
-        return Batch(ids_BL, segments_BL, lengths_B, seed=self.seed)
+        return Batch(ids_BL, segments_BL, lengths_B, seed=self.seed, seeds_B=seeds_B)
 
 
 def collate(
@@ -47,6 +57,7 @@ def collate(
     seed: int,
     trim: bool,
     stream: Stream = "tokens",
+    seeds: npt.NDArray[np.int64] | None = None,
 ) -> Batch:
     """Gather rows of an example set into one batch.
 
@@ -57,6 +68,7 @@ def collate(
         seed: handed on in the batch.
         trim: drop the columns that are padding in every row, so that L is the longest row of the batch, which
             saves work on a CPU; else L is the examples' `sequence_length`, the static shape a compiled step wants.
+        seeds: (B,) those of the rows, handed on too.
         stream: "unigram" reads the corrupted copy of the same text, in the same layout.
 
     Raises:
@@ -89,4 +101,5 @@ def collate(
         segment_ids_BL=torch.from_numpy(segments_BL),
         lengths_B=torch.from_numpy(lengths_B),
         seed=seed,
+        seeds_B=None if seeds is None else torch.from_numpy(seeds),
     )

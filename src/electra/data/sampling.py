@@ -84,6 +84,35 @@ def permuted(positions: Rows, *, examples: int, seed: int, epoch: int) -> Rows:
     return values.astype(np.int64)
 
 
+def row_seeds(
+    step: int,
+    *,
+    seed: int,
+    batch_size: int,
+    examples: int,
+    rank: int = 0,
+    world: int = 1,
+    copies: int = 0,
+) -> npt.NDArray[np.int64]:
+    """A seed for the random draws of each row that `rows` gives, whatever batch or process it comes to.
+
+    Args:
+        copies: the draws of an example come again after so many epochs; 0: they are new at every visit.
+
+    Returns:
+        (batch_size / world,) of all 64 bits.
+    """
+    share = batch_size // world
+    visits = step * batch_size + rank * share + np.arange(share, dtype=np.int64)
+    key = np.uint64(_mixed("row", seed))
+    if not copies:
+        return _splitmix(visits.astype(np.uint64) ^ key).astype(np.int64)
+    epochs = visits // examples
+    numbers = rows(step, seed=seed, batch_size=batch_size, examples=examples, rank=rank, world=world)
+    copy = _splitmix((epochs % copies).astype(np.uint64) ^ key)
+    return _splitmix(numbers.astype(np.uint64) ^ copy).astype(np.int64)
+
+
 def step_seed(seed: int, step: int, *, rank: int = 0, micro_step: int = 0) -> int:
     """A 63-bit seed for the random draws (masks, samples, dropout) of one step; close steps share nothing."""
     return _mixed("step", seed, step, rank, micro_step) >> 1

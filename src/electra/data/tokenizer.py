@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from electra.errors import DataError
@@ -136,6 +137,21 @@ def special_tokens(tokenizer: Tokenizer, source: str | Path = "the tokenizer") -
 def vocabulary_size(tokenizer: Tokenizer) -> int:
     """The number of rows that an embedding table needs: the highest id + 1."""
     return max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+
+
+def continuations(tokenizer: Tokenizer) -> NDArray[np.bool_]:
+    """For each id, whether the token goes on with the word before it (vocabulary_size,).
+
+    WordPiece marks such tokens, the others mark those that begin a word.
+    """
+    kind = describe(tokenizer)["kind"]
+    beginning = {"wordpiece": "##", "bpe": "Ġ", "unigram": "▁"}[kind]
+    tokens = [tokenizer.id_to_token(number) or "" for number in range(vocabulary_size(tokenizer))]
+    marked = np.array([token.startswith(beginning) for token in tokens])
+    if kind == "wordpiece":
+        return marked
+    marked[list(special_tokens(tokenizer).ids)] = True  # they begin something, too
+    return ~marked
 
 
 def describe(tokenizer: Tokenizer) -> dict[str, Any]:

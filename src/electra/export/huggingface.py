@@ -29,6 +29,7 @@ from electra.export.names import Family, HeadKind, head_kind, renamed, take_copi
 from electra.export.tokenizer_files import agree, read_tokenizer, tokenizer_files
 from electra.modeling.encoder import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.modeling.sharing import plain_parameters
 from electra.modeling.task_heads import ConditionalSpanHead, SpanHead, TaskHead, TextHead, TokenHead
 
 logger = logging.getLogger(__name__)
@@ -188,7 +189,7 @@ def _head(family: Family, kind: HeadKind | None, config: EncoderConfig, tensors:
 
 
 def _their_tensors(module: nn.Module, family: Family, kind: HeadKind) -> Iterator[tuple[str, Tensor]]:
-    for name, parameter in module.named_parameters():
+    for name, parameter in plain_parameters(module):
         names = their_names(module, name, family=family, kind=kind)
         for their_name, part in zip(names, parameter.detach().float().chunk(len(names)), strict=True):
             # A copy each: safetensors refuses tensors that share memory.

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from electra.modeling.attention import Attention
 from electra.modeling.dropout import Dropout
 from electra.modeling.init import initialize
+from electra.modeling.sharing import AnyEmbedding, Share, shared
 from electra.modeling.unpadding import Unpadding
 
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
@@ -88,25 +89,43 @@ class Embeddings(nn.Module):
     Args:
         tables: another encoder's embeddings whose three tables are to be used here too (the same parameters,
             not copies; paper, section 3.2). The LayerNorm stays this network's own, unless `share_norm`.
+        share: which of the tables, and how.
     """
 
     def __init__(
-        self, config: EncoderConfig, *, tables: "Embeddings | None" = None, share_norm: bool = False
+        self,
+        config: EncoderConfig,
+        *,
+        tables: "Embeddings | None" = None,
+        share: Share = "tables",
+        share_norm: bool = False,
     ) -> None:
         super().__init__()
-        size = config.embedding_size
-        self.token: nn.Embedding = tables.token if tables else nn.Embedding(config.vocabulary_size, size)
-        self.position: nn.Embedding = tables.position if tables else nn.Embedding(config.max_positions, size)
-        self.segment: nn.Embedding = tables.segment if tables else nn.Embedding(config.type_vocabulary_size, size)
+        size, others = config.embedding_size, None if share == "tokens" else tables
+        self.token: AnyEmbedding = (
+            shared(tables.token, share) if tables else nn.Embedding(config.vocabulary_size, size)
+        )
+        self.position: AnyEmbedding = (
+            shared(others.position, share) if others else nn.Embedding(config.max_positions, size)
+        )
+        self.segment: AnyEmbedding = (
+            shared(others.segment, share) if others else nn.Embedding(config.type_vocabulary_size, size)
+        )
         self.norm: nn.LayerNorm = (
             tables.norm if tables and share_norm else nn.LayerNorm(size, eps=config.layer_norm_epsilon)
         )
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, ids_BL: Tensor, segment_ids_BL: Tensor | None = None) -> Tensor:
+    def forward(
+        self, ids_BL: Tensor, segment_ids_BL: Tensor | None = None, tokens_BLE: Tensor | None = None
+    ) -> Tensor:
         length = ids_BL.shape[1]
         segments_BLE = self.segment.weight[0] if segment_ids_BL is None else self.segment(segment_ids_BL)
-        x_BLE = self.token(ids_BL) + self.position.weight[:length] + segments_BLE
+        x_BLE = (
+            (self.token(ids_BL) if tokens_BLE is None else tokens_BLE)
+            + self.position.weight[:length]
+            + segments_BLE
+        )
         return self.dropout(self.norm(x_BLE))
 
 
@@ -157,16 +176,22 @@ class Encoder(nn.Module):
     """Token ids in, one state a token out.
 
     Args:
-        tables, share_norm: embeddings whose tables this encoder shares, and their LayerNorm (see `Embeddings`).
+        tables, share, share_norm: embeddings whose tables this encoder shares, which of them, and their LayerNorm
+            (see `Embeddings`).
     """
 
     def __init__(
-        self, config: EncoderConfig, *, tables: Embeddings | None = None, share_norm: bool = False
+        self,
+        config: EncoderConfig,
+        *,
+        tables: Embeddings | None = None,
+        share: Share = "tables",
+        share_norm: bool = False,
     ) -> None:
         super().__init__()
         assert config.vocabulary_size > 0, "the vocabulary's size is settled before a network is built"
         self.config = config
-        self.embeddings = Embeddings(config, tables=tables, share_norm=share_norm)
+        self.embeddings = Embeddings(config, tables=tables, share=share, share_norm=share_norm)
         self.projection = nn.Identity() if config.square else nn.Linear(config.embedding_size, config.hidden_size)
         self.blocks: nn.ModuleList = nn.ModuleList(Block(config) for _ in range(config.layers))
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
@@ -179,6 +204,7 @@ class Encoder(nn.Module):
         *,
         positions_BN: Tensor | None = None,
         unpadding: Unpadding | None = None,
+        tokens_BLE: Tensor | None = None,
     ) -> Tensor:
         """States (B, L, D), or (B, N, D) where only some are wanted.
 
@@ -188,6 +214,7 @@ class Encoder(nn.Module):
                 (B, L, L), what is added to the score of each pair of a query and a key.
             positions_BN: the positions whose states are wanted; the last block does no work at the others.
             unpadding: where the tokens stand; no work is done at padding then, whose states are 0.
+            tokens_BLE: token embeddings in place of those of the ids, such as mixtures of several.
 
         Raises:
             ValueError: the inputs are longer than the network has positions.
@@ -200,7 +227,7 @@ class Encoder(nn.Module):
         mask_B11L = attention_mask_BL
         if attention_mask_BL is not None:
             mask_B11L = attention_mask_BL.view(attention_mask_BL.shape[0], 1, -1, attention_mask_BL.shape[-1])
-        x_BLD = self.embeddings(ids_BL, segment_ids_BL)
+        x_BLD = self.embeddings(ids_BL, segment_ids_BL, tokens_BLE)
         x_BLD = self.projection(x_BLD if unpadding is None else unpadding.tokens(x_BLD))
         for block in self.blocks[:-1]:
             x_BLD = block(x_BLD, mask_B11L, unpadding=unpadding)

@@ -38,6 +38,16 @@ class MaskedLanguageModelHead(nn.Module):
         return F.linear(self(x_ND), table_VE, self.bias)
 
 
+class CopyHead(nn.Module):
+    """A masked language model's head, and the logit of the token that stands there being right."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.words = MaskedLanguageModelHead(config, activation=config.activation if config.square else "gelu")
+        self.gate = nn.Linear(config.hidden_size, 1)
+        initialize(self.gate, config.initializer_range, linear_range=config.linear_initializer_range)
+
+
 class ReplacedTokenHead(nn.Module):
     """Dense, activation, one logit a token: the logit of *replaced* (paper, section 3.1, with the sign turned)."""
 

@@ -3,6 +3,7 @@
 Shapes: N positions, n positions of one block, E embedding size, V vocabulary, S slices of the vocabulary.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +17,43 @@ _SLICE = 256
 """Tokens in a slice of the vocabulary, for the two-level search for a sample."""
 
 
+@dataclass(frozen=True)
+class Sampling:
+    """How a token is drawn from a distribution over the vocabulary.
+
+    Attributes:
+        temperature: the logits are divided by it.
+        disallow_targets: never the true token.
+        top_k: one of the so many likeliest tokens only; 0: any.
+    """
+
+    temperature: float = 1.0
+    disallow_targets: bool = False
+    top_k: int = 0
+
+    @property
+    def plain(self) -> bool:
+        """Whether the distribution is drawn from as it is."""
+        return self == Sampling()
+
+    def weights(self, logits_Vn: Tensor, targets_n: Tensor) -> Tensor:
+        """In proportion to which tokens are drawn (V, n).
+
+        Args:
+            logits_Vn: at most 0, the largest of a column being 0.
+        """
+        logits_Vn = logits_Vn / self.temperature
+        if self.disallow_targets:
+            logits_Vn.scatter_(0, targets_n[None], -torch.inf)
+        if 0 < self.top_k < len(logits_Vn):
+            least_n = logits_Vn.topk(self.top_k, dim=0).values[-1]
+            logits_Vn.masked_fill_(logits_Vn < least_n, -torch.inf)
+        return logits_Vn.exp_()
+
+
+PLAIN = Sampling()
+
+
 def sampled_cross_entropy(
     hidden_NE: Tensor,
     table_VE: Tensor,
@@ -24,8 +62,7 @@ def sampled_cross_entropy(
     weights_N: Tensor,
     uniforms_N: Tensor,
     *,
-    temperature: float = 1.0,
-    disallow_targets: bool = False,
+    sampling: Sampling = PLAIN,
 ) -> tuple[Tensor, Tensor]:
     """Softmax cross-entropy of every row and one sample from it, in a single pass over the logits.
 
@@ -39,8 +76,7 @@ def sampled_cross_entropy(
         weights_N: the weight of each row in the loss. Rows of weight 0 may be passed over; their samples mean
             nothing.
         uniforms_N: one number in [0, 1) a row; it picks the sample by inverting the distribution function.
-        temperature: the logits are divided by it for the sample, not for the loss.
-        disallow_targets: never sample a row's target.
+        sampling: how the sample is drawn; the loss does not depend on it.
 
     Returns:
         The weighted sum of the negative log-likelihoods (a scalar with a gradient), and the samples (N,).
@@ -50,7 +86,7 @@ def sampled_cross_entropy(
     # Asked here, since inside of an autograd function no gradient is ever enabled.
     learning = torch.is_grad_enabled() and any(x.requires_grad for x in (hidden_NE, table_VE, bias_V))
     loss, samples_N = _SampledCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        hidden_NE, table_VE, bias_V, targets_N, weights_N, uniforms_N, temperature, disallow_targets, learning
+        hidden_NE, table_VE, bias_V, targets_N, weights_N, uniforms_N, sampling, learning
     )
     return loss, samples_N
 
@@ -63,15 +99,17 @@ def sampled_cross_entropy_plain(
     weights_N: Tensor,
     uniforms_N: Tensor,
     *,
-    temperature: float = 1.0,
-    disallow_targets: bool = False,
+    sampling: Sampling = PLAIN,
 ) -> tuple[Tensor, Tensor]:
     """The same as `sampled_cross_entropy`, as one would write it: the reference in its tests."""
     logits_NV = F.linear(hidden_NE, table_VE, bias_V).float()
     loss = (weights_N * F.cross_entropy(logits_NV, targets_N, reduction="none")).sum()
-    drawn_NV = logits_NV.detach() / temperature
-    if disallow_targets:
+    drawn_NV = logits_NV.detach() / sampling.temperature
+    if sampling.disallow_targets:
         drawn_NV = drawn_NV.scatter(1, targets_N[:, None], -torch.inf)
+    if sampling.top_k:
+        least_N1 = drawn_NV.topk(min(sampling.top_k, drawn_NV.shape[1])).values[:, -1:]
+        drawn_NV = drawn_NV.masked_fill(drawn_NV < least_N1, -torch.inf)
     cumulative_NV = drawn_NV.softmax(-1).cumsum(-1)
     samples_N = torch.searchsorted(cumulative_NV, uniforms_N[:, None] * cumulative_NV[:, -1:], right=True)
     return loss, samples_N.squeeze(1).clamp_(max=table_VE.shape[0] - 1)
@@ -98,8 +136,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
         targets_N: Tensor,
         weights_N: Tensor,
         uniforms_N: Tensor,
-        temperature: float,
-        disallow_targets: bool,
+        sampling: Sampling,
         learning: bool,
     ) -> tuple[Tensor, Tensor]:
         # Under autocast the products run in its dtype, as those of F.linear would; everything else is in fp32.
@@ -108,7 +145,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
         with torch.autocast(device, enabled=False):
             loss, samples_N, gradients = _in_blocks(
                 hidden_NE.to(dtype), table_VE.to(dtype), bias_V, targets_N, weights_N.float(), uniforms_N,
-                temperature, disallow_targets=disallow_targets, learning=learning,
+                sampling, learning=learning,
             )  # fmt: skip
         ctx.save_for_backward(*gradients)
         ctx.mark_non_differentiable(samples_N)
@@ -118,7 +155,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         # The loss is a plain sum, so its gradient was complete but for the factor that arrives here.
         hidden_NE, table_VE, bias_V = (saved * grads[0] for saved in ctx.saved_tensors)
-        return hidden_NE, table_VE, bias_V, None, None, None, None, None, None
+        return hidden_NE, table_VE, bias_V, None, None, None, None, None
 
 
 def _in_blocks(
@@ -128,9 +165,8 @@ def _in_blocks(
     targets_N: Tensor,
     weights_N: Tensor,
     uniforms_N: Tensor,
-    temperature: float,
+    sampling: Sampling,
     *,
-    disallow_targets: bool,
     learning: bool,
 ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor]]:
     """Loss, samples, and the gradients of hidden states, table and bias in fp32 (zeros unless `learning`)."""
@@ -148,14 +184,11 @@ def _in_blocks(
         logits_Vn = torch.mm(table_VE, hidden_nE.T, out=products_Vn).float().add_(bias_V[:, None])
         loss -= weights_n @ logits_Vn.gather(0, targets_n[None]).squeeze(0)
         largest_n = logits_Vn.amax(0)
-        if temperature != 1.0 or disallow_targets:
-            drawn_Vn = ((logits_Vn - largest_n) / temperature).exp_()
-            if disallow_targets:
-                drawn_Vn.scatter_(0, targets_n[None], 0.0)
-            _, samples_N[rows_n] = draw(drawn_Vn, uniforms_N[rows_n])
+        if not sampling.plain:
+            _, samples_N[rows_n] = draw(sampling.weights(logits_Vn - largest_n, targets_n), uniforms_N[rows_n])
         weights_Vn = logits_Vn.sub_(largest_n).exp_()  # the logits are not needed any more
         total_n, samples_n = draw(weights_Vn, uniforms_N[rows_n])
-        if temperature == 1.0 and not disallow_targets:
+        if sampling.plain:
             samples_N[rows_n] = samples_n
         loss += weights_n @ (largest_n + total_n.log())
         if learning:

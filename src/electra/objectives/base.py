@@ -13,7 +13,7 @@ from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 
 Counts = dict[str, Tensor]
 TowerName = Literal["discriminator", "generator", "encoder"]
-"""An encoder alone is one that has no other network beside it."""
+"""An encoder is a full-size masked language model; a generator may stand beside it."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,13 @@ class Tower:
 
 class Objective(Protocol):
     """One way to train encoders. Implementations are `nn.Module`s of 40 to 150 lines, one a file."""
+
+    def begin_step(self, step: int, steps: int | None) -> None:
+        """Told before every step how many are done, of how many (None while the length is being measured).
+
+        What it changes must follow from these numbers and the weights alone, since a run may be resumed here.
+        """
+        ...
 
     def counts(self, batch: Batch) -> Counts:
         """How many positions each part of the loss is averaged over, known before the forward pass.
@@ -70,5 +77,5 @@ class Objective(Protocol):
         ...
 
     def networks(self, length: int) -> Networks:
-        """What is computed in a step over inputs of `length` tokens, for the counting of operations."""
+        """What the step that has begun computes over inputs of `length` tokens, for the counting of operations."""
         ...

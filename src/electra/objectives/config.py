@@ -6,7 +6,12 @@ from typing import Literal
 
 from electra.modeling.encoder import EncoderConfig
 
-ObjectiveKind = Literal["replaced-token", "masked-lm", "electric"]
+ObjectiveKind = Literal[
+    "replaced-token", "masked-lm", "electric", "replace-mlm", "all-tokens-mlm", "adversarial", "two-stage"
+]
+FakesKind = Literal["generator", "frozen", "uniform", "unigram", "same-tag"]
+WITH_GENERATOR: tuple[FakesKind, ...] = ("generator", "frozen")
+Anneal = Literal["none", "linear", "cosine"]
 
 
 @dataclass(frozen=True)
@@ -51,26 +56,64 @@ class ObjectiveConfig:
 
     kind: ObjectiveKind = "replaced-token"
     """replaced-token: ELECTRA. masked-lm: BERT's objective, with this masking. electric: Electric, an energy-based
-    cloze model whose discriminator gives pseudo-log-likelihoods."""
+    cloze model whose discriminator gives pseudo-log-likelihoods. replace-mlm: fakes stand in place of [MASK], and
+    the full-size network predicts the chosen positions. all-tokens-mlm: it predicts every position, with a gate
+    that may copy what stands there. adversarial: the generator is trained to deceive the discriminator. two-stage:
+    one network is trained alone for a share of the run, then the rest."""
     discriminator_weight: float = 50.0
-    """λ, the weight of the discriminator's loss (paper, equation 4)."""
+    """λ, the weight of the discriminator's loss (paper, equation 4), or of the full-size network's that reads
+    fakes."""
     generator_weight: float = 1.0
     """The weight of the generator's loss."""
+    fakes: FakesKind = "generator"
+    """Where fakes come from: the generator that is trained beside; frozen: one that was trained before
+    (init.generator) and stays as it is; uniform: any token; unigram: tokens by their frequency; same-tag: by their
+    frequency among tokens of the same part of speech (`electra data tags`)."""
+    unigram_power: float = 1.0
+    """For unigram and same-tag: frequencies are raised to it."""
     temperature: float = 1.0
     """The generator's logits are divided by it before a token is drawn."""
-    sharing: Literal["none", "embeddings", "all"] = "embeddings"
-    """What the two networks have in common: nothing, the three embedding tables, or the whole encoder."""
+    final_temperature: float = 0.0
+    """What the temperature comes to at the end of the run, in a straight line; 0: it stays."""
+    top_k: int = 0
+    """Draw from the generator's so many likeliest tokens only; 0: from all."""
+    sharing: Literal["none", "tokens", "embeddings", "detached", "disentangled", "all"] = "embeddings"
+    """What the two networks have in common: nothing, the token table, the three embedding tables, or the whole
+    encoder. detached: the discriminator reads the generator's tables, but does not train them. disentangled: the
+    same, plus a difference of its own that starts at 0 (DeBERTaV3)."""
     share_norm: bool = False
     """Share the LayerNorm of the embeddings along with the tables (original: true)."""
-    discriminator_positions: Literal["text", "all"] = "text"
-    """Where the discriminator is asked: tokens of text, or also [CLS] and [SEP], which are never replaced
-    (original: all)."""
+    discriminator_positions: Literal["text", "all", "masked", "random"] = "text"
+    """Where the discriminator is asked: tokens of text; all, also [CLS] and [SEP], which are never replaced (the
+    original); masked: at the chosen positions alone (ELECTRA 15 %); random: at as many positions of text that are
+    drawn apart from the masks."""
     sample_unmasked: bool = True
     """Put samples also at chosen positions that kept their token (original, and the paper's equation: true)."""
     sampling_dropout: bool = True
     """Draw from the generator's training pass, dropout on (original: true). False costs another pass."""
     disallow_correct: bool = False
     """Never draw the original token."""
+    first_share: float = 0.5
+    """For two-stage: the share of the run that the first stage takes."""
+    first_stage: Literal["generator", "encoder"] = "generator"
+    """For two-stage. generator: it is trained alone, then the discriminator on its frozen fakes (paper, section
+    3.3). encoder: the discriminator's network learns as a masked language model first, then both are trained
+    together."""
+    hand_over: bool = True
+    """For two-stage, first_stage generator: begin the discriminator with the generator's weights; the two need one
+    shape."""
+    adversary: Literal["reinforce", "gumbel", "gumbel-straight"] = "reinforce"
+    """For adversarial: how the generator learns from the discriminator. reinforce: by the reward of its samples
+    less a learnt baseline (paper, appendix F). gumbel: through soft samples, mixtures of embeddings;
+    gumbel-straight: through hard ones, with the gradient of soft ones."""
+    anneal: Anneal = "none"
+    """For adversarial: how the generator goes from maximum likelihood to the adversarial loss in the course of the
+    run. none: the adversarial loss from the start."""
+
+    @property
+    def fakes_learn(self) -> bool:
+        """Whether a generator is trained beside."""
+        return self.fakes == "generator"
 
     def problems(self) -> Iterator[str]:
         if not self.temperature > 0:
@@ -78,5 +121,24 @@ class ObjectiveConfig:
         for name in ("discriminator_weight", "generator_weight"):
             if not getattr(self, name) >= 0:
                 yield f"{name}: must not be negative, got {getattr(self, name)}"
-        if self.share_norm and self.sharing == "none":
+        if self.share_norm and self.sharing not in ("embeddings", "all"):
             yield "share_norm: needs objective.sharing embeddings or all"
+        if self.final_temperature < 0:
+            yield f"final_temperature: must not be negative, got {self.final_temperature}"
+        for name in ("top_k", "unigram_power"):
+            if not getattr(self, name) >= 0:
+                yield f"{name}: must not be negative, got {getattr(self, name)}"
+        if not 0 < self.first_share < 1:
+            yield f"first_share: must lie between 0 and 1, got {self.first_share}"
+        if self.kind in ("adversarial", "electric", "two-stage") and self.fakes != "generator":
+            yield f"fakes: {self.kind} trains the generator that its fakes come from; leave it at generator"
+        if self.fakes == "frozen" and self.sharing != "none":
+            yield "sharing: a frozen generator shares nothing; set it to none"
+        if self.kind == "electric" and self.sharing not in ("none", "embeddings"):
+            yield f"sharing: {self.sharing} is not for electric, whose cloze model has two towers"
+        if self.kind in ("replace-mlm", "all-tokens-mlm") and self.discriminator_positions != "text":
+            yield f"discriminator_positions: {self.kind} has no discriminator; leave it at text"
+        if self.kind == "electric" and self.discriminator_positions not in ("text", "all"):
+            yield "discriminator_positions: electric asks about text or all"
+        if self.kind == "adversarial" and self.sharing == "all":
+            yield "sharing: all would have one network deceive itself; share embeddings"

@@ -10,7 +10,7 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
-from electra.modeling.kernels import ROWS, draw
+from electra.modeling.kernels import PLAIN, ROWS, Sampling, draw
 
 
 class GeneratorFigures:
@@ -30,13 +30,12 @@ class GeneratorFigures:
         targets_N: Tensor,
         masked_N: Tensor,
         uniforms_N: Tensor,
-        temperature: float,
-        disallow_targets: bool = False,
+        sampling: Sampling = PLAIN,
     ) -> Tensor:
         """Take in what the generator's head made of a batch; the samples at all N positions come back.
 
         Args:
-            temperature, disallow_targets: of the samples, as in `sampled_cross_entropy`.
+            sampling: how the samples are drawn.
         """
         samples = []
         for start in range(0, len(targets_N), ROWS):
@@ -46,11 +45,8 @@ class GeneratorFigures:
             logits_Vn -= logits_Vn.amax(0)
             weights_Vn = logits_Vn.exp()
             total_n, sample_n = draw(weights_Vn, uniforms_N[rows])
-            if temperature != 1.0 or disallow_targets:
-                drawn_Vn = (logits_Vn / temperature).exp_()
-                if disallow_targets:
-                    drawn_Vn.scatter_(0, target_n[None], 0.0)
-                _, sample_n = draw(drawn_Vn, uniforms_N[rows])
+            if not sampling.plain:
+                _, sample_n = draw(sampling.weights(logits_Vn, target_n), uniforms_N[rows])
             samples.append(sample_n)
             target_logit_n = logits_Vn.gather(0, target_n[None]).squeeze(0)
             loss_n = total_n.log() - target_logit_n
@@ -63,12 +59,21 @@ class GeneratorFigures:
         return torch.cat(samples)
 
     def figures(self) -> dict[str, float]:
-        count = max(self.count, 1)
+        """None where nothing was taken in."""
+        if not self.count:
+            return {}
         return {
-            "eval/masked_lm_loss": self.loss / count,
-            "eval/masked_lm_accuracy": self.correct / count,
-            "eval/masked_lm_sample_accuracy": self.sampled / count,
-            "eval/generator_entropy": self.entropy / count,
+            "eval/masked_lm_loss": self.loss / self.count,
+            "eval/masked_lm_accuracy": self.correct / self.count,
+            "eval/masked_lm_sample_accuracy": self.sampled / self.count,
+            "eval/generator_entropy": self.entropy / self.count,
+        }
+
+    def restored(self) -> dict[str, float]:
+        """The figures of a network that restores text from fakes."""
+        return {
+            "eval/restored_loss": self.loss / max(self.count, 1),
+            "eval/restored_accuracy": self.correct / max(self.count, 1),
         }
 
 

@@ -23,15 +23,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from electra.data.collate import Batch
-from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoder import Encoder, EncoderConfig, attention_mask
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
-from electra.modeling.kernels import log_probabilities, sampled_cross_entropy
+from electra.modeling.kernels import Sampling, log_probabilities, sampled_cross_entropy
 from electra.objectives import detection
 from electra.objectives.base import Counts, StepOutput, Tower, TowerName
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
-from electra.objectives.masking import Masking, MaskingConfig, candidates, draw_for, inside, slots, write
+from electra.objectives.draws import Purpose, uniforms
+from electra.objectives.masking import Masking, MaskingConfig, candidates, draw, inside, slots, write
+from electra.objectives.vocabulary import Vocabulary
 
 HIDDEN = -10_000.0
 """Added to the scores of what a query must not see. Minus infinity would not do: at padding all is hidden from
@@ -48,15 +49,18 @@ class Electric(nn.Module):
         *,
         config: ObjectiveConfig,
         masking: MaskingConfig,
-        special: SpecialTokens,
+        vocabulary: Vocabulary,
     ) -> None:
         super().__init__()
-        assert config.sharing != "all", "the cloze model has two towers, the discriminator has one"
-        self.config, self.masking, self.special = config, masking, special
-        self.discriminator = Encoder(model)
-        self.discriminator_head = ReplacedTokenHead(model)
+        assert config.sharing in ("none", "embeddings"), (
+            "the cloze model has two towers, the discriminator has one"
+        )
+        self.config, self.masking, self.vocabulary = config, masking, vocabulary
+        self.sampling = Sampling(config.temperature, config.disallow_correct, config.top_k)
+        self.encoder = Encoder(model)
+        self.head = ReplacedTokenHead(model)
         shape = generator.encoder(model)
-        tables = self.discriminator.embeddings if config.sharing == "embeddings" else None
+        tables = self.encoder.embeddings if config.sharing == "embeddings" else None
         self.left = Encoder(shape, tables=tables, share_norm=config.share_norm)
         self.right = Encoder(shape, tables=tables, share_norm=config.share_norm)
         self.cloze_head = MaskedLanguageModelHead(replace(shape, hidden_size=2 * shape.hidden_size))
@@ -76,13 +80,12 @@ class Electric(nn.Module):
         """
         counts = counts or self.counts(batch)
         ids_BL = batch.input_ids_BL
-        random = torch.Generator(ids_BL.device).manual_seed(batch.seed)
-        masking = masking or self.draw(batch, random)
-        uniforms_n = torch.rand(masking.used_BN.numel(), generator=random, device=ids_BL.device)
+        masking = masking or self.draw(batch)
+        uniforms_n = _uniforms(batch, masking)
 
         hidden_BLE = self.cloze(batch)
         table_VE, bias_V = self.left.embeddings.token.weight, self.cloze_head.bias
-        text_BL = candidates(ids_BL, self.special)
+        text_BL = self._text(ids_BL)
         negative_log_likelihood, _ = sampled_cross_entropy(
             hidden_BLE.flatten(0, 1), table_VE, bias_V, ids_BL.flatten(), text_BL.flatten().float(),
             torch.zeros_like(ids_BL, dtype=torch.float32).flatten(),
@@ -110,12 +113,15 @@ class Electric(nn.Module):
 
     def counts(self, batch: Batch) -> Counts:
         """All tokens of text for the cloze model; positions that it is asked about for the discriminator."""
-        text = candidates(batch.input_ids_BL, self.special).sum().clamp(min=1)
+        text = self._text(batch.input_ids_BL).sum().clamp(min=1)
         return {"generator": text, "discriminator": self._asked(batch).sum().clamp(min=1)}
 
-    def draw(self, batch: Batch, random: torch.Generator) -> Masking:
+    def begin_step(self, step: int, steps: int | None) -> None:
+        """Every step is alike."""
+
+    def draw(self, batch: Batch) -> Masking:
         """Choose positions. No [MASK] is put in: the cloze model cannot see what it predicts."""
-        masking = draw_for(batch, self.masking, self.special, random)
+        masking = draw(batch, self.masking, self.vocabulary)
         return replace(masking, masked_BN=masking.used_BN, input_ids_BL=batch.input_ids_BL)
 
     def cloze(self, batch: Batch) -> Tensor:
@@ -132,7 +138,7 @@ class Electric(nn.Module):
     def energies(self, ids_BL: Tensor, batch: Batch) -> Tensor:
         """The discriminator's own logits (B, L)."""
         mask_BL = attention_mask(batch.lengths_B, ids_BL.shape[1])
-        energies_BL: Tensor = self.discriminator_head(self.discriminator(ids_BL, batch.segment_ids_BL, mask_BL))
+        energies_BL: Tensor = self.head(self.encoder(ids_BL, batch.segment_ids_BL, mask_BL))
         return energies_BL
 
     @torch.no_grad()
@@ -143,8 +149,7 @@ class Electric(nn.Module):
         self.eval()
         for batch, unigram_batch in batches:
             ids_BL = batch.input_ids_BL
-            random = torch.Generator(ids_BL.device).manual_seed(batch.seed)
-            text_BL, masking = candidates(ids_BL, self.special), self.draw(batch, random)
+            text_BL, masking = self._text(ids_BL), self.draw(batch)
             hidden_BLE = self.cloze(batch)
             samples_N = cloze.add(
                 masking.at(hidden_BLE),
@@ -152,9 +157,8 @@ class Electric(nn.Module):
                 self.cloze_head.bias,
                 targets_N=masking.at(ids_BL),
                 masked_N=masking.used_BN.flatten(),
-                uniforms_N=torch.rand(masking.used_BN.numel(), generator=random, device=ids_BL.device),
-                temperature=self.config.temperature,
-                disallow_targets=self.config.disallow_correct,
+                uniforms_N=_uniforms(batch, masking),
+                sampling=self.sampling,
             )
             corrupted_BL = write(ids_BL, samples_N, masking, self.masking)
             z_BL = self.energies(corrupted_BL, batch) + self._noise(corrupted_BL, hidden_BLE)
@@ -166,7 +170,7 @@ class Electric(nn.Module):
         return cloze.figures() | fakes.figures() | {"eval/unigram_auc": unigram.auc()}
 
     def towers(self) -> dict[TowerName, Tower]:
-        return {"discriminator": Tower(self.discriminator, self.discriminator_head)}
+        return {"discriminator": Tower(self.encoder, self.head)}
 
     def output_biases(self) -> list[nn.Parameter]:
         return [self.cloze_head.bias]
@@ -182,7 +186,7 @@ class Electric(nn.Module):
             "cloze head": head,
             "cloze logits, for samples": replace(logits, head="masked-lm", masked_share=share),
             "cloze logits, for log q": logits,
-            "discriminator": Network.of(self.discriminator.config, head="replaced-token"),
+            "discriminator": Network.of(self.encoder.config, head="replaced-token"),
         }
 
     def _sample(self, masking: Masking, hidden_BLE: Tensor, ids_BL: Tensor, uniforms_n: Tensor) -> Tensor:
@@ -193,8 +197,7 @@ class Electric(nn.Module):
             masking.at(ids_BL),
             masking.used_BN.flatten().float(),
             uniforms_n,
-            temperature=self.config.temperature,
-            disallow_targets=self.config.disallow_correct,
+            sampling=self.sampling,
         )
         return samples_n
 
@@ -205,10 +208,18 @@ class Electric(nn.Module):
         share = self.masking.share
         return log_q_n.view_as(ids_BL) + math.log(share / (1 - share))
 
+    def _text(self, ids_BL: Tensor) -> Tensor:
+        return candidates(ids_BL, self.vocabulary.special)
+
     def _asked(self, batch: Batch) -> Tensor:
         """Where the discriminator's loss counts (B, L)."""
         everywhere = self.config.discriminator_positions == "all"
-        return inside(batch) if everywhere else candidates(batch.input_ids_BL, self.special)
+        return inside(batch) if everywhere else self._text(batch.input_ids_BL)
+
+
+def _uniforms(batch: Batch, masking: Masking) -> Tensor:
+    """The numbers that pick the samples (B × N)."""
+    return uniforms(batch.row_seeds, Purpose.SAMPLES, masking.positions_BN.shape[1]).flatten()
 
 
 def _added(visible_BLL: Tensor) -> Tensor:

@@ -2,8 +2,8 @@
 
     loss = L_MLM(x^mask, G)
 
-There is no discriminator; the masks are those of masking.py, so a chosen position shows [MASK] or its own token,
-never another word.
+There is no discriminator. What a chosen position shows is a setting of masking.py: [MASK] or its own token, as in
+the ELECTRA paper (85/15), or also any other (80/10/10, as in BERT's).
 
 Shapes: B batch, L length, N slots a row, D hidden size, V vocabulary.
 """
@@ -14,33 +14,33 @@ import torch
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
-from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoder import Encoder, EncoderConfig, attention_mask
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels import sampled_cross_entropy
 from electra.objectives import detection
 from electra.objectives.base import Counts, StepOutput, Tower, TowerName
-from electra.objectives.masking import Masking, MaskingConfig, candidates, chosen, draw_for, slots
+from electra.objectives.draws import Purpose, uniforms
+from electra.objectives.masking import Masking, MaskingConfig, draw, slots
+from electra.objectives.vocabulary import Vocabulary
 
 
 class MaskedLanguageModel(nn.Module):
     """One encoder of the discriminator's shape that learns to fill masks."""
 
     def __init__(
-        self, model: EncoderConfig, *, weight: float, masking: MaskingConfig, special: SpecialTokens
+        self, model: EncoderConfig, *, weight: float, masking: MaskingConfig, vocabulary: Vocabulary
     ) -> None:
         super().__init__()
-        self.weight, self.masking, self.special = weight, masking, special
+        self.weight, self.masking, self.vocabulary = weight, masking, vocabulary
         self.encoder = Encoder(model)
         # As transformers' Bert classes have it, and for embeddings of another width its Electra classes.
         self.head = MaskedLanguageModelHead(model, activation=model.activation if model.square else "gelu")
 
     def forward(self, batch: Batch, counts: Counts | None = None, *, masking: Masking | None = None) -> StepOutput:
         """`loss` = generator_loss, the mean over the chosen positions (under this name in every objective)."""
-        counts = counts or self.counts(batch)
-        random = torch.Generator(batch.input_ids_BL.device).manual_seed(batch.seed)
-        masking = masking or self.draw(batch, random)
+        masking = masking or self.draw(batch)
+        counts = counts or self.counts(batch, masking)
         used_n = masking.used_BN.flatten().float()
         negative_log_likelihood, _ = sampled_cross_entropy(
             self.head(self.states(batch, masking).flatten(0, 1)),
@@ -53,14 +53,16 @@ class MaskedLanguageModel(nn.Module):
         generator_loss = negative_log_likelihood / counts["generator"]
         return StepOutput(self.weight * generator_loss, {"generator_loss": generator_loss.detach()})
 
-    def counts(self, batch: Batch) -> Counts:
-        """The chosen positions."""
-        text_BL = candidates(batch.input_ids_BL, self.special)
-        return {"generator": chosen(text_BL, batch.lengths_B, self.masking).sum().clamp(min=1)}
+    def begin_step(self, step: int, steps: int | None) -> None:
+        """Every step is alike."""
 
-    def draw(self, batch: Batch, random: torch.Generator) -> Masking:
+    def counts(self, batch: Batch, masking: Masking | None = None) -> Counts:
+        """The chosen positions."""
+        return {"generator": (masking or self.draw(batch)).used_BN.sum().clamp(min=1)}
+
+    def draw(self, batch: Batch) -> Masking:
         """Choose positions and put [MASK] there."""
-        return draw_for(batch, self.masking, self.special, random)
+        return draw(batch, self.masking, self.vocabulary)
 
     def states(self, batch: Batch, masking: Masking) -> Tensor:
         """The encoder's states (B, N, D) at the slots."""
@@ -77,16 +79,14 @@ class MaskedLanguageModel(nn.Module):
         training = self.training
         self.eval()
         for batch, _ in batches:
-            random = torch.Generator(batch.input_ids_BL.device).manual_seed(batch.seed)
-            masking = self.draw(batch, random)
+            masking = self.draw(batch)
             figures.add(
                 self.head(self.states(batch, masking).flatten(0, 1)),
                 self.encoder.embeddings.token.weight,
                 self.head.bias,
                 targets_N=masking.at(batch.input_ids_BL),
                 masked_N=masking.masked_BN.flatten(),
-                uniforms_N=torch.rand(masking.used_BN.numel(), generator=random, device=batch.input_ids_BL.device),
-                temperature=1.0,
+                uniforms_N=uniforms(batch.row_seeds, Purpose.SAMPLES, masking.used_BN.shape[1]).flatten(),
             )
         self.train(training)
         return figures.figures()

@@ -1,10 +1,11 @@
-"""Which positions are predicted, and what the generator sees there: pure functions of ids and a seed.
+"""Which positions are predicted, and what is seen there: pure functions of ids and of a seed a row.
 
-Shapes: B batch, L length, N prediction slots a row.
+Shapes: B batch, L length, N prediction slots a row, V vocabulary.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,16 +13,34 @@ from torch import Tensor
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoder import at
+from electra.objectives.draws import Purpose, uniforms
+from electra.objectives.vocabulary import Vocabulary
+
+PASSES = 3
+"""How often whole words or spans are looked for that fill what is left of a row's share."""
 
 
 @dataclass(frozen=True)
 class MaskingConfig:
-    """Dynamic masking: positions are drawn anew at every visit of an example."""
+    """Where the text is predicted, and what stands there instead."""
 
+    kind: Literal["uniform", "frequency", "words", "spans"] = "uniform"
+    """uniform: every token is as likely. frequency: rare tokens are likelier (see frequency_power). words: whole
+    words, as many as fit. spans: stretches of tokens of random length (see span_length)."""
+    frequency_power: float = 0.5
+    """For kind frequency: a token is drawn in proportion to its frequency to minus this power."""
+    span_length: float = 3.0
+    """For kind spans: tokens of a stretch in the mean (a geometric distribution)."""
+    copies: int = 0
+    """Static masking: an example has only so many masks, which take turns (RoBERTa's account of BERT: 10). 0: it
+    is masked anew at every visit."""
     share: float = 0.15
     """Share of the tokens (special ones left out) that are chosen for prediction."""
     mask_share: float = 0.85
     """Share of the chosen positions that show [MASK]; the rest keep their token, which starts the generator."""
+    random_share: float = 0.0
+    """Share of the chosen positions that show any token of the vocabulary (BERT: .1, beside a mask_share of
+    .8)."""
     replacement: bool = False
     """Draw positions with replacement: one drawn twice counts twice in the generator's loss (original: true)."""
     count_special: bool = False
@@ -37,6 +56,16 @@ class MaskingConfig:
             yield f"share: must lie between 0 and 1, got {self.share}"
         if not 0 < self.mask_share <= 1:
             yield f"mask_share: must lie in (0, 1], got {self.mask_share}"
+        if not 0 <= self.random_share <= 1 - self.mask_share + 1e-9:
+            yield f"random_share: must lie between 0 and 1 - mask_share, got {self.random_share}"
+        if self.copies < 0:
+            yield f"copies: must not be negative, got {self.copies}"
+        if not self.span_length >= 1:
+            yield f"span_length: must be at least 1, got {self.span_length}"
+        if not self.frequency_power >= 0:
+            yield f"frequency_power: must not be negative, got {self.frequency_power}"
+        if self.replacement and self.kind != "uniform":
+            yield f"replacement: is for kind uniform, which the original has; kind is {self.kind}"
 
 
 @dataclass(frozen=True)
@@ -79,52 +108,106 @@ def inside(batch: Batch) -> Tensor:
     return torch.arange(batch.input_ids_BL.shape[1], device=batch.lengths_B.device) < batch.lengths_B[:, None]
 
 
-def draw_for(batch: Batch, config: MaskingConfig, special: SpecialTokens, random: torch.Generator) -> Masking:
-    """`draw` for a batch of text."""
-    return draw(
-        batch.input_ids_BL,
-        candidates(batch.input_ids_BL, special),
-        config,
-        tokens_B=batch.lengths_B,
-        mask_id=special.mask,
-        generator=random,
-    )
+def draw(batch: Batch, config: MaskingConfig, vocabulary: Vocabulary) -> Masking:
+    """Choose positions of each row and put [MASK], the token itself, or another one there.
 
-
-def draw(
-    input_ids_BL: Tensor,
-    candidates_BL: Tensor,
-    config: MaskingConfig,
-    *,
-    tokens_B: Tensor,
-    mask_id: int,
-    generator: torch.Generator,
-) -> Masking:
-    """Choose positions uniformly among the candidates of each row (paper, section 3.1: m_i ~ unif{1, n}).
-
-    Distinct ones, as many as `chosen` says. The settings of `MaskingConfig` say where the original does otherwise.
-
-    Args:
-        candidates_BL: where a position may be chosen.
-        tokens_B: tokens of each row, special ones included.
+    Distinct positions, as many as `chosen` says (of words and spans, as many as fit into that), drawn uniformly
+    among the candidates (paper, section 3.1: m_i ~ unif{1, n}) or as the settings of `MaskingConfig` say.
     """
-    B, L = input_ids_BL.shape
-    N = min(slots(L, config.share), L)
-    device = input_ids_BL.device
+    ids_BL, special = batch.input_ids_BL, vocabulary.special
+    L = ids_BL.shape[1]
+    text_BL, seeds_B = candidates(ids_BL, special), batch.row_seeds
+    wanted_B = chosen(text_BL, batch.lengths_B, config)
     if config.replacement:
-        weights_BL = candidates_BL.float()
-        weights_BL[:, 0] += weights_BL.sum(1) == 0  # a row without candidates: something to draw, for unused slots
-        positions_BN = torch.multinomial(weights_BL, N, replacement=True, generator=generator)
+        positions_BN, used_BN = _with_replacement(text_BL, wanted_B, seeds_B, slots(L, config.share))
     else:
-        random_BL = torch.rand(B, L, generator=generator, device=device)
-        # Candidates first (their numbers are >= 0), in random order; what is left over is marked unused.
-        positions_BN = random_BL.masked_fill_(~candidates_BL, -1.0).topk(N, dim=1).indices
-    used_BN = torch.arange(N, device=device) < chosen(candidates_BL, tokens_B, config)[:, None]
-    kept_BN = torch.rand(B, N, generator=generator, device=device) >= config.mask_share
-    masked_BN = used_BN & ~kept_BN
+        numbers_BL = uniforms(seeds_B, Purpose.POSITIONS, L)
+        if config.kind == "frequency":
+            numbers_BL = _weighted(numbers_BL, ids_BL, vocabulary, config.frequency_power)
+        order_BL = numbers_BL.masked_fill(~text_BL, -torch.inf)
+        if config.kind in ("words", "spans"):
+            order_BL = _whole(order_BL, _starts(ids_BL, text_BL, seeds_B, config, vocabulary), wanted_B)
+        positions_BN, used_BN = choose(order_BL, wanted_B, min(slots(L, config.share), L))
+    kept_BN = uniforms(seeds_B, Purpose.KEPT, positions_BN.shape[1])
+    masked_BN = used_BN & (kept_BN < config.mask_share)
     written_BN = masked_BN & (positions_BN > 0) if config.spare_first_position else masked_BN
-    shown_BL = torch.zeros_like(input_ids_BL).scatter_add_(1, positions_BN, written_BN.long()) > 0
-    return Masking(positions_BN, used_BN, masked_BN, input_ids_BL.masked_fill(shown_BL, mask_id))
+    shown_BL = torch.zeros_like(ids_BL).scatter_add_(1, positions_BN, written_BN.long()) > 0
+    shown_ids_BL = ids_BL.masked_fill(shown_BL, special.mask)
+    if config.random_share:
+        other_BN = used_BN & ~masked_BN & (kept_BN < config.mask_share + config.random_share)
+        random_BN = any_token(uniforms(seeds_B, Purpose.OTHER_TOKENS, positions_BN.shape[1]), vocabulary)
+        shown_ids_BL = shown_ids_BL.scatter(
+            1, positions_BN, random_BN.where(other_BN, at(shown_ids_BL, positions_BN))
+        )
+    return Masking(positions_BN, used_BN, masked_BN, shown_ids_BL)
+
+
+def choose(order_BL: Tensor, wanted_B: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """The positions with the largest numbers in each row (B, N), and which of them are wanted and not -inf."""
+    numbers_BN, positions_BN = order_BL.topk(most, dim=1)
+    enough_BN = torch.arange(most, device=order_BL.device) < wanted_B[:, None]
+    return positions_BN, enough_BN & (numbers_BN > -torch.inf)
+
+
+def any_token(uniforms_x: Tensor, vocabulary: Vocabulary) -> Tensor:
+    """Ids in the shape of the numbers: any but the special ones with equal chances."""
+    return vocabulary.usable_n[(uniforms_x * len(vocabulary.usable_n)).long()]
+
+
+def _with_replacement(text_BL: Tensor, wanted_B: Tensor, seeds_B: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Any candidate at each slot; a row without one has position 0, unused."""
+    ranks_BL = text_BL.cumsum(1)
+    wanted_rank_BN = (uniforms(seeds_B, Purpose.POSITIONS, most) * ranks_BL[:, -1:]).long()
+    positions_BN = torch.searchsorted(ranks_BL, wanted_rank_BN, right=True).clamp_(max=text_BL.shape[1] - 1)
+    positions_BN = positions_BN * (ranks_BL[:, -1:] > 0)
+    return positions_BN, torch.arange(most, device=text_BL.device) < wanted_B[:, None]
+
+
+def _weighted(numbers_BL: Tensor, ids_BL: Tensor, vocabulary: Vocabulary, power: float) -> Tensor:
+    """Numbers whose largest are a draw in proportion to weights, without replacement (Efraimidis and Spirakis
+    2006)."""
+    assert vocabulary.counts_V is not None
+    weights_BL = (vocabulary.counts_V[ids_BL].double() + 1.0) ** -power
+    return (numbers_BL.double().clamp_(min=2.0**-25).log() / weights_BL).float()
+
+
+def _starts(
+    ids_BL: Tensor, text_BL: Tensor, seeds_B: Tensor, config: MaskingConfig, vocabulary: Vocabulary
+) -> Tensor:
+    """True where a word or a span begins; what is no text stands alone."""
+    before_BL = text_BL.roll(1, 1)
+    before_BL[:, 0] = False
+    if config.kind == "words":
+        assert vocabulary.continues_V is not None
+        begins_BL = ~vocabulary.continues_V[ids_BL]
+    else:
+        begins_BL = uniforms(seeds_B, Purpose.SPANS, ids_BL.shape[1]) < 1 / config.span_length
+    return begins_BL | ~text_BL | ~before_BL
+
+
+def _whole(order_BL: Tensor, starts_BL: Tensor, wanted_B: Tensor) -> Tensor:
+    """Numbers by which whole groups come first, those that fit, and -inf at all others.
+
+    Groups are taken in the order of their first position's number. One that is larger than what is left of a row's
+    share is passed over, and smaller ones behind it are looked for.
+    """
+    places_L = torch.arange(order_BL.shape[1], device=order_BL.device)
+    first_BL = places_L.where(starts_BL, 0).cummax(1).values
+    sorted_BL, by_BL = order_BL.gather(1, first_BL).sort(dim=1, descending=True, stable=True)
+    group_BL = first_BL.gather(1, by_BL)
+    sizes_BL = torch.zeros_like(first_BL).scatter_add_(1, first_BL, torch.ones_like(first_BL)).gather(1, group_BL)
+    last_BL = (
+        torch.zeros_like(first_BL)
+        .scatter_reduce_(1, group_BL, places_L.expand_as(group_BL), "amax", include_self=False)
+        .gather(1, group_BL)
+    )  # where in the order a group ends
+    used_BL = torch.zeros_like(starts_BL)
+    for _ in range(PASSES):
+        left_B1 = wanted_B[:, None] - used_BL.sum(1, keepdim=True)
+        fits_BL = ~used_BL & (sizes_BL <= left_B1) & (sorted_BL > -torch.inf)
+        used_BL = used_BL | (fits_BL & (fits_BL.cumsum(1).gather(1, last_BL) <= left_B1))
+    chosen_BL = torch.zeros_like(used_BL).scatter(1, by_BL, used_BL)
+    return order_BL.masked_fill(~chosen_BL, -torch.inf)
 
 
 def chosen(candidates_BL: Tensor, tokens_B: Tensor, config: MaskingConfig) -> Tensor:

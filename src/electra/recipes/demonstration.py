@@ -13,13 +13,15 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from tokenizers import Tokenizer
 
+from electra.data.collate import Batch
 from electra.data.sampling import permuted, step_seed
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError
 from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
-from electra.objectives.masking import MaskingConfig, candidates, draw, write
+from electra.objectives.masking import MaskingConfig, draw, write
+from electra.objectives.vocabulary import Vocabulary
 from electra.serving.coloring import colored
 
 SHORTEST, LONGEST = 10, 30
@@ -89,14 +91,8 @@ def _demonstration(
     special, random = data.special, torch.Generator().manual_seed(seed)
     ids_1L = torch.tensor([[special.classify, *ids, special.separate]])
     config = MaskingConfig(share=0.2, mask_share=1.0)
-    masking = draw(
-        ids_1L,
-        candidates(ids_1L, special),
-        config,
-        tokens_B=torch.tensor([ids_1L.shape[1]]),
-        mask_id=special.mask,
-        generator=random,
-    )
+    batch = Batch(ids_1L, torch.zeros_like(ids_1L), torch.tensor([ids_1L.shape[1]]), seed=seed)
+    masking = draw(batch, config, Vocabulary(special, generator.encoder.config.vocabulary_size))
     states_ND = masking.at(generator.encoder(masking.input_ids_BL))
     logits_NV = generator.head.logits(states_ND, generator.encoder.embeddings.token.weight)
     samples_N = torch.multinomial(logits_NV.softmax(-1), 1, generator=random).squeeze(1)

@@ -5,15 +5,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from torch import Tensor
+
 from electra import config
 from electra.data.packing import PackingConfig
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoder import EncoderConfig
-from electra.objectives.config import GeneratorConfig, ObjectiveConfig
+from electra.objectives.adversarial import Adversarial
+from electra.objectives.all_tokens_mlm import AllTokensMlm
+from electra.objectives.config import WITH_GENERATOR, GeneratorConfig, ObjectiveConfig, ObjectiveKind
 from electra.objectives.electric import Electric
 from electra.objectives.masked_lm import MaskedLanguageModel
 from electra.objectives.masking import MaskingConfig
+from electra.objectives.replace_mlm import ReplaceMlm
 from electra.objectives.replaced_token import ReplacedToken
+from electra.objectives.two_stage import TwoStage
+from electra.objectives.vocabulary import Vocabulary
 from electra.training.checkpoint import CheckpointConfig
 from electra.training.evaluation import EvaluationConfig
 from electra.training.optim import OptimizerConfig
@@ -76,10 +83,35 @@ class PretrainConfig:
             yield "optimizer.warmup_over_decay: the decay begins at once, so give train.steps, not train.minutes"
         if self.optimizer.steps_before and self.train.minutes is not None:
             yield "optimizer.steps_before: the schedule goes on at once, so give train.steps, not train.minutes"
-        if self.init.generator is not None and self.objective.kind != "replaced-token":
+        objective = self.objective
+        if self.init.generator is not None and (
+            objective.kind in ("masked-lm", "electric") or objective.fakes not in WITH_GENERATOR
+        ):
             yield "init.generator: the objective has no generator apart; leave it out"
-        if self.objective.kind == "electric" and self.objective.sharing == "all":
-            yield "objective.sharing: all is not for electric, whose cloze model has two towers"
+        if objective.fakes == "frozen" and self.init.generator is None:
+            yield "objective.fakes: frozen needs init.generator, the generator that was trained before"
+        if objective.sharing in ("detached", "disentangled") and self.init.discriminator is not None:
+            yield f"objective.sharing: {objective.sharing} begins with the generator's tables; set it to none"
+        if objective.kind == "two-stage":
+            yield from self._two_stage_problems()
+        if self.masking.replacement and objective.discriminator_positions in ("masked", "random"):
+            yield "masking.replacement: must be false where objective.discriminator_positions is masked or random"
+
+    def _two_stage_problems(self) -> Iterator[str]:
+        objective = self.objective
+        if self.train.minutes is not None:
+            yield "train.minutes: a run of two stages is as long as train.steps says; give that"
+        if objective.first_stage == "generator" and objective.sharing != "none":
+            yield "objective.sharing: the generator of a first stage stays as it is in the second; set it to none"
+        if (
+            objective.first_stage == "generator"
+            and objective.hand_over
+            and self.generator.encoder(self.model) != self.model
+        ):
+            yield (
+                "objective.hand_over: needs a generator of the discriminator's shape: set generator.hidden_size "
+                f"{self.model.hidden_size}, or objective.hand_over false"
+            )
 
     def shape_problems(self) -> Iterator[str]:
         """Where the shapes of the networks are at odds with each other or with the rest."""
@@ -92,7 +124,7 @@ class PretrainConfig:
             yield (
                 "packing.one_segment_share: a model with one row of segments knows one segment only; set it to 1"
             )
-        if self.objective.kind == "masked-lm":
+        if self.objective.kind == "masked-lm" or self.objective.fakes not in WITH_GENERATOR:
             return
         size = self.model.embedding_size
         if self.objective.sharing != "none" and self.generator.embedding_size not in (0, size):
@@ -127,15 +159,30 @@ SETTLED = {"train.steps": None, "train.precision": "auto", "model.vocabulary_siz
 """Settings that a run fills in, with the value that leaves them open."""
 
 
-AnyObjective = ReplacedToken | Electric | MaskedLanguageModel
+ReadsFakes = ReplacedToken | ReplaceMlm | AllTokensMlm
+AnyObjective = ReadsFakes | Electric | MaskedLanguageModel
+READ_FAKES: dict[ObjectiveKind, type[ReadsFakes]] = {
+    "replaced-token": ReplacedToken,
+    "replace-mlm": ReplaceMlm,
+    "all-tokens-mlm": AllTokensMlm,
+    "adversarial": Adversarial,
+    "two-stage": TwoStage,
+}
 
 
-def build_objective(settings: PretrainConfig, special: SpecialTokens) -> AnyObjective:
-    """The objective that a config describes, freshly initialised."""
+def build_objective(
+    settings: PretrainConfig, special: SpecialTokens, tables: Mapping[str, Tensor] | None = None
+) -> AnyObjective:
+    """The objective that a config describes, freshly initialised.
+
+    Args:
+        tables: of the data, as `Vocabulary` takes them; without them, what needs them cannot be trained.
+    """
     config, masking = settings.objective, settings.masking
+    vocabulary = Vocabulary(special, settings.model.vocabulary_size, **(tables or {}))
     if config.kind == "masked-lm":
         return MaskedLanguageModel(
-            settings.model, weight=config.generator_weight, masking=masking, special=special
+            settings.model, weight=config.generator_weight, masking=masking, vocabulary=vocabulary
         )
-    kind = Electric if config.kind == "electric" else ReplacedToken
-    return kind(settings.model, settings.generator, config=config, masking=masking, special=special)
+    kind = Electric if config.kind == "electric" else READ_FAKES[config.kind]
+    return kind(settings.model, settings.generator, config=config, masking=masking, vocabulary=vocabulary)

@@ -8,12 +8,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
+from torch.nn import functional as F
 
 from electra.data.collate import Batch, collate
 from electra.data.examples import ExampleSet
-from electra.data.sampling import rows, step_seed
+from electra.data.sampling import row_seeds, rows, step_seed
 from electra.data.shards import TokenData
+from electra.data.tokenizer import continuations, load
 from electra.errors import ConfigError, DataError
 from electra.modeling.encoder import EncoderConfig
 from electra.recipes.pretrain_config import AnyObjective, PretrainConfig, build_objective
@@ -57,7 +60,7 @@ def assembled(
     if device.type == "cpu":
         keep_freed_memory()
     torch.manual_seed(config.train.seed)
-    objective = build_objective(config, data.special)
+    objective = build_objective(config, data.special, tables(data, config.model.vocabulary_size))
     if start is not None:
         initialize(objective, config, data, start)
     objective = objective.to(device)
@@ -68,6 +71,15 @@ def assembled(
         compile_encoders(objective)
         logger.info("the encoders are compiled in the first step, which therefore takes long")
     return objective, batches, precision, device
+
+
+def tables(data: TokenData, vocabulary_size: int) -> dict[str, torch.Tensor]:
+    """What the data say of the vocabulary, which may have more rows than the tokenizer has entries."""
+    known = {
+        "counts_V": torch.from_numpy(data.unigram_counts.astype(np.int64)),
+        "continues_V": torch.from_numpy(continuations(load(data.tokenizer_path))),
+    }
+    return {name: F.pad(table, (0, vocabulary_size - len(table))) for name, table in known.items()}
 
 
 def fitted(config: PretrainConfig, data: TokenData) -> EncoderConfig:
@@ -109,13 +121,15 @@ def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
     train, at_once = config.train, config.train.micro_batch_size or config.train.batch_size
 
     def micro_batches(step: int) -> list[Batch]:
-        indices = rows(step, seed=train.seed, batch_size=train.batch_size, examples=len(examples))
+        drawn = {"seed": train.seed, "batch_size": train.batch_size, "examples": len(examples)}
+        indices, seeds = rows(step, **drawn), row_seeds(step, **drawn, copies=config.masking.copies)
         return [
             collate(
                 examples,
                 indices[start : start + at_once],
                 special=data.special,
                 seed=step_seed(train.seed, step, micro_step=start // at_once),
+                seeds=seeds[start : start + at_once],
                 trim=device.type == "cpu" and not _compiled(config, device),
             ).to(device)
             for start in range(0, train.batch_size, at_once)
@@ -138,9 +152,13 @@ def heldout_batches(
         raise DataError(f"{data.folder}: its held-out part has no text; prepare it with a larger --heldout")
     count = min(config.evaluation.examples, len(examples))
     chosen = rows(0, seed=0, batch_size=count, examples=len(examples))
+    seeds = row_seeds(0, seed=0, batch_size=count, examples=len(examples))
     for start in range(0, count, HELDOUT_ROWS):
-        indices, seed = chosen[start : start + HELDOUT_ROWS], step_seed(0, start)
-        read = partial(collate, examples, indices, special=data.special, seed=seed, trim=False)
+        place = slice(start, start + HELDOUT_ROWS)
+        read = partial(
+            collate, examples, chosen[place], special=data.special, seed=step_seed(0, start), seeds=seeds[place],
+            trim=False,
+        )  # fmt: skip
         yield read().to(device), read(stream="unigram").to(device)
 
 

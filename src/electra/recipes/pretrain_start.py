@@ -236,7 +236,7 @@ def _take(tower: Tower, pretrained: Pretrained, name: str, objective: ObjectiveK
     tower.encoder.load_state_dict(pretrained.encoder.state_dict())
     fresh = type(tower.head) is not type(pretrained.head)
     if isinstance(tower.head, ReplacedTokenHead):  # an energy is no log-odds
-        fresh |= (pretrained.objective or "replaced-token") != objective
+        fresh |= (pretrained.objective == "electric") != (objective == "electric")
     if not fresh:
         assert pretrained.head is not None
         if tower.head.activation is not pretrained.head.activation:

@@ -94,7 +94,14 @@ class TaskBatch(Batch):
         unpadding = self.unpadding
         if unpadding is not None:
             unpadding = replace(unpadding, places_T=unpadding.places_T.pin_memory().to(device, non_blocking=True))
-        return TaskBatch(batch.input_ids_BL, batch.segment_ids_BL, batch.lengths_B, batch.seed, targets, unpadding)
+        return TaskBatch(
+            batch.input_ids_BL,
+            batch.segment_ids_BL,
+            batch.lengths_B,
+            batch.seed,
+            targets=targets,
+            unpadding=unpadding,
+        )
 
 
 class Problem(Protocol):
@@ -230,6 +237,6 @@ def collate(rows: Rows, chosen: NDArray[np.int64], *, pad: int, seed: int = 0) -
         torch.from_numpy(segments_BL),
         torch.from_numpy(lengths_B),
         seed,
-        targets,
-        unpadding,
+        targets=targets,
+        unpadding=unpadding,
     )

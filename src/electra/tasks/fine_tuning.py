@@ -79,6 +79,9 @@ class FineTuning(nn.Module):
         self.train(training)
         return found
 
+    def begin_step(self, step: int, steps: int | None) -> None:
+        """Every step is alike."""
+
     def networks(self, length: int) -> Networks:
         wanted = 1 / length if self.head.reads_first_only else 1.0
         return {"encoder": Network.of(self.encoder.config, head="none", wanted_share=wanted)}

@@ -15,6 +15,8 @@ from electra.training.train_config import TrainConfig
 
 UTILISATION = 0.4
 """Share of the speed of plain products that a step is expected to reach; measured ones lie at .3 to .6."""
+STAGES = 100
+"""Points of a run at which its FLOPs are looked at."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,17 @@ def state_bytes(parameters: int) -> float:
     return 16.0 * parameters
 
 
+def flops_a_sequence(objective: nn.Module, length: int, *, steps: int | None) -> float:
+    """Training FLOPs over one sequence, in the mean over the steps of a run, which may differ."""
+    points = [0] if steps is None else [round((i + 0.5) / STAGES * steps) for i in range(STAGES)]
+    found = []
+    for step in points:
+        objective.begin_step(step, steps)  # type: ignore[operator]
+        networks: Networks = objective.networks(length)  # type: ignore[operator]
+        found.append(training_flops(networks, length))
+    return sum(found) / len(found)
+
+
 def plan(objective: nn.Module, config: TrainConfig, *, length: int) -> Plan:
     """The plan of a run; the objective may live on the meta device."""
     towers: dict[TowerName, Tower] = objective.towers()  # type: ignore[operator]
@@ -85,8 +98,7 @@ def plan(objective: nn.Module, config: TrainConfig, *, length: int) -> Plan:
     vocabulary = max(tower.encoder.config.vocabulary_size for tower in towers.values())
     head = 3.0 * ROWS * vocabulary * 4
     tokens = config.batch_size * length
-    networks: Networks = objective.networks(length)  # type: ignore[operator]
-    flops = config.batch_size * training_flops(networks, length) * (config.steps or 1)
+    flops = config.batch_size * flops_a_sequence(objective, length, steps=config.steps) * (config.steps or 1)
     dtype = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
     speed = product_flops(dtype, device)
     seconds = 60.0 * config.minutes if config.minutes and not config.steps else flops / speed / UTILISATION

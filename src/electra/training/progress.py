@@ -20,4 +20,4 @@ class Progress:
     steps: int | None = None
     """Length of the run, once `minutes` has been turned into it."""
     sums: dict[str, float] = field(default_factory=dict)
-    """Sums since the last report: of every part of the loss, of tokens, positions and seconds."""
+    """Sums since the last report: of every part of the loss, of tokens, FLOPs and seconds."""

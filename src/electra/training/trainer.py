@@ -128,13 +128,11 @@ class Trainer:
         self.update = Update(
             objective, self.optimizer, gradient_clip=optimizer.gradient_clip, precision=precision, device=device
         )
-        networks: Networks = objective.networks(feed.length)  # type: ignore[operator]
-        self.flops_a_position = training_flops(networks, feed.length) / feed.length
         self.progress, self.watch = Progress(steps=config.steps), Watch(silent=self.rules.silent)
         self.evaluation: dict[str, Any] = {}
         self.stop = StopSignal()
         self._saved_step = -1
-        self._unsettled: list[tuple[float, int, Figures]] = []  # rate, positions and figures of each step
+        self._unsettled: list[tuple[float, float, Figures]] = []  # rate, FLOPs and figures of each step
         self._began: float | None = None  # when the first of them did
 
     def run(self) -> Outcome:
@@ -178,6 +176,7 @@ class Trainer:
         """One update. What came of it is not known before `_settle` asks the device."""
         self._began = self._began or time.perf_counter()
         config, step = self.optimizer_config, self.progress.step
+        self.objective.begin_step(step, self.progress.steps)  # type: ignore[operator]
         batches = self.feed.micro_batches(step)
         rate = learning_rate(
             step,
@@ -187,8 +186,13 @@ class Trainer:
             warmup_over_decay=config.warmup_over_decay,
             steps_before=config.steps_before,
         )
-        positions = sum(batch.input_ids_BL.numel() for batch in batches)
-        self._unsettled.append((rate, positions, self.update(batches, rate)))
+        networks: Networks = self.objective.networks(self.feed.length)  # type: ignore[operator]
+        sequences = sum(batch.input_ids_BL.numel() for batch in batches) / self.feed.length
+        flops, figures = sequences * training_flops(networks, self.feed.length), self.update(batches, rate)
+        if self._unsettled and self._unsettled[-1][-1].keys() != figures.keys():  # another stage has begun
+            self._settle()
+            self._began = time.perf_counter()
+        self._unsettled.append((rate, flops, figures))
         self.progress.step += 1
 
     def _settle(self) -> None:
@@ -202,17 +206,17 @@ class Trainer:
         seconds = (time.perf_counter() - self._began) / len(known)
         settled, self._unsettled, self._began = self._unsettled, [], None
         first = self.progress.step - len(known) + 1
-        for step, (rate, positions, _), row in zip(itertools.count(first), settled, known, strict=False):
-            figures = {**dict(zip(names, row, strict=True)), "positions": float(positions), "seconds": seconds}
+        for step, (rate, flops, _), row in zip(itertools.count(first), settled, known, strict=False):
+            figures = {**dict(zip(names, row, strict=True)), "flops": flops, "seconds": seconds}
             self._account(step, figures, rate)
 
     def _account(self, step: int, figures: dict[str, float], rate: float) -> None:
         """Add one step up. One that was not applied counts as skipped; too many in a row end the run."""
         progress = self.progress
-        work = {name: figures.pop(name) for name in ("tokens", "positions", "seconds")}
+        work = {name: figures.pop(name) for name in ("tokens", "flops", "seconds")}
         self._add(work)
         progress.tokens += int(work["tokens"])
-        progress.flops += work["positions"] * self.flops_a_position
+        progress.flops += work["flops"]
         progress.seconds += work["seconds"]
         if progress.steps is None:
             progress.measured.append(work["seconds"])
@@ -282,7 +286,7 @@ class Trainer:
     def _report(self) -> None:
         sums, progress = self.progress.sums, self.progress
         applied = max(sums.pop("applied", 0.0), 1.0)
-        tokens, seconds, positions = sums.pop("tokens"), sums.pop("seconds"), sums.pop("positions")
+        tokens, seconds, flops = sums.pop("tokens"), sums.pop("seconds"), sums.pop("flops")
         rate = sums.pop("learning_rate", 0.0)
         figures: dict[str, Any] = {
             "step": progress.step,
@@ -301,7 +305,7 @@ class Trainer:
         line = report_line(
             figures,
             steps=progress.steps,
-            utilisation=positions * self.flops_a_position / seconds / self.precision.product_flops,
+            utilisation=flops / seconds / self.precision.product_flops,
             seconds_left=left,
         )
         self.tracking.report(figures, line=line, done=progress.step, total=progress.steps)

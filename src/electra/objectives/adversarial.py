@@ -1,0 +1,168 @@
+"""The generator is trained to deceive the discriminator (paper, section 3.2 and appendix F), or comes to be.
+
+REINFORCE: the reward of a sample is the discriminator's loss at its position,
+
+    loss_G = -Σ_m (R_t - b_t) log p_G(x̂_t | x^mask)          R_t = L_Disc at t, b_t a baseline: linear in G's
+    state
+
+so G grows likelier to draw what D takes for the wrong class. Gumbel: samples are soft,
+
+    y_t = softmax((logits_t + noise_t) / temperature),         D reads Σ_v y_tv e_v in place of one embedding,
+
+and the gradient of D's loss goes through y into G with its sign turned. Straight-through: D reads the one
+embedding of the largest entry, the gradient is the soft one's.
+
+With `anneal` the generator begins with maximum likelihood, of which the adversarial loss takes over a growing
+share α: loss_G = (1 - α) L_MLM + α loss_adversarial.
+
+Shapes: B batch, L length, N slots a row, n = B × N, D hidden size, E embedding size, V vocabulary.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from electra.data.collate import Batch
+from electra.modeling.encoder import EncoderConfig
+from electra.modeling.flops import Network, Networks
+from electra.modeling.init import initialize
+from electra.modeling.kernels import sampled_cross_entropy
+from electra.objectives.base import Counts, StepOutput
+from electra.objectives.config import GeneratorConfig, ObjectiveConfig
+from electra.objectives.corruption import Corrupted
+from electra.objectives.draws import Purpose, uniforms
+from electra.objectives.masking import Masking, MaskingConfig, slots
+from electra.objectives.replaced_token import ReplacedToken
+from electra.objectives.vocabulary import Vocabulary
+
+
+class Adversarial(ReplacedToken):
+    """A discriminator beside a generator that learns from what it mistakes."""
+
+    def __init__(
+        self,
+        model: EncoderConfig,
+        generator: GeneratorConfig,
+        *,
+        config: ObjectiveConfig,
+        masking: MaskingConfig,
+        vocabulary: Vocabulary,
+    ) -> None:
+        super().__init__(model, generator, config=config, masking=masking, vocabulary=vocabulary)
+        assert self.generator is not None
+        shape = self.generator.encoder.config
+        self.adversarial_share = float(config.anneal == "none")
+        if config.adversary == "reinforce":
+            self.baseline = nn.Linear(shape.hidden_size, 1)
+            initialize(self.baseline, shape.initializer_range, linear_range=shape.linear_initializer_range)
+
+    def begin_step(self, step: int, steps: int | None) -> None:
+        """Let the share of the adversarial loss grow."""
+        super().begin_step(step, steps)
+        done = min(1.0, step / steps) if steps else 0.0
+        match self.config.anneal:
+            case "linear":
+                self.adversarial_share = done
+            case "cosine":
+                self.adversarial_share = (1 - math.cos(math.pi * done)) / 2
+
+    def forward(  # type: ignore[override]
+        self, batch: Batch, counts: Counts | None = None, *, masking: Masking | None = None
+    ) -> StepOutput:
+        """`loss` = (1 - α) generator_loss + α adversarial_loss + λ discriminator_loss, and that of the
+        baseline."""
+        assert self.generator is not None
+        masking = masking or self.draw(batch)
+        counts = counts or self.counts(batch, masking)
+        mask_BL = self.attention_mask(batch)
+        x_nD = self.generator.states(batch, masking, mask_BL)
+        share = self.adversarial_share
+        likelihood, samples_n = self.generator.predict(x_nD, batch, masking, self.uniforms(batch, masking))
+        if self.config.adversary == "reinforce":
+            corrupted = Corrupted(
+                self.written(batch, masking, samples_n), masking, mask_BL, (1 - share) * likelihood
+            )
+            logits_BL = self.discriminate(corrupted.ids_BL, batch.segment_ids_BL, mask_BL)
+            output = self.output(batch, corrupted, logits_BL, counts)
+            more, parts = self._reinforce(batch, corrupted, logits_BL, x_nD, samples_n)
+            loss = output.loss + self.config.generator_weight * more / counts["generator"]
+            parts = {name: value / counts["generator"] for name, value in parts.items()}
+        else:
+            corrupted, logits_BL = self._softly(batch, masking, mask_BL, x_nD, (1 - share) * likelihood, counts)
+            output = self.output(batch, corrupted, logits_BL, counts)
+            loss, parts = output.loss, {}
+        parts = {**output.parts, "generator_loss": likelihood.detach() / counts["generator"], **parts}
+        return StepOutput(loss, parts, output.seen)
+
+    def networks(self, length: int) -> Networks:
+        assert self.generator is not None
+        shape = self.generator.encoder.config
+        share = slots(length, self.masking.share) / length
+        once_more = Network(
+            embedding_size=shape.embedding_size, vocabulary_size=shape.vocabulary_size, masked_share=share
+        )
+        return {**super().networks(length), "generator's logits, for the adversarial loss": once_more}
+
+    def _reinforce(
+        self, batch: Batch, corrupted: Corrupted, logits_BL: Tensor, x_nD: Tensor, samples_n: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """What is added to the generator's summed loss: α times the one by reward, and the baseline's."""
+        assert self.generator is not None
+        used_n = corrupted.masking.used_BN.flatten()
+        replaced_BL = (corrupted.ids_BL != batch.input_ids_BL).float()
+        losses_BL = F.binary_cross_entropy_with_logits(logits_BL.detach().float(), replaced_BL, reduction="none")
+        reward_n = corrupted.masking.at(losses_BL)
+        expected_n = self.baseline(x_nD.detach()).squeeze(-1).float()
+        advantage_n = (reward_n - expected_n.detach()) * used_n
+        by_reward, _ = sampled_cross_entropy(
+            self.generator.head(x_nD), self.generator.table_VE, self.generator.head.bias, samples_n, advantage_n,
+            torch.zeros_like(advantage_n),
+        )  # fmt: skip
+        baseline_loss = ((expected_n - reward_n).square() * used_n).sum()
+        parts = {"reward": (reward_n * used_n).sum(), "baseline_loss": baseline_loss.detach()}
+        return self.adversarial_share * by_reward + baseline_loss, parts
+
+    def _softly(
+        self, batch: Batch, masking: Masking, mask_BL: Tensor | None, x_nD: Tensor, loss: Tensor, counts: Counts
+    ) -> tuple[Corrupted, Tensor]:
+        """The batch with the likeliest of the noisy tokens in it, and the logits of D, which reads soft ones."""
+        assert self.generator is not None
+        N = masking.positions_BN.shape[1]
+        V = self.vocabulary.size
+        noise_nV = uniforms(batch.row_seeds, Purpose.NOISE, N * V).view(-1, V)
+        noise_nV = -(-noise_nV.clamp(min=1e-7).log()).clamp(min=1e-7).log()
+        logits_nV = self.generator.head.logits(x_nD, self.generator.table_VE).float() + noise_nV
+        soft_nV = (logits_nV / self.generator.sampling.temperature).softmax(-1)
+        samples_n = logits_nV.argmax(-1)
+        if self.config.adversary == "gumbel-straight":
+            soft_nV = F.one_hot(samples_n, V) + soft_nV - soft_nV.detach()
+        # Of the generator's own loss, as by reward: a mean over the chosen positions, with its own weight.
+        weight = self.config.generator_weight / max(self.config.discriminator_weight, 1e-12)
+        scale = self.adversarial_share * weight * counts["discriminator"] / counts["generator"]
+        soft_nV = _Turned.apply(soft_nV, scale)  # type: ignore[no-untyped-call]
+        ids_BL = self.written(batch, masking, samples_n)
+        used_BN = masking.used_BN if self.config.sample_unmasked else masking.masked_BN
+        tables = self.encoder.embeddings.token
+        tokens_BLE = tables(ids_BL)
+        rows_B1 = torch.arange(len(ids_BL), device=ids_BL.device)[:, None].expand_as(used_BN)
+        mixed_nE = (soft_nV.to(tables.weight.dtype) @ tables.weight)[used_BN.flatten()]
+        tokens_BLE = tokens_BLE.index_put((rows_B1[used_BN], masking.positions_BN[used_BN]), mixed_nE)
+        x_BLD = self.encoder(ids_BL, batch.segment_ids_BL, mask_BL, tokens_BLE=tokens_BLE)
+        return Corrupted(ids_BL, masking, mask_BL, loss), self.head(x_BLD)
+
+
+class _Turned(torch.autograd.Function):
+    """The identity, whose gradient goes on with its sign turned and scaled."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Tensor) -> Tensor:
+        ctx.save_for_backward(scale)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (scale,) = ctx.saved_tensors
+        return -scale * grads[0], None

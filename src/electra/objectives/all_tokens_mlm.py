@@ -1,0 +1,153 @@
+"""Masked language modelling at every position, with a gate that may copy the input (paper, section 3.4).
+
+    x^cor          = the text with fakes at m
+    c_t            = sigmoid(w · h_t)                                   how likely what stands there is right
+    p(x_t | x^cor) = c_t [x_t = x^cor_t] + (1 - c_t) softmax(h_t E)_{x_t}
+    loss           = L_MLM(x^mask, G) + λ mean over all t of -log p(x_t | x^cor)
+
+So it learns from all tokens, as a discriminator does, and to generate, as a masked language model does.
+
+Shapes: B batch, L length, N positions of text, D hidden size, E embedding size, V vocabulary.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from electra.data.collate import Batch
+from electra.modeling.encoder import EncoderConfig
+from electra.modeling.flops import Network, Networks
+from electra.modeling.heads import CopyHead
+from electra.modeling.kernels import log_probabilities, sampled_cross_entropy
+from electra.objectives.base import Counts, StepOutput, Tower, TowerName
+from electra.objectives.config import GeneratorConfig, ObjectiveConfig
+from electra.objectives.corruption import Corrupted, Corrupting
+from electra.objectives.detection import GeneratorFigures
+from electra.objectives.masking import MaskingConfig, candidates
+from electra.objectives.vocabulary import Vocabulary
+
+
+class AllTokensMlm(Corrupting):
+    """A full-size masked language model (`encoder`, `head`) that predicts every token of a text with fakes."""
+
+    def __init__(
+        self,
+        model: EncoderConfig,
+        generator: GeneratorConfig,
+        *,
+        config: ObjectiveConfig,
+        masking: MaskingConfig,
+        vocabulary: Vocabulary,
+    ) -> None:
+        super().__init__(model, generator, config=config, masking=masking, vocabulary=vocabulary)
+        self.head = CopyHead(model)
+
+    def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
+        """`loss` = generator_loss + λ encoder_loss, means over the chosen positions and over all of text."""
+        corrupted = self.corrupt(batch)
+        counts = counts or self._counts(batch, self.chosen(batch, corrupted.masking))
+        text_BL = self.text(batch)
+        x_ND = self._states(batch, corrupted)[text_BL]
+        encoder_loss = (
+            copying_loss(
+                self.head.words(x_ND),
+                self.encoder.embeddings.token.weight,
+                self.head.words.bias,
+                batch.input_ids_BL[text_BL],
+                gates_N=self.head.gate(x_ND).squeeze(-1).float(),
+                right_N=(corrupted.ids_BL == batch.input_ids_BL)[text_BL],
+            )
+            / counts["text"]
+        )
+        loss = self.config.discriminator_weight * encoder_loss
+        parts = {"encoder_loss": encoder_loss.detach()}
+        if corrupted.generator_loss is not None:
+            generator_loss = corrupted.generator_loss / counts["generator"]
+            loss = loss + self.config.generator_weight * generator_loss
+            parts = {"generator_loss": generator_loss.detach(), **parts}
+        return StepOutput(loss, parts)
+
+    def counts(self, batch: Batch) -> Counts:
+        """The chosen positions, and those of text."""
+        return self._counts(batch, self.chosen(batch))
+
+    @torch.no_grad()
+    def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
+        """Held-out figures of the generator, and of the vocabulary's part of the network at all chosen
+        positions."""
+        generator, restored = GeneratorFigures(), GeneratorFigures()
+        training = self.training
+        self.eval()
+        for batch, _ in batches:
+            corrupted = self.judged(batch, generator)
+            masking = corrupted.masking
+            restored.add(
+                self.head.words(masking.at(self._states(batch, corrupted))),
+                self.encoder.embeddings.token.weight,
+                self.head.words.bias,
+                targets_N=masking.at(batch.input_ids_BL),
+                masked_N=masking.used_BN.flatten(),
+                uniforms_N=self.uniforms(batch, masking),
+            )
+        self.train(training)
+        return generator.figures() | restored.restored()
+
+    def towers(self) -> dict[TowerName, Tower]:
+        towers: dict[TowerName, Tower] = {"encoder": Tower(self.encoder, self.head.words)}
+        if self.generator is not None:
+            towers["generator"] = Tower(self.generator.encoder, self.generator.head)
+        return towers
+
+    def output_biases(self) -> list[nn.Parameter]:
+        return [*super().output_biases(), self.head.words.bias]
+
+    def networks(self, length: int) -> Networks:
+        encoder = Network.of(self.encoder.config, head="language-model")
+        logits = Network(
+            embedding_size=encoder.embedding, vocabulary_size=encoder.vocabulary_size, head="language-model",
+            trained=False,
+        )  # fmt: skip
+        return {**dict(self.generator_networks(length)), "encoder": encoder, "logits, for the gate": logits}
+
+    def _counts(self, batch: Batch, chosen: Tensor) -> Counts:
+        text_BL = candidates(batch.input_ids_BL, self.vocabulary.special)
+        return {"generator": chosen, "text": text_BL.sum().clamp(min=1)}
+
+    def _states(self, batch: Batch, corrupted: Corrupted) -> Tensor:
+        x_BLD: Tensor = self.encoder(corrupted.ids_BL, batch.segment_ids_BL, corrupted.mask_BL)
+        return x_BLD
+
+
+def copying_loss(
+    hidden_NE: Tensor, table_VE: Tensor, bias_V: Tensor, targets_N: Tensor, *, gates_N: Tensor, right_N: Tensor
+) -> Tensor:
+    """The sum of -log(c [right] + (1 - c) softmax at the target), c the sigmoid of the gate.
+
+    The logits (N, V) never exist as a whole. The gradient of the logits is that of a cross-entropy whose weight is
+    the share of the softmax in p, and that of the gate is c less the share of the copy; both are known once p is,
+    so a first pass without a gradient finds p. Equals `copying_loss_plain` up to rounding.
+
+    Args:
+        right_N: whether the token that stands there is the target.
+    """
+    likelihood_N = log_probabilities(hidden_NE, table_VE, bias_V, targets_N)
+    generated_N = F.logsigmoid(-gates_N.detach()) + likelihood_N
+    copied_N = torch.where(right_N, F.logsigmoid(gates_N.detach()), -torch.inf)
+    both_N = torch.logaddexp(copied_N, generated_N)
+    share_N = (generated_N - both_N).exp()
+    vocabulary, _ = sampled_cross_entropy(
+        hidden_NE, table_VE, bias_V, targets_N, share_N, torch.zeros_like(share_N)
+    )
+    gates = ((gates_N.sigmoid() - (1 - share_N)).detach() * gates_N).sum()
+    return -both_N.sum() + (vocabulary - vocabulary.detach()) + (gates - gates.detach())
+
+
+def copying_loss_plain(
+    hidden_NE: Tensor, table_VE: Tensor, bias_V: Tensor, targets_N: Tensor, *, gates_N: Tensor, right_N: Tensor
+) -> Tensor:
+    """The same as `copying_loss`, as one would write it: the reference in its tests."""
+    probability_N = F.linear(hidden_NE, table_VE, bias_V).softmax(-1).gather(1, targets_N[:, None]).squeeze(1)
+    copy_N = gates_N.sigmoid()
+    return -(copy_N * right_N + (1 - copy_N) * probability_N).log().sum()

@@ -1,0 +1,119 @@
+"""Where fakes come from: a masked language model, or counts of the text alone.
+
+Shapes: B batch, L length, N slots a row, n = B × N, D hidden size, V vocabulary.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from electra.data.collate import Batch
+from electra.modeling.encoder import Encoder
+from electra.modeling.flops import Network
+from electra.modeling.heads import MaskedLanguageModelHead
+from electra.modeling.kernels import PLAIN, Sampling, sampled_cross_entropy
+from electra.objectives.config import FakesKind
+from electra.objectives.masking import Masking
+from electra.objectives.vocabulary import Vocabulary
+
+
+class Generator(nn.Module):
+    """A masked language model that learns to fill masks and draws fakes on the way (paper, section 3.1).
+
+    Args:
+        sampling: how fakes are drawn.
+        frozen: it was trained before and stays as it is.
+    """
+
+    def __init__(
+        self, encoder: Encoder, head: MaskedLanguageModelHead, *, sampling: Sampling = PLAIN, frozen: bool = False
+    ) -> None:
+        super().__init__()
+        self.encoder, self.head, self.sampling, self.frozen = encoder, head, sampling, frozen
+        if frozen:
+            self.requires_grad_(False)
+
+    @property
+    def table_VE(self) -> Tensor:
+        """The token table, whose rows are also those of the logits."""
+        return self.encoder.embeddings.token.weight
+
+    def states(self, batch: Batch, masking: Masking, mask_BL: Tensor | None) -> Tensor:
+        """The encoder's states (n, D) at the slots, which are all that the head reads."""
+        x_BND: Tensor = self.encoder(
+            masking.input_ids_BL, batch.segment_ids_BL, mask_BL, positions_BN=masking.positions_BN
+        )
+        return x_BND.flatten(0, 1)
+
+    def forward(
+        self, batch: Batch, masking: Masking, mask_BL: Tensor | None, uniforms_n: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The sum of the losses at the used slots, and a fake at every slot (n)."""
+        return self.predict(self.states(batch, masking, mask_BL), batch, masking, uniforms_n)
+
+    def predict(self, x_nD: Tensor, batch: Batch, masking: Masking, uniforms_n: Tensor) -> tuple[Tensor, Tensor]:
+        """The same from the states."""
+        return sampled_cross_entropy(
+            self.head(x_nD),
+            self.table_VE,
+            self.head.bias,
+            masking.at(batch.input_ids_BL),
+            masking.used_BN.flatten().float(),
+            uniforms_n,
+            sampling=self.sampling,
+        )
+
+    @torch.no_grad()
+    def fakes(self, batch: Batch, masking: Masking, mask_BL: Tensor | None, uniforms_n: Tensor) -> Tensor:
+        """A fake at every slot (n), drawn without dropout."""
+        training = self.training
+        self.eval()
+        _, fakes_n = self(batch, masking, mask_BL, uniforms_n)
+        self.train(training)
+        return fakes_n
+
+    def network(self, share: float) -> Network:
+        """What is computed, with slots at a share of the positions."""
+        return Network.of(self.encoder.config, masked_share=share, wanted_share=share, trained=not self.frozen)
+
+
+class CountedFakes(nn.Module):
+    """Fakes by how often tokens occur, whatever the text says.
+
+    Args:
+        kind: uniform: any token is as likely. unigram: tokens in proportion to their counts to `power`.
+            same-tag: the same, among the tokens of the true token's part of speech.
+    """
+
+    order_V: Tensor
+    cumulative_V: Tensor
+    before_V: Tensor
+    total_V: Tensor
+
+    def __init__(self, kind: FakesKind, vocabulary: Vocabulary, *, power: float) -> None:
+        super().__init__()
+        weights_V = torch.zeros(vocabulary.size, dtype=torch.float64)
+        if kind == "uniform":
+            weights_V[vocabulary.usable_n] = 1.0
+        else:
+            assert vocabulary.counts_V is not None
+            weights_V[vocabulary.usable_n] = (vocabulary.counts_V[vocabulary.usable_n].double() + 1) ** power
+        tags_V = torch.zeros(vocabulary.size, dtype=torch.int64)
+        if kind == "same-tag":
+            assert vocabulary.tags_V is not None
+            tags_V = vocabulary.tags_V
+        order_V = tags_V.argsort(stable=True)
+        totals_T = torch.zeros(int(tags_V.max()) + 1, dtype=torch.float64).scatter_add_(0, tags_V, weights_V)
+        tables = {
+            "order_V": order_V,
+            "cumulative_V": weights_V[order_V].cumsum(0),
+            "before_V": (totals_T.cumsum(0) - totals_T)[tags_V],
+            "total_V": totals_T[tags_V],
+        }
+        for name, table in tables.items():
+            self.register_buffer(name, table, persistent=False)
+
+    def forward(self, targets_n: Tensor, uniforms_n: Tensor) -> Tensor:
+        """A fake for each true token (n)."""
+        goals_n = self.before_V[targets_n] + uniforms_n.double() * self.total_V[targets_n]
+        places_n = torch.searchsorted(self.cumulative_V, goals_n, right=True)
+        return self.order_V[places_n.clamp_(max=len(self.order_V) - 1)]

@@ -1,0 +1,109 @@
+"""Masked language modelling without [MASK]: fakes stand at the chosen positions (paper, section 3.4).
+
+    x^cor = the text with fakes at m
+    loss  = L_MLM(x^mask, G) + λ Σ_m -log p(x_m | x^cor)
+
+The full-size network reads what a discriminator would read, but predicts the original tokens, at the chosen
+positions alone. So it tells how much of ELECTRA's gain comes from [MASK] not being seen in use.
+
+Shapes: B batch, L length, N slots a row, n = B × N, D hidden size, V vocabulary.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from electra.data.collate import Batch
+from electra.modeling.encoder import EncoderConfig
+from electra.modeling.flops import Network, Networks
+from electra.modeling.heads import MaskedLanguageModelHead
+from electra.modeling.kernels import sampled_cross_entropy
+from electra.objectives.base import Counts, StepOutput, Tower, TowerName
+from electra.objectives.config import GeneratorConfig, ObjectiveConfig
+from electra.objectives.corruption import Corrupted, Corrupting
+from electra.objectives.detection import GeneratorFigures
+from electra.objectives.masking import MaskingConfig, slots
+from electra.objectives.vocabulary import Vocabulary
+
+
+class ReplaceMlm(Corrupting):
+    """A full-size masked language model (`encoder`, `head`) that reads fakes."""
+
+    def __init__(
+        self,
+        model: EncoderConfig,
+        generator: GeneratorConfig,
+        *,
+        config: ObjectiveConfig,
+        masking: MaskingConfig,
+        vocabulary: Vocabulary,
+    ) -> None:
+        super().__init__(model, generator, config=config, masking=masking, vocabulary=vocabulary)
+        self.head = MaskedLanguageModelHead(model, activation=model.activation if model.square else "gelu")
+
+    def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
+        """`loss` = generator_loss + λ encoder_loss, both means over the chosen positions."""
+        corrupted = self.corrupt(batch)
+        counts = counts or {"generator": self.chosen(batch, corrupted.masking)}
+        used_n = corrupted.masking.used_BN.flatten().float()
+        total, _ = sampled_cross_entropy(
+            self.head(self._states(batch, corrupted)),
+            self.encoder.embeddings.token.weight,
+            self.head.bias,
+            corrupted.masking.at(batch.input_ids_BL),
+            used_n,
+            torch.zeros_like(used_n),
+        )
+        encoder_loss = total / counts["generator"]
+        loss = self.config.discriminator_weight * encoder_loss
+        parts = {"encoder_loss": encoder_loss.detach()}
+        if corrupted.generator_loss is not None:
+            generator_loss = corrupted.generator_loss / counts["generator"]
+            loss = loss + self.config.generator_weight * generator_loss
+            parts = {"generator_loss": generator_loss.detach(), **parts}
+        return StepOutput(loss, parts)
+
+    def counts(self, batch: Batch) -> Counts:
+        """The chosen positions, for both networks."""
+        return {"generator": self.chosen(batch)}
+
+    @torch.no_grad()
+    def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
+        """Held-out figures of the generator, and of the full-size network at all chosen positions."""
+        generator, restored = GeneratorFigures(), GeneratorFigures()
+        training = self.training
+        self.eval()
+        for batch, _ in batches:
+            corrupted = self.judged(batch, generator)
+            restored.add(
+                self.head(self._states(batch, corrupted)),
+                self.encoder.embeddings.token.weight,
+                self.head.bias,
+                targets_N=corrupted.masking.at(batch.input_ids_BL),
+                masked_N=corrupted.masking.used_BN.flatten(),
+                uniforms_N=self.uniforms(batch, corrupted.masking),
+            )
+        self.train(training)
+        return generator.figures() | restored.restored()
+
+    def towers(self) -> dict[TowerName, Tower]:
+        towers: dict[TowerName, Tower] = {"encoder": Tower(self.encoder, self.head)}
+        if self.generator is not None:
+            towers["generator"] = Tower(self.generator.encoder, self.generator.head)
+        return towers
+
+    def output_biases(self) -> list[nn.Parameter]:
+        return [*super().output_biases(), self.head.bias]
+
+    def networks(self, length: int) -> Networks:
+        share = slots(length, self.masking.share) / length
+        encoder = Network.of(self.encoder.config, masked_share=share, wanted_share=share)
+        return {**dict(self.generator_networks(length)), "encoder": encoder}
+
+    def _states(self, batch: Batch, corrupted: Corrupted) -> Tensor:
+        """The encoder's states (n, D) at the slots."""
+        x_BND: Tensor = self.encoder(
+            corrupted.ids_BL, batch.segment_ids_BL, corrupted.mask_BL, positions_BN=corrupted.masking.positions_BN
+        )
+        return x_BND.flatten(0, 1)

@@ -1,0 +1,236 @@
+"""What every objective must do, whatever it trains."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from electra.data.collate import Batch
+from electra.data.tokenizer import SpecialTokens
+from electra.modeling.encoder import EncoderConfig
+from electra.modeling.flops import training_flops
+from electra.modeling.init import attend_to_neighbours
+from electra.objectives.config import GeneratorConfig, ObjectiveConfig
+from electra.objectives.masking import MaskingConfig
+from electra.recipes.pretrain_config import AnyObjective, PretrainConfig, build_objective
+
+SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
+WORDS = 12
+MODEL = EncoderConfig(
+    layers=2, hidden_size=32, embedding_size=16, feed_forward_size=64, heads=2, vocabulary_size=5 + WORDS,
+    max_positions=32, dropout=0.0, attention_dropout=0.0, initializer_range=0.1, linear_initializer_range=0.0,
+)  # fmt: skip
+SMALLER = GeneratorConfig(hidden_size=16, feed_forward_size=32, heads=2)
+ALIKE = GeneratorConfig(hidden_size=32, feed_forward_size=64, heads=2)
+TABLES = {
+    "counts_V": torch.cat([torch.zeros(5), torch.arange(WORDS, 0, -1)]).long(),
+    "continues_V": torch.arange(5 + WORDS) % 5 == 4,
+    "tags_V": torch.cat([torch.zeros(5), 1 + torch.arange(WORDS) % 3]).long(),
+}
+KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
+    name: (ObjectiveConfig(discriminator_weight=weight, **settings), shape)  # type: ignore[arg-type]
+    for name, weight, shape, settings in (
+        ("replaced-token", 5.0, SMALLER, {}),
+        ("tokens shared", 5.0, SMALLER, {"sharing": "tokens"}),
+        ("tables detached", 5.0, SMALLER, {"sharing": "detached"}),
+        ("tables disentangled", 5.0, SMALLER, {"sharing": "disentangled"}),
+        ("all shared", 5.0, ALIKE, {"sharing": "all"}),
+        ("masked positions", 5.0, SMALLER, {"discriminator_positions": "masked"}),
+        ("random positions", 5.0, SMALLER, {"discriminator_positions": "random"}),
+        ("uniform fakes", 5.0, SMALLER, {"fakes": "uniform"}),
+        ("unigram fakes", 5.0, SMALLER, {"fakes": "unigram", "unigram_power": 0.5}),
+        ("same-tag fakes", 5.0, SMALLER, {"fakes": "same-tag"}),
+        ("frozen generator", 5.0, SMALLER, {"fakes": "frozen", "sharing": "none"}),
+        ("top 3", 5.0, SMALLER, {"top_k": 3, "final_temperature": 0.5}),
+        ("masked-lm", 1.0, SMALLER, {"kind": "masked-lm"}),
+        ("electric", 5.0, SMALLER, {"kind": "electric"}),
+        ("replace-mlm", 1.0, SMALLER, {"kind": "replace-mlm"}),
+        ("all-tokens-mlm", 1.0, SMALLER, {"kind": "all-tokens-mlm"}),
+        ("reinforce", 5.0, SMALLER, {"kind": "adversarial"}),
+        ("annealed", 5.0, SMALLER, {"kind": "adversarial", "anneal": "cosine"}),
+        ("gumbel", 5.0, SMALLER, {"kind": "adversarial", "adversary": "gumbel", "anneal": "linear"}),
+        ("gumbel-straight", 5.0, SMALLER, {"kind": "adversarial", "adversary": "gumbel-straight"}),
+        ("generator first", 5.0, ALIKE, {"kind": "two-stage", "sharing": "none"}),
+        ("encoder first", 5.0, SMALLER, {"kind": "two-stage", "first_stage": "encoder"}),
+    )
+}
+each = pytest.mark.parametrize("name", KINDS)
+
+
+def objective(name: str, *, masking: MaskingConfig | None = None) -> AnyObjective:
+    config, generator = KINDS[name]
+    torch.manual_seed(0)
+    settings = PretrainConfig(
+        model=MODEL, generator=generator, objective=config, masking=masking or MaskingConfig(share=0.25)
+    )  # fmt: skip
+    ours = build_objective(settings, SPECIAL, TABLES)
+    for encoder in {id(tower.encoder): tower.encoder for tower in ours.towers().values()}.values():
+        attend_to_neighbours(encoder)  # which would take most of the steps to find
+    return ours
+
+
+def batch(rows: int, *, seed: int) -> Batch:
+    """Text of a toy language: each word is the one after that before it, and a row may end early."""
+    random = torch.Generator().manual_seed(seed)
+    ids_BL = 5 + (torch.randint(WORDS, (rows, 1), generator=random) + torch.arange(16)) % WORDS
+    lengths_B = torch.randint(12, 17, (rows,), generator=random)
+    lengths_B[0] = 16
+    ids_BL[:, 0] = SPECIAL.classify
+    ids_BL[torch.arange(rows), lengths_B - 1] = SPECIAL.separate
+    ids_BL[torch.arange(16) >= lengths_B[:, None]] = SPECIAL.pad
+    seeds_B = seed * 1000 + torch.arange(rows)
+    return Batch(ids_BL, torch.zeros_like(ids_BL), lengths_B, seed=seed, seeds_B=seeds_B)
+
+
+def rows(whole: Batch, chosen: slice) -> Batch:
+    assert whole.seeds_B is not None
+    return Batch(
+        whole.input_ids_BL[chosen], whole.segment_ids_BL[chosen], whole.lengths_B[chosen], whole.seed,
+        seeds_B=whole.seeds_B[chosen],
+    )  # fmt: skip
+
+
+def gradients(ours: AnyObjective) -> dict[str, torch.Tensor]:
+    found = {n: p.grad.clone() for n, p in ours.named_parameters() if p.grad is not None}
+    ours.zero_grad()
+    return found
+
+
+def corrupted(whole: Batch) -> Batch:
+    """The batch with other words here and there."""
+    random = torch.Generator().manual_seed(0)
+    ids_BL, shape = whole.input_ids_BL, whole.input_ids_BL.shape
+    chosen_BL = (torch.rand(shape, generator=random) < 0.15) & (ids_BL > 4)
+    return replace(whole, input_ids_BL=torch.where(chosen_BL, torch.randint(5, 5 + WORDS, shape), ids_BL))
+
+
+@each
+def test_it_learns_a_toy_language(name: str) -> None:
+    ours, steps = objective(name), 200
+    optimizer = torch.optim.AdamW(ours.parameters(), lr=3e-3)
+    for step in range(steps):
+        ours.begin_step(step, steps)
+        ours(batch(16, seed=step)).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    heldout = batch(64, seed=10_000)
+    figures = ours.evaluate([(heldout, corrupted(heldout))])
+    names = {
+        "discriminator": ("eval/discriminator_auc", "eval/unigram_auc"), "encoder": ("eval/restored_accuracy",),
+        "alone": ("eval/masked_lm_accuracy",),
+    }  # fmt: skip
+    alone = name in ("masked-lm", "electric")  # of Electric the cloze model is quick, the energies are not
+    judged = names["alone" if alone else next(iter(ours.towers()))]
+    assert max(figures[key] for key in judged) > (0.6 if "discriminator" in ours.towers() and not alone else 0.3)
+
+
+@each
+@pytest.mark.parametrize("step", [3, 8], ids=["early", "late"])
+def test_micro_batches_are_the_batch(name: str, step: int) -> None:
+    ours, whole = objective(name), batch(12, seed=3)
+    ours.begin_step(step, 10)
+    once = ours(whole)
+    once.loss.backward()
+    expected = gradients(ours)
+    parts = [rows(whole, slice(0, 5)), rows(whole, slice(5, 12))]
+    counts = [ours.counts(part) for part in parts]
+    totals = {key: counts[0][key] + counts[1][key] for key in counts[0]}
+    outputs = [ours(part, totals) for part in parts]
+    for output in outputs:
+        output.loss.backward()
+    torch.testing.assert_close(outputs[0].loss + outputs[1].loss, once.loss, rtol=1e-5, atol=1e-6)
+    for key, value in once.parts.items():
+        torch.testing.assert_close(outputs[0].parts[key] + outputs[1].parts[key], value, rtol=1e-5, atol=1e-6)
+    found = gradients(ours)
+    assert found.keys() == expected.keys()
+    for key, gradient in found.items():
+        torch.testing.assert_close(gradient, expected[key], rtol=1e-4, atol=1e-6, msg=key)
+
+
+@each
+def test_a_step_follows_from_weights_batch_and_number(name: str) -> None:
+    """So a run that goes on from a checkpoint ends as if it had not been stopped."""
+    ours, resumed = objective(name), objective(name)
+    for step in range(8):
+        ours.begin_step(step, 10)
+    with torch.no_grad():  # as a checkpoint has them
+        for mine, theirs in zip(resumed.parameters(), ours.parameters(), strict=True):
+            mine.copy_(theirs)
+    resumed.begin_step(7, 10)
+    for one in (ours, resumed):
+        one(batch(4, seed=1)).loss.backward()
+    expected, found = gradients(ours), gradients(resumed)
+    assert expected.keys() == found.keys() and all(torch.equal(expected[n], found[n]) for n in expected)
+
+
+@each
+def test_evaluation_is_repeatable_and_leaves_all_as_it_was(name: str) -> None:
+    ours = objective(name)
+    ours.train()
+    one = batch(8, seed=1)
+    copy = replace(one, input_ids_BL=torch.where(torch.rand(8, 16) < 0.1, 5, one.input_ids_BL))
+    first, second = (ours.evaluate([(one, copy)]) for _ in range(2))
+    assert first == second and first and all(key.startswith("eval/") for key in first)
+    assert ours.training and all(module.training for module in ours.modules() if list(module.parameters()))
+
+
+@each
+def test_its_towers_have_names_and_its_cost_is_counted_in_both_conventions(name: str) -> None:
+    ours = objective(name)
+    assert ours.towers().keys() <= {"discriminator", "generator", "encoder"}
+    for step in (2, 8):
+        ours.begin_step(step, 10)
+        for convention in ("modern", "paper"):
+            assert training_flops(ours.networks(16), 16, convention) > 0  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["replaced-token", "top 3", "masked positions", "replace-mlm", "all-tokens-mlm"])
+def test_no_gradient_comes_to_the_generator_through_its_samples(name: str) -> None:
+    ours = objective(name)
+    ours.config = replace(ours.config, generator_weight=0.0)  # type: ignore[union-attr]
+    ours(batch(8, seed=2)).loss.backward()
+    inside = ("generator.encoder.blocks", "generator.head")
+    assert not any(g.any() for n, g in gradients(ours).items() if n.startswith(inside))
+
+
+@pytest.mark.parametrize("name", ["gumbel", "gumbel-straight"])
+def test_soft_samples_bring_the_generator_a_gradient(name: str) -> None:
+    ours = objective(name)
+    ours.adversarial_share = 1.0  # type: ignore[assignment, union-attr]
+    ours(batch(8, seed=2)).loss.backward()
+    found = gradients(ours)
+    assert found["generator.encoder.blocks.0.feed_forward.inner.weight"].abs().sum() > 0
+
+
+@pytest.mark.parametrize(("name", "learns"), [("frozen generator", False), ("uniform fakes", False)])
+def test_what_stays_as_it_is_gets_no_gradient(name: str, learns: bool) -> None:
+    ours = objective(name)
+    ours(batch(8, seed=2)).loss.backward()
+    assert any(n.startswith("generator.") for n in gradients(ours)) is learns
+
+
+def test_the_first_stage_hands_its_weights_over_and_stays_as_it_is() -> None:
+    ours = objective("generator first")
+    ours.begin_step(4, 10)
+    ours(batch(8, seed=2)).loss.backward()
+    assert all(n.startswith("generator.") for n in gradients(ours))
+    ours.begin_step(5, 10)
+    pairs = zip(ours.encoder.parameters(), ours.generator.encoder.parameters(), strict=True)  # type: ignore
+    assert all(torch.equal(mine, theirs) for mine, theirs in pairs)
+    ours(batch(8, seed=2)).loss.backward()
+    found = gradients(ours)
+    assert found and not any(n.startswith("generator.") for n in found)
+
+
+def test_detached_tables_are_trained_by_the_generator_alone() -> None:
+    ours = objective("tables detached")
+    ours.config = replace(ours.config, generator_weight=0.0)  # type: ignore[union-attr]
+    ours(batch(8, seed=2)).loss.backward()
+    table = "encoder.embeddings.token.table.weight"
+    found = gradients(ours)
+    assert table in dict(ours.named_parameters()) and not found[table].any()
+    ours = objective("tables disentangled")
+    ours.config = replace(ours.config, generator_weight=0.0)  # type: ignore[union-attr]
+    ours(batch(8, seed=2)).loss.backward()
+    found = gradients(ours)
+    assert not found[table].any() and found["encoder.embeddings.token.difference"].any()
