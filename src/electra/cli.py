@@ -24,6 +24,7 @@ VERBS = {
     ),
     "prepare": ("electra.recipes.prepare:run", "text -> a tokenizer and shards of tokens"),
     "data inspect": ("electra.recipes.data_inspect:run", "prepared data as a run will see it, and lengths"),
+    "data tags": ("electra.recipes.data_tags:run", "a part of speech for each token, for fakes of the same kind"),
     "pretrain": ("electra.recipes.pretrain:run", "shards -> a trained discriminator and generator"),
     "finetune": ("electra.recipes.finetune_command:run", "an encoder -> one that does your task"),
     "predict": ("electra.recipes.predict:run", "labels, values, tags or answers of a fine-tuned model"),

@@ -28,25 +28,36 @@ class GeneratorConfig:
     """Inner width of the feed-forward layers; 0: 4 × hidden_size."""
     heads: int = 0
     """Attention heads; 0: one for every 64 of hidden_size, at least one."""
+    width: float = 0.0
+    """Share of the discriminator's hidden and feed-forward sizes and heads, in place of these three; 0: they
+    say."""
 
     def encoder(self, discriminator: EncoderConfig) -> EncoderConfig:
         """The generator's full shape beside a discriminator's; everything not named here is the same."""
+        heads, hidden = self.heads or max(1, self.hidden_size // 64), self.hidden_size
+        inner = self.feed_forward_size or 4 * self.hidden_size
+        if self.width:
+            heads = max(1, round(self.width * discriminator.heads))
+            hidden = heads * max(1, round(self.width * discriminator.hidden_size / heads))
+            inner = max(1, round(self.width * discriminator.feed_forward_size))
         return replace(
             discriminator,
-            hidden_size=self.hidden_size,
+            hidden_size=hidden,
             embedding_size=self.embedding_size or discriminator.embedding_size,
             layers=self.layers or discriminator.layers,
-            feed_forward_size=self.feed_forward_size or 4 * self.hidden_size,
-            heads=self.heads or max(1, self.hidden_size // 64),
+            feed_forward_size=inner,
+            heads=heads,
         )
 
     def problems(self) -> Iterator[str]:
         for name in ("embedding_size", "layers", "feed_forward_size", "heads"):
             if getattr(self, name) < 0:
                 yield f"{name}: must not be negative, got {getattr(self, name)}"
+        if self.width < 0:
+            yield f"width: must not be negative, got {self.width}"
         if self.hidden_size < 1:
             yield f"hidden_size: must be at least 1, got {self.hidden_size}"
-        elif self.hidden_size % (self.heads or max(1, self.hidden_size // 64)):
+        elif not self.width and self.hidden_size % (self.heads or max(1, self.hidden_size // 64)):
             yield f"heads: cannot share a hidden_size of {self.hidden_size} evenly"
 
 

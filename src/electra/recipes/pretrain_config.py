@@ -109,8 +109,8 @@ class PretrainConfig:
             and self.generator.encoder(self.model) != self.model
         ):
             yield (
-                "objective.hand_over: needs a generator of the discriminator's shape: set generator.hidden_size "
-                f"{self.model.hidden_size}, or objective.hand_over false"
+                "objective.hand_over: needs a generator of the discriminator's shape: set generator.width 1, or "
+                "objective.hand_over false"
             )
 
     def shape_problems(self) -> Iterator[str]:
@@ -130,11 +130,7 @@ class PretrainConfig:
         if self.objective.sharing != "none" and self.generator.embedding_size not in (0, size):
             yield f"generator.embedding_size: shared tables are {size} wide; leave it at 0, or share none"
         if self.objective.sharing == "all" and self.generator.encoder(self.model) != self.model:
-            yield (
-                "objective.sharing: all needs a generator of the discriminator's shape: set generator.hidden_size "
-                f"{self.model.hidden_size}, generator.feed_forward_size {self.model.feed_forward_size} and "
-                f"generator.heads {self.model.heads}"
-            )
+            yield ("objective.sharing: all needs a generator of the discriminator's shape: set generator.width 1")
 
 
 def load_config(source: str | Path, settings: Mapping[str, Any] | None = None) -> PretrainConfig:

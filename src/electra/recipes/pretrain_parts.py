@@ -16,6 +16,7 @@ from electra.data.collate import Batch, collate
 from electra.data.examples import ExampleSet
 from electra.data.sampling import row_seeds, rows, step_seed
 from electra.data.shards import TokenData
+from electra.data.tags import TAGS, TagTable
 from electra.data.tokenizer import continuations, load
 from electra.errors import ConfigError, DataError
 from electra.modeling.encoder import EncoderConfig
@@ -61,6 +62,8 @@ def assembled(
         keep_freed_memory()
     torch.manual_seed(config.train.seed)
     objective = build_objective(config, data.special, tables(data, config.model.vocabulary_size))
+    if config.objective.fakes == "same-tag" and not (data.folder / TAGS).is_file():
+        raise DataError(f"{data.folder}: no tags of its tokens; make them with `electra data tags {data.folder}`")
     if start is not None:
         initialize(objective, config, data, start)
     objective = objective.to(device)
@@ -79,6 +82,8 @@ def tables(data: TokenData, vocabulary_size: int) -> dict[str, torch.Tensor]:
         "counts_V": torch.from_numpy(data.unigram_counts.astype(np.int64)),
         "continues_V": torch.from_numpy(continuations(load(data.tokenizer_path))),
     }
+    if tags := TagTable.read(data.folder):
+        known["tags_V"] = torch.from_numpy(tags.tags_V)
     return {name: F.pad(table, (0, vocabulary_size - len(table))) for name, table in known.items()}
 
 
