@@ -281,13 +281,12 @@ def slot_logits(objective: AnyObjective, batch: Batch, masking: Masking) -> Tens
         hidden_nE = masking.at(objective.cloze(batch))
         return hidden_nE @ objective.left.embeddings.token.weight.T + objective.cloze_head.bias
     if isinstance(objective, MaskedLanguageModel):
-        encoder, head, x_BND = objective.encoder, objective.head, objective.states(batch, masking)
-    else:
-        assert isinstance(objective, ReplacedToken) and objective.generator is not None
-        generator = objective.generator
-        mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
-        return generator.head.logits(generator.states(batch, masking, mask_BL), generator.table_VE)
-    return head.logits(x_BND.flatten(0, 1), encoder.embeddings.token.weight)
+        x_nD, _ = objective.states(batch, masking)
+        return objective.head.logits(x_nD, objective.encoder.embeddings.token.weight)
+    assert isinstance(objective, ReplacedToken) and objective.generator is not None
+    generator = objective.generator
+    mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
+    return generator.head.logits(generator.states(batch, masking, mask_BL), generator.table_VE)
 
 
 def relative(found: Tensor, expected: Any) -> float:

@@ -31,6 +31,7 @@ VERBS = {
     "compare": ("electra.recipes.compare:run", "two fine-tunings: is one better, or was it chance?"),
     "prompt": ("electra.recipes.prompt:run", "labels from a discriminator and a template, without training"),
     "similarity": ("electra.recipes.similarity:run", "whether embeddings of like texts lie close together"),
+    "study": ("electra.recipes.study:run", "a table or figure of the paper, again, at a budget you set"),
     "export": ("electra.recipes.export:run", "a run's checkpoint -> folders that transformers loads"),
     "flops": ("electra.recipes.flops:run", "what a model costs to train and to use, term by term"),
     "score": ("electra.recipes.score:run", "how replaced each token of a text looks"),

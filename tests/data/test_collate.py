@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from electra.data.collate import Batch, collate
+from electra.data.collate import UNPAIRED, Batch, collate
 from electra.data.examples import ExampleSet, Stream
 from electra.data.packing import PackingConfig, pack
-from electra.data.sampling import shard_seed
+from electra.data.sampling import row_seeds, shard_seed
 from electra.data.shards import Shard, Split
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import DataError
@@ -162,3 +162,40 @@ def test_a_shard_whose_parts_disagree(split: Split) -> None:
     cut = Shard("train-00001", shard.tokens[:-3], shard.sentence_ends, shard.document_ends, None)
     with pytest.raises(DataError, match="train-00001: its sentences end at token"):
         ExampleSet(Split([cut]), CONFIG, seed=0)
+
+
+def both(ids: list[int]) -> tuple[list[int], list[int]]:
+    """The two segments of a row, the second perhaps empty."""
+    middle = ids.index(SPECIAL.separate)
+    rest = [token for token in ids[middle + 1 :] if token != SPECIAL.pad]
+    return ids[1:middle], rest[:-1]
+
+
+@pytest.mark.parametrize("kind", ["next", "order"])
+def test_half_of_the_pairs_are_made_not_to_belong_together(split: Split, kind: Literal["next", "order"]) -> None:
+    examples = ExampleSet(split, CONFIG, seed=0)
+    every = np.arange(len(examples))
+    seeds = row_seeds(0, seed=3, batch_size=len(every), examples=len(every))
+    plain = collate(examples, every, special=SPECIAL, seed=0, trim=False)
+    found = collate(examples, every, special=SPECIAL, seed=0, trim=False, seeds=seeds, sentences=kind)
+    assert found.sentences_B is not None
+    segments = [both(ids) for ids in plain.input_ids_BL.tolist()]
+    labels = found.sentences_B.tolist()
+    assert [label == UNPAIRED for label in labels] == [not second for _, second in segments]
+    known = [label for label in labels if label != UNPAIRED]
+    assert 0.4 < sum(known) / len(known) < 0.6
+    elsewhere = {tuple(segment) for pair in segments for segment in pair}
+    for ids, label, (first, second), length in zip(
+        found.input_ids_BL.tolist(), labels, segments, found.lengths_B.tolist(), strict=True
+    ):
+        one, other = both(ids)
+        assert sum(token != SPECIAL.pad for token in ids) == length <= CONFIG.sequence_length
+        if label != 1:
+            assert (one, other) == (first, second)
+        elif kind == "order":
+            assert (one, other) == (second, first)
+        else:
+            assert one == first and other != second and other
+            assert any(tuple(other) == segment[: len(other)] for segment in elsewhere)
+    again = collate(examples, every[5:9], special=SPECIAL, seed=9, trim=False, seeds=seeds[5:9], sentences=kind)
+    assert torch.equal(again.input_ids_BL, found.input_ids_BL[5:9]), "whatever batch a row is in"

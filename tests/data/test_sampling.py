@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from electra.data.sampling import epoch_rows, permuted, rows, shard_seed, step_seed
+from electra.data.sampling import epoch_rows, permuted, row_seeds, rows, shard_seed, step_seed
 from electra.errors import ConfigError
 
 
@@ -137,3 +137,27 @@ def test_epochs_that_are_kept_apart_differ_in_order_and_by_seed() -> None:
     )
     for one, two in ((first, second), (first, other)):
         assert abs(np.corrcoef(one, two)[0, 1]) < 0.15 and (one == two).mean() < 0.02
+
+
+def test_a_rows_seed_is_its_visits_whatever_the_batch() -> None:
+    whole = row_seeds(6, seed=1, batch_size=8, examples=30)
+    parts = [row_seeds(6, seed=1, batch_size=8, examples=30, rank=rank, world=2) for rank in (0, 1)]
+    assert np.array_equal(np.concatenate(parts), whole)
+    assert np.array_equal(
+        np.concatenate([row_seeds(s, seed=1, batch_size=4, examples=30) for s in (12, 13)]), whole
+    )
+    many = np.concatenate([row_seeds(s, seed=1, batch_size=8, examples=30) for s in range(100)])
+    assert len(set(many.tolist())) == 800, "an example is masked anew at every visit"
+    assert not np.array_equal(row_seeds(6, seed=2, batch_size=8, examples=30), whole)
+
+
+def test_static_masks_take_turns() -> None:
+    examples, copies = 12, 3
+    seen: dict[int, list[int]] = {}
+    for step in range(9):  # nine epochs
+        numbers = rows(step, seed=0, batch_size=examples, examples=examples).tolist()
+        seeds = row_seeds(step, seed=0, batch_size=examples, examples=examples, copies=copies).tolist()
+        for number, seed in zip(numbers, seeds, strict=True):
+            seen.setdefault(number, []).append(seed)
+    assert all(turns == turns[:copies] * 3 and len(set(turns)) == copies for turns in seen.values())
+    assert len({seed for turns in seen.values() for seed in turns}) == examples * copies

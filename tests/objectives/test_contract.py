@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from electra.data.collate import Batch
+from electra.data.collate import UNPAIRED, Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoder import EncoderConfig
 from electra.modeling.flops import training_flops
@@ -234,3 +234,39 @@ def test_detached_tables_are_trained_by_the_generator_alone() -> None:
     ours(batch(8, seed=2)).loss.backward()
     found = gradients(ours)
     assert not found[table].any() and found["encoder.embeddings.token.difference"].any()
+
+
+PAIRED = ("replaced-token", "masked-lm", "replace-mlm", "all-tokens-mlm", "reinforce", "gumbel")
+
+
+@pytest.mark.parametrize("name", PAIRED)
+def test_a_loss_for_pairs_of_segments_comes_to_any_objective(name: str) -> None:
+    config, generator = KINDS[name]
+    torch.manual_seed(0)
+    settings = PretrainConfig(model=MODEL, generator=generator, objective=replace(config, sentence_loss="order"))
+    ours = build_objective(settings, SPECIAL, TABLES)
+
+    def pairs(seed: int) -> Batch:
+        one = batch(16, seed=seed)
+        labels_B = torch.randint(2, (16,), generator=torch.Generator().manual_seed(seed))
+        labels_B[0] = UNPAIRED
+        ids_BL = one.input_ids_BL.clone()
+        ids_BL[labels_B == 1, 1:7] = 5  # a word that comes again and again stands for what is wrong
+        return replace(one, input_ids_BL=ids_BL, sentences_B=labels_B)
+
+    optimizer, rates = torch.optim.AdamW(ours.parameters(), lr=3e-3), []
+    for step in range(60):
+        ours.begin_step(step, 60)
+        output = ours(pairs(step))
+        output.loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        rates.append(float(output.parts["sentence_accuracy"]))
+    assert sum(rates[-10:]) / 10 > 0.9
+    whole, labels_B = pairs(100), pairs(100).sentences_B
+    assert labels_B is not None
+    parts = [replace(rows(whole, some), sentences_B=labels_B[some]) for some in (slice(0, 5), slice(5, 16))]
+    counts = [ours.counts(part) for part in parts]
+    totals = {key: counts[0][key] + counts[1][key] for key in counts[0]}
+    halves = torch.stack([ours(part, totals).loss for part in parts]).sum()
+    torch.testing.assert_close(halves, ours(whole).loss, rtol=1e-4, atol=1e-5)

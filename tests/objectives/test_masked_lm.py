@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoder import EncoderConfig
+from electra.objectives.config import ObjectiveConfig
 from electra.objectives.masked_lm import MaskedLanguageModel
 from electra.objectives.masking import MaskingConfig
 from electra.objectives.vocabulary import Vocabulary
@@ -29,7 +30,9 @@ def batch(lengths: list[int]) -> Batch:
 
 def model() -> MaskedLanguageModel:
     torch.manual_seed(0)
-    return MaskedLanguageModel(MODEL, weight=1.0, masking=MaskingConfig(), vocabulary=Vocabulary(SPECIAL, 300))
+    return MaskedLanguageModel(
+        MODEL, config=ObjectiveConfig(), masking=MaskingConfig(), vocabulary=Vocabulary(SPECIAL, 300)
+    )
 
 
 def test_its_loss_is_the_mean_over_the_chosen_positions() -> None:

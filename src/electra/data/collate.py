@@ -6,14 +6,21 @@ Shapes: B rows of the batch, L columns.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from electra.data.examples import ExampleSet, Stream
-from electra.data.sampling import Rows
+from electra.data.packing import SPECIALS_TWO_SEGMENTS, Piece, cut
+from electra.data.sampling import Rows, splitmix
 from electra.data.tokenizer import SpecialTokens
+
+SentenceKind = Literal["none", "next", "order"]
+"""What half of the pairs of segments become: they stay; the second comes from elsewhere; they are exchanged."""
+UNPAIRED = -1
+"""The label of a row with one segment."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,10 @@ class Batch:
     seeds_B: torch.Tensor | None = None
     """int64: a seed a row, which decides its masks and fakes; None: made from `seed`."""
 
+    sentences_B: torch.Tensor | None = None
+    """int64: 0 where the two segments of a row are as in the text, 1 where they were made not to be, -1 where
+    there is one alone; None: they are not asked about."""
+
     @property
     def row_seeds(self) -> torch.Tensor:
         """The seed of each row (B,)."""
@@ -46,7 +57,8 @@ class Batch:
             tensor.pin_memory().to(device, non_blocking=True)
             for tensor in (self.input_ids_BL, self.segment_ids_BL, self.lengths_B, self.row_seeds)
         )
-        return Batch(ids_BL, segments_BL, lengths_B, seed=self.seed, seeds_B=seeds_B)
+        sentences_B = None if self.sentences_B is None else self.sentences_B.to(device, non_blocking=True)
+        return Batch(ids_BL, segments_BL, lengths_B, seed=self.seed, seeds_B=seeds_B, sentences_B=sentences_B)
 
 
 def collate(
@@ -58,6 +70,7 @@ def collate(
     trim: bool,
     stream: Stream = "tokens",
     seeds: npt.NDArray[np.int64] | None = None,
+    sentences: SentenceKind = "none",
 ) -> Batch:
     """Gather rows of an example set into one batch.
 
@@ -69,26 +82,31 @@ def collate(
         trim: drop the columns that are padding in every row, so that L is the longest row of the batch, which
             saves work on a CPU; else L is the examples' `sequence_length`, the static shape a compiled step wants.
         seeds: (B,) those of the rows, handed on too.
+        sentences: what half of the pairs of segments become, as the seeds of the rows decide.
         stream: "unigram" reads the corrupted copy of the same text, in the same layout.
 
     Raises:
         DataError: the split has no such stream.
     """
+    segments = examples.segments(row_indices)
+    shards_B2 = np.repeat(examples.shards_of(row_indices)[:, None], 2, axis=1)
+    labels_B = None
     lengths_B = examples.lengths[row_indices].astype(np.int64)
+    if sentences != "none":
+        assert seeds is not None
+        labels_B = _unpaired(examples, segments, shards_B2, lengths_B, kind=sentences, seeds=seeds)
     columns = int(lengths_B.max(initial=0)) if trim else examples.config.sequence_length
     shape = (len(row_indices), columns)
     ids_BL = np.full(shape, special.pad, dtype=np.int64)
     segments_BL = np.zeros(shape, dtype=np.int64)
     ids_BL[:, :1] = special.classify
     streams = examples.stream(stream)
-    shards = examples.shards_of(row_indices).tolist()
-    segments = examples.segments(row_indices)
-    for shard, both, ids_L, segments_L in zip(shards, segments, ids_BL, segments_BL, strict=True):
-        tokens, column = streams[shard], 1
+    for shards, both, ids_L, segments_L in zip(shards_B2.tolist(), segments, ids_BL, segments_BL, strict=True):
+        column = 1
         for number, pieces in enumerate(both):
             if not pieces:
                 continue
-            begin = column
+            begin, tokens = column, streams[shards[number]]
             for start, length in pieces:
                 ids_L[column : column + length] = tokens[start : start + length]
                 column += length
@@ -102,4 +120,38 @@ def collate(
         lengths_B=torch.from_numpy(lengths_B),
         seed=seed,
         seeds_B=None if seeds is None else torch.from_numpy(seeds),
+        sentences_B=None if labels_B is None else torch.from_numpy(labels_B),
     )
+
+
+def _unpaired(
+    examples: ExampleSet,
+    segments: list[tuple[list[Piece], list[Piece]]],
+    shards_B2: Rows,
+    lengths_B: Rows,
+    *,
+    kind: SentenceKind,
+    seeds: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """Make half of the pairs ones that do not belong together, in place, and say which (B,).
+
+    A segment from elsewhere is the last one of any other example, cut to the room that there is.
+    """
+    numbers_B = splitmix(seeds.view(np.uint64))
+    paired_B = np.array([bool(second) for _, second in segments])
+    labels_B = np.where(paired_B, (numbers_B & np.uint64(1)).astype(np.int64), UNPAIRED)
+    chosen = np.flatnonzero(labels_B == 1)
+    others = (splitmix(numbers_B[chosen]) % np.uint64(len(examples))).astype(np.int64)
+    found = examples.segments(others) if kind == "next" else []
+    for place, row in enumerate(chosen.tolist()):
+        first, second = segments[row]
+        if kind == "order":
+            segments[row] = second, first
+            shards_B2[row] = shards_B2[row, ::-1]
+            continue
+        room = examples.config.sequence_length - SPECIALS_TWO_SEGMENTS - sum(length for _, length in first)
+        other = list(cut(found[place][1] or found[place][0], room))
+        segments[row] = first, other
+        shards_B2[row, 1] = examples.shards_of(others[place : place + 1])[0]
+        lengths_B[row] = SPECIALS_TWO_SEGMENTS + sum(length for _, length in (*first, *other))
+    return labels_B

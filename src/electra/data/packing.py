@@ -219,7 +219,7 @@ def pack_as_the_original(
                 segments = _two_segments(ends, first, sentence + 1, start, aim, draws)
                 room = longest - SPECIALS_ONE_SEGMENT
                 for segment in segments:
-                    for piece in _cut(segment, room):
+                    for piece in cut(segment, room):
                         pieces.extend(piece)
                         room -= piece[1]
                     segment_ends.append(len(pieces) // 2)
@@ -259,7 +259,7 @@ def _two_segments(
     return segments
 
 
-def _cut(segment: list[Piece], room: int) -> Iterator[Piece]:
+def cut(segment: list[Piece], room: int) -> Iterator[Piece]:
     """The pieces of a segment that fit into `room` tokens, the last one perhaps in part."""
     for start, length in segment:
         if room <= 0:

@@ -106,11 +106,11 @@ def row_seeds(
     visits = step * batch_size + rank * share + np.arange(share, dtype=np.int64)
     key = np.uint64(_mixed("row", seed))
     if not copies:
-        return _splitmix(visits.astype(np.uint64) ^ key).astype(np.int64)
+        return splitmix(visits.astype(np.uint64) ^ key).astype(np.int64)
     epochs = visits // examples
     numbers = rows(step, seed=seed, batch_size=batch_size, examples=examples, rank=rank, world=world)
-    copy = _splitmix((epochs % copies).astype(np.uint64) ^ key)
-    return _splitmix(numbers.astype(np.uint64) ^ copy).astype(np.int64)
+    copy = splitmix((epochs % copies).astype(np.uint64) ^ key)
+    return splitmix(numbers.astype(np.uint64) ^ copy).astype(np.int64)
 
 
 def step_seed(seed: int, step: int, *, rank: int = 0, micro_step: int = 0) -> int:
@@ -138,13 +138,13 @@ def _feistel(
     """A permutation of 0..width * height - 1; each round adds to one digit a function of the other."""
     high, low = np.divmod(values, width)
     for even, odd in zip(keys[0::2], keys[1::2], strict=True):
-        low = (low + _splitmix(high ^ even) % width) % width
-        high = (high + _splitmix(low ^ odd) % height) % height
+        low = (low + splitmix(high ^ even) % width) % width
+        high = (high + splitmix(low ^ odd) % height) % height
     mixed: npt.NDArray[np.uint64] = high * width + low
     return mixed
 
 
-def _splitmix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def splitmix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """The finaliser of SplitMix64 (Steele, Lea and Flood, 2014), modulo 2^64."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -85,17 +85,18 @@ class Adversarial(ReplacedToken):
             corrupted = Corrupted(
                 self.written(batch, masking, samples_n), masking, mask_BL, (1 - share) * likelihood
             )
-            logits_BL = self.discriminate(corrupted.ids_BL, batch.segment_ids_BL, mask_BL)
+            x_BLD = self.encoder(corrupted.ids_BL, batch.segment_ids_BL, mask_BL)
+            logits_BL = self.head(x_BLD)
             output = self.output(batch, corrupted, logits_BL, counts)
             more, parts = self._reinforce(batch, corrupted, logits_BL, x_nD, samples_n)
             loss = output.loss + self.config.generator_weight * more / counts["generator"]
             parts = {name: value / counts["generator"] for name, value in parts.items()}
         else:
-            corrupted, logits_BL = self._softly(batch, masking, mask_BL, x_nD, (1 - share) * likelihood, counts)
-            output = self.output(batch, corrupted, logits_BL, counts)
+            corrupted, x_BLD = self._softly(batch, masking, mask_BL, x_nD, (1 - share) * likelihood, counts)
+            output = self.output(batch, corrupted, self.head(x_BLD), counts)
             loss, parts = output.loss, {}
         parts = {**output.parts, "generator_loss": likelihood.detach() / counts["generator"], **parts}
-        return StepOutput(loss, parts, output.seen)
+        return self.judged_pairs(StepOutput(loss, parts, output.seen), x_BLD[:, 0], batch, counts)
 
     def networks(self, length: int) -> Networks:
         assert self.generator is not None
@@ -128,7 +129,7 @@ class Adversarial(ReplacedToken):
     def _softly(
         self, batch: Batch, masking: Masking, mask_BL: Tensor | None, x_nD: Tensor, loss: Tensor, counts: Counts
     ) -> tuple[Corrupted, Tensor]:
-        """The batch with the likeliest of the noisy tokens in it, and the logits of D, which reads soft ones."""
+        """The batch with the likeliest of the noisy tokens in it, and the states of D, which reads soft ones."""
         assert self.generator is not None
         N = masking.positions_BN.shape[1]
         V = self.vocabulary.size
@@ -151,7 +152,7 @@ class Adversarial(ReplacedToken):
         mixed_nE = (soft_nV.to(tables.weight.dtype) @ tables.weight)[used_BN.flatten()]
         tokens_BLE = tokens_BLE.index_put((rows_B1[used_BN], masking.positions_BN[used_BN]), mixed_nE)
         x_BLD = self.encoder(ids_BL, batch.segment_ids_BL, mask_BL, tokens_BLE=tokens_BLE)
-        return Corrupted(ids_BL, masking, mask_BL, loss), self.head(x_BLD)
+        return Corrupted(ids_BL, masking, mask_BL, loss), x_BLD
 
 
 class _Turned(torch.autograd.Function):

@@ -48,8 +48,9 @@ class AllTokensMlm(Corrupting):
         """`loss` = generator_loss + λ encoder_loss, means over the chosen positions and over all of text."""
         corrupted = self.corrupt(batch)
         counts = counts or self._counts(batch, self.chosen(batch, corrupted.masking))
+        x_BLD = self._states(batch, corrupted)
         text_BL = self.text(batch)
-        x_ND = self._states(batch, corrupted)[text_BL]
+        x_ND = x_BLD[text_BL]
         encoder_loss = (
             copying_loss(
                 self.head.words(x_ND),
@@ -67,7 +68,7 @@ class AllTokensMlm(Corrupting):
             generator_loss = corrupted.generator_loss / counts["generator"]
             loss = loss + self.config.generator_weight * generator_loss
             parts = {"generator_loss": generator_loss.detach(), **parts}
-        return StepOutput(loss, parts)
+        return self.judged_pairs(StepOutput(loss, parts), x_BLD[:, 0], batch, counts)
 
     def counts(self, batch: Batch) -> Counts:
         """The chosen positions, and those of text."""
@@ -113,7 +114,7 @@ class AllTokensMlm(Corrupting):
 
     def _counts(self, batch: Batch, chosen: Tensor) -> Counts:
         text_BL = candidates(batch.input_ids_BL, self.vocabulary.special)
-        return {"generator": chosen, "text": text_BL.sum().clamp(min=1)}
+        return {"generator": chosen, "text": text_BL.sum().clamp(min=1), **self.pair_counts(batch)}
 
     def _states(self, batch: Batch, corrupted: Corrupted) -> Tensor:
         x_BLD: Tensor = self.encoder(corrupted.ids_BL, batch.segment_ids_BL, corrupted.mask_BL)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from electra.data.collate import SentenceKind
 from electra.modeling.encoder import EncoderConfig
 
 ObjectiveKind = Literal[
@@ -121,6 +122,12 @@ class ObjectiveConfig:
     """For adversarial: how the generator goes from maximum likelihood to the adversarial loss in the course of the
     run. none: the adversarial loss from the start."""
 
+    sentence_loss: SentenceKind = "none"
+    """A loss for pairs of segments, added to any objective. next: is the second one what follows, or from anywhere
+    (BERT)? order: do the two stand in their order, or were they exchanged (ALBERT)? Half of the pairs each."""
+    sentence_weight: float = 1.0
+    """The weight of that loss."""
+
     @property
     def fakes_learn(self) -> bool:
         """Whether a generator is trained beside."""
@@ -129,7 +136,7 @@ class ObjectiveConfig:
     def problems(self) -> Iterator[str]:
         if not self.temperature > 0:
             yield f"temperature: must be above 0, got {self.temperature}"
-        for name in ("discriminator_weight", "generator_weight"):
+        for name in ("discriminator_weight", "generator_weight", "sentence_weight"):
             if not getattr(self, name) >= 0:
                 yield f"{name}: must not be negative, got {getattr(self, name)}"
         if self.share_norm and self.sharing not in ("embeddings", "all"):

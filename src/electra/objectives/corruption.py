@@ -14,11 +14,13 @@ from electra.modeling.flops import Network
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels import Sampling
 from electra.modeling.sharing import Share
+from electra.objectives.base import Counts, StepOutput
 from electra.objectives.config import WITH_GENERATOR, GeneratorConfig, ObjectiveConfig
 from electra.objectives.detection import GeneratorFigures
 from electra.objectives.draws import Purpose, uniforms
 from electra.objectives.generators import CountedFakes, Generator
 from electra.objectives.masking import Masking, MaskingConfig, candidates, draw, slots, write
+from electra.objectives.sentences import SentenceLoss
 from electra.objectives.vocabulary import Vocabulary
 
 SHARES: dict[str, Share] = {
@@ -61,6 +63,9 @@ class Corrupting(nn.Module):
         super().__init__()
         self.config, self.masking, self.vocabulary = config, masking, vocabulary
         self.sampling = Sampling(config.temperature, config.disallow_correct, config.top_k)
+        self.sentences: SentenceLoss | None = None
+        if config.sentence_loss != "none":
+            self.sentences = SentenceLoss(model, weight=config.sentence_weight)
         self.counted: CountedFakes | None = None
         self.generator: Generator | None = None
         if config.fakes not in WITH_GENERATOR:
@@ -176,6 +181,17 @@ class Corrupting(nn.Module):
         yield "generator", network
         if self.config.fakes_learn and not self.config.sampling_dropout:
             yield "generator, to draw samples", replace(network, trained=False)
+
+    def judged_pairs(self, output: StepOutput, x_BD: Tensor, batch: Batch, counts: Counts) -> StepOutput:
+        """With the loss for pairs of segments, where that is wanted; the states are those at [CLS]."""
+        if self.sentences is None:
+            return output
+        found: StepOutput = self.sentences(output, x_BD, batch, counts)
+        return found
+
+    def pair_counts(self, batch: Batch) -> Counts:
+        """Rows with two segments, where they are asked about."""
+        return {} if self.sentences is None else self.sentences.counts(batch)
 
     def chosen(self, batch: Batch, masking: Masking | None = None) -> Tensor:
         """How many positions are chosen in all."""

@@ -5,7 +5,7 @@
 There is no discriminator. What a chosen position shows is a setting of masking.py: [MASK] or its own token, as in
 the ELECTRA paper (85/15), or also any other (80/10/10, as in BERT's).
 
-Shapes: B batch, L length, N slots a row, D hidden size, V vocabulary.
+Shapes: B batch, L length, N slots a row, n = B × N, D hidden size, V vocabulary.
 """
 
 from collections.abc import Iterable
@@ -20,8 +20,10 @@ from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels import sampled_cross_entropy
 from electra.objectives import detection
 from electra.objectives.base import Counts, StepOutput, Tower, TowerName
+from electra.objectives.config import ObjectiveConfig
 from electra.objectives.draws import Purpose, uniforms
 from electra.objectives.masking import Masking, MaskingConfig, draw, slots
+from electra.objectives.sentences import SentenceLoss, with_first
 from electra.objectives.vocabulary import Vocabulary
 
 
@@ -29,10 +31,13 @@ class MaskedLanguageModel(nn.Module):
     """One encoder of the discriminator's shape that learns to fill masks."""
 
     def __init__(
-        self, model: EncoderConfig, *, weight: float, masking: MaskingConfig, vocabulary: Vocabulary
+        self, model: EncoderConfig, *, config: ObjectiveConfig, masking: MaskingConfig, vocabulary: Vocabulary
     ) -> None:
         super().__init__()
-        self.weight, self.masking, self.vocabulary = weight, masking, vocabulary
+        self.sentences: SentenceLoss | None = None
+        if config.sentence_loss != "none":
+            self.sentences = SentenceLoss(model, weight=config.sentence_weight)
+        self.config, self.masking, self.vocabulary = config, masking, vocabulary
         self.encoder = Encoder(model)
         # As transformers' Bert classes have it, and for embeddings of another width its Electra classes.
         self.head = MaskedLanguageModelHead(model, activation=model.activation if model.square else "gelu")
@@ -41,9 +46,10 @@ class MaskedLanguageModel(nn.Module):
         """`loss` = generator_loss, the mean over the chosen positions (under this name in every objective)."""
         masking = masking or self.draw(batch)
         counts = counts or self.counts(batch, masking)
+        x_nD, x_BD = self.states(batch, masking)
         used_n = masking.used_BN.flatten().float()
         negative_log_likelihood, _ = sampled_cross_entropy(
-            self.head(self.states(batch, masking).flatten(0, 1)),
+            self.head(x_nD),
             self.encoder.embeddings.token.weight,
             self.head.bias,
             masking.at(batch.input_ids_BL),
@@ -51,26 +57,31 @@ class MaskedLanguageModel(nn.Module):
             torch.zeros_like(used_n),
         )
         generator_loss = negative_log_likelihood / counts["generator"]
-        return StepOutput(self.weight * generator_loss, {"generator_loss": generator_loss.detach()})
+        output = StepOutput(
+            self.config.generator_weight * generator_loss, {"generator_loss": generator_loss.detach()}
+        )
+        return output if self.sentences is None else self.sentences(output, x_BD, batch, counts)
 
     def begin_step(self, step: int, steps: int | None) -> None:
         """Every step is alike."""
 
     def counts(self, batch: Batch, masking: Masking | None = None) -> Counts:
         """The chosen positions."""
-        return {"generator": (masking or self.draw(batch)).used_BN.sum().clamp(min=1)}
+        chosen = (masking or self.draw(batch)).used_BN.sum().clamp(min=1)
+        return {"generator": chosen, **({} if self.sentences is None else self.sentences.counts(batch))}
 
     def draw(self, batch: Batch) -> Masking:
         """Choose positions and put [MASK] there."""
         return draw(batch, self.masking, self.vocabulary)
 
-    def states(self, batch: Batch, masking: Masking) -> Tensor:
-        """The encoder's states (B, N, D) at the slots."""
+    def states(self, batch: Batch, masking: Masking) -> tuple[Tensor, Tensor]:
+        """The encoder's states (n, D) at the slots, and (B, D) at [CLS] where pairs are asked about."""
         mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
+        positions_BN = masking.positions_BN if self.sentences is None else with_first(masking.positions_BN)
         x_BND: Tensor = self.encoder(
-            masking.input_ids_BL, batch.segment_ids_BL, mask_BL, positions_BN=masking.positions_BN
+            masking.input_ids_BL, batch.segment_ids_BL, mask_BL, positions_BN=positions_BN
         )
-        return x_BND
+        return x_BND[:, : masking.positions_BN.shape[1]].flatten(0, 1), x_BND[:, -1]
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
@@ -81,7 +92,7 @@ class MaskedLanguageModel(nn.Module):
         for batch, _ in batches:
             masking = self.draw(batch)
             figures.add(
-                self.head(self.states(batch, masking).flatten(0, 1)),
+                self.head(self.states(batch, masking)[0]),
                 self.encoder.embeddings.token.weight,
                 self.head.bias,
                 targets_N=masking.at(batch.input_ids_BL),

@@ -24,6 +24,7 @@ from electra.objectives.config import GeneratorConfig, ObjectiveConfig
 from electra.objectives.corruption import Corrupted, Corrupting
 from electra.objectives.detection import GeneratorFigures
 from electra.objectives.masking import MaskingConfig, slots
+from electra.objectives.sentences import with_first
 from electra.objectives.vocabulary import Vocabulary
 
 
@@ -45,10 +46,11 @@ class ReplaceMlm(Corrupting):
     def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
         """`loss` = generator_loss + λ encoder_loss, both means over the chosen positions."""
         corrupted = self.corrupt(batch)
-        counts = counts or {"generator": self.chosen(batch, corrupted.masking)}
+        counts = counts or {"generator": self.chosen(batch, corrupted.masking), **self.pair_counts(batch)}
+        x_nD, x_BD = self._states(batch, corrupted)
         used_n = corrupted.masking.used_BN.flatten().float()
         total, _ = sampled_cross_entropy(
-            self.head(self._states(batch, corrupted)),
+            self.head(x_nD),
             self.encoder.embeddings.token.weight,
             self.head.bias,
             corrupted.masking.at(batch.input_ids_BL),
@@ -62,11 +64,11 @@ class ReplaceMlm(Corrupting):
             generator_loss = corrupted.generator_loss / counts["generator"]
             loss = loss + self.config.generator_weight * generator_loss
             parts = {"generator_loss": generator_loss.detach(), **parts}
-        return StepOutput(loss, parts)
+        return self.judged_pairs(StepOutput(loss, parts), x_BD, batch, counts)
 
     def counts(self, batch: Batch) -> Counts:
         """The chosen positions, for both networks."""
-        return {"generator": self.chosen(batch)}
+        return {"generator": self.chosen(batch), **self.pair_counts(batch)}
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
@@ -77,7 +79,7 @@ class ReplaceMlm(Corrupting):
         for batch, _ in batches:
             corrupted = self.judged(batch, generator)
             restored.add(
-                self.head(self._states(batch, corrupted)),
+                self.head(self._states(batch, corrupted)[0]),
                 self.encoder.embeddings.token.weight,
                 self.head.bias,
                 targets_N=corrupted.masking.at(batch.input_ids_BL),
@@ -101,9 +103,11 @@ class ReplaceMlm(Corrupting):
         encoder = Network.of(self.encoder.config, masked_share=share, wanted_share=share)
         return {**dict(self.generator_networks(length)), "encoder": encoder}
 
-    def _states(self, batch: Batch, corrupted: Corrupted) -> Tensor:
-        """The encoder's states (n, D) at the slots."""
+    def _states(self, batch: Batch, corrupted: Corrupted) -> tuple[Tensor, Tensor]:
+        """The encoder's states (n, D) at the slots, and (B, D) at [CLS] where pairs are asked about."""
+        positions_BN = corrupted.masking.positions_BN
         x_BND: Tensor = self.encoder(
-            corrupted.ids_BL, batch.segment_ids_BL, corrupted.mask_BL, positions_BN=corrupted.masking.positions_BN
-        )
-        return x_BND.flatten(0, 1)
+            corrupted.ids_BL, batch.segment_ids_BL, corrupted.mask_BL,
+            positions_BN=positions_BN if self.sentences is None else with_first(positions_BN),
+        )  # fmt: skip
+        return x_BND[:, : positions_BN.shape[1]].flatten(0, 1), x_BND[:, -1]

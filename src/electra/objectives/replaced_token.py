@@ -60,8 +60,9 @@ class ReplacedToken(Corrupting):
         """
         corrupted = self.corrupt(batch, masking=masking, samples_n=samples_n)
         counts = counts or self.counts(batch, corrupted.masking)
-        logits_BL = self.discriminate(corrupted.ids_BL, batch.segment_ids_BL, corrupted.mask_BL)
-        return self.output(batch, corrupted, logits_BL, counts)
+        x_BLD = self.encoder(corrupted.ids_BL, batch.segment_ids_BL, corrupted.mask_BL)
+        output = self.output(batch, corrupted, self.head(x_BLD), counts)
+        return self.judged_pairs(output, x_BLD[:, 0], batch, counts)
 
     def output(self, batch: Batch, corrupted: Corrupted, logits_BL: Tensor, counts: Counts) -> StepOutput:
         """The losses, from the discriminator's logits."""
@@ -87,6 +88,7 @@ class ReplacedToken(Corrupting):
             "generator": self.chosen(batch, masking),
             "discriminator": self.asked(batch, masking).sum().clamp(min=1),
             "text": self.text(batch).sum().clamp(min=1),
+            **self.pair_counts(batch),
         }
 
     def asked(self, batch: Batch, masking: Masking) -> Tensor:

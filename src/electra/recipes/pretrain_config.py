@@ -92,6 +92,10 @@ class PretrainConfig:
             yield "objective.fakes: frozen needs init.generator, the generator that was trained before"
         if objective.sharing in ("detached", "disentangled") and self.init.discriminator is not None:
             yield f"objective.sharing: {objective.sharing} begins with the generator's tables; set it to none"
+        if objective.sentence_loss != "none" and self.packing.one_segment_share == 1:
+            yield "packing.one_segment_share: 1 leaves no pair of segments for objective.sentence_loss"
+        if objective.sentence_loss != "none" and objective.kind == "electric":
+            yield "objective.sentence_loss: is not for electric"
         if objective.kind == "two-stage":
             yield from self._two_stage_problems()
         if self.masking.replacement and objective.discriminator_positions in ("masked", "random"):
@@ -177,8 +181,6 @@ def build_objective(
     config, masking = settings.objective, settings.masking
     vocabulary = Vocabulary(special, settings.model.vocabulary_size, **(tables or {}))
     if config.kind == "masked-lm":
-        return MaskedLanguageModel(
-            settings.model, weight=config.generator_weight, masking=masking, vocabulary=vocabulary
-        )
+        return MaskedLanguageModel(settings.model, config=config, masking=masking, vocabulary=vocabulary)
     kind = Electric if config.kind == "electric" else READ_FAKES[config.kind]
     return kind(settings.model, settings.generator, config=config, masking=masking, vocabulary=vocabulary)

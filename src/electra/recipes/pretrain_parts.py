@@ -135,6 +135,7 @@ def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
                 special=data.special,
                 seed=step_seed(train.seed, step, micro_step=start // at_once),
                 seeds=seeds[start : start + at_once],
+                sentences=config.objective.sentence_loss,
                 trim=device.type == "cpu" and not _compiled(config, device),
             ).to(device)
             for start in range(0, train.batch_size, at_once)

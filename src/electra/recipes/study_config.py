@@ -1,0 +1,159 @@
+"""Studies: tables and figures as TOML files, each a list of arms that are compared at equal compute.
+
+    title = "..."                    what is asked
+    base = "electra-tiny"            the preset that all arms change
+    control = "electra"              the arm that the others are compared with
+    shares = [1.0]                   of the budget: each arm is run at each of them
+    tasks = ["cola", ...]            that arms are scored by; left out: the suite of `electra study --help`
+    reached = {...}                  figures and levels: how many tokens it took to reach them
+    set = {...}                      settings of all arms, by dotted name
+
+    [arms.electra-15]
+    says = "..."                     for the table
+    extends = ["objectives/..."]     presets or files that are laid over the base
+    set = { "masking.share" = 0.25 }
+    paper = 82.4                     the published score
+    line, x                          where the arm stands in the figure: a line's name, and a number along it
+
+A file of one's own works as a name does.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from electra import config
+from electra.config import PRESETS, did_you_mean, read_toml
+from electra.errors import ConfigError
+
+FOLDER = PRESETS / "studies"
+SUITE = ("cola", "sst-2", "mrpc", "sts-b", "chunking")
+"""What arms are scored by where a study does not say."""
+DECIDED = ("data", "out", "train.steps", "train.minutes", "train.seed", "init.discriminator")
+"""Settings that a study decides for every arm."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to train.
+
+    Attributes:
+        says: a few words for the table.
+        extends: presets or files that are laid over the base.
+        settings: by dotted name, over those.
+        paper: the published score, in the study's unit.
+        line, x: the line of the figure that the arm is a point of, and where along it.
+    """
+
+    name: str
+    says: str
+    extends: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    paper: float | None = None
+    line: str = ""
+    x: float | None = None
+
+
+@dataclass(frozen=True)
+class Study:
+    """Arms that are compared.
+
+    Attributes:
+        paper: where the published scores are from.
+        axis: what `x` counts.
+        reached: levels of held-out figures, by name: the tokens that it took to reach them are reported.
+        settings: of all arms, by dotted name.
+    """
+
+    name: str
+    title: str
+    base: str
+    control: str
+    arms: tuple[Arm, ...]
+    paper: str = ""
+    axis: str = ""
+    shares: tuple[float, ...] = (1.0,)
+    tasks: tuple[str, ...] = SUITE
+    reached: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def toml(self, arm: Arm) -> str:
+        """The config of an arm as a file of its own."""
+        table: dict[str, Any] = {"extends": [self.base, *arm.extends]}
+        for name, value in {**self.settings, **arm.settings}.items():
+            *sections, key = name.split(".")
+            below = table
+            for section in sections:
+                below = below.setdefault(section, {})
+            below[key] = value
+        return tomli_w.dumps(table)
+
+
+def names() -> list[str]:
+    """The studies that the package ships."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load_study(source: str, *, base: str | None = None) -> Study:
+    """The study of a name or of a file.
+
+    Args:
+        base: the preset that the arms change, in place of the study's.
+
+    Raises:
+        ConfigError: there is no such study, or it is not as it must be; every problem is named.
+    """
+    path = FOLDER / f"{source}.toml"
+    if not path.is_file():
+        path = Path(source)
+    if not path.is_file():
+        raise ConfigError(
+            f"no study and no file is called {source!r}{did_you_mean(source, names())}\n"
+            f"  studies: {', '.join(names())}; or give the path of a TOML file"
+        )
+    table = read_toml(path)
+    problems = list(_problems(table))
+    if problems:
+        raise ConfigError(f"{path}:\n" + "\n".join(f"  {problem}" for problem in problems))
+    arms = tuple(
+        Arm(
+            name=name, says=arm.get("says", name), extends=tuple(arm.get("extends", ())),
+            settings=arm.get("set", {}), paper=arm.get("paper"), line=arm.get("line", ""), x=arm.get("x"),
+        )
+        for name, arm in table["arms"].items()
+    )  # fmt: skip
+    reached = {name: tuple(levels) for name, levels in table.get("reached", {}).items()}
+    return Study(
+        name=path.stem, title=table["title"], base=base or table["base"], control=table["control"], arms=arms,
+        paper=table.get("paper", ""), axis=table.get("axis", ""), shares=tuple(table.get("shares", (1.0,))),
+        tasks=tuple(table.get("tasks", SUITE)), reached=reached, settings=table.get("set", {}),
+    )  # fmt: skip
+
+
+def _problems(table: config.Table) -> Iterator[str]:
+    known = {"title", "base", "control", "arms", "paper", "axis", "shares", "tasks", "reached", "set"}
+    for key in table.keys() - known:
+        yield f"{key}: there is no such setting{did_you_mean(key, sorted(known))}"
+    for key in ("title", "base", "control", "arms"):
+        if key not in table:
+            yield f"{key}: is missing"
+    arms = table.get("arms", {})
+    if table.get("control") not in arms:
+        hint = did_you_mean(str(table.get("control")), list(arms))
+        yield f"control: there is no arm {table.get('control')!r}{hint}; there are {', '.join(arms)}"
+    if not all(0 < share <= 1 for share in table.get("shares", ())):
+        yield f"shares: must lie above 0 and be at most 1, got {table['shares']}"
+    keys = {"says", "extends", "set", "paper", "line", "x"}
+    for name, arm in arms.items():
+        for key in arm.keys() - keys:
+            yield f"arms.{name}.{key}: there is no such setting{did_you_mean(key, sorted(keys))}"
+    for where, settings in [
+        ("", table.get("set", {})),
+        *((f"arms.{n}.", a.get("set", {})) for n, a in arms.items()),
+    ]:
+        for setting in settings:
+            if setting in DECIDED:
+                yield f"{where}set: {setting} is decided by the study; leave it out"

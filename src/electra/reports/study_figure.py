@@ -1,0 +1,76 @@
+"""A study's picture: lines where arms have a place along an axis or several budgets, else bars with intervals."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from electra.reports.study import Row
+
+SCORE = "average of the tasks"
+
+
+def draw_study(facts: dict[str, Any], rows: Sequence[Row], out: Path) -> list[Path]:
+    """study.png and study.svg in a folder: the score, or the held-out AUC where nothing was fine-tuned."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window, whatever the machine
+    from matplotlib.figure import Figure
+
+    scored = all(row.scores for row in rows)
+    placed = {name: arm for name, arm in facts["arms"].items() if arm["x"] is not None}
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    if placed and len(facts["shares"]) == 1:
+        _lines_by_place(axes, rows, placed, scored=scored)
+        axes.set_xlabel(facts["axis"])
+    elif len(facts["shares"]) > 1:
+        _lines_by_budget(axes, rows, scored=scored)
+        axes.set_xlabel("training FLOPs")
+        axes.set_xscale("log")
+    else:
+        _bars(axes, rows, scored=scored)
+    label = SCORE if scored else "held-out AUC on unigram fakes"
+    (axes.set_xlabel if not (placed or len(facts["shares"]) > 1) else axes.set_ylabel)(label)
+    axes.set_title(facts["title"])
+    axes.grid(alpha=0.3)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize=8)
+    files = [out / "study.png", out / "study.svg"]
+    for file in files:
+        figure.savefig(file, dpi=130)
+    return files
+
+
+def _value(row: Row, *, scored: bool) -> float:
+    return row.mean if scored else (row.figure("eval/unigram_auc") or float("nan"))
+
+
+def _lines_by_place(axes: Any, rows: Sequence[Row], placed: dict[str, Any], *, scored: bool) -> None:
+    for line in dict.fromkeys(arm["line"] for arm in placed.values()):
+        there = sorted((placed[row.arm]["x"], row) for row in rows if placed.get(row.arm, {}).get("line") == line)
+        _line(axes, [x for x, _ in there], [row for _, row in there], line, scored=scored)
+    for row in rows:
+        if row.arm not in placed:
+            axes.axhline(_value(row, scored=scored), linestyle=":", linewidth=1, label=row.says)
+
+
+def _lines_by_budget(axes: Any, rows: Sequence[Row], *, scored: bool) -> None:
+    for says in dict.fromkeys(row.says for row in rows):
+        there = [row for row in rows if row.says == says]
+        _line(axes, [row.results[0]["flops"] for row in there], there, says, scored=scored)
+
+
+def _line(axes: Any, x: list[float], rows: Sequence[Row], label: str, *, scored: bool) -> None:
+    y = [_value(row, scored=scored) for row in rows]
+    spread = [row.deviation if scored else 0.0 for row in rows]
+    axes.errorbar(x, y, yerr=spread, marker="o", markersize=4, capsize=3, linewidth=1.2, label=label)
+
+
+def _bars(axes: Any, rows: Sequence[Row], *, scored: bool) -> None:
+    values = [_value(row, scored=scored) for row in rows]
+    spread = [row.deviation if scored else 0.0 for row in rows]
+    places = range(len(rows))[::-1]
+    axes.barh(places, values, xerr=spread, height=0.6, capsize=3, color="#7a9cc6")
+    axes.set_yticks(list(places), [row.says for row in rows])
+    low = min(value - s for value, s in zip(values, spread, strict=True))
+    high = max(value + s for value, s in zip(values, spread, strict=True))
+    axes.set_xlim(low - 0.3 * (high - low) - 1e-3, high + 0.1 * (high - low) + 1e-3)

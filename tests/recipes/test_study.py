@@ -1,0 +1,238 @@
+"""Studies: from a TOML file to a table, with runs that are resumed and shared."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electra.cli import main
+from electra.config import load_config
+from electra.errors import CheckpointError, ConfigError, DataError
+from electra.recipes import study_runs
+from electra.recipes.pretrain_config import PretrainConfig
+from electra.recipes.study import Stopped, StudyCommand, StudyPlan, run
+from electra.recipes.study_config import load_study, names
+from electra.recipes.study_runs import taken
+from electra.reports.study import StudyReport
+
+STUDY = """
+title = "Two objectives"
+base = "BASE"
+control = "electra"
+paper = "a paper"
+tasks = ["chunking"]
+
+[arms.electra]
+says = "ELECTRA"
+paper = 85.0
+
+[arms.bert]
+says = "BERT"
+extends = ["objectives/masked-lm"]
+paper = 82.2
+"""
+BASE = """
+extends = "quickstart"
+
+[model]
+layers = 1
+hidden_size = 32
+embedding_size = 32
+feed_forward_size = 64
+heads = 2
+
+[generator]
+hidden_size = 16
+feed_forward_size = 32
+heads = 1
+
+[train]
+batch_size = 8
+compile = "off"
+
+[evaluation]
+examples = 16
+interim_examples = 8
+
+[optimizer]
+warmup_steps = 5
+
+[tracking]
+tensorboard = false
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "base.toml").write_text(BASE)
+    (tmp_path / "two.toml").write_text(STUDY.replace("BASE", str(tmp_path / "base.toml")))
+    return tmp_path / "two.toml"
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    """Chunking in two files of a few sentences."""
+    folder = tmp_path / "tasks" / "chunking-conll2000"
+    folder.mkdir(parents=True)
+    sentence = "the DT B-NP\nfox NN I-NP\nwatches VBZ B-VP\nthe DT B-NP\nmill NN I-NP\n. . O\n\n"
+    for name in ("train.txt", "test.txt"):
+        (folder / name).write_text(sentence * 12)
+    return tmp_path / "tasks"
+
+
+def command(file: Path, data: Path, tmp_path: Path, **others: Any) -> StudyCommand:
+    settings = {"out": tmp_path / "out", "budget": 5e9, "seeds": 1, "task_seeds": 1}
+    return StudyCommand(study=str(file), data=data, **{**settings, **others})
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_study_that_is_shipped_has_arms_that_can_be_built(name: str, tmp_path: Path) -> None:
+    study = load_study(name)
+    for arm in study.arms:
+        (path := tmp_path / f"{arm.name}.toml").write_text(study.toml(arm))
+        config = load_config(PretrainConfig, path, ["train.steps=100", "model.vocabulary_size=400"])
+        assert config.train.steps == 100
+
+
+def test_runs_have_equal_compute_and_are_scored(
+    file: Path, tasks: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    result = run(command(file, data_folder, tmp_path, tasks=tasks, seeds=2))
+    assert isinstance(result, StudyReport)
+    rows = {row.arm: row for row in result.rows}
+    flops = [one["flops"] for row in result.rows for one in row.results]
+    assert len(flops) == 4 and max(flops) / min(flops) < 1.1
+    assert rows["electra"].verdict == "" and rows["bert"].verdict in ("higher", "lower", "not distinguishable")
+    assert rows["bert"].interval is not None and rows["bert"].paper == 82.2
+    out = tmp_path / "out"
+    lines = (out / "study.csv").read_text().splitlines()
+    assert len(lines) == 5 and "chunking span_f1 0" in lines[0]
+    assert (out / "study.png").stat().st_size > 5000 and "<svg" in (out / "study.svg").read_text()
+    stored = json.loads((out / "results.json").read_text())
+    assert [row["n"] for row in stored["rows"]] == [2, 2]
+
+    before = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/*/*/result.json")}
+    more = run(command(file, data_folder, tmp_path, tasks=tasks, seeds=3))
+    assert isinstance(more, StudyReport) and [len(row.results) for row in more.rows] == [3, 3]
+    assert all(path.stat().st_mtime_ns == then for path, then in before.items()), (
+        "one seed more costs one run more"
+    )
+
+
+def test_a_study_that_was_killed_goes_on(
+    file: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = []
+
+    def dies(common: Any, job: Any, steps: int) -> int:
+        if done:
+            raise KeyboardInterrupt
+        done.append(str(job))
+        return study_runs.run_job(common, job, steps)
+
+    monkeypatch.setattr("electra.recipes.study.run_job", dies)
+    with pytest.raises(KeyboardInterrupt):
+        run(command(file, data_folder, tmp_path))
+    monkeypatch.undo()
+    result = run(command(file, data_folder, tmp_path))
+    assert isinstance(result, StudyReport) and [len(row.results) for row in result.rows] == [1, 1]
+    assert not result.rows[0].scores, "nothing is fine-tuned without --tasks"
+
+
+def test_a_run_is_taken_by_one_and_a_dead_ones_by_the_next(tmp_path: Path) -> None:
+    with taken(tmp_path / "run") as first, taken(tmp_path / "run") as second:
+        assert first and not second
+    path = tmp_path / "run" / "taken.json"
+    assert not path.exists()
+    path.write_text(json.dumps({"host": "another", "process": 1}))
+    with taken(tmp_path / "run") as third:
+        assert not third, "there was a sign of life"
+    os.utime(path, (time.time() - 2 * study_runs.DEAD,) * 2)
+    with taken(tmp_path / "run") as fourth:
+        assert fourth
+
+
+def test_a_dry_run_shows_all_arms(file: Path, data_folder: Path, tmp_path: Path) -> None:
+    plan = run(command(file, data_folder, tmp_path, dry_run=True))
+    assert isinstance(plan, StudyPlan)
+    cost = {arm.name: arm.steps(1) * arm.flops_a_step for arm in plan.arms}
+    assert cost["electra"] == pytest.approx(cost["bert"], rel=0.1) == pytest.approx(5e9, rel=0.1)
+    assert not (tmp_path / "out/runs").exists()
+
+
+def test_a_budget_in_minutes_is_that_of_the_control_here(file: Path, data_folder: Path, tmp_path: Path) -> None:
+    plan = run(command(file, data_folder, tmp_path, budget=0.5, dry_run=True))
+    assert isinstance(plan, StudyPlan) and plan.common.flops > 1e9
+
+
+@pytest.mark.parametrize(
+    ("others", "problem"),
+    [
+        ({"budget": 1e6}, "too small; an arm needs"),
+        ({"budget": -1.0}, "must be above 0"),
+        ({"arms": ("electre",)}, "has no arm electre; it has electra, bert"),
+        ({"tasks": Path("nowhere")}, "chunking: nowhere/chunking-conll2000"),
+        ({"seeds": 0}, "must be at least 1"),
+    ],
+)
+def test_what_cannot_work_is_said_before_anything_runs(
+    file: Path, data_folder: Path, tmp_path: Path, others: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises((ConfigError, DataError), match=problem):
+        run(command(file, data_folder, tmp_path, **others))
+    assert not (tmp_path / "out/runs").exists()
+
+
+def test_another_budget_or_other_data_are_no_part_of_a_study(
+    file: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    run(command(file, data_folder, tmp_path, arms=("bert",)))
+    with pytest.raises(CheckpointError, match="was begun with a budget"):
+        run(command(file, data_folder, tmp_path, budget=7e9))
+    stored = tmp_path / "out/study.json"
+    stored.write_text(stored.read_text().replace('"data": "', '"data": "other'))
+    with pytest.raises(CheckpointError, match="other data"):
+        run(command(file, data_folder, tmp_path))
+
+
+def test_an_arm_without_a_discriminator_cannot_be_asked_when_it_started(
+    file: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    file.write_text(
+        file.read_text().replace("[arms.electra]", 'reached = { "eval/unigram_auc" = [0.6] }\n[arms.electra]', 1)
+    )
+    with pytest.raises(ConfigError, match="arm bert: masked-lm has no discriminator"):
+        run(command(file, data_folder, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('control = "electra"', 'control = "electro"', "there is no arm 'electro'; did you mean 'electra'"),
+        ("title", "tilte", "did you mean 'title'"),
+        ("paper = 85.0", 'set = { "train.seed" = 3 }', "train.seed is decided by the study"),
+        ("paper = 85.0", "papers = 3", "did you mean 'paper'"),
+    ],
+)
+def test_a_study_that_is_wrong_is_refused(
+    file: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, problem: str
+) -> None:
+    file.write_text(file.read_text().replace(old, new, 1))
+    assert main(["study", str(file), "--data", "D", "--out", "O"]) == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_an_unknown_study_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study", "objective", "--data", "D", "--out", "O"]) == 2
+    assert "did you mean 'objectives'" in capsys.readouterr().err
+
+
+def test_stopping_keeps_the_exit_code(
+    file: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("electra.recipes.study.run_job", lambda *_: 143)
+    result = run(command(file, data_folder, tmp_path))
+    assert isinstance(result, Stopped) and result.exit_code == 143
