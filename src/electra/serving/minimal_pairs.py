@@ -1,4 +1,4 @@
-"""Pairs of sentences of which one is wrong: which one does a discriminator find less replaced? (BLiMP, zero-shot.)"""
+"""Pairs of sentences of which one is wrong: which looks less replaced to a discriminator? (BLiMP, zero-shot.)"""
 
 import itertools
 from pathlib import Path
