@@ -63,6 +63,10 @@ def _presets() -> Iterator[str]:
     for name in resolved:
         first_line = (PRESETS / f"{name}.toml").read_text(encoding="utf-8").partition("\n")[0]
         yield f"- `{name}`: {first_line.removeprefix('# ')}"
+    yield '\nTo be laid over any of them, as in `extends = ["electra-base", "objectives/electra-15"]`:\n'
+    for path in sorted((PRESETS / "objectives").glob("*.toml")):
+        first_line = path.read_text(encoding="utf-8").partition("\n")[0]
+        yield f"- `objectives/{path.stem}`: {first_line.removeprefix('# ')}"
     yield "\nWhere they differ:\n"
     yield "| setting | " + " | ".join(name.removeprefix("electra-") for name in resolved) + " |"
     yield "|---" * (len(resolved) + 1) + "|"
