@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from electra import __version__
 from electra.export.loading import is_id
+from electra.modeling.encoder import EncoderConfig
+from electra.objectives.config import GeneratorConfig
 
 Facts = Mapping[str, Any]
 CardKind = Literal["discriminator", "generator", "encoder", "run"]
@@ -14,6 +16,9 @@ CardKind = Literal["discriminator", "generator", "encoder", "run"]
 TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 WEAK = 0.6
 """Below this AUC a card says that the discriminator has hardly learnt anything."""
+
+RESTORING = ("replace-mlm", "all-tokens-mlm")
+"""Objectives whose network says what stood in place of fakes."""
 
 _FIGURES = {
     "eval/discriminator_auc": "discriminator: AUC on the generator's fakes",
@@ -72,7 +77,9 @@ def model_card(
         objective=objective,
         title=_title(kind, objective),
         path=_paths(kind),
-        main="encoder" if objective == "masked-lm" else "discriminator",
+        restores=objective in RESTORING,
+        main="encoder" if objective in ("masked-lm", *RESTORING) else "discriminator",
+        beside=_has_generator(config),
         is_bert=objective == "masked-lm" and model.get("embedding_size") == model.get("hidden_size"),
         fills_masks=kind == "generator" or objective == "masked-lm",
         shape=_shape(config),
@@ -94,7 +101,17 @@ def _title(kind: CardKind, objective: str) -> str:
         return "Masked language model"
     if objective == "electric":
         return "Electric"
+    if kind == "encoder" or (kind == "run" and objective in RESTORING):
+        return "Text encoder that restores replaced tokens"
     return "ELECTRA generator" if kind == "generator" else "ELECTRA discriminator"
+
+
+def _has_generator(config: Facts) -> bool:
+    objective = config.get("objective", {})
+    return objective.get("kind") not in ("masked-lm", "electric") and objective.get("fakes", "generator") in (
+        "generator",
+        "frozen",
+    )
 
 
 def _paths(kind: CardKind) -> dict[str, str]:
@@ -108,6 +125,9 @@ def _paths(kind: CardKind) -> dict[str, str]:
 def _shape(config: Facts) -> list[tuple[str, str, str]]:
     """The two networks side by side; a generator takes from the discriminator what it does not set."""
     model, own = config.get("model", {}), config.get("generator", {})
+    if own.get("width"):
+        shape = GeneratorConfig(**own).encoder(EncoderConfig(**model))
+        own = {key: getattr(shape, key) for key in _SHAPE}
     hidden = own.get("hidden_size")
     derived = {"feed_forward_size": 4 * hidden, "heads": max(1, hidden // 64)} if hidden else {}
     return [
@@ -175,8 +195,9 @@ def _training(config: Facts, progress: Facts, environment: Facts) -> str:
         f"{masking.get('share', 0):.0%} of the tokens chosen for prediction.",
     ]
     if objective.get("kind") != "masked-lm":
+        judge = "encoder" if objective.get("kind") in RESTORING else "discriminator"
         lines.append(
-            f"Weight of the discriminator's loss {objective.get('discriminator_weight')}; shared by the networks: "
+            f"Weight of the {judge}'s loss {objective.get('discriminator_weight')}; shared by the networks: "
             f"{objective.get('sharing')}."
         )
     return "\n".join(filter(None, lines))

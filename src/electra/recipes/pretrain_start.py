@@ -215,7 +215,8 @@ def _unlike(discriminator: Encoder, generator: Encoder, config: PretrainConfig) 
         yield "init.generator: tables of another width cannot be shared; set objective.sharing none"
     if found or sharing == "none":
         return
-    shared = ["token", "position", "segment", *(["norm"] if config.objective.share_norm else [])]
+    tables = ["token"] if sharing == "tokens" else ["token", "position", "segment"]
+    shared = [*tables, *(["norm"] if config.objective.share_norm else [])]
     prefixes = ("",) if sharing == "all" else tuple(f"embeddings.{name}." for name in shared)
     theirs = generator.state_dict()
     for name, tensor in discriminator.state_dict().items():
