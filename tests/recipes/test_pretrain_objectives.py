@@ -68,6 +68,7 @@ MORE = {
         "objective.kind=masked-lm",
     ],
     "rare": ["masking.kind=frequency", "masking.copies=2", "objective.sharing=disentangled"],
+    "growing": ["train.batch_ramp_steps=8", "train.micro_batch_size=4"],
     "bold": ["objective.temperature=2.0", "objective.final_temperature=0.5", "objective.sharing=detached"],
 }
 

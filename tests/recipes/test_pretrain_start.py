@@ -145,7 +145,10 @@ def test_a_bert_becomes_a_discriminator_with_a_fresh_generator(data_folder: Path
     settings = config(data_folder, tmp_path / "run", f"init.discriminator={tmp_path / 'bert'}")
     objective = started(settings)
     assert same(objective.encoder, load_pretrained(tmp_path / "bert").encoder)
-    assert objective.generator.encoder.config.hidden_size == 24 and objective.generator.encoder.config.embedding_size == 48
+    assert (
+        objective.generator.encoder.config.hidden_size == 24
+        and objective.generator.encoder.config.embedding_size == 48
+    )
     result = pretrain(settings)
     assert result.exported is not None
     assert all(difference is not None and difference < 1e-5 for difference in result.exported.differences.values())

@@ -22,7 +22,9 @@ Rows = npt.NDArray[np.int64]
 _ROUNDS = 8
 
 
-def rows(step: int, *, seed: int, batch_size: int, examples: int, rank: int = 0, world: int = 1) -> Rows:
+def rows(
+    step: int, *, seed: int, batch_size: int, examples: int, rank: int = 0, world: int = 1, ramp: int = 0
+) -> Rows:
     """The examples of one step's batch, or of one rank's share of it.
 
     Args:
@@ -32,6 +34,7 @@ def rows(step: int, *, seed: int, batch_size: int, examples: int, rank: int = 0,
         examples: size of the example set.
         rank, world: this process takes the `rank`-th of `world` equal parts; joined in order of rank they are
             the batch of `world=1`.
+        ramp: steps over which the batch grows to its size.
 
     Returns:
         (batch_size / world,) int64 indices in 0..examples - 1.
@@ -41,23 +44,32 @@ def rows(step: int, *, seed: int, batch_size: int, examples: int, rank: int = 0,
     """
     if examples < 1:
         raise ConfigError("there are no examples to draw from: the data have no text in this split")
-    if batch_size < 1 or batch_size % world:
+    epochs, positions = np.divmod(_visits(step, batch_size, rank, world, ramp), examples)
+    parts = [
+        permuted(positions[epochs == epoch], examples=examples, seed=seed, epoch=epoch)
+        for epoch in range(int(epochs[0]), int(epochs[-1]) + 1)  # one, save where an epoch ends in the batch
+    ]
+    return np.concatenate(parts)
+
+
+def sequences_before(step: int, *, batch_size: int, ramp: int) -> int:
+    """How many rows the steps before this one have."""
+    sizes = [round(batch_size * (1 / 4 + 3 / 4 * number / ramp)) for number in range(min(step, ramp))]
+    return sum(max(1, size) for size in sizes) + batch_size * max(0, step - ramp)
+
+
+def _visits(step: int, batch_size: int, rank: int, world: int, ramp: int) -> Rows:
+    """The places of a batch's rows in the endless row of epochs."""
+    assert 0 <= rank < world and step >= 0
+    first = sequences_before(step, batch_size=batch_size, ramp=ramp)
+    size = sequences_before(step + 1, batch_size=batch_size, ramp=ramp) - first
+    if size < 1 or size % world:
         raise ConfigError(
-            f"the batch size {batch_size} does not divide into {world} equal parts, one a process; "
+            f"the batch size {size} does not divide into {world} equal parts, one a process; "
             f"choose a multiple of {world}"
         )
-    assert 0 <= rank < world and step >= 0
-    share = batch_size // world
-    first = step * batch_size + rank * share
-    picked = np.empty(share, dtype=np.int64)
-    done = 0
-    while done < share:  # once, save where an epoch ends inside the window
-        epoch, position = divmod(first + done, examples)
-        count = min(share - done, examples - position)
-        positions = np.arange(position, position + count, dtype=np.int64)
-        picked[done : done + count] = permuted(positions, examples=examples, seed=seed, epoch=epoch)
-        done += count
-    return picked
+    share = size // world
+    return first + rank * share + np.arange(share, dtype=np.int64)
 
 
 def epoch_rows(step: int, *, seed: int, batch_size: int, examples: int) -> Rows:
@@ -92,6 +104,7 @@ def row_seeds(
     examples: int,
     rank: int = 0,
     world: int = 1,
+    ramp: int = 0,
     copies: int = 0,
 ) -> npt.NDArray[np.int64]:
     """A seed for the random draws of each row that `rows` gives, whatever batch or process it comes to.
@@ -102,13 +115,12 @@ def row_seeds(
     Returns:
         (batch_size / world,) of all 64 bits.
     """
-    share = batch_size // world
-    visits = step * batch_size + rank * share + np.arange(share, dtype=np.int64)
+    visits = _visits(step, batch_size, rank, world, ramp)
     key = np.uint64(_mixed("row", seed))
     if not copies:
         return splitmix(visits.astype(np.uint64) ^ key).astype(np.int64)
     epochs = visits // examples
-    numbers = rows(step, seed=seed, batch_size=batch_size, examples=examples, rank=rank, world=world)
+    numbers = rows(step, seed=seed, batch_size=batch_size, examples=examples, rank=rank, world=world, ramp=ramp)
     copy = splitmix((epochs % copies).astype(np.uint64) ^ key)
     return splitmix(numbers.astype(np.uint64) ^ copy).astype(np.int64)
 

@@ -126,7 +126,10 @@ def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
     train, at_once = config.train, config.train.micro_batch_size or config.train.batch_size
 
     def micro_batches(step: int) -> list[Batch]:
-        drawn = {"seed": train.seed, "batch_size": train.batch_size, "examples": len(examples)}
+        drawn = {
+            "seed": train.seed, "batch_size": train.batch_size, "examples": len(examples),
+            "ramp": train.batch_ramp_steps,
+        }  # fmt: skip
         indices, seeds = rows(step, **drawn), row_seeds(step, **drawn, copies=config.masking.copies)
         return [
             collate(
@@ -138,12 +141,12 @@ def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
                 sentences=config.objective.sentence_loss,
                 trim=device.type == "cpu" and not _compiled(config, device),
             ).to(device)
-            for start in range(0, train.batch_size, at_once)
+            for start in range(0, len(indices), at_once)
         ]
 
     return Feed(
         micro_batches if device.type == "cpu" else Ahead(micro_batches),
-        epochs=lambda steps: steps * train.batch_size / len(examples),
+        epochs=lambda steps: train.sequences(steps) / len(examples),
         length=config.packing.sequence_length,
         identity={"data": data.fingerprint},
     )

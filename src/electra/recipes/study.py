@@ -131,9 +131,11 @@ class ArmPlan:
     parameters: int
     flops_a_step: float
     flops: float
+    left_out: float = 0.0
+    """Steps' worth of sequences that a growing batch leaves out at the start."""
 
     def steps(self, share: float) -> int:
-        return round(share * self.flops / self.flops_a_step)
+        return round(share * self.flops / self.flops_a_step + self.left_out)
 
 
 @dataclass(frozen=True)
@@ -248,6 +250,7 @@ def _budget(command: StudyCommand, common: Common, control: PretrainConfig, data
 
 def _flops_a_second(config: PretrainConfig, data: TokenData) -> float:
     """The speed of the control's steps on this machine."""
+    config = replace(config, train=replace(config.train, batch_ramp_steps=0))
     objective, batches, precision, device = assembled(config, data, Start())
     update = Update(
         objective, build_optimizer(objective, config.optimizer), gradient_clip=config.optimizer.gradient_clip,
@@ -273,7 +276,11 @@ def _arm_plan(common: Common, name: str, config: PretrainConfig) -> ArmPlan:
     with torch.device("meta"):
         objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
     arm = next(arm for arm in common.study.arms if arm.name == name)
-    return ArmPlan(name, arm.says, count_parameters(objective), _flops_a_step(objective, config), common.flops)
+    train, ramp = config.train, config.train.batch_ramp_steps
+    return ArmPlan(
+        name, arm.says, count_parameters(objective), _flops_a_step(objective, config), common.flops,
+        left_out=ramp - train.sequences(ramp) / train.batch_size,
+    )  # fmt: skip
 
 
 def _write_common(common: Common, data: TokenData) -> None:

@@ -98,7 +98,8 @@ def plan(objective: nn.Module, config: TrainConfig, *, length: int) -> Plan:
     vocabulary = max(tower.encoder.config.vocabulary_size for tower in towers.values())
     head = 3.0 * ROWS * vocabulary * 4
     tokens = config.batch_size * length
-    flops = config.batch_size * flops_a_sequence(objective, length, steps=config.steps) * (config.steps or 1)
+    sequences = config.sequences(config.steps) if config.steps else config.batch_size
+    flops = sequences * flops_a_sequence(objective, length, steps=config.steps)
     dtype = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
     speed = product_flops(dtype, device)
     seconds = 60.0 * config.minutes if config.minutes and not config.steps else flops / speed / UTILISATION

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from electra.data.sampling import sequences_before
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -16,6 +18,9 @@ class TrainConfig:
     """Length of the run in minutes, in place of `steps`: the speed is measured first, then `steps` is fixed."""
     batch_size: int = 128
     """Sequences a step."""
+    batch_ramp_steps: int = 0
+    """Steps over which the batch grows from a quarter of batch_size to all of it; 0: it is whole from the
+    start."""
     micro_batch_size: int = 0
     """Sequences that are computed at once, their gradients added up; 0: the whole batch."""
     seed: int = 0
@@ -30,6 +35,10 @@ class TrainConfig:
     report_every: int = 50
     """Steps between two lines of the console and of metrics.jsonl."""
 
+    def sequences(self, steps: int) -> int:
+        """How many sequences so many steps see."""
+        return sequences_before(steps, batch_size=self.batch_size, ramp=self.batch_ramp_steps)
+
     def problems(self) -> Iterator[str]:
         if self.steps is None and self.minutes is None:
             yield "steps: give the length of the run, --train.steps N or --train.minutes M"
@@ -37,6 +46,8 @@ class TrainConfig:
             yield f"steps: must be at least 1, got {self.steps}"
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             yield f"minutes: must be above 0, got {self.minutes}"
+        if self.batch_ramp_steps < 0:
+            yield f"batch_ramp_steps: must not be negative, got {self.batch_ramp_steps}"
         for name in ("batch_size", "report_every"):
             if getattr(self, name) < 1:
                 yield f"{name}: must be at least 1, got {getattr(self, name)}"
