@@ -1,5 +1,6 @@
 """Studies: from a TOML file to a table, with runs that are resumed and shared."""
 
+import io
 import json
 import os
 import time
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from electra.cli import main
 from electra.config import load_config
@@ -15,7 +17,7 @@ from electra.recipes import study_runs
 from electra.recipes.pretrain_config import PretrainConfig
 from electra.recipes.study import Stopped, StudyCommand, StudyPlan, run
 from electra.recipes.study_config import load_study, names
-from electra.recipes.study_runs import taken
+from electra.recipes.study_taking import DEAD, taken
 from electra.reports.study import StudyReport
 
 STUDY = """
@@ -63,6 +65,12 @@ warmup_steps = 5
 [tracking]
 tensorboard = false
 """
+
+
+@pytest.fixture(autouse=True)
+def without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which every export is compared with, a second or two each time; other tests see to that."""
+    monkeypatch.setattr("electra.recipes.export.parity", lambda *_: None)
 
 
 @pytest.fixture
@@ -142,15 +150,55 @@ def test_a_study_that_was_killed_goes_on(
     assert not result.rows[0].scores, "nothing is fine-tuned without --tasks"
 
 
+def test_tasks_that_come_later_cost_no_pretraining(
+    file: Path, tasks: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    run(command(file, data_folder, tmp_path, arms=("bert",)))
+    steps = {path: path.read_text() for path in (tmp_path / "out").glob("runs/*/*/*/run/metrics.jsonl")}
+    assert len(steps) == 2
+    result = run(command(file, data_folder, tmp_path, tasks=tasks))
+    assert isinstance(result, StudyReport) and [len(row.scores) for row in result.rows] == [1, 1]
+    assert all(path.read_text() == text for path, text in steps.items()), "nothing was trained again"
+    more = run(command(file, data_folder, tmp_path, tasks=tasks, task_seeds=2))
+    assert isinstance(more, StudyReport)
+    assert [len(row.results[0]["tasks"]["chunking"]["values"]) for row in more.rows] == [2, 2]
+
+
+def test_a_run_that_diverges_is_a_result_and_the_others_go_on(
+    file: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    file.write_text(file.read_text() + 'set = { "optimizer.learning_rate" = 1e30 }\n')
+    result = run(command(file, data_folder, tmp_path, seeds=2))
+    assert isinstance(result, StudyReport)
+    assert {row.arm: (len(row.results), row.failed) for row in result.rows} == {"electra": (2, 0), "bert": (0, 2)}
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(result)
+    assert "0 (2 failed)" in console.export_text()
+
+
+def test_an_arm_whose_settings_changed_is_another_arm(file: Path, data_folder: Path, tmp_path: Path) -> None:
+    run(command(file, data_folder, tmp_path, arms=("bert",)))
+    file.write_text(file.read_text() + 'set = { "masking.share" = 0.3 }\n')
+    with pytest.raises(CheckpointError, match="runs of another arm bert"):
+        run(command(file, data_folder, tmp_path))
+
+
+def test_what_the_base_decides_may_not_undo_equal_compute(file: Path, data_folder: Path, tmp_path: Path) -> None:
+    base = tmp_path / "base.toml"
+    base.write_text(base.read_text().replace("[train]", "[train]\nminutes = 1.0", 1))
+    with pytest.raises(ConfigError, match=r"electra: train\.minutes"):
+        run(command(file, data_folder, tmp_path))
+
+
 def test_a_run_is_taken_by_one_and_a_dead_ones_by_the_next(tmp_path: Path) -> None:
     with taken(tmp_path / "run") as first, taken(tmp_path / "run") as second:
         assert first and not second
     path = tmp_path / "run" / "taken.json"
     assert not path.exists()
-    path.write_text(json.dumps({"host": "another", "process": 1}))
+    path.write_text(json.dumps({"host": "another", "processes": "", "process": 1}))
     with taken(tmp_path / "run") as third:
         assert not third, "there was a sign of life"
-    os.utime(path, (time.time() - 2 * study_runs.DEAD,) * 2)
+    os.utime(path, (time.time() - 2 * DEAD,) * 2)
     with taken(tmp_path / "run") as fourth:
         assert fourth
 
@@ -158,7 +206,7 @@ def test_a_run_is_taken_by_one_and_a_dead_ones_by_the_next(tmp_path: Path) -> No
 def test_a_dry_run_shows_all_arms(file: Path, data_folder: Path, tmp_path: Path) -> None:
     plan = run(command(file, data_folder, tmp_path, dry_run=True))
     assert isinstance(plan, StudyPlan)
-    cost = {arm.name: arm.steps(1) * arm.flops_a_step for arm in plan.arms}
+    cost = {arm.name: arm.train.sequences(arm.steps(1)) * arm.flops_a_sequence for arm in plan.arms}
     assert cost["electra"] == pytest.approx(cost["bert"], rel=0.1) == pytest.approx(5e9, rel=0.1)
     assert not (tmp_path / "out/runs").exists()
 
@@ -174,7 +222,7 @@ def test_a_budget_in_minutes_is_that_of_the_control_here(file: Path, data_folder
         ({"budget": 1e6}, "too small; an arm needs"),
         ({"budget": -1.0}, "must be above 0"),
         ({"arms": ("electre",)}, "has no arm electre; it has electra, bert"),
-        ({"tasks": Path("nowhere")}, "chunking: nowhere/chunking-conll2000"),
+        ({"tasks": Path("nowhere")}, "chunking has no folder nowhere/chunking-conll2000"),
         ({"seeds": 0}, "must be at least 1"),
     ],
 )
@@ -204,7 +252,7 @@ def test_an_arm_without_a_discriminator_cannot_be_asked_when_it_started(
     file.write_text(
         file.read_text().replace("[arms.electra]", 'reached = { "eval/unigram_auc" = [0.6] }\n[arms.electra]', 1)
     )
-    with pytest.raises(ConfigError, match="arm bert: masked-lm has no discriminator"):
+    with pytest.raises(ConfigError, match="bert: masked-lm has no discriminator"):
         run(command(file, data_folder, tmp_path))
 
 
@@ -215,6 +263,8 @@ def test_an_arm_without_a_discriminator_cannot_be_asked_when_it_started(
         ("title", "tilte", "did you mean 'title'"),
         ("paper = 85.0", 'set = { "train.seed" = 3 }', "train.seed is decided by the study"),
         ("paper = 85.0", "papers = 3", "did you mean 'paper'"),
+        ('["objectives/masked-lm"]', '"objectives/masked-lm"', "arms.bert.extends: must be a list"),
+        ("paper =", "shares = 0.5\npaper =", "shares: must be a list"),
     ],
 )
 def test_a_study_that_is_wrong_is_refused(

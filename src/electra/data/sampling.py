@@ -10,6 +10,7 @@ rows, however large the data.
 from __future__ import annotations
 
 from hashlib import blake2b
+from itertools import pairwise
 from math import isqrt
 
 import numpy as np
@@ -54,8 +55,10 @@ def rows(
 
 def sequences_before(step: int, *, batch_size: int, ramp: int) -> int:
     """How many rows the steps before this one have."""
-    sizes = [round(batch_size * (1 / 4 + 3 / 4 * number / ramp)) for number in range(min(step, ramp))]
-    return sum(max(1, size) for size in sizes) + batch_size * max(0, step - ramp)
+    ends = [-(-third * ramp // 3) for third in range(4)]  # in three sizes, since every size is compiled apart
+    counts = [min(step, end) - min(step, start) for start, end in pairwise(ends)]
+    grown = sum(count * max(1, batch_size * quarters // 4) for quarters, count in enumerate(counts, start=1))
+    return grown + batch_size * max(0, step - ramp)
 
 
 def _visits(step: int, batch_size: int, rank: int, world: int, ramp: int) -> Rows:

@@ -142,12 +142,18 @@ def vocabulary_size(tokenizer: Tokenizer) -> int:
 def continuations(tokenizer: Tokenizer) -> NDArray[np.bool_]:
     """For each id, whether the token goes on with the word before it (vocabulary_size,).
 
-    WordPiece marks such tokens, the others mark those that begin a word.
+    WordPiece marks such tokens, the others mark those that begin a word (so punctuation goes with the word
+    before).
+
+    Raises:
+        DataError: a tokenizer of another kind, or one that marks neither.
     """
     kind = describe(tokenizer)["kind"]
-    beginning = {"wordpiece": "##", "bpe": "Ġ", "unigram": "▁"}[kind]
+    beginning = {"wordpiece": "##", "bpe": "Ġ", "unigram": "▁"}.get(kind, "")
     tokens = [tokenizer.id_to_token(number) or "" for number in range(vocabulary_size(tokenizer))]
     marked = np.array([token.startswith(beginning) for token in tokens])
+    if not beginning or not marked.any():
+        raise DataError(f"the tokenizer ({kind}) does not say which tokens begin a word; set masking.kind uniform")
     if kind == "wordpiece":
         return marked
     marked[list(special_tokens(tokenizer).ids)] = True  # they begin something, too

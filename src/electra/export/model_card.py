@@ -78,6 +78,8 @@ def model_card(
         title=_title(kind, objective),
         path=_paths(kind),
         restores=objective in RESTORING,
+        others=config.get("masking", {}).get("random_share", 0) > 0,
+        pairs=config.get("objective", {}).get("sentence_loss", "none") != "none",
         main="encoder" if objective in ("masked-lm", *RESTORING) else "discriminator",
         beside=_has_generator(config),
         is_bert=objective == "masked-lm" and model.get("embedding_size") == model.get("hidden_size"),

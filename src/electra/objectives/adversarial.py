@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from electra.data.collate import Batch
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoder import EncoderConfig, at
 from electra.modeling.flops import Network, Networks
 from electra.modeling.init import initialize
 from electra.modeling.kernels import sampled_cross_entropy
@@ -105,7 +105,10 @@ class Adversarial(ReplacedToken):
         once_more = Network(
             embedding_size=shape.embedding_size, vocabulary_size=shape.vocabulary_size, masked_share=share
         )
-        return {**super().networks(length), "generator's logits, for the adversarial loss": once_more}
+        more = {"generator's logits, for the adversarial loss": once_more}
+        if self.config.adversary != "reinforce":
+            more["mixtures of embeddings"] = once_more  # a product of the same size
+        return {**super().networks(length), **more}
 
     def _reinforce(
         self, batch: Batch, corrupted: Corrupted, logits_BL: Tensor, x_nD: Tensor, samples_n: Tensor
@@ -145,12 +148,13 @@ class Adversarial(ReplacedToken):
         scale = self.adversarial_share * weight * counts["discriminator"] / counts["generator"]
         soft_nV = _Turned.apply(soft_nV, scale)  # type: ignore[no-untyped-call]
         ids_BL = self.written(batch, masking, samples_n)
-        used_BN = masking.used_BN if self.config.sample_unmasked else masking.masked_BN
-        tables = self.encoder.embeddings.token
-        tokens_BLE = tables(ids_BL)
-        rows_B1 = torch.arange(len(ids_BL), device=ids_BL.device)[:, None].expand_as(used_BN)
-        mixed_nE = (soft_nV.to(tables.weight.dtype) @ tables.weight)[used_BN.flatten()]
-        tokens_BLE = tokens_BLE.index_put((rows_B1[used_BN], masking.positions_BN[used_BN]), mixed_nE)
+        table_VE = self.encoder.embeddings.token.weight
+        mixed_BNE = (soft_nV.to(table_VE.dtype) @ table_VE).view(*masking.positions_BN.shape, -1)
+        tokens_BLE = self.encoder.embeddings.token(ids_BL)
+        # Positions are distinct, so what is added turns one embedding into a mixture; at unused slots it is 0.
+        now_BNE = at(tokens_BLE, masking.positions_BN)
+        change_BNE = (mixed_BNE.to(now_BNE.dtype) - now_BNE) * masking.used_BN[..., None]
+        tokens_BLE = tokens_BLE.scatter_add(1, masking.positions_BN[..., None].expand_as(change_BNE), change_BNE)
         x_BLD = self.encoder(ids_BL, batch.segment_ids_BL, mask_BL, tokens_BLE=tokens_BLE)
         return Corrupted(ids_BL, masking, mask_BL, loss), x_BLD
 

@@ -7,7 +7,7 @@
 
 So it learns from all tokens, as a discriminator does, and to generate, as a masked language model does.
 
-Shapes: B batch, L length, N positions of text, D hidden size, E embedding size, V vocabulary.
+Shapes: B batch, L length, N positions, D hidden size, E embedding size, V vocabulary.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ from electra.objectives.base import Counts, StepOutput, Tower, TowerName
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
 from electra.objectives.corruption import Corrupted, Corrupting
 from electra.objectives.detection import GeneratorFigures
-from electra.objectives.masking import MaskingConfig, candidates
+from electra.objectives.masking import MaskingConfig
 from electra.objectives.vocabulary import Vocabulary
 
 
@@ -49,19 +49,17 @@ class AllTokensMlm(Corrupting):
         corrupted = self.corrupt(batch)
         counts = counts or self._counts(batch, self.chosen(batch, corrupted.masking))
         x_BLD = self._states(batch, corrupted)
-        text_BL = self.text(batch)
-        x_ND = x_BLD[text_BL]
-        encoder_loss = (
-            copying_loss(
-                self.head.words(x_ND),
-                self.encoder.embeddings.token.weight,
-                self.head.words.bias,
-                batch.input_ids_BL[text_BL],
-                gates_N=self.head.gate(x_ND).squeeze(-1).float(),
-                right_N=(corrupted.ids_BL == batch.input_ids_BL)[text_BL],
-            )
-            / counts["text"]
+        x_ND = x_BLD.flatten(0, 1)
+        total = copying_loss(
+            self.head.words(x_ND),
+            self.encoder.embeddings.token.weight,
+            self.head.words.bias,
+            batch.input_ids_BL.flatten(),
+            self.text(batch).flatten().float(),
+            gates_N=self.head.gate(x_ND).squeeze(-1).float(),
+            right_N=(corrupted.ids_BL == batch.input_ids_BL).flatten(),
         )
+        encoder_loss = total / counts["text"]
         loss = self.config.discriminator_weight * encoder_loss
         parts = {"encoder_loss": encoder_loss.detach()}
         if corrupted.generator_loss is not None:
@@ -113,8 +111,8 @@ class AllTokensMlm(Corrupting):
         return {**dict(self.generator_networks(length)), "encoder": encoder, "logits, for the gate": logits}
 
     def _counts(self, batch: Batch, chosen: Tensor) -> Counts:
-        text_BL = candidates(batch.input_ids_BL, self.vocabulary.special)
-        return {"generator": chosen, "text": text_BL.sum().clamp(min=1), **self.pair_counts(batch)}
+        text = self.text(batch).sum().clamp(min=1)
+        return {"generator": chosen, "text": text, **self.pair_counts(batch)}
 
     def _states(self, batch: Batch, corrupted: Corrupted) -> Tensor:
         x_BLD: Tensor = self.encoder(corrupted.ids_BL, batch.segment_ids_BL, corrupted.mask_BL)
@@ -122,9 +120,16 @@ class AllTokensMlm(Corrupting):
 
 
 def copying_loss(
-    hidden_NE: Tensor, table_VE: Tensor, bias_V: Tensor, targets_N: Tensor, *, gates_N: Tensor, right_N: Tensor
+    hidden_NE: Tensor,
+    table_VE: Tensor,
+    bias_V: Tensor,
+    targets_N: Tensor,
+    weights_N: Tensor,
+    *,
+    gates_N: Tensor,
+    right_N: Tensor,
 ) -> Tensor:
-    """The sum of -log(c [right] + (1 - c) softmax at the target), c the sigmoid of the gate.
+    """The weighted sum of -log(c [right] + (1 - c) softmax at the target), c the sigmoid of the gate.
 
     The logits (N, V) never exist as a whole. The gradient of the logits is that of a cross-entropy whose weight is
     the share of the softmax in p, and that of the gate is c less the share of the copy; both are known once p is,
@@ -139,16 +144,23 @@ def copying_loss(
     both_N = torch.logaddexp(copied_N, generated_N)
     share_N = (generated_N - both_N).exp()
     vocabulary, _ = sampled_cross_entropy(
-        hidden_NE, table_VE, bias_V, targets_N, share_N, torch.zeros_like(share_N)
+        hidden_NE, table_VE, bias_V, targets_N, weights_N * share_N, torch.zeros_like(share_N)
     )
-    gates = ((gates_N.sigmoid() - (1 - share_N)).detach() * gates_N).sum()
-    return -both_N.sum() + (vocabulary - vocabulary.detach()) + (gates - gates.detach())
+    gates = (weights_N * (gates_N.sigmoid() - (1 - share_N)).detach() * gates_N).sum()
+    return -(weights_N * both_N).sum() + (vocabulary - vocabulary.detach()) + (gates - gates.detach())
 
 
 def copying_loss_plain(
-    hidden_NE: Tensor, table_VE: Tensor, bias_V: Tensor, targets_N: Tensor, *, gates_N: Tensor, right_N: Tensor
+    hidden_NE: Tensor,
+    table_VE: Tensor,
+    bias_V: Tensor,
+    targets_N: Tensor,
+    weights_N: Tensor,
+    *,
+    gates_N: Tensor,
+    right_N: Tensor,
 ) -> Tensor:
     """The same as `copying_loss`, as one would write it: the reference in its tests."""
     probability_N = F.linear(hidden_NE, table_VE, bias_V).softmax(-1).gather(1, targets_N[:, None]).squeeze(1)
     copy_N = gates_N.sigmoid()
-    return -(copy_N * right_N + (1 - copy_N) * probability_N).log().sum()
+    return -(weights_N * (copy_N * right_N + (1 - copy_N) * probability_N).log()).sum()

@@ -158,5 +158,25 @@ class ObjectiveConfig:
             yield f"discriminator_positions: {self.kind} has no discriminator; leave it at text"
         if self.kind == "electric" and self.discriminator_positions not in ("text", "all"):
             yield "discriminator_positions: electric asks about text or all"
+        if self.kind == "adversarial":
+            refused: dict[str, float] = {
+                "sampling_dropout": True,
+                "sample_unmasked": True,
+                "top_k": 0,
+                "disallow_correct": False,
+            }
+            if self.adversary == "reinforce":
+                refused |= {"temperature": 1.0, "final_temperature": 0.0}
+            for name, value in refused.items():
+                if getattr(self, name) != value:
+                    yield f"{name}: the generator of adversarial learns from plain samples; set it to {value}"
+        if self.kind == "electric" and self.final_temperature:
+            yield "final_temperature: is not for electric"
+        if (
+            self.kind == "two-stage"
+            and self.first_stage == "encoder"
+            and self.sharing in ("detached", "disentangled")
+        ):
+            yield f"sharing: {self.sharing} leaves the tables to a generator that is not trained at first"
         if self.kind == "adversarial" and self.sharing == "all":
             yield "sharing: all would have one network deceive itself; share embeddings"

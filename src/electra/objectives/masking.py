@@ -64,6 +64,8 @@ class MaskingConfig:
             yield f"span_length: must be at least 1, got {self.span_length}"
         if not self.frequency_power >= 0:
             yield f"frequency_power: must not be negative, got {self.frequency_power}"
+        if self.replacement and self.random_share:
+            yield "random_share: is not for replacement, where a position may be two things at once"
         if self.replacement and self.kind != "uniform":
             yield f"replacement: is for kind uniform, which the original has; kind is {self.kind}"
 

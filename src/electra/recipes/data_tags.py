@@ -9,6 +9,7 @@ import numpy as np
 import tyro
 from rich.console import Group, RenderableType
 from rich.table import Table
+from tokenizers import Tokenizer
 
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
@@ -110,5 +111,11 @@ def _words(data: TokenData, count: int) -> list[list[str]]:
         ends = shard.sentence_ends[:each]
         starts = np.concatenate([[0], ends[:-1]])
         ids = [shard.tokens[start:end].tolist() for start, end in zip(starts, ends, strict=True)]
-        found += [text.split() for text in tokenizer.decode_batch(ids)]
+        found += [_split(tokenizer, text) for text in tokenizer.decode_batch(ids)]
     return [words for words in found[:count] if words]
+
+
+def _split(tokenizer: Tokenizer, text: str) -> list[str]:
+    """Words and punctuation apart, as a treebank has them."""
+    parts = tokenizer.pre_tokenizer.pre_tokenize_str(text) if tokenizer.pre_tokenizer else [(text, (0, len(text)))]
+    return [word for _, (start, end) in parts for word in text[start:end].split()]

@@ -17,6 +17,7 @@ from electra.errors import ConfigError
 from electra.modeling.flops import Convention, Network, Networks, forward_terms, inference_flops, training_flops
 from electra.recipes.pretrain_config import PretrainConfig, build_objective, with_vocabulary
 from electra.recipes.pretrain_start import load_start, with_shapes
+from electra.training.plan import flops_a_sequence
 
 REFERENCE = "reference"
 """The folder, below the presets, of the models that the paper compares."""
@@ -183,14 +184,16 @@ def count(model: str, convention: Convention) -> Counted:
         reference = load_config(ReferenceConfig, source)
         networks, length, batch_size = reference.networks(), reference.length, reference.batch_size
         steps: int | None = reference.steps
+        sequence, sequences = training_flops(networks, length, convention), batch_size * reference.steps
     else:
         config = load_config(PretrainConfig, source)
         config = with_vocabulary(with_shapes(config, load_start(config.init)))
         length, batch_size = config.packing.sequence_length, config.train.batch_size
         steps = None if config.train.minutes is not None else config.train.steps
         with torch.device("meta"):
-            networks = build_objective(config, SpecialTokens(0, 1, 2, 3, 4)).networks(length)
-    sequence = training_flops(networks, length, convention)
+            objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
+        sequence = flops_a_sequence(objective, length, steps=steps, convention=convention)
+        networks, sequences = objective.networks(length), config.train.sequences(steps or 0)  # of the last stage
     return Counted(
         Path(model).stem if model.endswith(".toml") else model,
         convention,
@@ -200,7 +203,7 @@ def count(model: str, convention: Convention) -> Counted:
         {name: forward_terms(network, length, convention) for name, network in networks.items()},
         {n: inference_flops(network, length, convention) for n, network in networks.items() if network.layers},
         sequence,
-        None if steps is None else sequence * batch_size * steps,
+        None if steps is None else sequence * sequences,
     )
 
 

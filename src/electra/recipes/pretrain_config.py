@@ -37,7 +37,8 @@ class InitConfig:
     """An export, a run, or a Hugging Face folder or id of type electra or bert to continue; for masked-lm, its one
     encoder. The shape of [model] is taken from it."""
     generator: str | None = None
-    """The same for the generator beside it, with its masked-LM head; left out: a fresh one, as in [generator]."""
+    """The same for the generator beside it, with its masked-LM head; left out: a fresh one, as in [generator]. It
+    needs init.discriminator, too."""
     token_table: Literal["random", "cooccurrence"] = "random"
     """Token embeddings where no network is continued: random, or from counts of which token follows which
     (data/cooccurrence.py)."""
@@ -98,6 +99,8 @@ class PretrainConfig:
             yield "objective.sentence_loss: is not for electric"
         if objective.kind == "two-stage":
             yield from self._two_stage_problems()
+        if self.masking.replacement and objective.kind == "adversarial":
+            yield "masking.replacement: must be false for adversarial, where every sample has a reward"
         if self.masking.replacement and objective.discriminator_positions in ("masked", "random"):
             yield "masking.replacement: must be false where objective.discriminator_positions is masked or random"
 

@@ -61,9 +61,8 @@ def assembled(
     if device.type == "cpu":
         keep_freed_memory()
     torch.manual_seed(config.train.seed)
-    objective = build_objective(config, data.special, tables(data, config.model.vocabulary_size))
-    if config.objective.fakes == "same-tag" and not (data.folder / TAGS).is_file():
-        raise DataError(f"{data.folder}: no tags of its tokens; make them with `electra data tags {data.folder}`")
+    objective = build_objective(config, data.special, tables(config, data))
+    check_tags(config, data)
     if start is not None:
         initialize(objective, config, data, start)
     objective = objective.to(device)
@@ -76,15 +75,31 @@ def assembled(
     return objective, batches, precision, device
 
 
-def tables(data: TokenData, vocabulary_size: int) -> dict[str, torch.Tensor]:
-    """What the data say of the vocabulary, which may have more rows than the tokenizer has entries."""
-    known = {
-        "counts_V": torch.from_numpy(data.unigram_counts.astype(np.int64)),
-        "continues_V": torch.from_numpy(continuations(load(data.tokenizer_path))),
-    }
-    if tags := TagTable.read(data.folder):
+def check_tags(config: PretrainConfig, data: TokenData) -> None:
+    """Raises:
+    DataError: fakes of the same part of speech are wanted, and the data have no tags.
+    """
+    if config.objective.fakes == "same-tag" and not (data.folder / TAGS).is_file():
+        raise DataError(f"{data.folder}: no tags of its tokens; make them with `electra data tags {data.folder}`")
+
+
+def tables(config: PretrainConfig, data: TokenData) -> dict[str, torch.Tensor]:
+    """What the data say of the vocabulary, which may have more rows than the tokenizer has entries.
+
+    Raises:
+        DataError: the tags of tokens are not those of this vocabulary, or nobody knows which tokens begin a word.
+    """
+    known = {"counts_V": torch.from_numpy(data.unigram_counts.astype(np.int64))}
+    if config.masking.kind == "words":
+        known["continues_V"] = torch.from_numpy(continuations(load(data.tokenizer_path)))
+    if config.objective.fakes == "same-tag" and (tags := TagTable.read(data.folder)):
+        if len(tags.tags_V) != data.vocabulary_size:
+            raise DataError(
+                f"{data.folder / TAGS} is of another vocabulary; make it again with `electra data tags`"
+            )
         known["tags_V"] = torch.from_numpy(tags.tags_V)
-    return {name: F.pad(table, (0, vocabulary_size - len(table))) for name, table in known.items()}
+    size = config.model.vocabulary_size
+    return {name: F.pad(table, (0, size - len(table))) for name, table in known.items()}
 
 
 def fitted(config: PretrainConfig, data: TokenData) -> EncoderConfig:

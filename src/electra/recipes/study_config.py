@@ -12,7 +12,7 @@
     says = "..."                     for the table
     extends = ["objectives/..."]     presets or files that are laid over the base
     set = { "masking.share" = 0.25 }
-    paper = 82.4                     the published score
+    paper = 82.4                     the published score; or { "0.5" = 80.1, "1" = 82.4 }, by share
     line, x                          where the arm stands in the figure: a line's name, and a number along it
 
 A file of one's own works as a name does.
@@ -44,7 +44,7 @@ class Arm:
         says: a few words for the table.
         extends: presets or files that are laid over the base.
         settings: by dotted name, over those.
-        paper: the published score, in the study's unit.
+        paper: the published score, in the study's unit, of the whole budget; or by share of it.
         line, x: the line of the figure that the arm is a point of, and where along it.
     """
 
@@ -52,7 +52,7 @@ class Arm:
     says: str
     extends: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
-    paper: float | None = None
+    paper: float | Mapping[str, float] | None = None
     line: str = ""
     x: float | None = None
 
@@ -120,17 +120,25 @@ def load_study(source: str, *, base: str | None = None) -> Study:
         raise ConfigError(f"{path}:\n" + "\n".join(f"  {problem}" for problem in problems))
     arms = tuple(
         Arm(
-            name=name, says=arm.get("says", name), extends=tuple(arm.get("extends", ())),
+            name=name, says=arm.get("says", name),
+            extends=tuple(_beside(one, path) for one in arm.get("extends", ())),
             settings=arm.get("set", {}), paper=arm.get("paper"), line=arm.get("line", ""), x=arm.get("x"),
         )
         for name, arm in table["arms"].items()
     )  # fmt: skip
     reached = {name: tuple(levels) for name, levels in table.get("reached", {}).items()}
     return Study(
-        name=path.stem, title=table["title"], base=base or table["base"], control=table["control"], arms=arms,
+        name=path.stem, title=table["title"], base=base or _beside(table["base"], path),
+        control=table["control"], arms=arms,
         paper=table.get("paper", ""), axis=table.get("axis", ""), shares=tuple(table.get("shares", (1.0,))),
         tasks=tuple(table.get("tasks", SUITE)), reached=reached, settings=table.get("set", {}),
     )  # fmt: skip
+
+
+def _beside(source: str, path: Path) -> str:
+    """A file that lies beside the study's by its whole path, whoever reads it from wherever; else the name."""
+    beside = path.parent / source
+    return str(beside.resolve()) if beside.is_file() else source
 
 
 def _problems(table: config.Table) -> Iterator[str]:
@@ -141,6 +149,13 @@ def _problems(table: config.Table) -> Iterator[str]:
         if key not in table:
             yield f"{key}: is missing"
     arms = table.get("arms", {})
+    lists = [("shares", table), ("tasks", table), *((f"arms.{name}.extends", arm) for name, arm in arms.items())]
+    wrong = [name for name, below in lists if not isinstance(below.get(name.rpartition(".")[2], []), list)]
+    reached = table.get("reached", {})
+    wrong += [f"reached.{name}" for name, levels in reached.items() if not isinstance(levels, list)]
+    if wrong:
+        yield from (f"{name}: must be a list, in brackets" for name in wrong)
+        return
     if table.get("control") not in arms:
         hint = did_you_mean(str(table.get("control")), list(arms))
         yield f"control: there is no arm {table.get('control')!r}{hint}; there are {', '.join(arms)}"

@@ -8,23 +8,19 @@ OUT/runs/ARM/SHARE/seed-0/result.json   what came of it; written last
 OUT/runs/ARM/SHARE/seed-0/taken.json    who is at it; touched while they live
 """
 
-import contextlib
 import json
 import logging
-import os
-import platform
 import statistics
-import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from electra.config import load_config, overrides_of
-from electra.errors import CheckpointError
-from electra.recipes.finetune import finetune
-from electra.recipes.finetune_config import load_task_config
+from electra.errors import DivergedError
+from electra.recipes.finetune import FinetuneResult, finetune
+from electra.recipes.finetune_config import FinetuneConfig, load_task_config
 from electra.recipes.pretrain import pretrain
 from electra.recipes.pretrain_config import PretrainConfig
 from electra.recipes.study_config import Arm, Study
@@ -35,14 +31,13 @@ from electra.training.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
 
+RESULT = "result.json"
 FOLDERS = {"chunking": "chunking-conll2000", "upos": "pos-ud-english-ewt", "ner-wnut17": "ner-wnut17"}
 """Of tasks in the folder of all tasks; those of GLUE lie in `glue`."""
 FRACTIONS = {"sst-2": 0.15}
 """Of the training data, where it is large: 10,000 sentences, others for each seed."""
 PAIRS = 100
 """Of each of BLiMP's 67 files."""
-BEAT, DEAD = 20.0, 300.0
-"""Seconds between two signs of life, and without one after which a run may be taken over."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +71,18 @@ class Job:
     def folder(self, out: Path) -> Path:
         return out / "runs" / self.arm.name / f"{self.share:g}" / f"seed-{self.seed}"
 
-    def done(self, out: Path) -> bool:
-        return (self.folder(out) / "result.json").is_file()
+    def result(self, out: Path) -> dict[str, Any]:
+        """What came of it; empty where nothing has yet."""
+        path = self.folder(out) / RESULT
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return found
+
+    def done(self, common: "Common") -> bool:
+        """Whether it was trained, and fine-tuned for the whole suite as often as is wanted; or has failed."""
+        found = self.result(common.out)
+        tasks = found.get("tasks", {})
+        enough = {task for task in tasks if len(tasks[task]["values"]) >= common.task_seeds}
+        return bool(found) and (found["failed"] is not None or enough >= set(common.suite))
 
     def __str__(self) -> str:
         share = "" if self.share == 1 else f", {self.share:.4g} of the budget"
@@ -89,12 +94,15 @@ def jobs(study: Study, seeds: int) -> list[Job]:
     return [Job(arm, share, seed) for seed in range(seeds) for share in study.shares for arm in study.arms]
 
 
-def arm_config(common: Common, arm: Arm, settings: Mapping[str, Any]) -> PretrainConfig:
-    """The config of an arm, from a file of its own in the study's folder."""
-    path = common.out / "arms" / f"{arm.name}.toml"
-    text = common.study.toml(arm)
+def arm_config(common: Common, arm: Arm, settings: Mapping[str, Any], *, folder: Path) -> PretrainConfig:
+    """The config of an arm, from a file of its own that is written into a folder.
+
+    Raises:
+        ConfigError: the arm's settings are wrong.
+    """
+    path, text = folder / f"{arm.name}.toml", common.study.toml(arm)
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         RunFolder.write_text(path, text)
     return load_config(PretrainConfig, path, overrides_of({"data": common.data, **settings}))
 
@@ -102,57 +110,73 @@ def arm_config(common: Common, arm: Arm, settings: Mapping[str, Any]) -> Pretrai
 def run_job(common: Common, job: Job, steps: int) -> int:
     """Pre-train, fine-tune and write what came of it; what was done before is not done again.
 
+    A run whose losses are no numbers any more has failed, which is a result, too.
+
     Returns:
         0, or 128 + the number of the signal that stopped it.
     """
-    folder = job.folder(common.out)
+    folder, started = job.folder(common.out), time.perf_counter()
     settings = {"out": folder / "run", "train.steps": steps, "train.seed": job.seed}
-    started = time.perf_counter()
-    trained = pretrain(arm_config(common, job.arm, settings))
+    about = {"arm": job.arm.name, "share": job.share, "seed": job.seed, "steps": steps, "failed": None}
+    try:
+        trained = pretrain(arm_config(common, job.arm, settings, folder=common.out / "arms"))
+    except DivergedError as error:
+        logger.warning("%s: %s", job, error)
+        _write(folder, {**about, "failed": str(error).splitlines()[0], "tasks": {}})
+        return 0
     if trained.exit_code:
         return trained.exit_code
     assert trained.exported is not None
     tower = next(name for name in ("discriminator", "encoder") if name in trained.exported.folders)
-    scores: dict[str, dict[str, Any]] = {}
+    model = trained.exported.folders[tower]
+    scores: dict[str, dict[str, Any]] = job.result(common.out).get("tasks", {})
     for task in common.suite:
         out = folder / "tasks" / task
-        if not (out / "results.json").is_file():
-            assert common.tasks is not None
-            found = finetune(
-                load_task_config({
-                    "model": trained.exported.folders[tower], "task": task, "out": out, "seeds": common.task_seeds,
-                    "data.path": task_folder(common.tasks, task), "data.fraction": FRACTIONS.get(task, 1.0),
-                    "tracking.tensorboard": False,
-                })
-            )  # fmt: skip
-            if found.exit_code:
-                return found.exit_code
-        results = json.loads((out / "results.json").read_text(encoding="utf-8"))
-        values = [seed["metrics"][results["metric"]] for seed in results["seeds"]]
-        scores[task] = {"metric": results["metric"], "values": values, "failed": results["failed"]}
+        found = _finetuned(common, task, model, out)
+        if found.exit_code:
+            return found.exit_code
+        values = found.values(found.metric)
+        scores[task] = {"metric": found.metric, "values": values, "failed": found.failed}
     metrics = read_metrics(folder / "run")
-    facts = {
-        "arm": job.arm.name,
-        "share": job.share,
-        "seed": job.seed,
-        "steps": steps,
-        "tokens": metrics.reports[-1]["tokens"],
-        "flops": metrics.reports[-1]["flops"],
-        "seconds": metrics.reports[-1]["seconds"],
+    _write(folder, {
+        **about,
+        **{name: metrics.reports[-1][name] for name in ("tokens", "flops", "seconds")},
         "hours_here": (time.perf_counter() - started) / 3600,
         "tower": tower,
         "evaluation": {k: v for k, v in metrics.evaluations[-1].items() if k.startswith("eval/")},
         "reached": {
-            f"{name} {level:g}": next((e["tokens"] for e in metrics.evaluations if e.get(name, 0) >= level), None)
+            f"{name} {level:g}": _reached(metrics.evaluations, name, level)
             for name, levels in common.study.reached.items()
             for level in levels
         },
         "tasks": scores,
-        "blimp": _blimp(common, trained.exported.folders[tower]) if tower == "discriminator" else None,
-        "average": statistics.mean(statistics.median(s["values"]) for s in scores.values()) if scores else None,
-    }
-    RunFolder.write_text(folder / "result.json", json.dumps(facts, indent=1) + "\n")
+        "blimp": _blimp(common, model) if tower == "discriminator" else None,
+    })  # fmt: skip
     return 0
+
+
+def _finetuned(common: Common, task: str, model: Path, out: Path) -> FinetuneResult:
+    return finetune(task_config(common, task, model=model, out=out))
+
+
+def task_config(common: Common, task: str, *, model: Path, out: Path) -> FinetuneConfig:
+    """The config of the fine-tunings for a task."""
+    assert common.tasks is not None
+    return load_task_config({
+        "model": model, "task": task, "out": out, "seeds": common.task_seeds,
+        "data.path": task_folder(common.tasks, task), "data.fraction": FRACTIONS.get(task, 1.0),
+        "tracking.tensorboard": False,
+    })  # fmt: skip
+
+
+def _reached(evaluations: Sequence[Mapping[str, Any]], name: str, level: float) -> int | None:
+    """The tokens that were seen when a figure first was that large."""
+    return next((one["tokens"] for one in evaluations if (one.get(name) or 0) >= level), None)
+
+
+def _write(folder: Path, facts: Mapping[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    RunFolder.write_text(folder / RESULT, json.dumps(facts, indent=1) + "\n")
 
 
 def _blimp(common: Common, model: Path) -> float | None:
@@ -165,67 +189,3 @@ def _blimp(common: Common, model: Path) -> float | None:
 def task_folder(tasks: Path, task: str) -> Path:
     """Where the data of a task lie in the folder of all tasks."""
     return tasks / FOLDERS.get(task, "glue")
-
-
-@contextlib.contextmanager
-def taken(folder: Path) -> Iterator[bool]:
-    """Take a run, if nobody who lives has it; give it back at the end.
-
-    Two who find the same dead one's run at the same moment could both take it; the second write of its claim is
-    seen by the first at its next look, which is why each looks once more after a moment.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "taken.json"
-    mine = json.dumps({"host": platform.node(), "process": os.getpid(), "since": time.time()})
-    if not _claim(path, mine):
-        yield False
-        return
-    ended = threading.Event()
-
-    def beat() -> None:
-        while not ended.wait(BEAT):
-            with contextlib.suppress(OSError):
-                os.utime(path)
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield True
-    finally:
-        ended.set()
-        thread.join()
-        path.unlink(missing_ok=True)
-
-
-def _claim(path: Path, mine: str) -> bool:
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(mine)
-        return True
-    except FileExistsError:
-        pass
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be written: {error}") from error
-    with contextlib.suppress(OSError):
-        if not _is_alive(path):
-            logger.warning("%s: whoever took it is dead; going on with it", path.parent)
-            RunFolder.write_text(path, mine)
-            time.sleep(0.2)
-            return path.read_text(encoding="utf-8") == mine
-    return False
-
-
-def _is_alive(path: Path) -> bool:
-    """Whether there was a sign of life; of this machine's processes it is known for certain."""
-    try:
-        owner = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        owner = {}
-    if owner.get("host") == platform.node():
-        try:
-            os.kill(int(owner["process"]), 0)
-        except ProcessLookupError:
-            return False
-        except (OSError, KeyError, ValueError):
-            pass
-    return time.time() - path.stat().st_mtime < DEAD

@@ -1,5 +1,7 @@
 """A study's picture: lines where arms have a place along an axis or several budgets, else bars with intervals."""
 
+import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,10 @@ def draw_study(facts: dict[str, Any], rows: Sequence[Row], out: Path) -> list[Pa
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window, whatever the machine
     from matplotlib.figure import Figure
 
-    scored = all(row.scores for row in rows)
+    scored = bool(facts["suite"])
+    rows = [row for row in rows if not math.isnan(_value(row, scored=scored))]
+    if not rows:
+        return []
     placed = {name: arm for name, arm in facts["arms"].items() if arm["x"] is not None}
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
@@ -36,27 +41,34 @@ def draw_study(facts: dict[str, Any], rows: Sequence[Row], out: Path) -> list[Pa
         axes.legend(frameon=False, fontsize=8)
     files = [out / "study.png", out / "study.svg"]
     for file in files:
-        figure.savefig(file, dpi=130)
+        partial = file.with_name(f".{os.getpid()}.{file.name}")
+        figure.savefig(partial, dpi=130)
+        partial.replace(file)
     return files
 
 
 def _value(row: Row, *, scored: bool) -> float:
-    return row.mean if scored else (row.figure("eval/unigram_auc") or float("nan"))
+    """What is drawn of an arm; NaN where it has no such figure."""
+    if scored:
+        return row.mean if row.scores else math.nan
+    figure = row.figure("eval/unigram_auc")
+    return math.nan if figure is None else figure
 
 
 def _lines_by_place(axes: Any, rows: Sequence[Row], placed: dict[str, Any], *, scored: bool) -> None:
     for line in dict.fromkeys(arm["line"] for arm in placed.values()):
-        there = sorted((placed[row.arm]["x"], row) for row in rows if placed.get(row.arm, {}).get("line") == line)
-        _line(axes, [x for x, _ in there], [row for _, row in there], line, scored=scored)
+        there = [row for row in rows if placed.get(row.arm, {}).get("line") == line]
+        there.sort(key=lambda row: float(placed[row.arm]["x"]))
+        _line(axes, [placed[row.arm]["x"] for row in there], there, line, scored=scored)
     for row in rows:
         if row.arm not in placed:
             axes.axhline(_value(row, scored=scored), linestyle=":", linewidth=1, label=row.says)
 
 
 def _lines_by_budget(axes: Any, rows: Sequence[Row], *, scored: bool) -> None:
-    for says in dict.fromkeys(row.says for row in rows):
-        there = [row for row in rows if row.says == says]
-        _line(axes, [row.results[0]["flops"] for row in there], there, says, scored=scored)
+    for arm in dict.fromkeys(row.arm for row in rows):
+        there = [row for row in rows if row.arm == arm]
+        _line(axes, [row.results[0]["flops"] for row in there], there, there[0].says, scored=scored)
 
 
 def _line(axes: Any, x: list[float], rows: Sequence[Row], label: str, *, scored: bool) -> None:

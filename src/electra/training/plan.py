@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from electra.modeling.encoder import EncoderConfig
-from electra.modeling.flops import Networks, training_flops
+from electra.modeling.flops import Convention, Networks, training_flops
 from electra.modeling.kernels import ROWS
 from electra.objectives.base import Tower, TowerName
 from electra.training.precision import product_flops
@@ -72,14 +72,16 @@ def state_bytes(parameters: int) -> float:
     return 16.0 * parameters
 
 
-def flops_a_sequence(objective: nn.Module, length: int, *, steps: int | None) -> float:
+def flops_a_sequence(
+    objective: nn.Module, length: int, *, steps: int | None, convention: Convention = "modern"
+) -> float:
     """Training FLOPs over one sequence, in the mean over the steps of a run, which may differ."""
     points = [0] if steps is None else [round((i + 0.5) / STAGES * steps) for i in range(STAGES)]
     found = []
     for step in points:
         objective.begin_step(step, steps)  # type: ignore[operator]
         networks: Networks = objective.networks(length)  # type: ignore[operator]
-        found.append(training_flops(networks, length))
+        found.append(training_flops(networks, length, convention))
     return sum(found) / len(found)
 
 

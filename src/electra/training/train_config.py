@@ -19,8 +19,8 @@ class TrainConfig:
     batch_size: int = 128
     """Sequences a step."""
     batch_ramp_steps: int = 0
-    """Steps over which the batch grows from a quarter of batch_size to all of it; 0: it is whole from the
-    start."""
+    """Steps over which the batch grows: a third each with a quarter, a half and three quarters of batch_size; 0:
+    it is whole from the start."""
     micro_batch_size: int = 0
     """Sequences that are computed at once, their gradients added up; 0: the whole batch."""
     seed: int = 0
@@ -46,6 +46,8 @@ class TrainConfig:
             yield f"steps: must be at least 1, got {self.steps}"
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             yield f"minutes: must be above 0, got {self.minutes}"
+        if self.batch_ramp_steps and self.minutes is not None:
+            yield "batch_ramp_steps: the speed of small batches is not that of the run; give steps, not minutes"
         if self.batch_ramp_steps < 0:
             yield f"batch_ramp_steps: must not be negative, got {self.batch_ramp_steps}"
         for name in ("batch_size", "report_every"):

@@ -1,0 +1,169 @@
+"""What a study takes: steps of every arm for the same FLOPs; and all that could stop a run, said beforehand."""
+
+import logging
+import statistics
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from electra.data.shards import TokenData
+from electra.data.tokenizer import SpecialTokens
+from electra.errors import ConfigError, DataError
+from electra.modeling.flops import training_flops
+from electra.recipes.finetune_task import load_task
+from electra.recipes.pretrain import dry_run
+from electra.recipes.pretrain_config import PretrainConfig, build_objective
+from electra.recipes.pretrain_parts import assembled, check_tags
+from electra.recipes.pretrain_start import Start
+from electra.recipes.study_runs import Common, task_config, task_folder
+from electra.training.optim import build_optimizer
+from electra.training.plan import count_parameters, flops_a_sequence
+from electra.training.tracking import clock
+from electra.training.train_config import TrainConfig
+from electra.training.update import Update
+
+logger = logging.getLogger(__name__)
+
+MEASURED, WARM_UP = 15, 5
+"""Steps of the control that are timed to turn minutes into FLOPs, and those before them."""
+LEAST_STEPS = 20
+"""A run of fewer steps cannot be evaluated ten times, nor warm up."""
+WITHOUT_DISCRIMINATOR = ("masked-lm", "replace-mlm", "all-tokens-mlm")
+Configs = Mapping[str, PretrainConfig]
+"""Of the arms, by name."""
+
+
+@dataclass(frozen=True)
+class ArmPlan:
+    """What one run of an arm takes, at all of the budget."""
+
+    name: str
+    says: str
+    parameters: int
+    flops_a_sequence: float
+    flops: float
+    train: TrainConfig
+
+    def steps(self, share: float) -> int:
+        """How many steps a share of the budget pays for."""
+        sequences, ramp = share * self.flops / self.flops_a_sequence, self.train.batch_ramp_steps
+        if sequences < self.train.sequences(ramp):
+            return sum(self.train.sequences(step) <= sequences for step in range(1, ramp + 1))
+        return ramp + round((sequences - self.train.sequences(ramp)) / self.train.batch_size)
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """What a study takes.
+
+    Attributes:
+        seconds: of one run at all of the budget, as far as FLOPs decide it.
+    """
+
+    common: Common
+    arms: tuple[ArmPlan, ...]
+    seeds: int
+    seconds: float
+
+    def steps(self, arm: str, share: float) -> int:
+        return next(one for one in self.arms if one.name == arm).steps(share)
+
+    def check(self) -> None:
+        """Refuse a budget of which some run could not make anything.
+
+        Raises:
+            ConfigError: naming them.
+        """
+        least = min(self.common.study.shares)
+        if few := [f"{arm.name}: {arm.steps(least)} steps" for arm in self.arms if arm.steps(least) < LEAST_STEPS]:
+            share = "" if least == 1 else f" at {least:g} of it"
+            raise ConfigError(
+                f"--budget: too small{share}; an arm needs {LEAST_STEPS} steps for one evaluation:\n  "
+                + "\n  ".join(few)
+            )
+
+    def __rich__(self) -> RenderableType:
+        study = self.common.study
+        columns = ("arm", "", "parameters", "FLOPs a step", "steps")
+        table = Table(*columns, title=study.title, title_justify="left")
+        for arm in self.arms:
+            flops = arm.flops_a_sequence * arm.train.batch_size
+            table.add_row(arm.name, arm.says, f"{arm.parameters:,}", f"{flops:.3e}", f"{arm.steps(1):,}")
+        shares = "" if study.shares == (1.0,) else f" at {', '.join(f'{share:g}' for share in study.shares)} of it"
+        runs = len(self.arms) * len(study.shares) * self.seeds
+        whole = self.seconds * len(self.arms) * sum(study.shares) * self.seeds
+        suite = f"{self.common.task_seeds} times on each of {', '.join(self.common.suite)}"
+        return Group(
+            table,
+            f"{self.common.flops:.3e} FLOPs a run{shares} (modern convention: products, backward = 2 × forward)",
+            f"{runs} pre-trainings of about {clock(self.seconds)} at most, {clock(whole)} in all; each is then "
+            f"fine-tuned {suite if self.common.suite else '0 times'}",
+        )
+
+
+def planned(common: Common, configs: Configs, *, seeds: int) -> StudyPlan:
+    """The plan for a budget that is known in FLOPs."""
+    control = dry_run(configs[common.study.control]).plan
+    arms = []
+    for arm in common.study.arms:
+        config = configs[arm.name]
+        with torch.device("meta"):
+            objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
+        each = flops_a_sequence(objective, config.packing.sequence_length, steps=config.train.steps)
+        arms.append(ArmPlan(arm.name, arm.says, count_parameters(objective), each, common.flops, config.train))
+    return StudyPlan(common, tuple(arms), seeds, control.seconds * common.flops / control.flops)
+
+
+def check(common: Common, configs: Configs, data: TokenData) -> None:
+    """Whatever would stop a run is said before any is begun.
+
+    Raises:
+        ConfigError: an arm's settings are not for a study.
+        DataError: data of a task, or the tags of tokens, are missing or not as they must be.
+    """
+    problems = [f"{name}: {one}" for name, config in configs.items() for one in _problems(common, config)]
+    if problems:
+        raise ConfigError("arms that cannot be run:\n  " + "\n  ".join(problems))
+    for config in configs.values():
+        check_tags(config, data)
+    for task in common.suite:
+        assert common.tasks is not None
+        if not task_folder(common.tasks, task).is_dir():
+            raise DataError(f"--tasks: {task} has no folder {task_folder(common.tasks, task)}")
+        load_task(task_config(common, task, model=common.data, out=common.out))
+
+
+def _problems(common: Common, config: PretrainConfig) -> Iterator[str]:
+    if config.objective.kind in WITHOUT_DISCRIMINATOR and any("auc" in name for name in common.study.reached):
+        what = f"{config.objective.kind} has no discriminator, whose start the study measures"
+        yield f"{what}; leave it out with --arms"
+    if config.train.minutes is not None:
+        yield "train.minutes: runs of equal compute are as long as their steps; leave it out of the base"
+    if config.init.discriminator is not None:
+        yield "init.discriminator: arms begin with fresh networks; leave it out"
+
+
+def flops_a_second(config: PretrainConfig, data: TokenData) -> float:
+    """The speed of a config's steps on this machine."""
+    config = replace(config, train=replace(config.train, batch_ramp_steps=0))
+    objective, batches, precision, device = assembled(config, data, Start())
+    update = Update(
+        objective, build_optimizer(objective, config.optimizer), gradient_clip=config.optimizer.gradient_clip,
+        precision=precision, device=device,
+    )  # fmt: skip
+    objective.train()
+    steps, seconds = config.train.steps or 1, []
+    for step in range(WARM_UP + MEASURED):
+        objective.begin_step(steps - 1, steps)  # of two stages the last one
+        started = time.perf_counter()
+        update(batches.micro_batches(step), rate=0.0)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        seconds.append(time.perf_counter() - started)
+    length = config.packing.sequence_length
+    flops = config.train.batch_size * training_flops(objective.networks(length), length)
+    return flops / statistics.median(seconds[WARM_UP:])

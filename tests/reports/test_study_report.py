@@ -1,0 +1,93 @@
+"""Intervals and verdicts of a study, and its picture."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import ttest_rel
+
+from electra.reports.study import interval, read_study
+
+
+def result(arm: str, seed: int, scores: dict[str, float], *, share: float = 1.0, failed: str | None = None) -> Any:
+    return {
+        "arm": arm, "share": share, "seed": seed, "steps": 10, "failed": failed, "flops": 1e9 * share,
+        "evaluation": {"eval/unigram_auc": 0.7}, "reached": {}, "blimp": None,
+        "tasks": {task: {"metric": "accuracy", "values": [one] * 3, "failed": 0} for task, one in scores.items()},
+    }  # fmt: skip
+
+
+def study(folder: Path, results: list[Any], **others: Any) -> Path:
+    arms = {
+        name: {"says": name.upper(), "paper": paper, "line": "", "x": None}
+        for name, paper in (("one", 80.0), ("two", 79.0), ("three", None))
+    }
+    facts = {
+        "study": "s", "title": "A study", "control": "one", "paper": "p", "axis": "", "shares": [1.0],
+        "suite": ["a", "b"],
+        "reached": {}, "flops": 1e9, "arms": arms, **others,
+    }  # fmt: skip
+    (folder / "study.json").write_text(json.dumps(facts))
+    for found in results:
+        place = folder / "runs" / found["arm"] / f"{found['share']:g}" / f"seed-{found['seed']}"
+        place.mkdir(parents=True)
+        (place / "result.json").write_text(json.dumps(found))
+    return folder
+
+
+def test_the_interval_is_that_of_a_paired_t_test() -> None:
+    first, second = [70.0, 71.5, 69.0, 72.0], [68.0, 70.5, 69.5, 69.0]
+    low, high = interval([a - b for a, b in zip(first, second, strict=True)])
+    expected = ttest_rel(first, second).confidence_interval(0.95)
+    assert (low, high) == pytest.approx((expected.low, expected.high))
+
+
+def test_differences_are_of_the_seeds_that_both_have(tmp_path: Path) -> None:
+    results = [result("one", seed, {"a": 0.6, "b": 0.8}) for seed in range(3)]
+    results += [result("two", seed, {"a": 0.5 + seed / 1000, "b": 0.7}) for seed in range(3)]
+    results += [result("three", 0, {"a": 0.6, "b": 0.9}), result("three", 1, {"a": 0.6})]
+    rows = {row.arm: row for row in read_study(study(tmp_path, results)).rows}
+    assert rows["two"].difference == pytest.approx(-9.95) and rows["two"].verdict == "lower"
+    assert rows["two"].agrees is True and rows["one"].difference is None
+    assert rows["three"].verdict == "one seed: not judged", "the other seed lacks a task"
+    assert rows["three"].difference == pytest.approx(5.0) and rows["three"].agrees is None
+
+
+def test_noise_is_not_distinguishable_and_failed_seeds_do_not_count(tmp_path: Path) -> None:
+    results = [result("one", seed, {"a": 0.6, "b": 0.8}) for seed in range(3)]
+    results += [result("two", 0, {"a": 0.5, "b": 0.8}), result("two", 1, {"a": 0.7, "b": 0.8})]
+    results.append(result("two", 2, {}, failed="it diverged"))
+    report = read_study(study(tmp_path, results)).written()
+    two = report.rows[1]
+    assert two.verdict == "not distinguishable" and two.failed == 1 and len(two.results) == 2
+    assert (tmp_path / "study.png").stat().st_size > 5000 and len(report.csv().splitlines()) == 6
+
+
+@pytest.mark.parametrize("suite", [["a", "b"], []])
+def test_pictures_of_lines_and_of_bars(tmp_path: Path, suite: list[str]) -> None:
+    lines = {
+        name: {"says": "alike", "paper": None, "line": "a line", "x": x}
+        for name, x in (("one", 0.5), ("two", 0.5))
+    }
+    results = [result(arm, seed, {"a": 0.6, "b": 0.8}) for arm in ("one", "two") for seed in range(2)]
+    for number, others in enumerate(({"arms": lines, "axis": "width"}, {"shares": [0.5, 1.0]}, {})):
+        (folder := tmp_path / str(number)).mkdir()
+        found = [*results, *(result("two", seed, {"a": 0.5, "b": 0.5}, share=0.5) for seed in range(2))]
+        report = read_study(study(folder, found, suite=suite, **others)).written()
+        assert "<svg" in (folder / "study.svg").read_text() and report.rows
+
+
+def test_published_scores_may_be_by_share(tmp_path: Path) -> None:
+    arms = {
+        name: {"says": name, "paper": paper, "line": "", "x": None}
+        for name, paper in (("one", {"0.5": 70.0, "1": 80.0}), ("two", 75.0))
+    }
+    results = [
+        result(arm, 0, {"a": value, "b": value}, share=share)
+        for arm, value in (("one", 0.5), ("two", 0.6))
+        for share in (0.5, 1.0)
+    ]
+    rows = read_study(study(tmp_path, results, arms=arms, shares=[0.5, 1.0])).rows
+    assert [row.paper for row in rows] == [70.0, None, 80.0, 75.0]
+    assert [row.agrees for row in rows] == [None, None, None, False]
