@@ -162,12 +162,13 @@ def test_a_tagger_of_ones_own_tags_the_data(
     assert len(table.tags_V) == TokenData.open(data).vocabulary_size
 
 
-def test_fakes_of_a_generator_that_was_trained_before(
-    tried: Callable[..., PretrainResult], tmp_path: Path
-) -> None:
-    before = tried("before", None, "objective.sharing=none")
-    start = [f"init.discriminator={before.run}", f"init.generator={before.run}"]
+@pytest.mark.parametrize("both", [True, False], ids=["beside its discriminator", "beside a fresh one"])
+def test_fakes_of_a_generator_that_was_trained_before(both: bool, tried: Callable[..., PretrainResult]) -> None:
+    before = tried("before", None, "objective.sharing=none", "generator.hidden_size=24")
+    start = [f"init.generator={before.run}", *([f"init.discriminator={before.run}"] if both else [])]
     after = tried("after", None, "objective.fakes=frozen", "objective.sharing=none", *start)
+    again = tried("after", None, "objective.fakes=frozen", "objective.sharing=none", *start)
+    assert again.outcome.step == 12, "a finished run is known as such"
     assert before.exported is not None and after.exported is not None
     theirs, ours = (load_pretrained(one.exported.folders["generator"]) for one in (before, after))
     for name, tensor in theirs.encoder.state_dict().items():

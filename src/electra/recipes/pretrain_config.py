@@ -37,8 +37,8 @@ class InitConfig:
     """An export, a run, or a Hugging Face folder or id of type electra or bert to continue; for masked-lm, its one
     encoder. The shape of [model] is taken from it."""
     generator: str | None = None
-    """The same for the generator beside it, with its masked-LM head; left out: a fresh one, as in [generator]. It
-    needs init.discriminator, too."""
+    """The same for the generator beside it, with its masked-LM head; left out: a fresh one, as in [generator]. A
+    generator that is trained on needs init.discriminator, too; one with objective.fakes frozen may stand alone."""
     token_table: Literal["random", "cooccurrence"] = "random"
     """Token embeddings where no network is continued: random, or from counts of which token follows which
     (data/cooccurrence.py)."""
@@ -50,8 +50,6 @@ class InitConfig:
     prediction is the unigram distribution."""
 
     def problems(self) -> Iterator[str]:
-        if self.generator is not None and self.discriminator is None:
-            yield "generator: needs init.discriminator, too"
         for name in ("discriminator", "generator"):
             if getattr(self, name) == "":
                 yield f"{name}: is empty; give a folder or an id, or leave it out"
@@ -89,6 +87,8 @@ class PretrainConfig:
             objective.kind in ("masked-lm", "electric") or objective.fakes not in WITH_GENERATOR
         ):
             yield "init.generator: the objective has no generator apart; leave it out"
+        if self.init.generator is not None and self.init.discriminator is None and objective.fakes != "frozen":
+            yield "init.generator: needs init.discriminator, too, or objective.fakes frozen"
         if objective.fakes == "frozen" and self.init.generator is None:
             yield "objective.fakes: frozen needs init.generator, the generator that was trained before"
         if objective.sharing in ("detached", "disentangled") and self.init.discriminator is not None:

@@ -67,9 +67,7 @@ def load_start(config: InitConfig) -> Start:
         CheckpointError: one cannot be loaded, or the generator's has no masked language model.
         DataError: a tokenizer cannot be read.
     """
-    if config.discriminator is None:
-        return Start()
-    discriminator = load_pretrained(config.discriminator)
+    discriminator = None if config.discriminator is None else load_pretrained(config.discriminator)
     if config.generator is None:
         return Start(discriminator)
     generator = load_pretrained(_generator_of(config.generator))
@@ -101,16 +99,20 @@ def with_shapes(config: PretrainConfig, start: Start) -> PretrainConfig:
     Raises:
         ConfigError: what was loaded does not fit together, or not with the rest of the config.
     """
-    if start.discriminator is None:
+    if start.discriminator is None and start.generator is None:
         return config
-    config = replace(config, model=_shaped(config.model, start.discriminator.encoder.config))
     problems: list[str] = []
+    if start.discriminator is not None:
+        config = replace(config, model=_shaped(config.model, start.discriminator.encoder.config))
+    elif start.generator is not None:  # a frozen one, for a fresh discriminator
+        size = start.generator.encoder.config.vocabulary_size
+        config = replace(config, model=replace(config.model, vocabulary_size=size))
     if config.objective.sharing == "all":
         config = replace(config, generator=_generator(config.model, config.model))
     elif start.generator is not None:
         config = replace(config, generator=_generator(start.generator.encoder.config, config.model))
     if start.generator is not None:
-        problems += _unlike(start.discriminator.encoder, start.generator.encoder, config)
+        problems += _unlike(start.discriminator, start.generator.encoder, config)
     if not problems:  # they would name what follows from these
         problems += [*config.model.problems(), *config.generator.problems()]
         problems += [*config.problems(), *config.shape_problems()]
@@ -121,10 +123,11 @@ def with_shapes(config: PretrainConfig, start: Start) -> PretrainConfig:
 
 def with_shapes_of(config: PretrainConfig, run: PretrainConfig) -> PretrainConfig:
     """The config with the shapes of a run that has begun, where both start from networks trained before."""
-    if config.init.discriminator is None or run.init.discriminator is None:
-        return config
-    generator = run.generator if config.init.generator and run.init.generator else config.generator
-    return replace(config, model=_shaped(config.model, run.model), generator=generator)
+    if config.init.generator and run.init.generator:
+        config = replace(config, generator=run.generator)
+    if config.init.discriminator and run.init.discriminator:
+        config = replace(config, model=_shaped(config.model, run.model))
+    return config
 
 
 def check_vocabulary(start: Start, data: TokenData, init: InitConfig) -> None:
@@ -133,7 +136,7 @@ def check_vocabulary(start: Start, data: TokenData, init: InitConfig) -> None:
     Raises:
         DataError: the vocabularies differ.
     """
-    if start.discriminator is None:
+    if start.discriminator is None and start.generator is None:
         return
     ours = tokenizers.load(data.tokenizer_path)
     for pretrained, name in ((start.discriminator, init.discriminator), (start.generator, init.generator)):
@@ -168,6 +171,8 @@ def initialize(objective: AnyObjective, config: PretrainConfig, data: TokenData,
             counts_V = torch.ones_like(bias_V)
             counts_V[: len(counted_V)] += counted_V
             bias_V.copy_((counts_V / counts_V.sum()).log())
+    if start.discriminator is None and start.generator is not None:
+        _take(towers.pop("generator"), start.generator, str(init.generator), config.objective.kind)
     if start.discriminator is not None:
         main = towers.get("discriminator") or towers["encoder"]
         _take(main, start.discriminator, str(init.discriminator), config.objective.kind)
@@ -200,7 +205,7 @@ def _generator(shape: EncoderConfig, model: EncoderConfig) -> GeneratorConfig:
     )
 
 
-def _unlike(discriminator: Encoder, generator: Encoder, config: PretrainConfig) -> Iterator[str]:
+def _unlike(discriminator: Pretrained | None, generator: Encoder, config: PretrainConfig) -> Iterator[str]:
     """Where a generator cannot stand beside a discriminator: another shape, or other weights that are shared."""
     expected, sharing = config.generator.encoder(config.model), config.objective.sharing
     if sharing != "none":
@@ -213,13 +218,13 @@ def _unlike(discriminator: Encoder, generator: Encoder, config: PretrainConfig) 
     yield from found
     if any("embedding_size" in problem for problem in found):
         yield "init.generator: tables of another width cannot be shared; set objective.sharing none"
-    if found or sharing == "none":
+    if found or sharing == "none" or discriminator is None:
         return
     tables = ["token"] if sharing == "tokens" else ["token", "position", "segment"]
     shared = [*tables, *(["norm"] if config.objective.share_norm else [])]
     prefixes = ("",) if sharing == "all" else tuple(f"embeddings.{name}." for name in shared)
     theirs = generator.state_dict()
-    for name, tensor in discriminator.state_dict().items():
+    for name, tensor in discriminator.encoder.state_dict().items():
         difference = float((tensor - theirs[name]).abs().max()) if name.startswith(prefixes) else 0.0
         if difference:
             yield (
