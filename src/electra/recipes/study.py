@@ -36,8 +36,7 @@ class StudyCommand:
     """The command line of `electra study`."""
 
     study: tyro.conf.Positional[str]
-    """objectives, generator-size, sharing, training-algorithm, budget, model-size, masking, loss-weight,
-    temperature or start-up; or a TOML file of your own."""
+    """A study's name (objectives, budget, sharing, ...: docs/studies.md lists them), or a TOML file of your own."""
     data: Path
     """The folder that `electra prepare` made."""
     out: Path
@@ -45,8 +44,7 @@ class StudyCommand:
     tasks: Path | None = None
     """The folder of the tasks that runs are scored by: `glue`, `chunking-conll2000`. Left out: no fine-tuning."""
     budget: float = 15.0
-    """Of one run: minutes of the control arm on this machine, or (above a million) FLOPs. All arms get as many
-    FLOPs."""
+    """Of a run: minutes of the control on this machine, or (above a million) FLOPs; all arms have as many FLOPs."""
     seeds: int = 3
     """Pre-trainings of each arm."""
     task_seeds: int = 3
