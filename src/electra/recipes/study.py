@@ -36,7 +36,7 @@ class StudyCommand:
     """The command line of `electra study`."""
 
     study: tyro.conf.Positional[str]
-    """A study's name (objectives, budget, sharing, ...: docs/studies.md lists them), or a TOML file of your own."""
+    """A study's name (objectives, budget, sharing, ...: docs/studies.md has them), or a TOML file of your own."""
     data: Path
     """The folder that `electra prepare` made."""
     out: Path
@@ -44,7 +44,7 @@ class StudyCommand:
     tasks: Path | None = None
     """The folder of the tasks that runs are scored by: `glue`, `chunking-conll2000`. Left out: no fine-tuning."""
     budget: float = 15.0
-    """Of a run: minutes of the control on this machine, or (above a million) FLOPs; all arms have as many FLOPs."""
+    """Of a run: minutes of the control on this machine, or (above a million) FLOPs; all arms have as many."""
     seeds: int = 3
     """Pre-trainings of each arm."""
     task_seeds: int = 3
