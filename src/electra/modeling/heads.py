@@ -29,6 +29,11 @@ class MaskedLanguageModelHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(config.vocabulary_size))
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
 
+    @classmethod
+    def full_size(cls, config: EncoderConfig) -> "MaskedLanguageModelHead":
+        """As transformers' Bert classes have it, and for embeddings of another width its Electra classes."""
+        return cls(config, activation=config.activation if config.square else "gelu")
+
     def forward(self, x_ND: Tensor) -> Tensor:
         """States as the token table sees them (N, E)."""
         return self.norm(self.activation(self.dense(x_ND)))
@@ -43,7 +48,7 @@ class CopyHead(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.words = MaskedLanguageModelHead(config, activation=config.activation if config.square else "gelu")
+        self.words = MaskedLanguageModelHead.full_size(config)
         self.gate = nn.Linear(config.hidden_size, 1)
         initialize(self.gate, config.initializer_range, linear_range=config.linear_initializer_range)
 

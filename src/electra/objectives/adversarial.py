@@ -31,31 +31,21 @@ from electra.modeling.flops import Network, Networks
 from electra.modeling.init import initialize
 from electra.modeling.kernels import sampled_cross_entropy
 from electra.objectives.base import Counts, StepOutput
-from electra.objectives.config import GeneratorConfig, ObjectiveConfig
 from electra.objectives.corruption import Corrupted
 from electra.objectives.draws import Purpose, uniforms
-from electra.objectives.masking import Masking, MaskingConfig, slots
+from electra.objectives.masking import Masking, slots
 from electra.objectives.replaced_token import ReplacedToken
-from electra.objectives.vocabulary import Vocabulary
 
 
 class Adversarial(ReplacedToken):
     """A discriminator beside a generator that learns from what it mistakes."""
 
-    def __init__(
-        self,
-        model: EncoderConfig,
-        generator: GeneratorConfig,
-        *,
-        config: ObjectiveConfig,
-        masking: MaskingConfig,
-        vocabulary: Vocabulary,
-    ) -> None:
-        super().__init__(model, generator, config=config, masking=masking, vocabulary=vocabulary)
+    def add_heads(self, model: EncoderConfig) -> None:
+        super().add_heads(model)
         assert self.generator is not None
         shape = self.generator.encoder.config
-        self.adversarial_share = float(config.anneal == "none")
-        if config.adversary == "reinforce":
+        self.adversarial_share = float(self.config.anneal == "none")
+        if self.config.adversary == "reinforce":
             self.baseline = nn.Linear(shape.hidden_size, 1)
             initialize(self.baseline, shape.initializer_range, linear_range=shape.linear_initializer_range)
 

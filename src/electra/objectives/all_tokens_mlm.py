@@ -22,26 +22,14 @@ from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import CopyHead
 from electra.modeling.kernels import log_probabilities, sampled_cross_entropy
 from electra.objectives.base import Counts, StepOutput, Tower, TowerName
-from electra.objectives.config import GeneratorConfig, ObjectiveConfig
 from electra.objectives.corruption import Corrupted, Corrupting
 from electra.objectives.detection import GeneratorFigures
-from electra.objectives.masking import MaskingConfig
-from electra.objectives.vocabulary import Vocabulary
 
 
 class AllTokensMlm(Corrupting):
     """A full-size masked language model (`encoder`, `head`) that predicts every token of a text with fakes."""
 
-    def __init__(
-        self,
-        model: EncoderConfig,
-        generator: GeneratorConfig,
-        *,
-        config: ObjectiveConfig,
-        masking: MaskingConfig,
-        vocabulary: Vocabulary,
-    ) -> None:
-        super().__init__(model, generator, config=config, masking=masking, vocabulary=vocabulary)
+    def add_heads(self, model: EncoderConfig) -> None:
         self.head = CopyHead(model)
 
     def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
@@ -60,13 +48,8 @@ class AllTokensMlm(Corrupting):
             right_N=(corrupted.ids_BL == batch.input_ids_BL).flatten(),
         )
         encoder_loss = total / counts["text"]
-        loss = self.config.discriminator_weight * encoder_loss
-        parts = {"encoder_loss": encoder_loss.detach()}
-        if corrupted.generator_loss is not None:
-            generator_loss = corrupted.generator_loss / counts["generator"]
-            loss = loss + self.config.generator_weight * generator_loss
-            parts = {"generator_loss": generator_loss.detach(), **parts}
-        return self.judged_pairs(StepOutput(loss, parts), x_BLD[:, 0], batch, counts)
+        output = StepOutput(encoder_loss, {"encoder_loss": encoder_loss.detach()})
+        return self.judged_pairs(self.with_generator(output, corrupted, counts), x_BLD[:, 0], batch, counts)
 
     def counts(self, batch: Batch) -> Counts:
         """The chosen positions, and those of text."""
@@ -94,10 +77,7 @@ class AllTokensMlm(Corrupting):
         return generator.figures() | restored.restored()
 
     def towers(self) -> dict[TowerName, Tower]:
-        towers: dict[TowerName, Tower] = {"encoder": Tower(self.encoder, self.head.words)}
-        if self.generator is not None:
-            towers["generator"] = Tower(self.generator.encoder, self.generator.head)
-        return towers
+        return {"encoder": Tower(self.encoder, self.head.words), **super().towers()}
 
     def output_biases(self) -> list[nn.Parameter]:
         return [*super().output_biases(), self.head.words.bias]

@@ -14,7 +14,7 @@ from electra.modeling.flops import Network
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels import Sampling
 from electra.modeling.sharing import Share
-from electra.objectives.base import Counts, StepOutput
+from electra.objectives.base import Counts, StepOutput, Tower, TowerName
 from electra.objectives.config import WITH_GENERATOR, GeneratorConfig, ObjectiveConfig
 from electra.objectives.detection import GeneratorFigures
 from electra.objectives.draws import Purpose, uniforms
@@ -47,8 +47,8 @@ class Corrupted:
 class Corrupting(nn.Module):
     """A full-size network, and a source of fakes beside it.
 
-    Subclasses have the full-size network's head. `encoder` and `generator` are the networks; without a generator
-    (fakes of counts) the second is None.
+    `encoder` and `generator` are the networks; without a generator (fakes of counts) the second is None.
+    Subclasses say in `add_heads` what stands on top, and in `forward` what is learnt.
     """
 
     def __init__(
@@ -68,12 +68,21 @@ class Corrupting(nn.Module):
             self.sentences = SentenceLoss(model, weight=config.sentence_weight)
         self.counted: CountedFakes | None = None
         self.generator: Generator | None = None
-        if config.fakes not in WITH_GENERATOR:
+        if config.fakes in WITH_GENERATOR:
+            self._add_networks(model, generator.encoder(model))
+        else:
             self.encoder = Encoder(model)
             if vocabulary.gives(config.fakes):
                 self.counted = CountedFakes(config.fakes, vocabulary, power=config.unigram_power)
-            return
-        shape = generator.encoder(model)
+        self.add_heads(model)
+
+    def add_heads(self, model: EncoderConfig) -> None:
+        """What stands on top of the networks, which are there already."""
+        raise NotImplementedError
+
+    def _add_networks(self, model: EncoderConfig, shape: EncoderConfig) -> None:
+        """The full-size network and a generator of this shape, with what they share."""
+        config = self.config
         if config.sharing in ("detached", "disentangled"):  # the tables are the generator's
             beside = Encoder(shape)
             self.encoder = Encoder(model, tables=beside.embeddings, share=SHARES[config.sharing])
@@ -126,20 +135,12 @@ class Corrupting(nn.Module):
 
     def judged(self, batch: Batch, figures: GeneratorFigures) -> Corrupted:
         """A batch with fakes, as evaluations see it; the generator's part is taken into its figures."""
-        masking = self.draw(batch)
-        mask_BL = self.attention_mask(batch)
+        masking, mask_BL = self.draw(batch), self.attention_mask(batch)
         if self.generator is None:
             samples_n = self.fakes(batch, masking, mask_BL)
         else:
-            samples_n = figures.add(
-                self.generator.head(self.generator.states(batch, masking, mask_BL)),
-                self.generator.table_VE,
-                self.generator.head.bias,
-                targets_N=masking.at(batch.input_ids_BL),
-                masked_N=masking.masked_BN.flatten(),
-                uniforms_N=self.uniforms(batch, masking),
-                sampling=self.generator.sampling,
-            )
+            uniforms_n = self.uniforms(batch, masking)
+            samples_n = self.generator.judged(batch, masking, mask_BL, uniforms_n, figures)
         return Corrupted(self.written(batch, masking, samples_n), masking, mask_BL, None)
 
     def fakes(self, batch: Batch, masking: Masking, mask_BL: Tensor | None) -> Tensor:
@@ -181,6 +182,19 @@ class Corrupting(nn.Module):
         yield "generator", network
         if self.config.fakes_learn and not self.config.sampling_dropout:
             yield "generator, to draw samples", replace(network, trained=False)
+
+    def with_generator(self, output: StepOutput, corrupted: Corrupted, counts: Counts) -> StepOutput:
+        """The full-size network's loss with its weight, and that of the generator, where one learns."""
+        loss = self.config.discriminator_weight * output.loss
+        if corrupted.generator_loss is None:
+            return replace(output, loss=loss)
+        generator_loss = corrupted.generator_loss / counts["generator"]
+        loss = loss + self.config.generator_weight * generator_loss
+        return replace(output, loss=loss, parts={"generator_loss": generator_loss.detach(), **output.parts})
+
+    def towers(self) -> dict[TowerName, Tower]:
+        """The generator; subclasses put the full-size network before it."""
+        return {} if self.generator is None else {"generator": Tower(self.generator.encoder, self.generator.head)}
 
     def judged_pairs(self, output: StepOutput, x_BD: Tensor, batch: Batch, counts: Counts) -> StepOutput:
         """With the loss for pairs of segments, where that is wanted; the states are those at [CLS]."""

@@ -12,6 +12,7 @@ from electra.modeling.flops import Network
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels import PLAIN, Sampling, sampled_cross_entropy
 from electra.objectives.config import FakesKind
+from electra.objectives.detection import GeneratorFigures
 from electra.objectives.masking import Masking
 from electra.objectives.vocabulary import Vocabulary
 
@@ -59,6 +60,20 @@ class Generator(nn.Module):
             masking.at(batch.input_ids_BL),
             masking.used_BN.flatten().float(),
             uniforms_n,
+            sampling=self.sampling,
+        )
+
+    def judged(
+        self, batch: Batch, masking: Masking, mask_BL: Tensor | None, uniforms_n: Tensor, figures: GeneratorFigures
+    ) -> Tensor:
+        """Take what it makes of a batch into held-out figures; the fakes (n) come back."""
+        return figures.add(
+            self.head(self.states(batch, masking, mask_BL)),
+            self.table_VE,
+            self.head.bias,
+            targets_N=masking.at(batch.input_ids_BL),
+            masked_N=masking.masked_BN.flatten(),
+            uniforms_N=uniforms_n,
             sampling=self.sampling,
         )
 

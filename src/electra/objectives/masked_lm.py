@@ -39,8 +39,7 @@ class MaskedLanguageModel(nn.Module):
             self.sentences = SentenceLoss(model, weight=config.sentence_weight)
         self.config, self.masking, self.vocabulary = config, masking, vocabulary
         self.encoder = Encoder(model)
-        # As transformers' Bert classes have it, and for embeddings of another width its Electra classes.
-        self.head = MaskedLanguageModelHead(model, activation=model.activation if model.square else "gelu")
+        self.head = MaskedLanguageModelHead.full_size(model)
 
     def forward(self, batch: Batch, counts: Counts | None = None, *, masking: Masking | None = None) -> StepOutput:
         """`loss` = generator_loss, the mean over the chosen positions (under this name in every objective)."""

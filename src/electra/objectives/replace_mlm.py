@@ -20,28 +20,17 @@ from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels import sampled_cross_entropy
 from electra.objectives.base import Counts, StepOutput, Tower, TowerName
-from electra.objectives.config import GeneratorConfig, ObjectiveConfig
 from electra.objectives.corruption import Corrupted, Corrupting
 from electra.objectives.detection import GeneratorFigures
-from electra.objectives.masking import MaskingConfig, slots
+from electra.objectives.masking import slots
 from electra.objectives.sentences import with_first
-from electra.objectives.vocabulary import Vocabulary
 
 
 class ReplaceMlm(Corrupting):
     """A full-size masked language model (`encoder`, `head`) that reads fakes."""
 
-    def __init__(
-        self,
-        model: EncoderConfig,
-        generator: GeneratorConfig,
-        *,
-        config: ObjectiveConfig,
-        masking: MaskingConfig,
-        vocabulary: Vocabulary,
-    ) -> None:
-        super().__init__(model, generator, config=config, masking=masking, vocabulary=vocabulary)
-        self.head = MaskedLanguageModelHead(model, activation=model.activation if model.square else "gelu")
+    def add_heads(self, model: EncoderConfig) -> None:
+        self.head = MaskedLanguageModelHead.full_size(model)
 
     def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
         """`loss` = generator_loss + λ encoder_loss, both means over the chosen positions."""
@@ -58,13 +47,8 @@ class ReplaceMlm(Corrupting):
             torch.zeros_like(used_n),
         )
         encoder_loss = total / counts["generator"]
-        loss = self.config.discriminator_weight * encoder_loss
-        parts = {"encoder_loss": encoder_loss.detach()}
-        if corrupted.generator_loss is not None:
-            generator_loss = corrupted.generator_loss / counts["generator"]
-            loss = loss + self.config.generator_weight * generator_loss
-            parts = {"generator_loss": generator_loss.detach(), **parts}
-        return self.judged_pairs(StepOutput(loss, parts), x_BD, batch, counts)
+        output = StepOutput(encoder_loss, {"encoder_loss": encoder_loss.detach()})
+        return self.judged_pairs(self.with_generator(output, corrupted, counts), x_BD, batch, counts)
 
     def counts(self, batch: Batch) -> Counts:
         """The chosen positions, for both networks."""
@@ -90,10 +74,7 @@ class ReplaceMlm(Corrupting):
         return generator.figures() | restored.restored()
 
     def towers(self) -> dict[TowerName, Tower]:
-        towers: dict[TowerName, Tower] = {"encoder": Tower(self.encoder, self.head)}
-        if self.generator is not None:
-            towers["generator"] = Tower(self.generator.encoder, self.generator.head)
-        return towers
+        return {"encoder": Tower(self.encoder, self.head), **super().towers()}
 
     def output_biases(self) -> list[nn.Parameter]:
         return [*super().output_biases(), self.head.bias]

@@ -23,26 +23,15 @@ from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import ReplacedTokenHead
 from electra.objectives import detection
 from electra.objectives.base import Counts, StepOutput, Tower, TowerName
-from electra.objectives.config import GeneratorConfig, ObjectiveConfig
 from electra.objectives.corruption import Corrupted, Corrupting
 from electra.objectives.draws import Purpose, uniforms
-from electra.objectives.masking import Masking, MaskingConfig, choose, inside
-from electra.objectives.vocabulary import Vocabulary
+from electra.objectives.masking import Masking, choose, inside
 
 
 class ReplacedToken(Corrupting):
     """A discriminator (`encoder`, `head`), trained on the fakes of a generator or of counts."""
 
-    def __init__(
-        self,
-        model: EncoderConfig,
-        generator: GeneratorConfig,
-        *,
-        config: ObjectiveConfig,
-        masking: MaskingConfig,
-        vocabulary: Vocabulary,
-    ) -> None:
-        super().__init__(model, generator, config=config, masking=masking, vocabulary=vocabulary)
+    def add_heads(self, model: EncoderConfig) -> None:
         self.head = ReplacedTokenHead(model)
 
     def forward(
@@ -69,17 +58,12 @@ class ReplacedToken(Corrupting):
         replaced_BL = corrupted.ids_BL != batch.input_ids_BL
         losses_BL = F.binary_cross_entropy_with_logits(logits_BL.float(), replaced_BL.float(), reduction="none")
         discriminator_loss = (losses_BL * self.asked(batch, corrupted.masking)).sum() / counts["discriminator"]
-        loss = self.config.discriminator_weight * discriminator_loss
         parts = {
             "discriminator_loss": discriminator_loss.detach(),
             "replaced_share": replaced_BL.sum() / counts["text"],
         }
-        if corrupted.generator_loss is not None:
-            generator_loss = corrupted.generator_loss / counts["generator"]
-            loss = loss + self.config.generator_weight * generator_loss
-            parts = {"generator_loss": generator_loss.detach(), **parts}
         seen = {"corrupted_ids": corrupted.ids_BL, "replaced": replaced_BL, "logits": logits_BL.detach()}
-        return StepOutput(loss, parts, seen)
+        return self.with_generator(StepOutput(discriminator_loss, parts, seen), corrupted, counts)
 
     def counts(self, batch: Batch, masking: Masking | None = None) -> Counts:
         """Chosen positions for the generator; positions that it is asked about for the discriminator; of text."""
@@ -127,10 +111,7 @@ class ReplacedToken(Corrupting):
         return generator.figures() | fakes.figures() | {"eval/unigram_auc": unigram.auc()}
 
     def towers(self) -> dict[TowerName, Tower]:
-        towers: dict[TowerName, Tower] = {"discriminator": Tower(self.encoder, self.head)}
-        if self.generator is not None:
-            towers["generator"] = Tower(self.generator.encoder, self.generator.head)
-        return towers
+        return {"discriminator": Tower(self.encoder, self.head), **super().towers()}
 
     def networks(self, length: int) -> Networks:
         discriminator = Network.of(self.encoder.config, head="replaced-token")

@@ -19,30 +19,20 @@ from electra.modeling.encoder import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.objectives.base import Counts, StepOutput
-from electra.objectives.config import GeneratorConfig, ObjectiveConfig
 from electra.objectives.corruption import Corrupted
 from electra.objectives.detection import GeneratorFigures
 from electra.objectives.generators import Generator
-from electra.objectives.masking import Masking, MaskingConfig, slots
+from electra.objectives.masking import Masking, slots
 from electra.objectives.replaced_token import ReplacedToken
-from electra.objectives.vocabulary import Vocabulary
 
 
 class TwoStage(ReplacedToken):
     """Replaced-token detection behind a first stage."""
 
-    def __init__(
-        self,
-        model: EncoderConfig,
-        generator: GeneratorConfig,
-        *,
-        config: ObjectiveConfig,
-        masking: MaskingConfig,
-        vocabulary: Vocabulary,
-    ) -> None:
-        super().__init__(model, generator, config=config, masking=masking, vocabulary=vocabulary)
+    def add_heads(self, model: EncoderConfig) -> None:
+        super().add_heads(model)
         self.first = True
-        if config.first_stage == "encoder":
+        if self.config.first_stage == "encoder":
             self.first_head = MaskedLanguageModelHead(model)
 
     def begin_step(self, step: int, steps: int | None) -> None:
@@ -99,14 +89,7 @@ class TwoStage(ReplacedToken):
         self.eval()
         for batch, _ in batches:
             masking = self.draw(batch)
-            figures.add(
-                learner.head(learner.states(batch, masking, self.attention_mask(batch))),
-                learner.table_VE,
-                learner.head.bias,
-                targets_N=masking.at(batch.input_ids_BL),
-                masked_N=masking.masked_BN.flatten(),
-                uniforms_N=self.uniforms(batch, masking),
-            )
+            learner.judged(batch, masking, self.attention_mask(batch), self.uniforms(batch, masking), figures)
         self.train(training)
         return figures.figures()
 
