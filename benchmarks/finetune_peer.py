@@ -105,7 +105,8 @@ def train(
     """Seconds of training, its steps, and the outputs on dev as `Problem.predictions` takes them.
 
     Args:
-        settings: learning_rate, batch_size, epochs, warmup_share, weight_decay, epsilon, gradient_clip.
+        settings: learning_rate, batch_size, epochs, warmup_share, weight_decay, epsilon, gradient_clip,
+            bfloat16.
         max_steps: take so many steps only, and give no outputs.
     """
     set_seed(seed)
@@ -126,6 +127,7 @@ def train(
             train_sampling_strategy="group_by_length" if padding == "grouped" else "random",
             max_steps=max_steps,
             seed=seed,
+            bf16=settings["bfloat16"],
             save_strategy="no",
             report_to=[],
             disable_tqdm=True,

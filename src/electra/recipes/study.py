@@ -50,7 +50,8 @@ class StudyCommand:
     task_seeds: int = 3
     """Fine-tunings of each pre-trained model on each task."""
     suite: tuple[str, ...] = ()
-    """The tasks; left out: those of the study (mostly cola, sst-2, mrpc, sts-b and chunking)."""
+    """The tasks, of some a part of the training data (sts-b:0.25); left out: those of the study, mostly cola,
+    sst-2:0.15, mrpc, sts-b and chunking."""
     arms: tuple[str, ...] = ()
     """Only these arms, and the control; left out: all."""
     base: str | None = None

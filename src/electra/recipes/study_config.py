@@ -4,7 +4,7 @@
     base = "electra-tiny"            the preset that all arms change
     control = "electra"              the arm that the others are compared with
     shares = [1.0]                   of the budget: each arm is run at each of them
-    tasks = ["cola", ...]            that arms are scored by; left out: the suite of `electra study --help`
+    tasks = ["cola", "sst-2:0.15"]   that arms are scored by, or a part of their training data; left out: SUITE
     reached = {...}                  figures and levels: how many tokens it took to reach them
     set = {...}                      settings of all arms, by dotted name
 
@@ -30,8 +30,8 @@ from electra.config import PRESETS, did_you_mean, read_toml
 from electra.errors import ConfigError
 
 FOLDER = PRESETS / "studies"
-SUITE = ("cola", "sst-2", "mrpc", "sts-b", "chunking")
-"""What arms are scored by where a study does not say."""
+SUITE = ("cola", "sst-2:0.15", "mrpc", "sts-b", "chunking")
+"""What arms are scored by where a study does not say; SST-2 with 10,000 sentences, others for each seed."""
 DECIDED = ("data", "out", "train.steps", "train.minutes", "train.seed", "init.discriminator")
 """Settings that a study decides for every arm."""
 
@@ -90,6 +90,22 @@ class Study:
                 below = below.setdefault(section, {})
             below[key] = value
         return tomli_w.dumps(table)
+
+
+def task_and_fraction(task: str) -> tuple[str, float]:
+    """Of `sts-b:0.25` the task's name and the share of its training data; of `sts-b` all of them.
+
+    Raises:
+        ConfigError: the share is none.
+    """
+    name, _, written = task.partition(":")
+    try:
+        fraction = float(written or 1)
+    except ValueError:
+        fraction = 0.0
+    if not 0 < fraction <= 1:
+        raise ConfigError(f"{task}: behind the colon stands a share of the training data, above 0 and at most 1")
+    return name, fraction
 
 
 def names() -> list[str]:

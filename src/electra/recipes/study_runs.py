@@ -23,7 +23,7 @@ from electra.recipes.finetune import FinetuneResult, finetune
 from electra.recipes.finetune_config import FinetuneConfig, load_task_config
 from electra.recipes.pretrain import pretrain
 from electra.recipes.pretrain_config import PretrainConfig
-from electra.recipes.study_config import Arm, Study
+from electra.recipes.study_config import Arm, Study, task_and_fraction
 from electra.reports.metrics import read_metrics
 from electra.serving.minimal_pairs import accuracies
 from electra.serving.scorer import Scorer
@@ -34,8 +34,6 @@ logger = logging.getLogger(__name__)
 RESULT = "result.json"
 FOLDERS = {"chunking": "chunking-conll2000", "upos": "pos-ud-english-ewt", "ner-wnut17": "ner-wnut17"}
 """Of tasks in the folder of all tasks; those of GLUE lie in `glue`."""
-FRACTIONS = {"sst-2": 0.15}
-"""Of the training data, where it is large: 10,000 sentences, others for each seed."""
 PAIRS = 100
 """Of each of BLiMP's 67 files."""
 
@@ -131,7 +129,7 @@ def run_job(common: Common, job: Job, steps: int) -> int:
     model = trained.exported.folders[tower]
     scores: dict[str, dict[str, Any]] = job.result(common.out).get("tasks", {})
     for task in common.suite:
-        out = folder / "tasks" / task
+        out = folder / "tasks" / task.replace(":", "-")
         found = _finetuned(common, task, model, out)
         if found.exit_code:
             return found.exit_code
@@ -162,9 +160,10 @@ def _finetuned(common: Common, task: str, model: Path, out: Path) -> FinetuneRes
 def task_config(common: Common, task: str, *, model: Path, out: Path) -> FinetuneConfig:
     """The config of the fine-tunings for a task."""
     assert common.tasks is not None
+    name, fraction = task_and_fraction(task)
     return load_task_config({
-        "model": model, "task": task, "out": out, "seeds": common.task_seeds,
-        "data.path": task_folder(common.tasks, task), "data.fraction": FRACTIONS.get(task, 1.0),
+        "model": model, "task": name, "out": out, "seeds": common.task_seeds,
+        "data.path": task_folder(common.tasks, task), "data.fraction": fraction,
         "tracking.tensorboard": False,
     })  # fmt: skip
 
@@ -188,4 +187,4 @@ def _blimp(common: Common, model: Path) -> float | None:
 
 def task_folder(tasks: Path, task: str) -> Path:
     """Where the data of a task lie in the folder of all tasks."""
-    return tasks / FOLDERS.get(task, "glue")
+    return tasks / FOLDERS.get(task_and_fraction(task)[0], "glue")
