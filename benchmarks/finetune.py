@@ -2,11 +2,12 @@
 
     python benchmarks/finetune.py MODEL --data TASKS [--tasks cola mrpc ...] [--seeds 3] [--epochs 3] [--json FILE]
 
-Both start from the same weights, with AdamW, linear warm-up over a tenth and linear decay, no layer-wise decay (the
-Trainer has none), and in the same precision: the one that is quicker for ours here, if none is given. Each line has
+Both start from the same weights, with AdamW, linear warm-up over a tenth and linear decay, no layer-wise decay
+(the Trainer has none), and in the same precision: the quicker one for ours here, if none is given. Each line has
 the figure on dev of every seed, the median, and the seconds of all steps, without evaluations and checkpoints; the
-Trainer that pads to the longest input is timed on a few steps, which are all alike. TASKS holds a
-folder for each task: glue, chunking-conll2000, ner-wnut17, squad. The Trainer wants the extra `peers`: pip install 'electra[peers]'.
+Trainer that pads to the longest input is timed on a few steps, which are all alike. TASKS holds a folder for each
+task: glue, chunking-conll2000, ner-wnut17, squad. The Trainer wants the extra `peers`: pip install
+'electra[peers]'.
 """
 
 import argparse
