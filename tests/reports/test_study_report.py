@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from scipy.stats import ttest_rel
 
+from electra.reports.sections import sections
 from electra.reports.study import interval, read_study
 
 
@@ -28,6 +29,7 @@ def study(folder: Path, results: list[Any], **others: Any) -> Path:
         "suite": ["a", "b"],
         "reached": {}, "flops": 1e9, "arms": arms, **others,
     }  # fmt: skip
+    folder.mkdir(exist_ok=True)
     (folder / "study.json").write_text(json.dumps(facts))
     for found in results:
         place = folder / "runs" / found["arm"] / f"{found['share']:g}" / f"seed-{found['seed']}"
@@ -91,3 +93,11 @@ def test_published_scores_may_be_by_share(tmp_path: Path) -> None:
     rows = read_study(study(tmp_path, results, arms=arms, shares=[0.5, 1.0])).rows
     assert [row.paper for row in rows] == [70.0, None, 80.0, 75.0]
     assert [row.agrees for row in rows] == [None, None, None, False]
+
+
+def test_a_page_holds_the_table_and_the_picture(tmp_path: Path) -> None:
+    results = [result(arm, seed, {"a": 0.6, "b": 0.8}) for arm in ("one", "two") for seed in range(2)]
+    (section,) = sections([study(tmp_path, results, base="nano")])
+    assert section.kind == "study" and section.tables[0].row_count == 2 and len(section.pictures) == 1
+    (empty,) = sections([study(tmp_path / "new", [], base="nano")])
+    assert empty.notes == ["No run has ended yet."] and not empty.pictures

@@ -1,48 +1,93 @@
-"""A picture of a run's curves."""
+"""Pictures of runs' curves."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from electra.reports.metrics import Figures, read_metrics
 
 TRAINING = {"generator_loss": "generator", "discriminator_loss": "discriminator"}
 DETECTION = {"eval/unigram_auc": "unigram fakes", "eval/discriminator_auc": "the generator's fakes"}
 GENERATOR = {"eval/masked_lm_accuracy": "argmax", "eval/masked_lm_sample_accuracy": "samples"}
+BESIDE = {
+    "eval/unigram_auc": ("finding unigram fakes in held-out text", "area under the ROC curve"),
+    "eval/masked_lm_accuracy": ("filling masks in held-out text", "accuracy"),
+    "loss": ("training loss, all parts", "nats"),
+}
+"""What runs are compared by."""
 
 
 def plot_curves(run: Path, out: Path) -> Path:
-    """Draw training losses, held-out detection and held-out masked-LM accuracy of a run against tokens seen.
+    """Draw a run's curves into a file; see `curves_figure`."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    curves_figure(run).savefig(out, dpi=120)
+    return out
+
+
+def curves_figure(run: Path) -> Any:
+    """Training losses, held-out detection and held-out masked-LM accuracy of a run against tokens seen.
 
     Raises:
         CheckpointError: the folder has no metrics.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window, whatever the machine
-    from matplotlib.figure import Figure
-
     metrics = read_metrics(run)
-    figure = Figure(figsize=(13, 3.8), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = [
+    figure, panels = _panels()
+    kinds = [
         ("training loss", "nats", metrics.reports, TRAINING),
         ("finding fakes in held-out text", "area under the ROC curve", metrics.evaluations, DETECTION),
         ("filling masks in held-out text", "accuracy", metrics.evaluations, GENERATOR),
     ]
-    for axes, (title, unit, records, series) in zip(figure.subplots(1, 3), panels, strict=True):
+    for axes, (title, unit, records, series) in zip(panels, kinds, strict=True):
         for name, label in series.items():
-            x, y = _points(records, name)
-            axes.plot(x, y, label=label, marker="o" if records is metrics.evaluations else None, markersize=3)
-        axes.set(title=title, xlabel="million tokens", ylabel=unit)
-        axes.grid(alpha=0.3)
-        axes.legend(frameon=False)
+            _draw(axes, records, name, label, dots=records is metrics.evaluations)
+        _named(axes, title, unit)
         if series is DETECTION:
-            axes.axhline(0.5, color="grey", linewidth=1, linestyle=":")
-            axes.annotate("chance", (0.99, 0.5), xycoords=("axes fraction", "data"), ha="right", va="bottom")
+            _chance(axes)
         if series is TRAINING:
             axes.set_yscale("log")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=120)
-    return out
+    return figure
 
 
-def _points(records: list[Figures], name: str) -> tuple[list[float], list[float]]:
+def side_by_side_figure(runs: Sequence[Path], names: Sequence[str]) -> Any:
+    """The figures that runs are compared by against tokens seen, a line for each run.
+
+    Raises:
+        CheckpointError: a folder has no metrics.
+    """
+    figure, panels = _panels()
+    for run, label in zip(runs, names, strict=True):
+        metrics = read_metrics(run)
+        for axes, name in zip(panels, BESIDE, strict=True):
+            records = metrics.evaluations if name.startswith("eval/") else metrics.reports
+            _draw(axes, records, name, label, dots=name.startswith("eval/"))
+    for axes, (name, (title, unit)) in zip(panels, BESIDE.items(), strict=True):
+        _named(axes, title, unit)
+        if name == "eval/unigram_auc":
+            _chance(axes)
+    return figure
+
+
+def _panels() -> tuple[Any, Sequence[Any]]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window, whatever the machine
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13, 3.8), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(1, 3)
+
+
+def _draw(axes: Any, records: list[Figures], name: str, label: str, *, dots: bool) -> None:
     found = [(record["tokens"] / 1e6, record[name]) for record in records if record.get(name) is not None]
-    return [x for x, _ in found], [y for _, y in found]
+    x, y = [x for x, _ in found], [y for _, y in found]
+    axes.plot(x, y, label=label, marker="o" if dots else None, markersize=3)
+
+
+def _named(axes: Any, title: str, unit: str) -> None:
+    axes.set(title=title, xlabel="million tokens", ylabel=unit)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _chance(axes: Any) -> None:
+    axes.axhline(0.5, color="grey", linewidth=1, linestyle=":")
+    axes.annotate("chance", (0.99, 0.5), xycoords=("axes fraction", "data"), ha="right", va="bottom")

@@ -94,16 +94,16 @@ class StudyReport:
     files: tuple[Path, ...] = ()
 
     def __rich__(self) -> RenderableType:
-        parts: list[RenderableType] = []
-        for share in self.facts["shares"]:
-            rows = [row for row in self.rows if row.share == share]
-            if rows:
-                parts.append(self._table(rows, share))
-        parts.append(
-            f"{self.facts['flops']:.3e} FLOPs a run (modern convention); {self._sum_up()}; "
+        line = (
+            f"{self.facts['flops']:.3e} FLOPs a run (modern convention); {self.sum_up()}; "
             "difference: 95 % t-interval over the seeds"
         )
-        return Group(*parts, *(str(file) for file in self.files))
+        return Group(*self.tables(), line, *(str(file) for file in self.files))
+
+    def tables(self) -> list[Table]:
+        """One for each share of the budget at which runs have ended."""
+        by_share = [(share, [row for row in self.rows if row.share == share]) for share in self.facts["shares"]]
+        return [self._table(rows, share) for share, rows in by_share if rows]
 
     def written(self) -> "StudyReport":
         """The same, with study.csv, study.png, study.svg and results.json in the study's folder."""
@@ -168,7 +168,8 @@ class StudyReport:
             table.add_row(*cells)
         return table
 
-    def _sum_up(self) -> str:
+    def sum_up(self) -> str:
+        """In how many arms the order of the published scores shows."""
         known = [row.agrees for row in self.rows if row.agrees is not None]
         if not known:
             return "no published score to compare with"

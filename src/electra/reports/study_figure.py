@@ -12,14 +12,27 @@ SCORE = "average of the tasks"
 
 
 def draw_study(facts: dict[str, Any], rows: Sequence[Row], out: Path) -> list[Path]:
-    """study.png and study.svg in a folder: the score, or the held-out AUC where nothing was fine-tuned."""
+    """study.png and study.svg in a folder."""
+    figure = study_figure(facts, rows)
+    if figure is None:
+        return []
+    files = [out / "study.png", out / "study.svg"]
+    for file in files:
+        partial = file.with_name(f".{os.getpid()}.{file.name}")
+        figure.savefig(partial, dpi=130)
+        partial.replace(file)
+    return files
+
+
+def study_figure(facts: dict[str, Any], rows: Sequence[Row]) -> Any | None:
+    """The score, or the held-out AUC where nothing was fine-tuned; None where there is nothing to draw."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window, whatever the machine
     from matplotlib.figure import Figure
 
     scored = bool(facts["suite"])
     rows = [row for row in rows if not math.isnan(_value(row, scored=scored))]
     if not rows:
-        return []
+        return None
     placed = {name: arm for name, arm in facts["arms"].items() if arm["x"] is not None}
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
@@ -39,12 +52,7 @@ def draw_study(facts: dict[str, Any], rows: Sequence[Row], out: Path) -> list[Pa
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize=8)
-    files = [out / "study.png", out / "study.svg"]
-    for file in files:
-        partial = file.with_name(f".{os.getpid()}.{file.name}")
-        figure.savefig(partial, dpi=130)
-        partial.replace(file)
-    return files
+    return figure
 
 
 def _value(row: Row, *, scored: bool) -> float:

@@ -1,0 +1,41 @@
+"""`electra report`: one HTML file of runs, fine-tunings and studies."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from electra.errors import ConfigError
+from electra.reports.page import page
+from electra.reports.sections import sections
+from electra.training.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class ReportConfig:
+    """The command line of `electra report`."""
+
+    folders: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders that `electra pretrain`, `electra finetune` or `electra study` wrote; several runs are compared."""
+    out: Path = Path("report.html")
+    """The file to write."""
+    title: str = "electra report"
+    """Stands at the top of the page."""
+
+
+def run(config: ReportConfig) -> str:
+    """Write one HTML file of what runs, fine-tunings and studies have come to: tables, curves, differing settings.
+
+    The file needs nothing else: it opens from the disk, without a network, and prints well. Runs that are still
+    going on are shown as far as they are.
+
+    Examples:
+        electra report RUN
+        electra report RUN-1 RUN-2 OUT-CHUNKING STUDY --out all.html --title "Our text, two generators"
+    """
+    if not config.folders:
+        raise ConfigError("electra report: no folder was named; give that of a run, a fine-tuning or a study")
+    found = sections(config.folders)
+    config.out.parent.mkdir(parents=True, exist_ok=True)
+    RunFolder.write_text(config.out, page(config.title, found))
+    return f"{config.out}: {len(found)} section{'s' if len(found) > 1 else ''}"

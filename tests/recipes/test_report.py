@@ -1,0 +1,26 @@
+"""The verb `report`: a file for folders that are there, a clear message for those that are not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from electra.cli import main
+
+
+def test_it_writes_one_file_and_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "metrics.jsonl").write_text(json.dumps({"step": 0, "tokens": 0, "eval/unigram_auc": 0.5}))
+    out = tmp_path / "new" / "page.html"
+    assert main(["report", str(run), "--out", str(out), "--title", "A & B"]) == 0
+    assert "A &amp; B" in out.read_text(encoding="utf-8") and str(out) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("folders", [[], ["nowhere"]])
+def test_what_is_not_there_is_the_users_mistake(
+    folders: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", *folders, "--out", str(tmp_path / "page.html")]) == 2
+    assert not list(tmp_path.iterdir())
+    assert ("nowhere" if folders else "folder") in capsys.readouterr().err

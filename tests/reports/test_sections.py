@@ -1,0 +1,109 @@
+"""A page of runs, fine-tunings and studies: what it says, and that it needs nothing else."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from electra.errors import CheckpointError
+from electra.reports.page import page
+from electra.reports.sections import sections
+
+VOID = {"meta", "img", "link", "br"}
+
+
+class Reader(HTMLParser):
+    """Collects cells and addresses; every tag must be closed in its turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.cells: list[str] = []
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag in ("td", "th", "dd", "p"):
+            self.cells.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in ("td", "th", "dd", "p"):
+            self.cells[-1] += data
+
+
+def read(html: str) -> Reader:
+    reader = Reader()
+    reader.feed(html)
+    assert not reader.open
+    return reader
+
+
+def run_folder(path: Path, *, share: float, auc: float) -> Path:
+    path.mkdir()
+    records = [
+        {"step": 0, "tokens": 0, "eval/unigram_auc": 0.5, "eval/masked_lm_accuracy": 0.0},
+        {"step": 10, "tokens": 9000, "loss": 3.0, "generator_loss": 2.5, "flops": 1e9, "seconds": 60.0},
+        {"step": 10, "tokens": 9000, "eval/unigram_auc": auc, "eval/masked_lm_accuracy": None},
+        {"step": 10, "health": "loss spike", "message": "a loss of <b>9</b>", "remedy": ""},
+    ]
+    (path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    (path / "config.toml").write_text(f'out = "{path}"\n[masking]\nshare = {share}\n[train]\nsteps = 20\n')
+    return path
+
+
+def finetuned(path: Path) -> Path:
+    path.mkdir()
+    facts = {
+        "task": "cola", "metric": "matthews", "median": 0.25, "mean": 0.2, "standard_deviation": 0.05, "failed": 1,
+        "seeds": [
+            {"seed": 0, "metrics": {"matthews": 0.25}, "failed": None, "steps": 1200, "seconds": 9.0},
+            {"seed": 1, "metrics": {}, "failed": "at the majority class", "steps": 1200, "seconds": 9.0},
+        ],
+        "pretrained": "RUN", "examples": {"train": 8551}, "notes": ["a note"],
+    }  # fmt: skip
+    (path / "results.json").write_text(json.dumps(facts))
+    return path
+
+
+def test_runs_are_shown_alone_and_side_by_side(tmp_path: Path) -> None:
+    runs = [run_folder(tmp_path / "a", share=0.15, auc=0.75), run_folder(tmp_path / "b", share=0.4, auc=0.85)]
+    html = page("Two shares", sections(runs))
+    reader = read(html)
+    beside = reader.cells.index("masking.share")
+    assert reader.cells[beside + 1 : beside + 3] == ["0.15", "0.4"]
+    assert not any(cell == "out" for cell in reader.cells), "where a run lies is no setting of interest"
+    assert {"0.7500", "0.8500", "10 of 20", "1.0 minutes, 150 tokens/s"} <= set(reader.cells)
+    assert any("<b>9</b>" in cell for cell in reader.cells), "text from a run is text, not markup"
+
+
+def test_the_page_needs_no_network(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "a", share=0.15, auc=0.75)
+    html = page("One", sections([run, finetuned(tmp_path / "f")]))
+    assert all(re.match(r"data:image/svg\+xml;base64,|#section-\d", one) for one in read(html).addresses)
+    assert "@import" not in html and "<script" not in html
+
+
+def test_a_fine_tuning_shows_failed_seeds(tmp_path: Path) -> None:
+    cells = read(page("One", sections([finetuned(tmp_path / "f")]))).cells
+    assert "at the majority class" in cells and "a note" in cells and "median 0.2500, mean 0.2000" in cells
+
+
+def test_a_run_that_has_only_begun_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text("")
+    (section,) = sections([tmp_path])
+    assert not section.tables and read(page("Begun", [section])).cells
+
+
+def test_a_folder_of_nothing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="holds no run, fine-tuning or study"):
+        sections([tmp_path])
+    (tmp_path / "results.json").write_text('{"tasks": {}}')
+    with pytest.raises(CheckpointError, match="several tasks"):
+        sections([tmp_path])
