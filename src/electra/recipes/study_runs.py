@@ -139,6 +139,7 @@ def run_job(common: Common, job: Job, steps: int) -> int:
     _write(folder, {
         **about,
         **{name: metrics.reports[-1][name] for name in ("tokens", "flops", "seconds")},
+        "precision": load_config(PretrainConfig, folder / "run" / "config.toml").train.precision,
         "hours_here": (time.perf_counter() - started) / 3600,
         "tower": tower,
         "evaluation": {k: v for k, v in metrics.evaluations[-1].items() if k.startswith("eval/")},

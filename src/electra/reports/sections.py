@@ -79,7 +79,9 @@ def _machine(config: Facts, environment: Facts) -> Iterator[tuple[str, str]]:
         yield "data", f"{data['documents']:,} documents, {data['tokens']:,} tokens"
     if "torch" in environment:
         precision = config.get("train", {}).get("precision", "")
-        machine = environment.get("gpu") or f"{environment['processor']}, threads: {environment['threads']}"
+        machine = (
+            environment.get("accelerator") or f"{environment['processor']}, threads: {environment['threads']}"
+        )
         yield "machine", f"{machine}, {precision}, PyTorch {environment['torch']}"
 
 
