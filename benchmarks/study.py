@@ -2,10 +2,10 @@
 
     python benchmarks/study.py --data DATA --tasks TASKS [--steps 300] [--arms electra bert] [--rounds 3]
 
-In turn, in this process: the study of `objectives` with some arms at a budget of so many steps of the control, from
-nothing to the table and the pictures; and `pretrain` and `finetune` alone, with the same settings, of the same arms.
-A first round is thrown away, so that neither pays for first calls. A study also asks BLiMP, which is part of the
-scoring: it is left out here. Each round is a study of its own; the median over the rounds counts.
+In turn, in this process: the study of `objectives` with some arms at a budget of so many steps of the control,
+from nothing to the table and the pictures; and `pretrain` and `finetune` alone, with the same settings, of the
+same arms. A first round is thrown away, so that neither pays for first calls. A study also asks BLiMP, which is
+part of the scoring: it is left out here. Each round is a study of its own; the median over the rounds counts.
 """
 
 import argparse

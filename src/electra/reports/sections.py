@@ -113,13 +113,15 @@ def _study(folder: Path) -> Section:
     facts = [
         ("budget of a run", f"{report.facts['flops']:.3e} FLOPs (modern convention)"),
         ("base", str(report.facts["base"])),
-        ("interval", "95 %, Student's t over the seeds, of the difference to the control with the same seed"),
     ]
-    if report.facts["paper"]:
-        facts.append(("published", report.facts["paper"]))
+    if report.facts["suite"]:
+        what = "95 %, Student's t over the seeds, of the difference to the control with the same seed"
+        facts += [("interval", what), ("published", report.facts["paper"] or "–")]
     figure = study_figure(report.facts, report.rows)
     pictures = [Picture(report.facts["title"], _svg(figure))] if figure is not None else []
-    notes = [report.sum_up()] if report.rows else ["No run has ended yet."]
+    notes = [] if report.rows else ["No run has ended yet."]
+    if report.rows and report.facts["suite"]:
+        notes = [f"As for the paper: {report.sum_up()}."]
     return Section(_name(folder), "study", facts, notes, report.tables(), pictures)
 
 

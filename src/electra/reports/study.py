@@ -94,10 +94,9 @@ class StudyReport:
     files: tuple[Path, ...] = ()
 
     def __rich__(self) -> RenderableType:
-        line = (
-            f"{self.facts['flops']:.3e} FLOPs a run (modern convention); {self.sum_up()}; "
-            "difference: 95 % t-interval over the seeds"
-        )
+        line = f"{self.facts['flops']:.3e} FLOPs a run (modern convention)"
+        if self.facts["suite"]:
+            line += f"; {self.sum_up()}; difference: 95 % t-interval over the seeds"
         return Group(*self.tables(), line, *(str(file) for file in self.files))
 
     def tables(self) -> list[Table]:
