@@ -2,8 +2,10 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -14,7 +16,7 @@ from electra.data.sampling import Rows, rows
 from electra.data.shards import TokenData
 from electra.data.tags import TagTable
 from electra.data.tokenizer import load
-from electra.errors import ConfigError, DataError
+from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export.loading import load_pretrained
 from electra.recipes import pretrain_parts
 from electra.recipes.finetune import finetune
@@ -137,6 +139,10 @@ def test_fakes_of_the_same_part_of_speech_want_tags(
     tags = {word: table.names[table.tags_V[tokenizer.token_to_id(word)]] for word in ("the", "fox", "window")}
     assert tags == {"the": "DET", "fox": "NOUN", "window": "NOUN"}
     assert tried("with", "same-tag-fakes", data=data).exported is not None
+    other = replace(table, tags_V=np.where(table.tags_V == 1, 2, table.tags_V))
+    other.write(data)
+    with pytest.raises(CheckpointError, match="another tags"):
+        tried("with", "same-tag-fakes", data=data)
     (data / "tags.json").write_text("{}")
     with pytest.raises(DataError, match="cannot be read"):
         tried("broken", "same-tag-fakes", data=data)

@@ -1,5 +1,6 @@
 """What a pre-training run is made of: the objective, its batches, its precision, its held-out figures."""
 
+import hashlib
 import logging
 import math
 from collections.abc import Callable, Iterator
@@ -163,8 +164,15 @@ def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
         micro_batches if device.type == "cpu" else Ahead(micro_batches),
         epochs=lambda steps: train.sequences(steps) / len(examples),
         length=config.packing.sequence_length,
-        identity={"data": data.fingerprint},
+        identity=_identity(config, data),
     )
+
+
+def _identity(config: PretrainConfig, data: TokenData) -> dict[str, str]:
+    """Facts that a run must find again to go on."""
+    if config.objective.fakes != "same-tag":
+        return {"data": data.fingerprint}
+    return {"data": data.fingerprint, "tags": hashlib.sha256((data.folder / TAGS).read_bytes()).hexdigest()}
 
 
 def heldout_batches(
