@@ -18,7 +18,7 @@ from electra.errors import CheckpointError, ConfigError
 from electra.recipes.pretrain_config import PretrainConfig
 from electra.recipes.pretrain_parts import fitted
 from electra.recipes.study_config import Study, load_study
-from electra.recipes.study_plan import Configs, StudyPlan, check, flops_a_second, planned
+from electra.recipes.study_plan import Configs, StudyPlan, check, flops_a_second, planned, precision_here
 from electra.recipes.study_runs import Common, Job, arm_config, jobs, run_job
 from electra.recipes.study_taking import is_taken, taken
 from electra.reports.study import StudyReport, read_study
@@ -94,6 +94,8 @@ def run(command: StudyCommand) -> "StudyReport | StudyPlan | Stopped":
     if common.flops != flops:  # another machine was first
         plan = planned(common, configs, seeds=command.seeds)
     todo = jobs(study, command.seeds)
+    if not all(job.done(common) for job in todo):
+        common = replace(common, precision=precision_here(configs[study.control], data))
     for number, job in enumerate(todo):
         if job.done(common):
             continue

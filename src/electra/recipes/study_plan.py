@@ -22,6 +22,7 @@ from electra.recipes.pretrain_start import Start
 from electra.recipes.study_runs import Common, task_config, task_folder
 from electra.training.optim import build_optimizer
 from electra.training.plan import count_parameters, flops_a_sequence
+from electra.training.precision import PrecisionName
 from electra.training.tracking import clock
 from electra.training.train_config import TrainConfig
 from electra.training.update import Update
@@ -145,6 +146,11 @@ def _problems(common: Common, config: PretrainConfig) -> Iterator[str]:
         yield "train.minutes: runs of equal compute are as long as their steps; leave it out of the base"
     if config.init.discriminator is not None:
         yield "init.discriminator: arms begin with fresh networks; leave it out"
+
+
+def precision_here(config: PretrainConfig, data: TokenData) -> PrecisionName:
+    """The quicker precision for a config on this machine, if it does not say which."""
+    return assembled(config, data, None)[2].name
 
 
 def flops_a_second(config: PretrainConfig, data: TokenData) -> float:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from electra.config import load_config, overrides_of
 from electra.errors import DivergedError
@@ -27,6 +27,7 @@ from electra.recipes.study_config import Arm, Study, task_and_fraction
 from electra.reports.metrics import read_metrics
 from electra.serving.minimal_pairs import accuracies
 from electra.serving.scorer import Scorer
+from electra.training.precision import PrecisionName
 from electra.training.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class Common:
         budget: of one run, as it was given, and the FLOPs (modern convention) that it came to.
         tasks: the folder of all tasks; the suite is empty where there is none.
         task_seeds: fine-tunings of each task.
+        precision: of the runs that are begun here. Chosen once: each run's own measurement would differ by chance.
     """
 
     out: Path
@@ -56,6 +58,11 @@ class Common:
     tasks: Path | None
     suite: tuple[str, ...]
     task_seeds: int
+    precision: PrecisionName | Literal["auto"] = "auto"
+
+    def settled(self, folder: Path) -> dict[str, str]:
+        """The precision as a setting of a run in a folder; one that was begun goes on in its own."""
+        return {} if RunFolder(folder).config.is_file() else {"train.precision": self.precision}
 
 
 @dataclass(frozen=True)
@@ -114,7 +121,9 @@ def run_job(common: Common, job: Job, steps: int) -> int:
         0, or 128 + the number of the signal that stopped it.
     """
     folder, started = job.folder(common.out), time.perf_counter()
-    settings = {"out": folder / "run", "train.steps": steps, "train.seed": job.seed}
+    settings = {
+        "out": folder / "run", "train.steps": steps, "train.seed": job.seed, **common.settled(folder / "run"),
+    }  # fmt: skip
     about = {"arm": job.arm.name, "share": job.share, "seed": job.seed, "steps": steps, "failed": None}
     try:
         trained = pretrain(arm_config(common, job.arm, settings, folder=common.out / "arms"))
@@ -165,7 +174,7 @@ def task_config(common: Common, task: str, *, model: Path, out: Path) -> Finetun
     return load_task_config({
         "model": model, "task": name, "out": out, "seeds": common.task_seeds,
         "data.path": task_folder(common.tasks, task), "data.fraction": fraction,
-        "tracking.tensorboard": False,
+        "tracking.tensorboard": False, **common.settled(out),
     })  # fmt: skip
 
 
