@@ -19,6 +19,7 @@ from electra.recipes.study import Stopped, StudyCommand, StudyPlan, run
 from electra.recipes.study_config import load_study, names
 from electra.recipes.study_taking import DEAD, taken
 from electra.reports.study import StudyReport
+from electra.training.precision import Precision
 
 STUDY = """
 title = "Two objectives"
@@ -128,6 +129,21 @@ def test_runs_have_equal_compute_and_are_scored(
     assert all(path.stat().st_mtime_ns == then for path, then in before.items()), (
         "one seed more costs one run more"
     )
+
+
+def test_the_precision_is_measured_once(
+    file: Path, tasks: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def chosen(name: Any, *others: Any) -> Precision:
+        asked.append(name)
+        return Precision("float32", "a test's choice", 1e9)
+
+    monkeypatch.setattr("electra.recipes.pretrain_parts.choose_precision", chosen)
+    monkeypatch.setattr("electra.recipes.finetune.choose_precision", chosen)
+    run(command(file, data_folder, tmp_path, tasks=tasks))
+    assert asked == ["auto", *["float32"] * 4], "once for the study, then two runs and a fine-tuning of each"
 
 
 def test_a_study_that_was_killed_goes_on(
