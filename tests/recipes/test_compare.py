@@ -37,8 +37,11 @@ def result(folder: Path, data: Path, *wrong: range) -> Path:
     for seed, places in enumerate(wrong):
         said = [{"yes": "no", "no": "yes"}[label] if i in places else label for i, label in enumerate(LABELS)]
         (folder / f"seed-{seed}").mkdir()
-        lines = "".join(json.dumps({"label": label}) + "\n" for label in said)
-        (folder / f"seed-{seed}" / "dev.jsonl").write_text(lines)
+        lines = [
+            {"label": label, "text": f"text {i}", "gold": gold}
+            for i, (label, gold) in enumerate(zip(said, LABELS, strict=True))
+        ]
+        (folder / f"seed-{seed}" / "dev.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
     return folder
 
 
@@ -104,3 +107,13 @@ def test_data_that_were_moved_are_found_where_they_are_said_to_be(table: Path, t
     with pytest.raises(CheckpointError, match=r"is not there; say where: --data PATH"):
         compared(*folders)
     assert compared(*folders, data=moved).first == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("change", [("text 7,no", "text 7,yes"), ("text 7,", "another text,")])
+def test_data_that_have_changed_since_are_noticed(table: Path, tmp_path: Path, change: tuple[str, str]) -> None:
+    """Predictions are of the examples of then; judged by others, they would seem bad."""
+    one, two = result(tmp_path / "one", table, range(9)), result(tmp_path / "two", table, range(5))
+    dev = table / "dev.csv"
+    dev.write_text(dev.read_text().replace(*change))
+    with pytest.raises(DataError, match=r"dev\.jsonl:8: .* they have changed since"):
+        compared(one, two)

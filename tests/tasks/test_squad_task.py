@@ -41,7 +41,10 @@ def test_own_files_without_one_for_development(tmp_path: Path) -> None:
     contexts = {name: {question.context for question in task.splits[name]} for name in ("train", "dev")}
     assert (len(contexts["train"]), len(contexts["dev"])) == (18, 2) and not contexts["train"] & contexts["dev"]
     assert task.problem == Answering(impossible=True)
-    assert task.notes == ("own.json: 4 questions of 10% of the contexts are held out",)
+    assert task.notes == (
+        "own.json: 4 questions of 10% of the contexts are held out",
+        "train: 36 questions, 18 of them without an answer", "dev: 4 questions, 2 of them without an answer",
+    )  # fmt: skip
 
 
 def test_questions_that_nobody_answered_are_not_judged(tmp_path: Path) -> None:
@@ -55,6 +58,6 @@ def test_questions_that_nobody_answered_are_not_judged(tmp_path: Path) -> None:
     train = file("train.json", right)
     task = answering_task("x", train, file("dev.json", right, {}))
     assert len(task.splits["dev"]) == 1
-    assert task.notes[-1] == "dev.json: 1 questions have no answer to be judged by and are left out"
+    assert task.notes[0] == "dev.json: 1 questions have no answer to be judged by and are left out"
     with pytest.raises(DataError, match=r"none\.json: no question has an answer"):
         answering_task("x", train, file("none.json", {}, {}))

@@ -98,7 +98,8 @@ def run(config: CompareConfig) -> Comparison:
         raise ConfigError(f"--resamples: must be at least 1, got {config.resamples}")
     task = _task(config.first, config.second, config.data)
     examples, problem = task.splits[DEV], task.problem
-    sides = [_predictions(folder, len(examples)) for folder in (config.first, config.second)]
+    known = json.loads(json.dumps([problem.known(example) for example in examples]))
+    sides = [_predictions(folder, known) for folder in (config.first, config.second)]
     metric = problem.metric
 
     def value(runs: list[list[Prediction]], chosen: list[int]) -> list[float]:
@@ -158,8 +159,16 @@ def _task(first: Path, second: Path, data: Path | None) -> Task:
     return tasks[0]
 
 
-def _predictions(folder: Path, count: int) -> list[list[Prediction]]:
-    """What each seed said of dev."""
+def _predictions(folder: Path, known: list[dict[str, Any]]) -> list[list[Prediction]]:
+    """What each seed said of dev.
+
+    Args:
+        known: texts and right answers of the examples as they are now; beside the predictions stand those of then.
+
+    Raises:
+        CheckpointError: predictions are missing.
+        DataError: they are of other examples.
+    """
     seeds = [one["seed"] for one in json.loads((folder / "results.json").read_text(encoding="utf-8"))["seeds"]]
     files = [folder / f"seed-{seed}" / f"{DEV}.jsonl" for seed in seeds]
     if missing := [path for path in files if not path.is_file()]:
@@ -169,8 +178,14 @@ def _predictions(folder: Path, count: int) -> list[list[Prediction]]:
         with path.open(encoding="utf-8") as file:
             runs.append([json.loads(line) for line in file])
     for path, predictions in zip(files, runs, strict=True):
-        if len(predictions) != count:
+        if len(predictions) != len(known):
             raise DataError(
-                f"{path}: {len(predictions):,} predictions for {count:,} examples; the data have changed"
+                f"{path}: {len(predictions):,} predictions for {len(known):,} examples; the data have changed"
             )
+        for line, (prediction, now) in enumerate(zip(predictions, known, strict=True), start=1):
+            if odd := [name for name, value in now.items() if prediction.get(name, value) != value]:
+                raise DataError(
+                    f"{path}:{line}: {odd[0]} is {prediction[odd[0]]!r}, but {now[odd[0]]!r} in the data as they "
+                    "are now; they have changed since, or are another task's"
+                )
     return runs

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from electra.config import load_config, to_toml
+from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError, ConfigError
 from electra.export.loading import load_pretrained
 from electra.recipes.finetune_config import FinetuneConfig, resolved
@@ -31,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 SHOWN = 6
 """Figures that the table on the console has room for; all are in results.json."""
+UNKNOWN = 0.1
+"""Of a split's tokens: a share above which little of the text reaches the model."""
 
 
 def prepared(config: FinetuneConfig) -> Setting:
@@ -54,8 +57,15 @@ def prepared(config: FinetuneConfig) -> Setting:
     for split, found in rows.items():
         if found.cut:
             logger.info(
-                "%s: %s of %s examples of %s are too long and were cut (%s tokens a row)",
+                "%s: %s of %s examples of %s are too long and were cut (%s tokens a row; the model reads %s)",
                 task.name, f"{found.cut:,}", f"{len(examples[split]):,}", split, config.data.max_length,
+                pretrained.max_length,
+            )  # fmt: skip
+        unknown = int((found.ids == special_tokens(pretrained.tokenizer).unknown).sum())
+        if unknown > UNKNOWN * len(found.ids):
+            logger.warning(
+                "%s: %.0f %% of the tokens of %s are unknown to the model, which reads them all as [UNK]; its "
+                "vocabulary was made for other text", task.name, 100 * unknown / len(found.ids), split,
             )  # fmt: skip
     if device.type == "cpu":
         keep_freed_memory()

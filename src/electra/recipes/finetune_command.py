@@ -96,6 +96,8 @@ def _submitted(found: GlueResult, path: Path | None) -> GlueResult:
 def read_command(command: FinetuneCommand) -> FinetuneConfig:
     """The config that a command line asks for: the TOML file of the task, if it is one, under all options."""
     is_file = command.task is not None and (Path(command.task).suffix == ".toml" or Path(command.task).is_file())
+    if is_file and not Path(command.task or "").is_file():
+        raise ConfigError(f"--task: there is no file {command.task}")
     from_mnli = command.init_from_task == MNLI and (command.task == "glue" or is_file)
     named: dict[str, Any] = {
         "model": command.model if from_mnli else command.init_from_task or command.model,
@@ -105,6 +107,15 @@ def read_command(command: FinetuneCommand) -> FinetuneConfig:
     }  # fmt: skip
     given = overrides_of({name: value for name, value in named.items() if value is not None})
     config = load_config(FinetuneConfig, command.task if is_file else None, [*command.overrides, *given])
-    if is_file and not config.task:
-        config = replace(config, task=Path(command.task or "").stem)
+    if is_file:
+        file = Path(command.task or "")
+        config = _beside(replace(config, task=config.task or file.stem), file)
     return config
+
+
+def _beside(config: FinetuneConfig, file: Path) -> FinetuneConfig:
+    """The config with data that lie beside the file that names them, where they do not lie where one stands."""
+    path = config.data.path
+    if path is None or path.exists() or not (file.parent / path).exists():
+        return config
+    return replace(config, data=replace(config.data, path=file.parent / path))

@@ -77,13 +77,21 @@ def in_units(head: TextHead, problem: Regression) -> Regression:
 
 def card(setting: Setting, task: dict[str, Any], result: SeedResult) -> str:
     """The model card."""
+    name, kind = setting.task.name, task["kind"]
+    if kind == "answering":
+        example = '("Who saw Bob?", "Ann saw Bob.")'
+    else:
+        example = '("One text.", "Another text.")' if task.get("pair") else '"A text."'
     lines = [
         "---", "library_name: transformers", "tags: [electra, fine-tuned]", "---", "",
-        f"# {setting.task.name}", "",
-        f"An encoder fine-tuned by electra for {setting.task.name} ({task['kind']}), seed {result.seed}.", "",
+        f"# {name}", "",
+        f"An encoder fine-tuned by electra for {name if name != kind else 'a task of its own'} ({kind}), "
+        f"seed {result.seed}.", "",
         "| figure on dev | value |", "|---|---|",
-        *(f"| {name} | {value:.4f} |" for name, value in result.metrics.items()), "",
+        *(f"| {figure} | {value:.4f} |" for figure, value in result.metrics.items()), "",
         "```python", "import electra", "",
-        'electra.load("FOLDER").predict(["..."])', "```", "",
+        f'electra.load("FOLDER").predict([{example}])', "```", "",
     ]  # fmt: skip
+    if task.get("pointer") == "conditional":
+        lines.append("transformers has no class for this head: there the encoder alone loads.\n")
     return "\n".join(lines)

@@ -52,8 +52,11 @@ def why_failed(problem: Problem, predictions: Sequence[Prediction], examples: Se
         return "its values hardly differ" if alike else None
     if problem.kind == "tagging":
         said, gold = [*chain(*said)], [*chain(*gold)]
-    answers, asked = ({json.dumps(answer) for answer in each} for each in (said, gold))
-    return f"it answers {answers.pop()} throughout" if len(answers) == 1 < len(asked) else None
+    answers, asked = ({json.dumps(answer, ensure_ascii=False) for answer in each} for each in (said, gold))
+    if not len(answers) == 1 < len(asked):
+        return None
+    answer = answers.pop()
+    return "it finds no answer throughout" if answer == '""' else f"it answers {answer} throughout"
 
 
 def write_predictions(folder: Path, split: str, predictions: Sequence[Prediction]) -> None:

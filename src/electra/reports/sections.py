@@ -2,6 +2,7 @@
 
 import io
 import json
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,27 @@ Facts = Mapping[str, Any]
 
 
 def sections(folders: Sequence[Path]) -> list[Section]:
-    """A section for each folder; where there are several pre-trainings, one that compares them comes first.
+    """A section for each folder; where there are several runs or fine-tunings, one that compares them comes first.
 
     Raises:
         CheckpointError: a folder holds nothing that can be reported.
     """
+    folders = [one for folder in folders for one in _each(folder)]
     runs = [folder for folder in folders if kind_of(folder) == "pre-training"]
+    tuned = [folder for folder in folders if kind_of(folder) == "fine-tuning"]
     found = [_SECTIONS[kind_of(folder)](folder) for folder in folders]
-    return [*([_side_by_side(runs)] if len(runs) > 1 else []), *found]
+    if len(tuned) > 1:
+        found.insert(0, _fine_tunings(tuned))
+    if len(runs) > 1:
+        found.insert(0, _side_by_side(runs))
+    return found
+
+
+def _each(folder: Path) -> list[Path]:
+    """The folder; or the tasks' folders, where `electra finetune --task glue` made one for each."""
+    if kind_of(folder) == "fine-tuning" and "seeds" not in _json(folder / "results.json"):
+        return sorted(path.parent for path in folder.glob("*/results.json"))
+    return [folder]
 
 
 def kind_of(folder: Path) -> str:
@@ -86,26 +100,45 @@ def _machine(config: Facts, environment: Facts) -> Iterator[tuple[str, str]]:
 
 
 def _finetuning(folder: Path) -> Section:
-    results = _json(folder / "results.json")
-    if "seeds" not in results:
-        raise CheckpointError(f"{folder} holds several tasks; give the folder of each: {folder}/*")
-    metric = results["metric"]
+    results, config = _json(folder / "results.json"), _config(folder)
+    metric, seeds = results["metric"], results["seeds"]
     facts = [
         ("task", results["task"]),
-        (metric, f"median {results['median']:.4f}, mean {results['mean']:.4f}"),
+        (f"{metric} on dev", f"median {results['median']:.4f}, mean {results['mean']:.4f}"),
         ("started from", str(results["pretrained"])),
         ("examples", ", ".join(f"{split} {count:,}" for split, count in results["examples"].items())),
     ]
-    if len(results["seeds"]) > 1:
+    if len(seeds) > 1:
         facts.insert(2, ("standard deviation over seeds", f"{results['standard_deviation']:.4f}"))
-    names = list(dict.fromkeys(name for one in results["seeds"] for name in one["metrics"]))
-    table = Table("seed", *names, "steps", "seconds", "failed")
-    for one in results["seeds"]:
-        figures = [f"{one['metrics'][name]:.4f}" if name in one["metrics"] else "–" for name in names]
+    for split in dict.fromkeys(split for one in seeds for split in one.get("others", {})):
+        values = [one["others"][split][metric] for one in seeds if metric in one["others"].get(split, {})]
+        facts.append((f"{metric} on {split}", f"median {statistics.median(values):.4f}"))
+    settings = dict(_flat(config))
+    facts += [(says, str(settings[name])) for name, says in _LEARNING.items() if name in settings]
+    table = Table("seed", *(names := _metrics(seeds)), "failed", "steps", "seconds")
+    for one in seeds:
+        figures = [_figure(one["metrics"].get(name)) for name in names]
         table.add_row(
-            str(one["seed"]), *figures, f"{one['steps']:,}", f"{one['seconds']:.0f}", one["failed"] or ""
+            str(one["seed"]), *figures, one["failed"] or "", f"{one['steps']:,}", f"{one['seconds']:.0f}"
         )
     return Section(_name(folder), "fine-tuning", facts, results["notes"], [table])
+
+
+def _metrics(seeds: Sequence[Facts]) -> list[str]:
+    """The figures of a task; those of its single kinds of spans are in results.json."""
+    return [name for name in dict.fromkeys(name for one in seeds for name in one["metrics"]) if "/" not in name]
+
+
+_LEARNING = {
+    "optimizer.learning_rate": "learning rate",
+    "optimizer.layer_decay": "layer-wise decay",
+    "train.epochs": "epochs",
+    "train.batch_size": "rows a step",
+    "train.precision": "precision",
+    "data.fraction": "share of the training examples",
+    "data.max_length": "tokens of a row at most",
+}
+"""Settings of a fine-tuning that say how it learnt."""
 
 
 def _study(folder: Path) -> Section:
@@ -137,15 +170,35 @@ def _side_by_side(runs: Sequence[Path]) -> Section:
     for name in evaluations[0]:
         if name in shared and name.startswith("eval/"):
             table.add_row(_words(name), *(_figure(one[name]) for one in evaluations))
-    settings = [dict(_flat(_config(run))) for run in runs]
-    differences = Table("setting that differs", *names)
-    for key in dict.fromkeys(key for one in settings for key in one):
-        values = [str(one.get(key, "–")) for one in settings]
-        if len(set(values)) > 1 and key not in ("out", "data"):
-            differences.add_row(key, *values)
-    tables = [one for one in (table, differences) if one.row_count]
+    tables = [*([table] if table.row_count else []), *_differences(runs, names)]
     picture = Picture("held-out figures of all runs against tokens", _svg(side_by_side_figure(runs, names)))
     return Section("Side by side", f"{len(runs)} pre-trainings", tables=tables, pictures=[picture])
+
+
+def _fine_tunings(folders: Sequence[Path]) -> Section:
+    """The headline figures of several fine-tunings and the settings in which they differ."""
+    table = Table("fine-tuning", "task", "figure on dev", "median", "mean", "seeds", "failed")
+    for folder in folders:
+        results = _json(folder / "results.json")
+        table.add_row(
+            _name(folder), results["task"], results["metric"], f"{results['median']:.4f}",
+            f"{results['mean']:.4f}", str(len(results["seeds"])), str(results["failed"]),
+        )  # fmt: skip
+    names = [_name(folder) for folder in folders]
+    return Section(
+        "All fine-tunings", f"{len(folders)} fine-tunings", tables=[table, *_differences(folders, names)]
+    )
+
+
+def _differences(folders: Sequence[Path], names: Sequence[str]) -> list[Table]:
+    """A table of the settings in which runs differ; none where they do not."""
+    settings = [dict(_flat(_config(folder))) for folder in folders]
+    table = Table("setting that differs", *names)
+    for key in dict.fromkeys(key for one in settings for key in one):
+        values = [str(one.get(key, "–")) for one in settings]
+        if len(set(values)) > 1 and key not in ("out", "data", "data.path"):
+            table.add_row(key, *values)
+    return [table] if table.row_count else []
 
 
 def _flat(table: Facts, before: str = "") -> Iterator[tuple[str, Any]]:

@@ -105,7 +105,8 @@ class Answering:
         if reading.max_length < self.max_question + 4:
             raise ConfigError(
                 f"max_length: rows of {reading.max_length} tokens cannot hold a question of {self.max_question} "
-                f"and some of its context; {self.max_question + 4} is the least, and 384 or 512 are usual"
+                f"and some of its context; {self.max_question + 4} is the least, and 384 or 512 are usual. "
+                "Where data.max_length was left open, the model reads no more: take one for longer rows"
             )
         special = special_tokens(reading.tokenizer)
         passages = _passages((example.context for example in examples), reading.tokenizer)
@@ -321,6 +322,10 @@ def answering_task(
         if not judged:
             raise DataError(f"{dev}: no question has an answer, so nothing can be judged; give another dev file")
     impossible = any(question.impossible for question in (*learnt, *judged))
+    for split, questions in (("train", learnt), ("dev", judged)):
+        unanswerable = sum(question.impossible for question in questions)
+        without = f", {unanswerable:,} of them without an answer" if impossible else ""
+        notes = (*notes, f"{split}: {len(questions):,} questions{without}")
     return Task(name, Answering(pointer, impossible), {"train": learnt, "dev": judged}, notes)
 
 

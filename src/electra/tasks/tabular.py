@@ -281,7 +281,7 @@ def _ordered(found: Sequence[str], place: str) -> tuple[str, ...]:
     if len(counts) > LABELS or (len(found) >= 100 and len(counts) > len(found) / 2):
         raise DataError(
             f"{place.rpartition(':')[0]}: {len(counts):,} different labels in {len(found):,} rows; "
-            "is it the right column? For numbers give --kind regression"
+            "is it the right column? Name it with --data.label; for numbers give --kind regression"
         )
     if len(counts) < 2:
         raise DataError(

@@ -4,6 +4,7 @@ Some CPUs multiply bfloat16 matrices twice as fast as float32, others a hundred 
 measurement tells them apart.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,10 @@ from typing import Literal
 import torch
 
 PrecisionName = Literal["float32", "bfloat16"]
+ROUNDS = 3
+"""In which a step is timed in both."""
+CLEARLY = 0.95
+"""Of float32's time a step in bfloat16 must take at most: for less, chance would decide."""
 PRECISIONS: dict[PrecisionName, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -37,7 +42,7 @@ class Precision:
 def choose_precision(
     wanted: PrecisionName | Literal["auto"], device: torch.device, step: Callable[[], None]
 ) -> Precision:
-    """The wanted precision, or the quicker one for `"auto"`.
+    """The wanted precision; for `"auto"` float32, unless bfloat16 is clearly quicker.
 
     Plain products are timed first: where bfloat16 loses there, a whole step in it could take minutes. Only
     where it wins is `step` (a forward and a backward pass) timed in both.
@@ -50,11 +55,12 @@ def choose_precision(
         return Precision(wanted, f"as set; {products}", flops[wanted])
     if flops["bfloat16"] <= flops["float32"]:
         return Precision("float32", products, flops["float32"])
-    seconds = {}
-    for name in PRECISIONS:
-        with Precision(name, "", 0.0).autocast(device):
-            seconds[name] = _quickest(step, device, repeats=3)
-    name = min(seconds, key=seconds.__getitem__)
+    seconds = dict.fromkeys(PRECISIONS, math.inf)
+    for _ in range(ROUNDS):  # in turn: beside other work one of the two would else be timed in a worse moment
+        for name in PRECISIONS:
+            with Precision(name, "", 0.0).autocast(device):
+                seconds[name] = min(seconds[name], _quickest(step, device, repeats=2))
+    name = "bfloat16" if seconds["bfloat16"] < CLEARLY * seconds["float32"] else "float32"
     steps = ", ".join(f"{name} {second:.3f}" for name, second in seconds.items())
     return Precision(name, f"seconds a step: {steps}; {products}", flops[name])
 
