@@ -195,9 +195,9 @@ def _differences(folders: Sequence[Path], names: Sequence[str]) -> list[Table]:
     settings = [dict(_flat(_config(folder))) for folder in folders]
     table = Table("setting that differs", *names)
     for key in dict.fromkeys(key for one in settings for key in one):
-        values = [str(one.get(key, "–")) for one in settings]
-        if len(set(values)) > 1 and key not in ("out", "data", "data.path"):
-            table.add_row(key, *values)
+        values = [one.get(key, "–") for one in settings]
+        if any(value != values[0] for value in values) and key not in ("out", "data", "data.path"):
+            table.add_row(key, *map(str, values))
     return [table] if table.row_count else []
 
 
