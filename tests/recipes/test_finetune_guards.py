@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import electra
 from electra.config import load_config
 from electra.errors import CheckpointError, ConfigError, DivergedError
 from electra.recipes.finetune import FinetuneResult, finetune
+from electra.recipes.finetune_command import FinetuneCommand, read_command
 from electra.recipes.finetune_config import FinetuneConfig, load_task_config
 from electra.recipes.predict import PredictConfig
 from electra.recipes.predict import run as predict
@@ -205,3 +207,22 @@ def test_columns_mean_nothing_to_a_task_with_files_of_its_own(
         tune(small_model, data, tmp_path / "out", kind="named", task="cola")
     with pytest.raises(ConfigError, match="there is no task 'mine'"):
         tune(small_model, data, tmp_path / "out", kind="named", task="mine")
+
+
+def test_the_data_of_a_file_may_lie_beside_it(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "my.toml").write_text('kind = "classification"\n[data]\npath = "data"\n')
+    command = FinetuneCommand("MODEL", task=str(tmp_path / "my.toml"))
+    assert read_command(command).data.path == data
+    with pytest.raises(ConfigError, match=r"there is no file .*nix\.toml"):
+        read_command(replace(command, task=str(tmp_path / "nix.toml")))
+
+
+def test_text_that_the_vocabulary_does_not_know_is_warned_of(
+    small_model: str, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tune(small_model, data, tmp_path / "known")
+    assert "unknown to the model" not in caplog.text
+    for path in data.glob("*.csv"):
+        path.write_text(path.read_text().replace("gardener", "园丁").replace("sailor", "水手"))
+    tune(small_model, data, tmp_path / "out")
+    assert "% of the tokens of train are unknown to the model" in caplog.text
