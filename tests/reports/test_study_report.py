@@ -67,7 +67,7 @@ def test_noise_is_not_distinguishable_and_failed_seeds_do_not_count(tmp_path: Pa
 
 
 @pytest.mark.parametrize("suite", [["a", "b"], []])
-def test_pictures_of_lines_and_of_bars(tmp_path: Path, suite: list[str]) -> None:
+def test_pictures_of_lines_and_of_points(tmp_path: Path, suite: list[str]) -> None:
     lines = {
         name: {"says": "alike", "paper": None, "line": "a line", "x": x}
         for name, x in (("one", 0.5), ("two", 0.5))

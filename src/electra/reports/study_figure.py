@@ -1,4 +1,4 @@
-"""A study's picture: lines where arms have a place along an axis or several budgets, else bars with intervals."""
+"""A study's picture: lines where arms have a place along an axis or several budgets, else a point for each."""
 
 import math
 import os
@@ -45,7 +45,7 @@ def study_figure(facts: dict[str, Any], rows: Sequence[Row]) -> Any | None:
         axes.set_xlabel("training FLOPs")
         axes.set_xscale("log")
     else:
-        _bars(axes, rows, scored=scored)
+        _points(axes, rows, scored=scored)
     label = SCORE if scored else "held-out AUC on unigram fakes"
     (axes.set_xlabel if not (placed or len(facts["shares"]) > 1) else axes.set_ylabel)(label)
     axes.set_title(facts["title"])
@@ -85,12 +85,11 @@ def _line(axes: Any, x: list[float], rows: Sequence[Row], label: str, *, scored:
     axes.errorbar(x, y, yerr=spread, marker="o", markersize=4, capsize=3, linewidth=1.2, label=label)
 
 
-def _bars(axes: Any, rows: Sequence[Row], *, scored: bool) -> None:
+def _points(axes: Any, rows: Sequence[Row], *, scored: bool) -> None:
+    """Points, not bars: of an axis that does not begin at zero, the length of a bar would say nothing."""
     values = [_value(row, scored=scored) for row in rows]
     spread = [row.deviation if scored else 0.0 for row in rows]
     places = range(len(rows))[::-1]
-    axes.barh(places, values, xerr=spread, height=0.6, capsize=3, color="#7a9cc6")
+    axes.errorbar(values, places, xerr=spread, fmt="o", capsize=3, color="#3b6ea5")
     axes.set_yticks(list(places), [row.says for row in rows])
-    low = min(value - s for value, s in zip(values, spread, strict=True))
-    high = max(value + s for value, s in zip(values, spread, strict=True))
-    axes.set_xlim(low - 0.3 * (high - low) - 1e-3, high + 0.1 * (high - low) + 1e-3)
+    axes.margins(x=0.1, y=0.1)
