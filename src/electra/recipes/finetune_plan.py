@@ -4,7 +4,7 @@ import math
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,7 @@ from electra.tasks.base import collate
 from electra.tasks.fine_tuning import CPU_TOKENS, DEVICE_TOKENS, FineTuning, by_length, rate_scales
 from electra.training.memory import peak_memory
 from electra.training.optim import build_optimizer
+from electra.training.precision import Precision
 from electra.training.tracking import clock
 from electra.training.update import Update
 
@@ -44,6 +45,7 @@ class FinetunePlan:
     Attributes:
         preparation: seconds until the first seed begins: loading and tokenising.
         seconds: of each seed, with its evaluations and the exported model.
+        predictions: seconds in which the best seed's model, as it was exported, predicts the further splits.
         memory: bytes at the peak.
     """
 
@@ -53,6 +55,7 @@ class FinetunePlan:
     steps: int
     preparation: float
     seconds: float
+    predictions: float
     memory: int
 
     def __rich__(self) -> RenderableType:
@@ -61,7 +64,7 @@ class FinetunePlan:
         table.add_row("rows to learn from", f"{self.rows:,}")
         table.add_row("steps of each seed", f"{self.steps:,}")
         table.add_row("time of each seed, about", clock(self.seconds))
-        total = self.preparation + self.config.seeds * self.seconds
+        total = self.preparation + self.config.seeds * self.seconds + self.predictions
         table.add_row("time in all, from loading on", clock(total))
         table.add_row("memory at the peak, about", f"{self.memory / 2**30:.2f} GiB")
         return Group(to_toml(self.config), table)
@@ -107,9 +110,11 @@ def planned(config: FinetuneConfig) -> FinetunePlan:
     of_steps = float(np.interp(sizes, sizes[tried][::-1], seconds[1:][::-1]).mean()) * steps
     look = config.evaluation
     every = look.every or (epoch if look.keep == "best" or look.patience else steps)
-    looks = {DEV: math.ceil(steps / every) + (look.keep == "best")}
-    splits = [split for split in setting.rows if split != "train"]
-    total = of_steps + sum(looks.get(split, 1) * _evaluation_seconds(setting, module, split) for split in splits)
+    looks = {DEV: math.ceil(steps / every) + (look.keep == "best"), **dict.fromkeys(setting.judged, 1)}
+    total = of_steps + sum(count * _evaluation_seconds(setting, module, split) for split, count in looks.items())
+    further = [split for split in setting.rows if split not in ("train", DEV)]
+    exported = replace(setting, precision=Precision("float32", "", 0.0))
+    predictions = sum(_evaluation_seconds(exported, module, split) for split in further)
     start = time.perf_counter()
     with (
         tempfile.TemporaryDirectory() as folder
@@ -118,7 +123,7 @@ def planned(config: FinetuneConfig) -> FinetunePlan:
     total += time.perf_counter() - start
     parameters = sum(p.numel() for p in module.parameters())
     memory = peak_memory(setting.device)
-    return FinetunePlan(config, parameters, len(rows), steps, preparation, total, memory)
+    return FinetunePlan(config, parameters, len(rows), steps, preparation, total, predictions, memory)
 
 
 def _evaluation_seconds(setting: Setting, module: FineTuning, split: str) -> float:
