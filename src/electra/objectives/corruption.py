@@ -3,6 +3,7 @@
 Shapes: B batch, L length, N slots a row, n = B × N, D hidden size, V vocabulary.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -44,7 +45,7 @@ class Corrupted:
     generator_loss: Tensor | None
 
 
-class Corrupting(nn.Module):
+class Corrupting(nn.Module, ABC):
     """A full-size network, and a source of fakes beside it.
 
     `encoder` and `generator` are the networks; without a generator (fakes of counts) the second is None.
@@ -76,9 +77,9 @@ class Corrupting(nn.Module):
                 self.counted = CountedFakes(config.fakes, vocabulary, power=config.unigram_power)
         self.add_heads(model)
 
+    @abstractmethod
     def add_heads(self, model: EncoderConfig) -> None:
         """What stands on top of the networks, which are there already."""
-        raise NotImplementedError
 
     def _add_networks(self, model: EncoderConfig, shape: EncoderConfig) -> None:
         """The full-size network and a generator of this shape, with what they share."""
