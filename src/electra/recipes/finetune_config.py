@@ -136,7 +136,7 @@ class FinetuneTrainConfig:
     dropout: float = 0.1
     """Dropout in the encoder and before the head, whatever the model was pre-trained with."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of the matrix products; auto: the quicker one, measured at the start."""
+    """Precision of the matrix products; auto: bfloat16 where it is clearly quicker, measured at the start."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute; auto: on the GPU where there is one."""
     report_every: int = 50

@@ -39,9 +39,15 @@ def sections(folders: Sequence[Path]) -> list[Section]:
 
 def _each(folder: Path) -> list[Path]:
     """The folder; or the tasks' folders, where `electra finetune --task glue` made one for each."""
-    if kind_of(folder) == "fine-tuning" and "seeds" not in _json(folder / "results.json"):
-        return sorted(path.parent for path in folder.glob("*/results.json"))
-    return [folder]
+    if kind_of(folder) != "fine-tuning" or "seeds" in _json(folder / "results.json"):
+        return [folder]
+    tasks = sorted(path.parent for path in folder.glob("*/results.json"))
+    if not tasks:
+        raise CheckpointError(
+            f"{folder}: results.json is of several tasks, and no task's folder is there any more; "
+            "give the folder of one task, or fine-tune again"
+        )
+    return tasks
 
 
 def kind_of(folder: Path) -> str:
