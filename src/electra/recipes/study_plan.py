@@ -97,12 +97,12 @@ class StudyPlan:
         shares = "" if study.shares == (1.0,) else f" at {', '.join(f'{share:g}' for share in study.shares)} of it"
         runs = len(self.arms) * len(study.shares) * self.seeds
         whole = self.seconds * len(self.arms) * sum(study.shares) * self.seeds
-        suite = f"{self.common.task_seeds} times on each of {', '.join(self.common.suite)}"
+        times, tasks = self.common.task_seeds, ", ".join(self.common.suite)
+        tuned = f"; each is then fine-tuned {times} times on each of {tasks}" if tasks else ""
         return Group(
             table,
             f"{self.common.flops:.3e} FLOPs a run{shares} (modern convention: products, backward = 2 × forward)",
-            f"{runs} pre-trainings of about {clock(self.seconds)} at most, {clock(whole)} in all; each is then "
-            f"fine-tuned {suite if self.common.suite else '0 times'}",
+            f"{runs} pre-trainings of about {clock(self.seconds)} at most, {clock(whole)} in all{tuned}",
         )
 
 
