@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import os
 import time
 from pathlib import Path
@@ -12,12 +13,13 @@ from rich.console import Console
 
 from electra.cli import main
 from electra.config import load_config
+from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.recipes import study_runs
 from electra.recipes.pretrain_config import PretrainConfig
 from electra.recipes.study import Stopped, StudyCommand, StudyPlan, run
 from electra.recipes.study_config import load_study, names
-from electra.recipes.study_taking import DEAD, taken
+from electra.recipes.study_taking import DEAD
 from electra.reports.study import StudyReport
 from electra.training.precision import Precision
 
@@ -149,7 +151,7 @@ def test_the_precision_is_measured_once(
 def test_a_study_that_was_killed_goes_on(
     file: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = []
+    done: list[str] = []
 
     def dies(common: Any, job: Any, steps: int) -> int:
         if done:
@@ -163,7 +165,8 @@ def test_a_study_that_was_killed_goes_on(
     monkeypatch.undo()
     result = run(command(file, data_folder, tmp_path))
     assert isinstance(result, StudyReport) and [len(row.results) for row in result.rows] == [1, 1]
-    assert not result.rows[0].scores, "nothing is fine-tuned without --tasks"
+    assert result.rows[0].scores == (100 * result.rows[0].results[0]["evaluation"]["eval/unigram_auc"],)
+    assert not result.rows[1].scores, "nothing is fine-tuned without --tasks, and BERT finds no fakes"
 
 
 def test_tasks_that_come_later_cost_no_pretraining(
@@ -206,19 +209,6 @@ def test_what_the_base_decides_may_not_undo_equal_compute(file: Path, data_folde
         run(command(file, data_folder, tmp_path))
 
 
-def test_a_run_is_taken_by_one_and_a_dead_ones_by_the_next(tmp_path: Path) -> None:
-    with taken(tmp_path / "run") as first, taken(tmp_path / "run") as second:
-        assert first and not second
-    path = tmp_path / "run" / "taken.json"
-    assert not path.exists()
-    path.write_text(json.dumps({"host": "another", "processes": "", "process": 1}))
-    with taken(tmp_path / "run") as third:
-        assert not third, "there was a sign of life"
-    os.utime(path, (time.time() - 2 * DEAD,) * 2)
-    with taken(tmp_path / "run") as fourth:
-        assert fourth
-
-
 def test_a_dry_run_shows_all_arms(file: Path, data_folder: Path, tmp_path: Path) -> None:
     plan = run(command(file, data_folder, tmp_path, dry_run=True))
     assert isinstance(plan, StudyPlan)
@@ -236,10 +226,15 @@ def test_a_budget_in_minutes_is_that_of_the_control_here(file: Path, data_folder
     ("others", "problem"),
     [
         ({"budget": 2e6}, "too small; an arm needs"),
-        ({"budget": -1.0}, "must be above 0"),
+        ({"budget": -1.0}, "must be a number above 0"),
         ({"arms": ("electre",)}, "has no arm electre; it has electra, bert"),
-        ({"tasks": Path("nowhere")}, "chunking has no folder nowhere/chunking-conll2000"),
-        ({"seeds": 0}, "must be at least 1"),
+        ({"tasks": Path("nowhere")}, "there is no folder nowhere"),
+        ({"seeds": 0}, "--seeds: must be at least 1, got 0"),
+        ({"budget": math.inf}, "must be a number above 0, got inf"),
+        ({"tasks": Path(), "suite": ("chunkin",)}, "--suite: there is no task 'chunkin'; did you mean 'chunking'"),
+        ({"tasks": Path(), "suite": ("cola", "cola")}, "--suite: cola is named twice"),
+        ({"tasks": Path(), "suite": ("cola:",)}, "behind the colon stands a share"),
+        ({"tasks": Path()}, "chunking has no folder chunking-conll2000"),
     ],
 )
 def test_what_cannot_work_is_said_before_anything_runs(
@@ -281,6 +276,13 @@ def test_an_arm_without_a_discriminator_cannot_be_asked_when_it_started(
         ("paper = 85.0", "papers = 3", "did you mean 'paper'"),
         ('["objectives/masked-lm"]', '"objectives/masked-lm"', "arms.bert.extends: must be a list"),
         ("paper =", "shares = 0.5\npaper =", "shares: must be a list"),
+        ("paper =", "shares = [2]\npaper =", "shares: must lie above 0"),
+        ("paper =", "reached = 3\npaper =", "reached: must be a table, in braces, got 3"),
+        ("paper =", 'reached = { "eval/unigram_auc" = ["a"] }\npaper =', "must be a list of numbers"),
+        ('["chunking"]', '["nope"]', "tasks: there is no task 'nope'"),
+        ("paper = 85.0", 'paper = "hi"', "arms.electra.paper: must be a number, got 'hi'"),
+        ("paper = 85.0", 'x = "left"', "arms.electra.x: must be a number, got 'left'"),
+        ("paper = 85.0", 'control = "bart"', "arms.electra.control: there is no arm 'bart'; did you mean 'bert'"),
     ],
 )
 def test_a_study_that_is_wrong_is_refused(
@@ -294,6 +296,65 @@ def test_a_study_that_is_wrong_is_refused(
 def test_an_unknown_study_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["study", "objective", "--data", "D", "--out", "O"]) == 2
     assert "did you mean 'objectives'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ('set = { "packing.sequence_length" = 16 }', r"bert: packing\.sequence_length is 16, and \d+ in electra"),
+        ('set = { "objective.kind" = "replaced-token" }', "bert: differs in nothing from electra"),
+        ('set = { "objective.temprature" = 2 }', "1 problem in arm bert of two:\n.*did you mean 'temperature'"),
+    ],
+)
+def test_arms_that_cannot_be_compared_are_named(
+    file: Path, data_folder: Path, tmp_path: Path, settings: str, problem: str
+) -> None:
+    file.write_text(file.read_text() + settings + "\n")
+    with pytest.raises(ConfigError, match=problem):
+        run(command(file, data_folder, tmp_path))
+    assert not (tmp_path / "out/runs").exists()
+
+
+def test_a_study_keeps_its_tasks_and_its_base(file: Path, tasks: Path, data_folder: Path, tmp_path: Path) -> None:
+    (out := tmp_path / "out").mkdir()
+    facts = {"study": "two", "data": TokenData.open(data_folder).fingerprint, "budget": 1.5e9, "flops": 1.5e9}
+    facts |= {"base": str(tmp_path / "base.toml"), "arms": {}, "suite": ["chunking", "cola"]}
+    (out / "study.json").write_text(json.dumps(facts))
+    with pytest.raises(CheckpointError, match="--suite may add to them, and lacks cola"):
+        run(command(file, data_folder, tmp_path, tasks=tasks, suite=("chunking",)))
+    with pytest.raises(CheckpointError, match="was begun with --base"):
+        run(command(file, data_folder, tmp_path, base="electra-nano"))
+    (out / "study.json").write_text(json.dumps(facts)[:-5])
+    with pytest.raises(CheckpointError, match=r"study\.json is damaged"):
+        run(command(file, data_folder, tmp_path))
+
+
+def test_a_budget_that_is_too_small_says_what_would_do(file: Path, data_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="give at least") as raised:
+        run(command(file, data_folder, tmp_path, budget=1e7))
+    enough = float(str(raised.value).split("give at least ")[1].split(" FLOPs")[0])
+    assert isinstance(run(command(file, data_folder, tmp_path, budget=enough, dry_run=True)), StudyPlan)
+
+
+def test_a_run_whose_owner_died_meanwhile_is_taken_over(
+    file: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was another's when it came to it, and is free when the others are done."""
+    another = tmp_path / "out/runs/electra/1/seed-0/taken.json"
+    another.parent.mkdir(parents=True)
+    another.write_text(json.dumps({"host": "another", "processes": [], "process": 1}))
+    done: list[str] = []
+
+    def fake(common: Any, job: Any, steps: int) -> int:
+        done.append(job.arm.name)
+        os.utime(another, (time.time() - 2 * DEAD,) * 2)
+        found = {"arm": job.arm.name, "share": 1.0, "seed": 0, "failed": None, "tasks": {}, "evaluation": {}}
+        (job.folder(common.out) / "result.json").write_text(json.dumps({**found, "blimp": None}))
+        return 0
+
+    monkeypatch.setattr("electra.recipes.study.run_job", fake)
+    run(command(file, data_folder, tmp_path))
+    assert done == ["bert", "electra"]
 
 
 def test_stopping_keeps_the_exit_code(

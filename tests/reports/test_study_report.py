@@ -1,12 +1,15 @@
 """Intervals and verdicts of a study, and its picture."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from scipy.stats import ttest_rel
 
+from electra.errors import CheckpointError
 from electra.reports.sections import sections
 from electra.reports.study import interval, read_study
 
@@ -63,7 +66,56 @@ def test_noise_is_not_distinguishable_and_failed_seeds_do_not_count(tmp_path: Pa
     report = read_study(study(tmp_path, results)).written()
     two = report.rows[1]
     assert two.verdict == "not distinguishable" and two.failed == 1 and len(two.results) == 2
-    assert (tmp_path / "study.png").stat().st_size > 5000 and len(report.csv().splitlines()) == 6
+    assert two.agrees is None and "0 are in their order to the control, 0 in another, 1 cannot" in report.sum_up()
+    assert (tmp_path / "study.png").stat().st_size > 5000
+    assert len(report.csv().splitlines()) == 7 and "it diverged" in report.csv()
+
+
+def test_a_seed_is_compared_with_the_same_seed_of_the_control(tmp_path: Path) -> None:
+    """Seeds differ by far more than arms, and the control lacks one, another arm another."""
+    results = [result("one", seed, {"a": 0.5 + seed / 10, "b": 0.5 + seed / 10}) for seed in (0, 1, 3)]
+    results += [result("two", seed, {"a": 0.51 + seed / 10, "b": 0.511 + seed / 10}) for seed in (1, 2, 3)]
+    two = {row.arm: row for row in read_study(study(tmp_path, results)).rows}["two"]
+    assert two.difference == pytest.approx(1.05) and two.verdict == "higher" and two.agrees is False
+
+
+def test_an_arm_may_have_a_control_of_its_own(tmp_path: Path) -> None:
+    arms = {
+        name: {"says": name, "paper": None, "line": "", "x": None, "control": control}
+        for name, control in (("one", "one"), ("two", "one"), ("three", "two"))
+    }
+    results = [
+        result(name, 0, {"a": score, "b": score}) for name, score in (("one", 0.5), ("two", 0.6), ("three", 0.4))
+    ]
+    rows = {row.arm: row for row in read_study(study(tmp_path, results, arms=arms)).rows}
+    assert rows["one"].difference is None and rows["two"].difference == pytest.approx(10)
+    assert rows["three"].difference == pytest.approx(-20)
+
+
+def test_without_tasks_the_held_out_auc_is_judged_and_tokens_are_counted(tmp_path: Path) -> None:
+    results = []
+    for seed in range(3):
+        for name, auc, tokens in (("one", 0.6, None), ("two", 0.8, 1_000_000), ("three", None, None)):
+            one = result(name, seed, {})
+            one["evaluation"] = {"eval/unigram_auc": auc and auc + seed / 100 + (name == "two") * seed / 1000}
+            one["reached"] = {"eval/unigram_auc 0.65": tokens and seed and tokens * seed}
+            results.append(one)
+    report = read_study(study(tmp_path, results, suite=[], reached={"eval/unigram_auc": [0.65]}))
+    rows = {row.arm: row for row in report.rows}
+    assert rows["two"].verdict == "higher" and rows["two"].difference == pytest.approx(20.1)
+    assert rows["three"].scores == () and rows["three"].verdict == ""
+    assert rows["two"].reached("eval/unigram_auc 0.65") == (0, 1_000_000, 2_000_000), "0 tokens are some"
+    (console := Console(file=io.StringIO(), width=200)).print(report)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "1.00M (0.00–2.00M)" in shown and "80.1 ± 1.1" not in shown and "81.1 ± 1.1" in shown
+
+
+@pytest.mark.parametrize("name", ["study.json", "runs/one/1/seed-0/result.json"])
+def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
+    path = study(tmp_path, [result("one", 0, {"a": 0.6, "b": 0.8})]) / name
+    path.write_text(path.read_text()[:-9])
+    with pytest.raises(CheckpointError, match=f"{name} is damaged"):
+        read_study(tmp_path)
 
 
 @pytest.mark.parametrize("suite", [["a", "b"], []])
@@ -86,7 +138,8 @@ def test_published_scores_may_be_by_share(tmp_path: Path) -> None:
         for name, paper in (("one", {"0.5": 70.0, "1": 80.0}), ("two", 75.0))
     }
     results = [
-        result(arm, 0, {"a": value, "b": value}, share=share)
+        result(arm, seed, {"a": value, "b": value + seed / 1000}, share=share)
+        for seed in range(2)
         for arm, value in (("one", 0.5), ("two", 0.6))
         for share in (0.5, 1.0)
     ]

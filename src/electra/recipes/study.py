@@ -5,7 +5,9 @@ import json
 import logging
 import math
 import os
+import secrets
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,12 @@ from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError
 from electra.recipes.pretrain_config import PretrainConfig
 from electra.recipes.pretrain_parts import fitted
-from electra.recipes.study_config import Study, load_study
+from electra.recipes.pretrain_start import check_vocabulary, load_start, with_shapes
+from electra.recipes.study_config import Study, check_tasks, load_study
 from electra.recipes.study_plan import Configs, StudyPlan, check, flops_a_second, planned, precision_here
 from electra.recipes.study_runs import Common, Job, arm_config, jobs, run_job
 from electra.recipes.study_taking import is_taken, taken
-from electra.reports.study import StudyReport, read_study
+from electra.reports.study import StudyReport, read_facts, read_study
 from electra.training.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -93,22 +96,34 @@ def run(command: StudyCommand) -> "StudyReport | StudyPlan | Stopped":
     common = _begun(plan.common, configs, data)
     if common.flops != flops:  # another machine was first
         plan = planned(common, configs, seeds=command.seeds)
-    todo = jobs(study, command.seeds)
-    if not all(job.done(common) for job in todo):
-        common = replace(common, precision=precision_here(configs[study.control], data))
-    for number, job in enumerate(todo):
-        if job.done(common):
-            continue
-        with taken(job.folder(common.out)) as mine:
-            if not mine or job.done(common):
-                continue
-            logger.info("run %s of %s: %s", number + 1, len(todo), job)
-            if code := run_job(common, job, plan.steps(job.arm.name, job.share)):
-                return Stopped(common.out, job, code)
-    for job in todo:
+    every = jobs(study, command.seeds)
+    if stopped := _work(common, plan, every):
+        return stopped
+    for job in every:
         if not job.done(common) and is_taken(job.folder(common.out)):
             logger.info("%s: another process is at it", job)
     return read_study(common.out).written()
+
+
+def _work(common: Common, plan: StudyPlan, every: Sequence[Job]) -> "Stopped | None":
+    """Do what nobody else is at, and then what those have left who died meanwhile."""
+    left = list(every)
+    while left:
+        others = []
+        for job in left:
+            if job.done(common):
+                continue
+            with taken(job.folder(common.out)) as mine:
+                if not mine:
+                    others.append(job)
+                elif not job.done(common):
+                    logger.info("run %s of %s: %s", every.index(job) + 1, len(every), job)
+                    if code := run_job(common, job, plan.steps(job.arm.name, job.share)):
+                        return Stopped(common.out, job, code)
+        if len(others) == len(left):
+            break
+        left = others
+    return None
 
 
 @dataclass(frozen=True)
@@ -129,25 +144,45 @@ def _chosen(study: Study, command: StudyCommand) -> Study:
     Raises:
         ConfigError: the command asks for what there is not.
     """
-    if command.seeds < 1 or command.task_seeds < 1:
-        raise ConfigError("--seeds and --task-seeds must be at least 1")
-    if not command.budget > 0:
-        raise ConfigError(f"--budget: must be above 0, got {command.budget}")
+    for name, count in (("seeds", command.seeds), ("task-seeds", command.task_seeds)):
+        if count < 1:
+            raise ConfigError(f"--{name}: must be at least 1, got {count}")
+    if not 0 < command.budget < math.inf:
+        raise ConfigError(f"--budget: must be a number above 0, got {command.budget}")
     if command.suite and command.tasks is None:
         raise ConfigError("--suite: needs --tasks, the folder of the tasks")
+    if command.tasks is not None and not command.tasks.is_dir():
+        raise ConfigError(f"--tasks: there is no folder {command.tasks}")
+    try:
+        check_tasks(command.suite)
+    except ConfigError as error:
+        raise ConfigError(f"--suite: {error}") from error
     known = [arm.name for arm in study.arms]
     if unknown := [name for name in command.arms if name not in known]:
         raise ConfigError(f"--arms: {study.name} has no arm {', '.join(unknown)}; it has {', '.join(known)}")
     wanted = {study.control, *(command.arms or known)}
+    wanted |= {arm.control for arm in study.arms if arm.name in wanted}
     return replace(study, arms=tuple(arm for arm in study.arms if arm.name in wanted))
 
 
 def _configs(common: Common, data: TokenData) -> Configs:
-    """The config of each arm, with a length to count by; nothing is left behind."""
+    """The config of each arm, with a length to count by; nothing is left behind.
+
+    Raises:
+        ConfigError: an arm's settings are wrong.
+        CheckpointError, DataError: what an arm starts from is none, or has another vocabulary.
+    """
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for arm in common.study.arms:
-            config = arm_config(common, arm, {"train.steps": 1_000}, folder=Path(folder))
+            try:
+                config = arm_config(common, arm, {"train.steps": 1_000}, folder=Path(folder))
+            except ConfigError as error:
+                written = str(Path(folder, f"{arm.name}.toml"))
+                raise ConfigError(str(error).replace(written, f"arm {arm.name} of {common.study.name}")) from error
+            start = load_start(config.init)
+            config = with_shapes(config, start)
+            check_vocabulary(start, data, config.init)
             found[arm.name] = replace(config, model=fitted(config, data))
     return found
 
@@ -161,7 +196,7 @@ def _before(common: Common, configs: Configs, data: TokenData) -> dict[str, Any]
     path = common.out / COMMON
     if not path.is_file():
         return {}
-    before: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    before = read_facts(path)
     another = "give another --out"
     if before["study"] != common.study.name:
         raise CheckpointError(f"{common.out} holds the study {before['study']}; {another}")
@@ -171,6 +206,13 @@ def _before(common: Common, configs: Configs, data: TokenData) -> dict[str, Any]
         raise CheckpointError(
             f"{common.out} was begun with a budget of {before['budget']:g} ({before['flops']:.4g} FLOPs); "
             f"give that, or {another}"
+        )
+    if before["base"] != common.study.base:
+        raise CheckpointError(f"{common.out} was begun with --base {before['base']}; give that, or {another}")
+    if common.suite and (lost := [task for task in before["suite"] if task not in common.suite]):
+        raise CheckpointError(
+            f"{common.out} was begun with the tasks {' '.join(before['suite'])}; --suite may add to them, and "
+            f"lacks {' '.join(lost)}; {another}"
         )
     for name, config in configs.items():
         known = before["arms"].get(name, {}).get("config", _fingerprint(config))
@@ -194,7 +236,7 @@ def _begun(common: Common, configs: Configs, data: TokenData) -> Common:
         "suite": common.suite, "flops": common.flops, "budget": common.budget, "data": data.fingerprint,
         "arms": {
             arm.name: {
-                "says": arm.says, "paper": arm.paper, "line": arm.line, "x": arm.x,
+                "says": arm.says, "control": arm.control, "paper": arm.paper, "line": arm.line, "x": arm.x,
                 "config": _fingerprint(configs[arm.name]),
             }
             for arm in study.arms
@@ -202,7 +244,7 @@ def _begun(common: Common, configs: Configs, data: TokenData) -> Common:
     }  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.is_file():
-        first = path.with_name(f".{path.name}.{os.getpid()}.first")
+        first = path.with_name(f".{path.name}.{secrets.token_hex(4)}.first")
         RunFolder.write_text(first, json.dumps(facts, indent=1) + "\n")
         try:
             os.link(first, path)  # only one can be first, and the file is whole from the first moment
@@ -211,7 +253,9 @@ def _begun(common: Common, configs: Configs, data: TokenData) -> Common:
         finally:
             first.unlink()
     before = _before(common, configs, data)
-    merged = {**before, "suite": common.suite or before["suite"], "arms": {**before["arms"], **facts["arms"]}}
-    if merged != json.loads(json.dumps(before)):
+    known = {"suite": list(common.suite) or before["suite"], "arms": {**before["arms"], **facts["arms"]}}
+    if "precision" not in before:
+        known["precision"] = precision_here(configs[common.study.control], data)
+    if (merged := {**before, **json.loads(json.dumps(known))}) != before:
         RunFolder.write_text(path, json.dumps(merged, indent=1) + "\n")
-    return replace(common, flops=float(before["flops"]))
+    return replace(common, flops=float(merged["flops"]), precision=merged["precision"])

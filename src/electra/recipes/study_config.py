@@ -12,13 +12,14 @@
     says = "..."                     for the table
     extends = ["objectives/..."]     presets or files that are laid over the base
     set = { "masking.share" = 0.25 }
+    control = "electra"              the arm that this one is compared with, where it is not the study's control
     paper = 82.4                     the published score; or { "0.5" = 80.1, "1" = 82.4 }, by share
     line, x                          where the arm stands in the figure: a line's name, and a number along it
 
 A file of one's own works as a name does.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ import tomli_w
 from electra import config
 from electra.config import PRESETS, did_you_mean, read_toml
 from electra.errors import ConfigError
+from electra.recipes import finetune_task
 
 FOLDER = PRESETS / "studies"
 SUITE = ("cola", "sst-2:0.15", "mrpc", "sts-b", "chunking")
@@ -44,12 +46,14 @@ class Arm:
         says: a few words for the table.
         extends: presets or files that are laid over the base.
         settings: by dotted name, over those.
+        control: the arm that it is compared with; the study's control knows itself.
         paper: the published score, in the study's unit, of the whole budget; or by share of it.
         line, x: the line of the figure that the arm is a point of, and where along it.
     """
 
     name: str
     says: str
+    control: str
     extends: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     paper: float | Mapping[str, float] | None = None
@@ -98,14 +102,29 @@ def task_and_fraction(task: str) -> tuple[str, float]:
     Raises:
         ConfigError: the share is none.
     """
-    name, _, written = task.partition(":")
+    name, colon, written = task.partition(":")
     try:
-        fraction = float(written or 1)
+        fraction = float(written) if colon else 1.0
     except ValueError:
         fraction = 0.0
     if not 0 < fraction <= 1:
         raise ConfigError(f"{task}: behind the colon stands a share of the training data, above 0 and at most 1")
     return name, fraction
+
+
+def check_tasks(tasks: Sequence[str]) -> None:
+    """Refuse tasks that there are not, and those named twice.
+
+    Raises:
+        ConfigError: naming the first.
+    """
+    for task in tasks:
+        name, _ = task_and_fraction(task)
+        if name not in finetune_task.names():
+            known = finetune_task.names()
+            raise ConfigError(f"there is no task {name!r}{did_you_mean(name, known)}; tasks: {', '.join(known)}")
+        if tasks.count(task) > 1:
+            raise ConfigError(f"{task} is named twice")
 
 
 def names() -> list[str]:
@@ -136,7 +155,7 @@ def load_study(source: str, *, base: str | None = None) -> Study:
         raise ConfigError(f"{path}:\n" + "\n".join(f"  {problem}" for problem in problems))
     arms = tuple(
         Arm(
-            name=name, says=arm.get("says", name),
+            name=name, says=arm.get("says", name), control=arm.get("control", table["control"]),
             extends=tuple(_beside(one, path) for one in arm.get("extends", ())),
             settings=arm.get("set", {}), paper=arm.get("paper"), line=arm.get("line", ""), x=arm.get("x"),
         )
@@ -157,30 +176,60 @@ def _beside(source: str, path: Path) -> str:
     return str(beside.resolve()) if beside.is_file() else source
 
 
+TEXT, LIST, TABLE, NUMBER = "text, in quotation marks", "a list, in brackets", "a table, in braces", "a number"
+TYPES: Mapping[str, type | tuple[type, ...]] = {TEXT: str, LIST: list, TABLE: dict, NUMBER: (int, float)}
+KEYS = {
+    "title": TEXT, "base": TEXT, "control": TEXT, "arms": TABLE, "paper": TEXT, "axis": TEXT, "shares": LIST,
+    "tasks": LIST, "reached": TABLE, "set": TABLE,
+}  # fmt: skip
+"""Of a study's file, and what each must be."""
+ARM_KEYS = {
+    "says": TEXT, "extends": LIST, "set": TABLE, "control": TEXT, "line": TEXT, "x": NUMBER,
+}  # fmt: skip
+
+
 def _problems(table: config.Table) -> Iterator[str]:
-    known = {"title", "base", "control", "arms", "paper", "axis", "shares", "tasks", "reached", "set"}
-    for key in table.keys() - known:
-        yield f"{key}: there is no such setting{did_you_mean(key, sorted(known))}"
-    for key in ("title", "base", "control", "arms"):
-        if key not in table:
-            yield f"{key}: is missing"
-    arms = table.get("arms", {})
-    lists = [("shares", table), ("tasks", table), *((f"arms.{name}.extends", arm) for name, arm in arms.items())]
-    wrong = [name for name, below in lists if not isinstance(below.get(name.rpartition(".")[2], []), list)]
-    reached = table.get("reached", {})
-    wrong += [f"reached.{name}" for name, levels in reached.items() if not isinstance(levels, list)]
-    if wrong:
-        yield from (f"{name}: must be a list, in brackets" for name in wrong)
-        return
-    if table.get("control") not in arms:
-        hint = did_you_mean(str(table.get("control")), list(arms))
-        yield f"control: there is no arm {table.get('control')!r}{hint}; there are {', '.join(arms)}"
-    if not all(0 < share <= 1 for share in table.get("shares", ())):
-        yield f"shares: must lie above 0 and be at most 1, got {table['shares']}"
-    keys = {"says", "extends", "set", "paper", "line", "x"}
-    for name, arm in arms.items():
-        for key in arm.keys() - keys:
-            yield f"arms.{name}.{key}: there is no such setting{did_you_mean(key, sorted(keys))}"
+    found = list(_untyped(table, KEYS, ""))
+    found += [f"{key}: is missing" for key in ("title", "base", "control", "arms") if key not in table]
+    if not found:
+        found = list(_untyped(table["arms"], dict.fromkeys(table["arms"], TABLE), "arms."))
+    if not found:
+        for name, arm in table["arms"].items():
+            paper = {"paper": TABLE if isinstance(arm.get("paper"), dict) else NUMBER}
+            found += _untyped(arm, {**ARM_KEYS, **paper}, f"arms.{name}.")
+        reached = table.get("reached", {})
+        found += _untyped(reached, dict.fromkeys(reached, LIST), "reached.")
+    yield from found or _contradictions(table)
+
+
+def _untyped(table: config.Table, keys: Mapping[str, str], where: str) -> Iterator[str]:
+    """Keys that there are not, and values that are no such thing."""
+    for key, value in table.items():
+        if key not in keys:
+            yield f"{where}{key}: there is no such setting{did_you_mean(key, sorted(keys))}"
+        elif not isinstance(value, TYPES[keys[key]]) or isinstance(value, bool):
+            yield f"{where}{key}: must be {keys[key]}, got {value!r}"
+
+
+def _contradictions(table: config.Table) -> Iterator[str]:
+    """What is wrong with a study whose keys and types are right."""
+    arms, shares = table["arms"], table.get("shares", [1.0])
+    controls = {"control": table["control"]} | {
+        f"arms.{name}.control": arm["control"] for name, arm in arms.items() if "control" in arm
+    }
+    for where, control in controls.items():
+        if control not in arms:
+            hint = did_you_mean(control, list(arms))
+            yield f"{where}: there is no arm {control!r}{hint}; there are {', '.join(arms)}"
+    if not shares or not all(isinstance(share, int | float) and 0 < share <= 1 for share in shares):
+        yield f"shares: must lie above 0 and be at most 1, got {shares}"
+    try:
+        check_tasks([str(task) for task in table.get("tasks", [])])
+    except ConfigError as error:
+        yield f"tasks: {error}"
+    for name, levels in table.get("reached", {}).items():
+        if not all(isinstance(level, int | float) for level in levels):
+            yield f"reached.{name}: must be a list of numbers, got {levels}"
     for where, settings in [
         ("", table.get("set", {})),
         *((f"arms.{n}.", a.get("set", {})) for n, a in arms.items()),

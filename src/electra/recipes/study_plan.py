@@ -1,10 +1,11 @@
 """What a study takes: steps of every arm for the same FLOPs; and all that could stop a run, said beforehand."""
 
 import logging
+import math
 import statistics
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from rich.console import Group, RenderableType
@@ -17,8 +18,9 @@ from electra.modeling.flops import training_flops
 from electra.recipes.finetune_task import load_task
 from electra.recipes.pretrain import dry_run
 from electra.recipes.pretrain_config import PretrainConfig, build_objective
-from electra.recipes.pretrain_parts import assembled, check_tags
+from electra.recipes.pretrain_parts import assembled, check_tags, tables
 from electra.recipes.pretrain_start import Start
+from electra.recipes.study_config import Study
 from electra.recipes.study_runs import Common, task_config, task_folder
 from electra.training.optim import build_optimizer
 from electra.training.plan import count_parameters, flops_a_sequence
@@ -48,6 +50,7 @@ class ArmPlan:
     flops_a_sequence: float
     flops: float
     train: TrainConfig
+    warmup_steps: int
 
     def steps(self, share: float) -> int:
         """How many steps a share of the budget pays for."""
@@ -82,23 +85,31 @@ class StudyPlan:
         least = min(self.common.study.shares)
         if few := [f"{arm.name}: {arm.steps(least)} steps" for arm in self.arms if arm.steps(least) < LEAST_STEPS]:
             share = "" if least == 1 else f" at {least:g} of it"
+            wanted = max(arm.flops_a_sequence * arm.train.sequences(LEAST_STEPS) for arm in self.arms) / least
             raise ConfigError(
-                f"--budget: too small{share}; an arm needs {LEAST_STEPS} steps for one evaluation:\n  "
-                + "\n  ".join(few)
+                f"--budget: too small{share}; an arm needs {LEAST_STEPS} steps for one evaluation; give at least "
+                f"{math.ceil(wanted / 1e9) * 1e9:.4g} FLOPs:\n  " + "\n  ".join(few)
             )
+        warming = {arm.name: arm.warmup_steps for arm in self.arms if arm.steps(least) < 2 * arm.warmup_steps}
+        if warming:
+            logger.warning(
+                "half or more of a run at %g of the budget is warm-up (%s); a larger budget judges better",
+                least, ", ".join(f"{name}: {steps:,} steps" for name, steps in warming.items()),
+            )  # fmt: skip
 
     def __rich__(self) -> RenderableType:
         study = self.common.study
-        columns = ("arm", "", "parameters", "FLOPs a step", "steps")
+        columns = ("arm", "what it is", "parameters", "FLOPs a step", "steps")
         table = Table(*columns, title=study.title, title_justify="left")
         for arm in self.arms:
             flops = arm.flops_a_sequence * arm.train.batch_size
-            table.add_row(arm.name, arm.says, f"{arm.parameters:,}", f"{flops:.3e}", f"{arm.steps(1):,}")
+            name = f"{arm.name} (control)" if arm.name == study.control else arm.name
+            table.add_row(name, arm.says, f"{arm.parameters:,}", f"{flops:.3e}", f"{arm.steps(1):,}")
         shares = "" if study.shares == (1.0,) else f" at {', '.join(f'{share:g}' for share in study.shares)} of it"
         runs = len(self.arms) * len(study.shares) * self.seeds
         whole = self.seconds * len(self.arms) * sum(study.shares) * self.seeds
         times, tasks = self.common.task_seeds, ", ".join(self.common.suite)
-        tuned = f"; each is then fine-tuned {times} times on each of {tasks}" if tasks else ""
+        tuned = f"; fine-tuning each {times} times on each of {tasks} comes on top" if tasks else ""
         return Group(
             table,
             f"{self.common.flops:.3e} FLOPs a run{shares} (modern convention: products, backward = 2 × forward)",
@@ -115,7 +126,8 @@ def planned(common: Common, configs: Configs, *, seeds: int) -> StudyPlan:
         with torch.device("meta"):
             objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
         each = flops_a_sequence(objective, config.packing.sequence_length, steps=config.train.steps)
-        arms.append(ArmPlan(arm.name, arm.says, count_parameters(objective), each, common.flops, config.train))
+        parameters, warmup = count_parameters(objective), config.optimizer.warmup_steps
+        arms.append(ArmPlan(arm.name, arm.says, parameters, each, common.flops, config.train, warmup))
     return StudyPlan(common, tuple(arms), seeds, control.seconds * common.flops / control.flops)
 
 
@@ -127,10 +139,12 @@ def check(common: Common, configs: Configs, data: TokenData) -> None:
         DataError: data of a task, or the tags of tokens, are missing or not as they must be.
     """
     problems = [f"{name}: {one}" for name, config in configs.items() for one in _problems(common, config)]
+    problems += _unlike(common.study, configs)
     if problems:
         raise ConfigError("arms that cannot be run:\n  " + "\n  ".join(problems))
     for config in configs.values():
         check_tags(config, data)
+        tables(config, data)
     for task in common.suite:
         assert common.tasks is not None
         if not task_folder(common.tasks, task).is_dir():
@@ -146,6 +160,24 @@ def _problems(common: Common, config: PretrainConfig) -> Iterator[str]:
         yield "train.minutes: runs of equal compute are as long as their steps; leave it out of the base"
     if config.init.discriminator is not None:
         yield "init.discriminator: arms begin with fresh networks; leave it out"
+
+
+def _unlike(study: Study, configs: Configs) -> Iterator[str]:
+    """Arms that cannot be compared: of other examples, or with no difference at all."""
+    control = configs[study.control]
+    for name, config in configs.items():
+        for section in ("packing", "evaluation"):
+            mine, theirs = asdict(getattr(config, section)), asdict(getattr(control, section))
+            for key in mine:
+                if mine[key] != theirs[key]:
+                    yield (
+                        f"{name}: {section}.{key} is {mine[key]!r}, and {theirs[key]!r} in {study.control}; all "
+                        "arms must see the same examples, so set it for all of them"
+                    )
+    known = list(configs.items())
+    for number, (name, config) in enumerate(known):
+        if alike := [one for one, other in known[:number] if other == config]:
+            yield f"{name}: differs in nothing from {alike[0]}; does the base say what the arms are to decide?"
 
 
 def precision_here(config: PretrainConfig, data: TokenData) -> PrecisionName:

@@ -13,7 +13,7 @@ import logging
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +25,7 @@ from electra.recipes.pretrain import pretrain
 from electra.recipes.pretrain_config import PretrainConfig
 from electra.recipes.study_config import Arm, Study, task_and_fraction
 from electra.reports.metrics import read_metrics
+from electra.reports.study import read_facts
 from electra.serving.minimal_pairs import accuracies
 from electra.serving.scorer import Scorer
 from electra.training.precision import PrecisionName
@@ -47,7 +48,8 @@ class Common:
         budget: of one run, as it was given, and the FLOPs (modern convention) that it came to.
         tasks: the folder of all tasks; the suite is empty where there is none.
         task_seeds: fine-tunings of each task.
-        precision: of the runs that are begun here. Chosen once: each run's own measurement would differ by chance.
+        precision: of all runs whose config leaves it open. Chosen once: each run's own measurement would differ by
+            chance.
     """
 
     out: Path
@@ -59,10 +61,6 @@ class Common:
     suite: tuple[str, ...]
     task_seeds: int
     precision: PrecisionName | Literal["auto"] = "auto"
-
-    def settled(self, folder: Path) -> dict[str, str]:
-        """The precision as a setting of a run in a folder; one that was begun goes on in its own."""
-        return {} if RunFolder(folder).config.is_file() else {"train.precision": self.precision}
 
 
 @dataclass(frozen=True)
@@ -79,8 +77,7 @@ class Job:
     def result(self, out: Path) -> dict[str, Any]:
         """What came of it; empty where nothing has yet."""
         path = self.folder(out) / RESULT
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        return found
+        return read_facts(path) if path.is_file() else {}
 
     def done(self, common: "Common") -> bool:
         """Whether it was trained, and fine-tuned for the whole suite as often as is wanted; or has failed."""
@@ -121,12 +118,13 @@ def run_job(common: Common, job: Job, steps: int) -> int:
         0, or 128 + the number of the signal that stopped it.
     """
     folder, started = job.folder(common.out), time.perf_counter()
-    settings = {
-        "out": folder / "run", "train.steps": steps, "train.seed": job.seed, **common.settled(folder / "run"),
-    }  # fmt: skip
+    settings = {"out": folder / "run", "train.steps": steps, "train.seed": job.seed}
     about = {"arm": job.arm.name, "share": job.share, "seed": job.seed, "steps": steps, "failed": None}
     try:
-        trained = pretrain(arm_config(common, job.arm, settings, folder=common.out / "arms"))
+        config = arm_config(common, job.arm, settings, folder=common.out / "arms")
+        if config.train.precision == "auto" and not RunFolder(folder / "run").config.is_file():
+            config = replace(config, train=replace(config.train, precision=common.precision))
+        trained = pretrain(config)
     except DivergedError as error:
         logger.warning("%s: %s", job, error)
         _write(folder, {**about, "failed": str(error).splitlines()[0], "tasks": {}})
@@ -136,7 +134,8 @@ def run_job(common: Common, job: Job, steps: int) -> int:
     assert trained.exported is not None
     tower = next(name for name in ("discriminator", "encoder") if name in trained.exported.folders)
     model = trained.exported.folders[tower]
-    scores: dict[str, dict[str, Any]] = job.result(common.out).get("tasks", {})
+    before = job.result(common.out)  # of fewer tasks, or fewer fine-tunings of each
+    scores: dict[str, dict[str, Any]] = before.get("tasks", {})
     for task in common.suite:
         out = folder / "tasks" / task.replace(":", "-")
         found = _finetuned(common, task, model, out)
@@ -149,7 +148,7 @@ def run_job(common: Common, job: Job, steps: int) -> int:
         **about,
         **{name: metrics.reports[-1][name] for name in ("tokens", "flops", "seconds")},
         "precision": load_config(PretrainConfig, folder / "run" / "config.toml").train.precision,
-        "hours_here": (time.perf_counter() - started) / 3600,
+        "hours": before.get("hours", 0.0) + (time.perf_counter() - started) / 3600,
         "tower": tower,
         "evaluation": {k: v for k, v in metrics.evaluations[-1].items() if k.startswith("eval/")},
         "reached": {
@@ -174,7 +173,8 @@ def task_config(common: Common, task: str, *, model: Path, out: Path) -> Finetun
     return load_task_config({
         "model": model, "task": name, "out": out, "seeds": common.task_seeds,
         "data.path": task_folder(common.tasks, task), "data.fraction": fraction,
-        "tracking.tensorboard": False, **common.settled(out),
+        "tracking.tensorboard": False,
+        "train.precision": "auto" if RunFolder(out).config.is_file() else common.precision,
     })  # fmt: skip
 
 

@@ -42,7 +42,7 @@ def taken(folder: Path) -> Iterator[bool]:
 
     def beat() -> None:
         while not ended.wait(BEAT):
-            if not _is(path, mine):
+            if _lost(path, mine):
                 logger.warning("%s was taken over by another process; stopping", folder)
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
@@ -56,7 +56,7 @@ def taken(folder: Path) -> Iterator[bool]:
     finally:
         ended.set()
         thread.join()
-        if _is(path, mine):
+        if not _lost(path, mine):
             path.unlink(missing_ok=True)
 
 
@@ -66,47 +66,76 @@ def is_taken(folder: Path) -> bool:
 
 
 def _me() -> dict[str, Any]:
-    """This process. Containers may share a host's name, but not its table of processes."""
-    seen = ""
+    """This process. Machines may share a name and containers a host's, but not its boot and table of processes."""
+    seen = []
     with contextlib.suppress(OSError):
-        seen = str(Path("/proc/self/ns/pid").readlink())
+        seen = [
+            Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+            str(Path("/proc/self/ns/pid").readlink()),
+        ]
     return {"host": platform.node(), "processes": seen, "process": os.getpid()}
 
 
 def _claim(path: Path, mine: str) -> bool:
+    """Write a claim where there is none, or where the owner of the one there is dead."""
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(mine)
-        return True
-    except FileExistsError:
-        pass
+        if _created(path, mine):
+            return True
+        if _is_alive(path):
+            return False
+        # Of several that find it dead at once only the one that comes to hold this file may write.
+        deciding = path.with_suffix(".deciding")
+        if not _created(deciding, mine):
+            if not _is_alive(deciding):  # died in this moment; the next to come by may decide
+                deciding.unlink(missing_ok=True)
+            return False
+        try:
+            if _is_alive(path):
+                return False
+            if not path.exists():  # given back since
+                return _created(path, mine)
+            logger.warning("%s: whoever took it is dead; going on with it", path.parent)
+            RunFolder.write_text(path, mine)
+            return True
+        finally:
+            deciding.unlink(missing_ok=True)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be written: {error}") from error
-    if _is_alive(path):
-        return False
-    logger.warning("%s: whoever took it is dead; going on with it", path.parent)
-    RunFolder.write_text(path, mine)
-    time.sleep(0.5)  # another may have found it at the same moment; the last to write has it
-    return _is(path, mine)
 
 
-def _is(path: Path, claim: str) -> bool:
+def _created(path: Path, text: str) -> bool:
     try:
-        return path.read_text(encoding="utf-8") == claim
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _lost(path: Path, claim: str) -> bool:
+    """Whether a claim is gone or another's. One that cannot be read just now is still there."""
+    try:
+        return path.read_text(encoding="utf-8") != claim
+    except FileNotFoundError:
+        return True
     except OSError:
         return False
 
 
 def _is_alive(path: Path) -> bool:
-    """Whether there was a sign of life; of the processes that this one can see it is known for certain."""
+    """Whether there was a sign of life; of the processes that this one can see it is known for certain.
+
+    A claim that is empty or torn is just being written, or its owner died over it: its age tells.
+    """
     try:
-        owner, last = json.loads(path.read_text(encoding="utf-8")), path.stat().st_mtime
+        last = path.stat().st_mtime
     except FileNotFoundError:
         return False
-    except (OSError, ValueError):
-        return True  # it is just being written
+    owner: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError):
+        owner = json.loads(path.read_text(encoding="utf-8"))
     me = _me()
-    if all(owner.get(name) == me[name] for name in ("host", "processes")):
+    if owner and all(owner.get(name) == me[name] for name in ("host", "processes")):
         try:
             os.kill(int(owner["process"]), 0)
         except ProcessLookupError:

@@ -1,19 +1,19 @@
 """A study's results, read from its folder: a table with intervals and verdicts, a CSV, pictures.
 
-The difference of an arm to the control is taken seed by seed, since both begin with the same seed on the same
-order of the data: for each seed the average over the tasks, which hang together, and of these Student's
-t-interval. (A bootstrap over three seeds is far too narrow: without any difference it found one in 15 to 37 of 100
-cases.)
+The difference of an arm to its control is taken seed by seed, since both begin with the same seed on the same
+order of the data: for each seed the average over the tasks, which hang together (or, where nothing was fine-tuned,
+the held-out AUC on unigram fakes), and of these Student's t-interval. (A bootstrap over three seeds is far too
+narrow: without any difference it found one in 15 to 37 of 100 cases.) Each arm is judged by itself: of twenty arms
+that differ in nothing, one is found to differ.
 """
 
 import csv
 import io
 import json
-import math
-import os
+import secrets
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,9 @@ from electra.errors import CheckpointError
 
 SURE = 0.95
 """How often an interval holds the true difference."""
+
+UNCLEAR = "not distinguishable"
+"""The verdict where the interval holds 0."""
 
 Results = dict[str, Any]
 """A result.json."""
@@ -36,10 +39,12 @@ class Row:
     Attributes:
         results: of the seeds that have all tasks, failed ones left out.
         failed: how many seeds came to numbers that are not finite.
-        scores: the average over the tasks of each seed, in percent; empty where nothing was fine-tuned.
-        difference, interval: to the control at the same share, over the seeds that both have.
+        scores: of each seed, in percent: the average over the tasks, or, where nothing was fine-tuned, the AUC;
+            empty for an arm that has no discriminator then.
+        difference, interval: to its control at the same share, over the seeds that both have.
         verdict: of the difference, in words.
-        agrees: whether the published scores are in the same order; None where it cannot be said.
+        agrees: whether the published scores are in the same order; None where there are none, or where these
+            cannot be told apart.
     """
 
     arm: str
@@ -77,11 +82,10 @@ class Row:
         values = [100 * result["blimp"] for result in self.results if result["blimp"] is not None]
         return statistics.median(values) if values else None
 
-    def reached(self, name: str) -> float | None:
-        """The median over the seeds of the tokens that it took; None where half of them or more never did."""
-        values = sorted(result["reached"].get(name) or math.inf for result in self.results)
-        middle = statistics.median(values) if values else math.inf
-        return float(middle) if math.isfinite(middle) else None
+    def reached(self, name: str) -> tuple[float, ...]:
+        """The tokens that it took the seeds to reach a level, least first; those that never did are left out."""
+        values = (result["reached"].get(name) for result in self.results)
+        return tuple(sorted(value for value in values if value is not None))
 
 
 @dataclass(frozen=True)
@@ -91,12 +95,12 @@ class StudyReport:
     out: Path
     facts: Results
     rows: tuple[Row, ...]
+    runs: tuple[Results, ...]
     files: tuple[Path, ...] = ()
 
     def __rich__(self) -> RenderableType:
-        line = f"{self.facts['flops']:.3e} FLOPs a run (modern convention)"
-        if self.facts["suite"]:
-            line += f"; {self.sum_up()}; difference: 95 % t-interval over the seeds"
+        line = f"{self.facts['flops']:.3e} FLOPs a run (modern convention); {self.sum_up()}"
+        line += "; difference: 95 % t-interval over the seeds, each arm by itself"
         return Group(*self.tables(), line, *(str(file) for file in self.files))
 
     def tables(self) -> list[Table]:
@@ -125,11 +129,11 @@ class StudyReport:
         results = self.out / "results.json"
         _write(results, json.dumps(facts, indent=1) + "\n")
         pictures = draw_study(self.facts, self.rows, self.out) if self.rows else []
-        return StudyReport(self.out, self.facts, self.rows, (table, results, *pictures))
+        return replace(self, files=(table, results, *pictures))
 
     def csv(self) -> str:
-        """One line a run: arm, share, seed, what it cost, and every figure."""
-        records = [_flat(result) for row in self.rows for result in row.results]
+        """One line a run, failed ones too: arm, share, seed, what it cost, and every figure."""
+        records = [_flat(result) for result in self.runs]
         names = list(dict.fromkeys(name for record in records for name in record))
         stream = io.StringIO()
         writer = csv.DictWriter(stream, names, lineterminator="\n")
@@ -144,10 +148,10 @@ class StudyReport:
         title = self.facts["title"] + ("" if share == 1 else f", {share:.4g} of the budget")
         table = Table("arm", "n", *suite, title=title, title_justify="left")
         for name in (
-            *(("average", "difference", "", "paper") if suite else ()),
+            *(("average", "difference", "", "paper") if suite else ("AUC, unigram fakes", "difference", "")),
             *(("BLiMP",) if pairs else ()),
             *(f"tokens to {name.removeprefix('eval/')}" for name in reached),
-            *(() if suite else ("AUC, unigram fakes", "masked LM")),
+            *(() if suite else ("masked LM",)),
         ):
             table.add_column(name)
         for row in rows:
@@ -156,24 +160,26 @@ class StudyReport:
                 table.add_row(row.says, count)
                 continue
             cells = [row.says, count, *(f"{row.task(task):.1f}" for task in suite)]
+            spread = f" ± {row.deviation:.1f}" if len(row.scores) > 1 else ""
+            cells += [f"{row.mean:.1f}{spread}" if row.scores else "–", _difference(row), row.verdict]
             if suite:
-                spread = f" ± {row.deviation:.1f}" if len(row.scores) > 1 else ""
-                cells += [f"{row.mean:.1f}{spread}", _difference(row), row.verdict, _paper(row)]
+                cells.append(_paper(row))
             if pairs:
                 cells.append("–" if row.blimp is None else f"{row.blimp:.1f}")
-            cells += ["–" if (tokens := row.reached(name)) is None else f"{tokens / 1e6:.2f}M" for name in reached]
+            cells += [_tokens(row, name) for name in reached]
             if not suite:
-                cells += [_figure(row.figure("eval/unigram_auc")), _figure(row.figure("eval/masked_lm_accuracy"))]
+                cells.append(_figure(row.figure("eval/masked_lm_accuracy")))
             table.add_row(*cells)
         return table
 
     def sum_up(self) -> str:
         """In how many arms the order of the published scores shows."""
-        known = [row.agrees for row in self.rows if row.agrees is not None]
+        known = [row.agrees for row in self.rows if row.paper is not None and row.difference is not None]
         if not known:
             return "no published score to compare with"
         return (
-            f"the order of the published scores ({self.facts['paper']}) shows in {sum(known)} of {len(known)} arms"
+            f"of {len(known)} arms with published scores ({self.facts['paper']}) {known.count(True)} are in their "
+            f"order to the control, {known.count(False)} in another, {known.count(None)} cannot be told apart"
         )
 
 
@@ -186,20 +192,37 @@ def read_study(out: Path) -> StudyReport:
     path = out / "study.json"
     if not path.is_file():
         raise CheckpointError(f"{out} holds no study; is it the --out of `electra study`?")
-    facts: Results = json.loads(path.read_text(encoding="utf-8"))
+    facts = read_facts(path)
     found: dict[tuple[str, float], dict[int, Results]] = {}
     for file in sorted(out.glob("runs/*/*/seed-*/result.json")):
-        result = json.loads(file.read_text(encoding="utf-8"))
+        result = read_facts(file)
         found.setdefault((result["arm"], result["share"]), {})[result["seed"]] = result
     rows = []
     for share in facts["shares"]:
-        control = found.get((facts["control"], share), {})
         for name, arm in facts["arms"].items():
             if results := found.get((name, share)):
-                papers = [_published(facts["arms"].get(one), share) for one in (name, facts["control"])]
-                others = control if name != facts["control"] else {}
+                control = arm.get("control") or facts["control"]
+                papers = [_published(facts["arms"].get(one), share) for one in (name, control)]
+                others = found.get((control, share), {}) if name != control else {}
                 rows.append(_row(name, arm["says"], share, results, others, facts["suite"], *papers))
-    return StudyReport(out, facts, tuple(rows))
+    runs = tuple(results[seed] for results in found.values() for seed in sorted(results))
+    return StudyReport(out, facts, tuple(rows), runs)
+
+
+def read_facts(path: Path) -> Results:
+    """What one of a study's JSON files says.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
+    try:
+        found: Results = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(
+            f"{path} is damaged ({error}); put back a copy, or, if it is a result.json, delete it: the same "
+            "`electra study` makes it again from the run beside it"
+        ) from error
+    return found
 
 
 def interval(differences: Sequence[float]) -> tuple[float, float]:
@@ -217,16 +240,16 @@ def _row(
     suite: Sequence[str], paper: float | None, paper_of_control: float | None,
 ) -> Row:  # fmt: skip
     whole, others = _whole(results, suite), _whole(control, suite)
-    scores = {seed: _average(result, suite) for seed, result in whole.items()} if suite else {}
-    both = sorted(whole.keys() & others.keys()) if suite else []
+    scores, to = _scores(whole, suite), _scores(others, suite)
     difference, found, verdict, agrees = None, None, "", None
-    if both:
-        differences = [scores[seed] - _average(others[seed], suite) for seed in both]
+    if both := sorted(scores.keys() & to.keys()):
+        differences = [scores[seed] - to[seed] for seed in both]
         difference, verdict = statistics.mean(differences), "one seed: not judged"
         if len(both) > 1:
             found = interval(differences)
-            verdict = "higher" if found[0] > 0 else "lower" if found[1] < 0 else "not distinguishable"
-        if paper is not None and paper_of_control is not None and paper != paper_of_control:
+            verdict = "higher" if found[0] > 0 else "lower" if found[1] < 0 else UNCLEAR
+        judged = verdict in ("higher", "lower")
+        if judged and paper is not None and paper_of_control is not None and paper != paper_of_control:
             agrees = (difference > 0) == (paper > paper_of_control)
     failed = sum(result["failed"] is not None for result in results.values())
     return Row(
@@ -252,9 +275,12 @@ def _published(arm: Results | None, share: float) -> float | None:
     return paper if share == 1 else None
 
 
-def _average(result: Results, suite: Sequence[str]) -> float:
-    """Over the tasks, in percent."""
-    return statistics.mean(_score(result, task) for task in suite)
+def _scores(results: Mapping[int, Results], suite: Sequence[str]) -> dict[int, float]:
+    """What each seed is judged by, in percent: the average over the tasks, or the AUC, if it has one."""
+    if suite:
+        return {seed: statistics.mean(_score(one, task) for task in suite) for seed, one in results.items()}
+    aucs = {seed: one["evaluation"].get("eval/unigram_auc") for seed, one in results.items()}
+    return {seed: 100 * auc for seed, auc in aucs.items() if auc is not None}
 
 
 def _score(result: Results, task: str) -> float:
@@ -263,7 +289,7 @@ def _score(result: Results, task: str) -> float:
 
 def _write(path: Path, text: str) -> None:
     """Whole or not at all: others may read it."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     partial.write_text(text, encoding="utf-8")
     partial.replace(path)
 
@@ -283,6 +309,17 @@ def _difference(row: Row) -> str:
     if row.interval is None:
         return f"{row.difference:+.1f}"
     return f"{row.difference:+.1f} ({row.interval[0]:+.1f} to {row.interval[1]:+.1f})"
+
+
+def _tokens(row: Row, name: str) -> str:
+    """The median, least and most; and how many of the seeds came that far, if not all did."""
+    values = [value / 1e6 for value in row.reached(name)]
+    if not values:
+        return "–"
+    cell = f"{statistics.median(values):.2f}M"
+    if len(values) > 1:
+        cell += f" ({values[0]:.2f}–{values[-1]:.2f}M)"
+    return cell if len(values) == len(row.results) else f"{len(values)} of {len(row.results)}: {cell}"
 
 
 def _paper(row: Row) -> str:

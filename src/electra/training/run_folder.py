@@ -3,6 +3,7 @@
 import logging
 import os
 import platform
+import secrets
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ class RunFolder:
     @staticmethod
     def write_text(path: Path, text: str) -> None:
         """Write one of these files whole or not at all."""
-        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")  # others may write here, too
+        partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")  # others may write here, too
         partial.write_text(text, encoding="utf-8")
         with partial.open("rb+") as stream:
             os.fsync(stream.fileno())
