@@ -202,11 +202,12 @@ def test_soft_samples_bring_the_generator_a_gradient(name: str) -> None:
     assert found["generator.encoder.blocks.0.feed_forward.inner.weight"].abs().sum() > 0
 
 
-@pytest.mark.parametrize(("name", "learns"), [("frozen generator", False), ("uniform fakes", False)])
-def test_what_stays_as_it_is_gets_no_gradient(name: str, learns: bool) -> None:
-    ours = objective(name)
+def test_a_frozen_generator_gets_no_gradient() -> None:
+    ours = objective("frozen generator")
+    assert any(name.startswith("generator.") for name, _ in ours.named_parameters())
     ours(batch(8, seed=2)).loss.backward()
-    assert any(n.startswith("generator.") for n in gradients(ours)) is learns
+    found = gradients(ours)
+    assert found and not any(name.startswith("generator.") for name in found)
 
 
 def test_the_first_stage_hands_its_weights_over_and_stays_as_it_is() -> None:
@@ -236,7 +237,7 @@ def test_detached_tables_are_trained_by_the_generator_alone() -> None:
     assert not found[table].any() and found["encoder.embeddings.token.difference"].any()
 
 
-PAIRED = ("replaced-token", "masked-lm", "replace-mlm", "all-tokens-mlm", "reinforce", "gumbel")
+PAIRED = ("replaced-token", "masked-lm", "replace-mlm", "all-tokens-mlm", "reinforce")
 
 
 @pytest.mark.parametrize("name", PAIRED)

@@ -45,6 +45,40 @@ def batch(lengths: list[int], *, seed: int = 5) -> Batch:
     return Batch(ids_BL, segments_BL, torch.tensor(lengths), seed=seed)
 
 
+def asked(positions: str, one: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where the discriminator is asked, and where tokens were chosen."""
+    ours = objective(ObjectiveConfig(discriminator_positions=positions))  # type: ignore[arg-type]
+    masking = ours.draw(one)
+    chosen_BL = torch.zeros_like(one.input_ids_BL).scatter_add_(1, masking.positions_BN, masking.used_BN.long())
+    return ours.asked(one, masking), chosen_BL > 0
+
+
+def test_electra_15_asks_at_the_chosen_positions_and_nowhere_else() -> None:
+    asked_BL, chosen_BL = asked("masked", batch([60, 41, 17]))
+    assert chosen_BL.sum() > 0 and torch.equal(asked_BL, chosen_BL)
+
+
+def test_the_control_asks_at_as_many_positions_that_the_masks_say_nothing_of() -> None:
+    one = batch([60] * 400)
+    asked_BL, chosen_BL = asked("random", one)
+    assert torch.equal(asked_BL.sum(1), chosen_BL.sum(1))
+    text_BL = candidates(one.input_ids_BL, SPECIAL)
+    assert not (asked_BL & ~text_BL).any()
+    text, each = int(text_BL[0].sum()), int(chosen_BL[0].sum())
+    # The overlap of two draws without replacement is hypergeometric: each² / text in the mean.
+    mean = each * each / text
+    deviation = (mean * (1 - each / text) * (text - each) / (text - 1) / len(asked_BL)) ** 0.5
+    assert float((asked_BL & chosen_BL).sum(1).float().mean()) == pytest.approx(mean, abs=5 * deviation)
+    everywhere_L = asked_BL[:, text_BL[0]].float().mean(0)
+    assert everywhere_L.min() > 0 and everywhere_L.max() < 3 * each / text
+
+
+def test_text_is_all_but_special_tokens() -> None:
+    one = batch([60, 41])
+    assert torch.equal(asked("text", one)[0], candidates(one.input_ids_BL, SPECIAL))
+    assert torch.equal(asked("all", one)[0], torch.arange(60) < one.lengths_B[:, None])
+
+
 def theirs(ours: Encoder) -> dict[str, int | float]:
     config = ours.config
     return {

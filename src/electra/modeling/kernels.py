@@ -3,6 +3,7 @@
 Shapes: N positions, n positions of one block, E embedding size, V vocabulary, S slices of the vocabulary.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,9 @@ class Sampling:
 
 PLAIN = Sampling()
 
+Reweigh = Callable[[Tensor, Tensor], Tensor]
+"""From rows (n,) and their log-likelihoods (n,) to what their weights are multiplied with in the gradient (n,)."""
+
 
 def sampled_cross_entropy(
     hidden_NE: Tensor,
@@ -63,6 +67,7 @@ def sampled_cross_entropy(
     uniforms_N: Tensor,
     *,
     sampling: Sampling = PLAIN,
+    reweigh: Reweigh | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Softmax cross-entropy of every row and one sample from it, in a single pass over the logits.
 
@@ -77,6 +82,8 @@ def sampled_cross_entropy(
             nothing.
         uniforms_N: one number in [0, 1) a row; it picks the sample by inverting the distribution function.
         sampling: how the sample is drawn; the loss does not depend on it.
+        reweigh: for losses that are functions of the log-likelihoods: called for every row of a weight other than
+            0 before its gradient is formed, which is therefore no second pass.
 
     Returns:
         The weighted sum of the negative log-likelihoods (a scalar with a gradient), and the samples (N,).
@@ -86,7 +93,7 @@ def sampled_cross_entropy(
     # Asked here, since inside of an autograd function no gradient is ever enabled.
     learning = torch.is_grad_enabled() and any(x.requires_grad for x in (hidden_NE, table_VE, bias_V))
     loss, samples_N = _SampledCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        hidden_NE, table_VE, bias_V, targets_N, weights_N, uniforms_N, sampling, learning
+        hidden_NE, table_VE, bias_V, targets_N, weights_N, uniforms_N, sampling, reweigh, learning
     )
     return loss, samples_N
 
@@ -137,6 +144,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
         weights_N: Tensor,
         uniforms_N: Tensor,
         sampling: Sampling,
+        reweigh: Reweigh | None,
         learning: bool,
     ) -> tuple[Tensor, Tensor]:
         # Under autocast the products run in its dtype, as those of F.linear would; everything else is in fp32.
@@ -145,7 +153,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
         with torch.autocast(device, enabled=False):
             loss, samples_N, gradients = _in_blocks(
                 hidden_NE.to(dtype), table_VE.to(dtype), bias_V, targets_N, weights_N.float(), uniforms_N,
-                sampling, learning=learning,
+                sampling, reweigh, learning=learning,
             )  # fmt: skip
         ctx.save_for_backward(*gradients)
         ctx.mark_non_differentiable(samples_N)
@@ -155,7 +163,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         # The loss is a plain sum, so its gradient was complete but for the factor that arrives here.
         hidden_NE, table_VE, bias_V = (saved * grads[0] for saved in ctx.saved_tensors)
-        return hidden_NE, table_VE, bias_V, None, None, None, None, None
+        return hidden_NE, table_VE, bias_V, None, None, None, None, None, None
 
 
 def _in_blocks(
@@ -166,6 +174,7 @@ def _in_blocks(
     weights_N: Tensor,
     uniforms_N: Tensor,
     sampling: Sampling,
+    reweigh: Reweigh | None,
     *,
     learning: bool,
 ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor]]:
@@ -182,7 +191,7 @@ def _in_blocks(
         hidden_nE, targets_n, weights_n = hidden_NE[rows_n], targets_N[rows_n], weights_N[rows_n]
         products_Vn = memory[: V * len(rows_n)].view(V, len(rows_n))
         logits_Vn = torch.mm(table_VE, hidden_nE.T, out=products_Vn).float().add_(bias_V[:, None])
-        loss -= weights_n @ logits_Vn.gather(0, targets_n[None]).squeeze(0)
+        of_targets_n = logits_Vn.gather(0, targets_n[None]).squeeze(0)
         largest_n = logits_Vn.amax(0)
         if not sampling.plain:
             _, samples_N[rows_n] = draw(sampling.weights(logits_Vn - largest_n, targets_n), uniforms_N[rows_n])
@@ -190,7 +199,11 @@ def _in_blocks(
         total_n, samples_n = draw(weights_Vn, uniforms_N[rows_n])
         if sampling.plain:
             samples_N[rows_n] = samples_n
-        loss += weights_n @ (largest_n + total_n.log())
+        likelihood_n = of_targets_n - (largest_n + total_n.log())
+        loss -= weights_n @ likelihood_n
+        if reweigh is not None:
+            weights_n = weights_n * reweigh(rows_n, likelihood_n)
+            weights_N = weights_N.index_copy(0, rows_n, weights_n)
         if learning:
             # The gradient of the logits is weight × (probability − [target]). Weights and totals are taken into
             # the small factors of the products, and the targets below: nothing (V, n) is written again.

@@ -19,6 +19,8 @@ Shapes: B batch, L length, N slots a row, n = B × N, D hidden size, E embedding
 """
 
 import math
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -70,7 +72,8 @@ class Adversarial(ReplacedToken):
         mask_BL = self.attention_mask(batch)
         x_nD = self.generator.states(batch, masking, mask_BL)
         share = self.adversarial_share
-        likelihood, samples_n = self.generator.predict(x_nD, batch, masking, self.uniforms(batch, masking))
+        with torch.set_grad_enabled(torch.is_grad_enabled() and share < 1):  # at 1 it is a figure and no more
+            likelihood, samples_n = self.generator.predict(x_nD, batch, masking, self.uniforms(batch, masking))
         if self.config.adversary == "reinforce":
             corrupted = Corrupted(
                 self.written(batch, masking, samples_n), masking, mask_BL, (1 - share) * likelihood
@@ -95,10 +98,23 @@ class Adversarial(ReplacedToken):
         once_more = Network(
             embedding_size=shape.embedding_size, vocabulary_size=shape.vocabulary_size, masked_share=share
         )
-        more = {"generator's logits, for the adversarial loss": once_more}
+        likelihood = replace(once_more, trained=self.adversarial_share < 1)
+        more = {"generator's logits, for the likelihood": likelihood}
         if self.config.adversary != "reinforce":
             more["mixtures of embeddings"] = once_more  # a product of the same size
         return {**super().networks(length), **more}
+
+    @torch.no_grad()
+    def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
+        """As of any discriminator. The largest of noisy logits is a plain sample, however soft the mixture."""
+        assert self.generator is not None
+        sampling = self.generator.sampling
+        if self.config.adversary != "reinforce":
+            self.generator.sampling = replace(sampling, temperature=1.0)
+        try:
+            return super().evaluate(batches)
+        finally:
+            self.generator.sampling = sampling
 
     def _reinforce(
         self, batch: Batch, corrupted: Corrupted, logits_BL: Tensor, x_nD: Tensor, samples_n: Tensor
@@ -116,7 +132,10 @@ class Adversarial(ReplacedToken):
             torch.zeros_like(advantage_n),
         )  # fmt: skip
         baseline_loss = ((expected_n - reward_n).square() * used_n).sum()
-        parts = {"reward": (reward_n * used_n).sum(), "baseline_loss": baseline_loss.detach()}
+        parts = {
+            "reward": (reward_n * used_n).sum(), "adversarial_loss": by_reward.detach(),
+            "baseline_loss": baseline_loss.detach(),
+        }  # fmt: skip
         return self.adversarial_share * by_reward + baseline_loss, parts
 
     def _softly(

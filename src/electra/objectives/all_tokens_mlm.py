@@ -20,7 +20,7 @@ from electra.data.collate import Batch
 from electra.modeling.encoder import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import CopyHead
-from electra.modeling.kernels import log_probabilities, sampled_cross_entropy
+from electra.modeling.kernels import sampled_cross_entropy
 from electra.objectives.base import Counts, StepOutput, Tower, TowerName
 from electra.objectives.corruption import Corrupted, Corrupting
 from electra.objectives.detection import GeneratorFigures
@@ -84,11 +84,7 @@ class AllTokensMlm(Corrupting):
 
     def networks(self, length: int) -> Networks:
         encoder = Network.of(self.encoder.config, head="language-model")
-        logits = Network(
-            embedding_size=encoder.embedding, vocabulary_size=encoder.vocabulary_size, head="language-model",
-            trained=False,
-        )  # fmt: skip
-        return {**dict(self.generator_networks(length)), "encoder": encoder, "logits, for the gate": logits}
+        return {**dict(self.generator_networks(length)), "encoder": encoder}
 
     def _counts(self, batch: Batch, chosen: Tensor) -> Counts:
         text = self.text(batch).sum().clamp(min=1)
@@ -112,19 +108,24 @@ def copying_loss(
     """The weighted sum of -log(c [right] + (1 - c) softmax at the target), c the sigmoid of the gate.
 
     The logits (N, V) never exist as a whole. The gradient of the logits is that of a cross-entropy whose weight is
-    the share of the softmax in p, and that of the gate is c less the share of the copy; both are known once p is,
-    so a first pass without a gradient finds p. Equals `copying_loss_plain` up to rounding.
+    the share of the softmax in p, and that of the gate is c less the share of the copy; both are known once p is.
+    Equals `copying_loss_plain` up to rounding.
 
     Args:
         right_N: whether the token that stands there is the target.
     """
-    likelihood_N = log_probabilities(hidden_NE, table_VE, bias_V, targets_N)
-    generated_N = F.logsigmoid(-gates_N.detach()) + likelihood_N
-    copied_N = torch.where(right_N, F.logsigmoid(gates_N.detach()), -torch.inf)
-    both_N = torch.logaddexp(copied_N, generated_N)
-    share_N = (generated_N - both_N).exp()
+    copying_N, generating_N = F.logsigmoid(gates_N.detach()), F.logsigmoid(-gates_N.detach())
+    copying_N = torch.where(right_N, copying_N, -torch.inf)
+    both_N, share_N = torch.zeros_like(copying_N), torch.zeros_like(copying_N)
+
+    def reweigh(rows_n: Tensor, likelihood_n: Tensor) -> Tensor:
+        generated_n = generating_N[rows_n] + likelihood_n
+        both_N[rows_n] = both_n = torch.logaddexp(copying_N[rows_n], generated_n)
+        share_N[rows_n] = share_n = (generated_n - both_n).exp()
+        return share_n
+
     vocabulary, _ = sampled_cross_entropy(
-        hidden_NE, table_VE, bias_V, targets_N, weights_N * share_N, torch.zeros_like(share_N)
+        hidden_NE, table_VE, bias_V, targets_N, weights_N, torch.zeros_like(weights_N), reweigh=reweigh
     )
     gates = (weights_N * (gates_N.sigmoid() - (1 - share_N)).detach() * gates_N).sum()
     return -(weights_N * both_N).sum() + (vocabulary - vocabulary.detach()) + (gates - gates.detach())

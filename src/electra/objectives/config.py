@@ -30,15 +30,15 @@ class GeneratorConfig:
     heads: int = 0
     """Attention heads; 0: one for every 64 of hidden_size, at least one."""
     width: float = 0.0
-    """Share of the discriminator's hidden and feed-forward sizes and heads, in place of these three; 0: they
-    say."""
+    """Share of the discriminator's hidden and feed-forward sizes and heads, in place of these three, but for heads
+    as the least; 0: they say."""
 
     def encoder(self, discriminator: EncoderConfig) -> EncoderConfig:
         """The generator's full shape beside a discriminator's; everything not named here is the same."""
         heads, hidden = self.heads or max(1, self.hidden_size // 64), self.hidden_size
         inner = self.feed_forward_size or 4 * self.hidden_size
         if self.width:
-            heads = max(1, round(self.width * discriminator.heads))
+            heads = max(self.heads, 1, round(self.width * discriminator.heads))
             hidden = heads * max(1, round(self.width * discriminator.hidden_size / heads))
             inner = max(1, round(self.width * discriminator.feed_forward_size))
         return replace(
@@ -84,7 +84,8 @@ class ObjectiveConfig:
     unigram_power: float = 1.0
     """For unigram and same-tag: frequencies are raised to it."""
     temperature: float = 1.0
-    """The generator's logits are divided by it before a token is drawn."""
+    """The generator's logits are divided by it before a token is drawn. For adversarial with gumbel: the softness
+    of its samples."""
     final_temperature: float = 0.0
     """What the temperature comes to at the end of the run, in a straight line; 0: it stays."""
     top_k: int = 0
@@ -141,6 +142,10 @@ class ObjectiveConfig:
                 yield f"{name}: must not be negative, got {getattr(self, name)}"
         if self.share_norm and self.sharing not in ("embeddings", "all"):
             yield "share_norm: needs objective.sharing embeddings or all"
+        if self.kind == "adversarial" and self.adversary != "reinforce" and self.sentence_loss != "none":
+            yield "sentence_loss: its gradient would reach the generator through soft samples; use reinforce"
+        if self.kind == "adversarial" and not self.sampling_dropout:
+            yield "sampling_dropout: must be true for adversarial, whose samples are those of the training pass"
         if self.final_temperature < 0:
             yield f"final_temperature: must not be negative, got {self.final_temperature}"
         for name in ("top_k", "unigram_power"):

@@ -26,6 +26,11 @@ from electra.objectives.masking import Masking, slots
 from electra.objectives.replaced_token import ReplacedToken
 
 
+def change_of(first_share: float, steps: int) -> int:
+    """The step at which the second stage begins."""
+    return math.ceil(first_share * steps)
+
+
 class TwoStage(ReplacedToken):
     """Replaced-token detection behind a first stage."""
 
@@ -39,7 +44,7 @@ class TwoStage(ReplacedToken):
         """Know the stage, and hand the weights over between the two."""
         super().begin_step(step, steps)
         assert steps is not None, "the length of a run of two stages is given in steps"
-        change = math.ceil(self.config.first_share * steps)
+        change = change_of(self.config.first_share, steps)
         self.first = step < change
         if step == change and self.config.first_stage == "generator" and self.config.hand_over:
             assert self.generator is not None
@@ -98,7 +103,8 @@ class TwoStage(ReplacedToken):
         if not self.first:
             if self.config.first_stage == "encoder":
                 return both
-            return {**both, "generator": replace(both["generator"], trained=False)}
+            frozen = replace(both["generator"], trained=False)  # and its fakes come from that pass
+            return {"generator": frozen, "discriminator": both["discriminator"]}
         if self.config.first_stage == "generator":
             return {"generator": both["generator"]}
         share = slots(length, self.masking.share) / length

@@ -14,6 +14,7 @@ from electra.config import load_config, overrides_of, to_toml
 from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import ConfigError
+from electra.objectives.two_stage import change_of
 from electra.recipes.export import ExportResult, export_run
 from electra.recipes.pretrain_config import (
     SETTLED,
@@ -36,7 +37,7 @@ from electra.training.plan import Plan, plan
 from electra.training.precision import Precision
 from electra.training.run_folder import RunFolder, agree, environment, open_run
 from electra.training.tracking import log_file
-from electra.training.trainer import Outcome, Trainer
+from electra.training.trainer import Outcome, Rules, Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -127,12 +128,26 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
             texts={"tokenizer.json": data.tokenizer_path.read_text(encoding="utf-8")},
             precision=precision,
             device=device,
+            rules=_rules(config),
         )
         outcome = trainer.run()
         finished = outcome.stopped_by is None
         exported = export_run(run_folder.path) if finished else None
         picture = plot_curves(run_folder.path, run_folder.path / "curves.png") if finished else None
     return PretrainResult(run_folder.path, outcome, exported, picture)
+
+
+def _rules(config: PretrainConfig) -> Rules:
+    """Each of two stages has a warm-up and a decay of its own."""
+    if config.objective.kind != "two-stage":
+        return Rules()
+
+    def schedule_of(step: int, steps: int | None) -> tuple[int, int | None]:
+        assert steps is not None, "the length of a run of two stages is given in steps"
+        change = change_of(config.objective.first_share, steps)
+        return (step, change) if step < change else (step - change, steps - change)
+
+    return Rules(schedule_of=schedule_of)
 
 
 def dry_run(config: PretrainConfig) -> "DryRun":

@@ -38,6 +38,8 @@ from electra.training.update import Figures, Update
 
 logger = logging.getLogger(__name__)
 
+STEPS_WITH = "steps with "
+"""Before the name of a figure: the number of steps that are in its sum."""
 NOT_FINITE_IN_A_ROW = 5
 """So many steps in a row that cannot be applied end a run."""
 
@@ -71,9 +73,11 @@ class Feed:
 
 @dataclass(frozen=True)
 class Rules:
-    """Where fine-tuning goes another way than pre-training, whose way is the default.
+    """Where fine-tuning, or a run of two stages, goes another way than pre-training, whose way is the default.
 
     Attributes:
+        schedule_of: of which stretch of the run a step is, as the steps before it there and the length of the
+            stretch; the schedule of the learning rate begins anew with each.
         rate_scales: each parameter's share of the learning rate, by name; None: all of it.
         evaluate_first: look at held-out figures before the first step.
         enough: whether the run ends with this evaluation.
@@ -81,6 +85,7 @@ class Rules:
         out: the folder that the command was given, where the run's lies in it.
     """
 
+    schedule_of: Callable[[int, int | None], tuple[int, int | None]] = lambda step, steps: (step, steps)
     rate_scales: Mapping[str, float] | None = None
     evaluate_first: bool = True
     enough: Callable[[dict[str, Any]], bool] = lambda _: False
@@ -178,11 +183,12 @@ class Trainer:
         config, step = self.optimizer_config, self.progress.step
         self.objective.begin_step(step, self.progress.steps)  # type: ignore[operator]
         batches = self.feed.micro_batches(step)
+        within, length = self.rules.schedule_of(step, self.progress.steps)
         rate = learning_rate(
-            step,
+            within,
             peak=config.learning_rate,
             warmup_steps=config.warmup_steps,
-            steps=self.progress.steps,
+            steps=length,
             warmup_over_decay=config.warmup_over_decay,
             steps_before=config.steps_before,
         )
@@ -223,6 +229,7 @@ class Trainer:
         if figures["applied"]:
             progress.skipped_in_a_row = 0
             self._add(figures)
+            self._add({STEPS_WITH + name: 1.0 for name in figures})  # the stages of a run have different parts
             progress.sums["learning_rate"] = rate  # the last one, not a mean
             return
         progress.skipped += 1
@@ -285,7 +292,8 @@ class Trainer:
 
     def _report(self) -> None:
         sums, progress = self.progress.sums, self.progress
-        applied = max(sums.pop("applied", 0.0), 1.0)
+        counts = {name: sums.pop(name) for name in list(sums) if name.startswith(STEPS_WITH)}
+        sums.pop("applied", None)
         tokens, seconds, flops = sums.pop("tokens"), sums.pop("seconds"), sums.pop("flops")
         rate = sums.pop("learning_rate", 0.0)
         figures: dict[str, Any] = {
@@ -293,7 +301,7 @@ class Trainer:
             "tokens": progress.tokens,
             "flops": progress.flops,
             "seconds": round(progress.seconds, 3),
-            **{name: value / applied for name, value in sums.items()},
+            **{name: value / counts[STEPS_WITH + name] for name, value in sums.items()},
             "learning_rate": rate,
             "tokens_per_second": tokens / seconds,
             "skipped_steps": progress.skipped,
