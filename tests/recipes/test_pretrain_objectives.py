@@ -23,6 +23,7 @@ from electra.recipes.finetune import finetune
 from electra.recipes.finetune_config import load_task_config
 from electra.recipes.pretrain import PretrainResult, pretrain
 from electra.recipes.pretrain_config import PretrainConfig
+from electra.reports.metrics import read_metrics
 
 SMALL = """
 [model]
@@ -204,3 +205,17 @@ def test_fakes_of_a_generator_that_was_trained_before(both: bool, tried: Callabl
 def test_settings_at_odds_are_named_before_anything_runs(settings: list[str], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         load_config(PretrainConfig, "electra-tiny", settings)
+
+
+def test_each_of_two_stages_has_its_own_schedule_and_figures(tried: Callable[..., PretrainResult]) -> None:
+    result = tried("two", "two-stage", "train.report_every=1")
+    reports = read_metrics(result.run).reports
+    rates = [one["learning_rate"] for one in reports]
+    assert rates[:6] == rates[6:] and rates[0] < max(rates) > rates[5], "up and down, and the same again"
+    assert [set(one) & {"generator_loss", "discriminator_loss"} for one in reports] == (
+        [{"generator_loss"}] * 6 + [{"discriminator_loss"}] * 6
+    )
+    result = tried("once", "two-stage", "train.report_every=8")
+    first, _ = read_metrics(result.run).reports
+    for name, mine in (("generator_loss", reports[:6]), ("discriminator_loss", reports[6:8])):
+        assert first[name] == pytest.approx(sum(one[name] for one in mine) / len(mine)), "no step counts as 0"

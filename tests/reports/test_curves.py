@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from electra.errors import CheckpointError
-from electra.reports.curves import plot_curves
+from electra.reports.curves import curves_figure, plot_curves
 from electra.reports.metrics import read_metrics
 
 RECORDS = [
@@ -31,6 +31,18 @@ def test_records_come_back_by_kind_without_a_line_that_is_still_written(tmp_path
 def test_curves_are_drawn_although_a_figure_is_missing(tmp_path: Path) -> None:
     picture = plot_curves(run_folder(tmp_path), tmp_path / "new" / "curves.png")
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_only_what_an_objective_has_is_drawn(tmp_path: Path) -> None:
+    records = [
+        {"step": 0, "tokens": 0, "eval/masked_lm_accuracy": 0.1, "eval/restored_accuracy": 0.2},
+        {"step": 10, "tokens": 1000, "loss": -3.0, "encoder_loss": 2.5, "adversarial_loss": -1.0},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
+    training, filling = curves_figure(tmp_path).axes
+    labels = [text.get_text() for axes in (training, filling) for text in axes.get_legend().get_texts()]
+    assert labels == ["encoder", "adversarial", "masks, argmax", "fakes restored"]
+    assert training.get_yscale() == "linear", "a loss below zero has no logarithm"
 
 
 def test_a_folder_without_metrics_is_named(tmp_path: Path) -> None:

@@ -86,7 +86,8 @@ class TwoStage(ReplacedToken):
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
-        """In the first stage the figures of its masked language model; then those of both networks."""
+        """In the first stage the figures of its masked language model, those of the large network by names of
+        their own; then those of both networks."""
         if not self.first:
             return super().evaluate(batches)
         figures, learner = GeneratorFigures(), self._learner()
@@ -96,7 +97,10 @@ class TwoStage(ReplacedToken):
             masking = self.draw(batch)
             learner.judged(batch, masking, self.attention_mask(batch), self.uniforms(batch, masking), figures)
         self.train(training)
-        return figures.figures()
+        found = figures.figures()
+        if self.config.first_stage == "encoder":
+            return {key.replace("eval/", "eval/encoder_"): value for key, value in found.items()}
+        return found
 
     def networks(self, length: int) -> Networks:
         both = super().networks(length)

@@ -39,7 +39,8 @@ class StudyCommand:
     """The command line of `electra study`."""
 
     study: tyro.conf.Positional[str]
-    """A study's name (objectives, budget, sharing, ...: docs/studies.md has them), or a TOML file of your own."""
+    """A study's name (objectives, generator-size, sharing, training-algorithm, budget, model-size, masking,
+    loss-weight, temperature, start-up: docs/studies.md says what they ask), or a TOML file of your own."""
     data: Path
     """The folder that `electra prepare` made."""
     out: Path
@@ -107,7 +108,8 @@ def run(command: StudyCommand) -> "StudyReport | StudyPlan | Stopped":
 
 def _work(common: Common, plan: StudyPlan, every: Sequence[Job]) -> "Stopped | None":
     """Do what nobody else is at, and then what those have left who died meanwhile."""
-    left = list(every)
+    left = [job for job in every if not job.done(common)]
+    logger.info("%s of %s runs are done", len(every) - len(left), len(every))
     while left:
         others = []
         for job in left:

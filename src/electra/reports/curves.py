@@ -6,9 +6,15 @@ from typing import Any
 
 from electra.reports.metrics import Figures, read_metrics
 
-TRAINING = {"generator_loss": "generator", "discriminator_loss": "discriminator"}
-DETECTION = {"eval/unigram_auc": "unigram fakes", "eval/discriminator_auc": "the generator's fakes"}
-GENERATOR = {"eval/masked_lm_accuracy": "argmax", "eval/masked_lm_sample_accuracy": "samples"}
+TRAINING = {
+    "generator_loss": "masked LM", "discriminator_loss": "discriminator", "encoder_loss": "encoder",
+    "adversarial_loss": "adversarial", "baseline_loss": "baseline", "sentence_loss": "pairs of segments",
+}  # fmt: skip
+DETECTION = {"eval/unigram_auc": "unigram fakes", "eval/discriminator_auc": "fakes as in training"}
+FILLING = {
+    "eval/masked_lm_accuracy": "masks, argmax", "eval/masked_lm_sample_accuracy": "masks, samples",
+    "eval/encoder_masked_lm_accuracy": "masks, the large network", "eval/restored_accuracy": "fakes restored",
+}  # fmt: skip
 BESIDE = {
     "eval/unigram_auc": ("finding unigram fakes in held-out text", "area under the ROC curve"),
     "eval/masked_lm_accuracy": ("filling masks in held-out text", "accuracy"),
@@ -25,26 +31,30 @@ def plot_curves(run: Path, out: Path) -> Path:
 
 
 def curves_figure(run: Path) -> Any:
-    """Training losses, held-out detection and held-out masked-LM accuracy of a run against tokens seen.
+    """Training losses, held-out detection and held-out masked-LM accuracy of a run against tokens seen; only what
+    its objective has.
 
     Raises:
         CheckpointError: the folder has no metrics.
     """
     metrics = read_metrics(run)
-    figure, panels = _panels()
     kinds = [
         ("training loss", "nats", metrics.reports, TRAINING),
         ("finding fakes in held-out text", "area under the ROC curve", metrics.evaluations, DETECTION),
-        ("filling masks in held-out text", "accuracy", metrics.evaluations, GENERATOR),
+        ("finding the right token in held-out text", "accuracy", metrics.evaluations, FILLING),
     ]
-    for axes, (title, unit, records, series) in zip(panels, kinds, strict=True):
+    known = [{name for record in records for name in record} for _, _, records, _ in kinds]
+    kinds = [kind for kind, names in zip(kinds, known, strict=True) if names & kind[-1].keys()]
+    figure, panels = _panels(max(1, len(kinds)))
+    for axes, (title, unit, records, series) in zip(panels, kinds, strict=False):
         for name, label in series.items():
-            _draw(axes, records, name, label, dots=records is metrics.evaluations)
+            if any(record.get(name) is not None for record in records):
+                _draw(axes, records, name, label, dots=records is metrics.evaluations)
         _named(axes, title, unit)
         if series is DETECTION:
             _chance(axes)
-        if series is TRAINING:
-            axes.set_yscale("log")
+        if series is TRAINING and all((one.get(name) or 1) > 0 for one in records for name in TRAINING):
+            axes.set_yscale("log")  # what is adversarial may be negative
     return figure
 
 
@@ -54,7 +64,7 @@ def side_by_side_figure(runs: Sequence[Path], names: Sequence[str]) -> Any:
     Raises:
         CheckpointError: a folder has no metrics.
     """
-    figure, panels = _panels()
+    figure, panels = _panels(len(BESIDE))
     for run, label in zip(runs, names, strict=True):
         metrics = read_metrics(run)
         for axes, name in zip(panels, BESIDE, strict=True):
@@ -67,13 +77,13 @@ def side_by_side_figure(runs: Sequence[Path], names: Sequence[str]) -> Any:
     return figure
 
 
-def _panels() -> tuple[Any, Sequence[Any]]:
+def _panels(count: int) -> tuple[Any, Sequence[Any]]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window, whatever the machine
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(13, 3.8), layout="constrained")
+    figure = Figure(figsize=(13 / 3 * count, 3.8), layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, figure.subplots(1, 3)
+    return figure, figure.subplots(1, count, squeeze=False)[0]
 
 
 def _draw(axes: Any, records: list[Figures], name: str, label: str, *, dots: bool) -> None:

@@ -151,7 +151,7 @@ class StudyReport:
             *(("average", "difference", "", "paper") if suite else ("AUC, unigram fakes", "difference", "")),
             *(("BLiMP",) if pairs else ()),
             *(f"tokens to {name.removeprefix('eval/')}" for name in reached),
-            *(() if suite else ("masked LM",)),
+            *(() if suite else ("masked-LM accuracy",)),
         ):
             table.add_column(name)
         for row in rows:

@@ -46,7 +46,7 @@ def study_figure(facts: dict[str, Any], rows: Sequence[Row]) -> Any | None:
         _points(axes, rows)
     label = SCORE if facts["suite"] else "held-out AUC on unigram fakes, in percent"
     (axes.set_xlabel if not (placed or len(facts["shares"]) > 1) else axes.set_ylabel)(label)
-    axes.set_title(facts["title"])
+    axes.set_title(f"{facts['title']}\nmeans over the seeds, ± their standard deviation", fontsize=10)
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize=8)
