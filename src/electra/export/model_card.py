@@ -21,7 +21,7 @@ RESTORING = ("replace-mlm", "all-tokens-mlm")
 """Objectives whose network says what stood in place of fakes."""
 
 _FIGURES = {
-    "eval/discriminator_auc": "discriminator: AUC on the generator's fakes",
+    "eval/discriminator_auc": "discriminator: AUC on fakes as in training",
     "eval/unigram_auc": "discriminator: AUC on fakes drawn by word frequency",
     "eval/discriminator_average_precision": "discriminator: average precision",
     "eval/discriminator_precision": "discriminator: precision at .5",

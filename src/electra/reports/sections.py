@@ -149,13 +149,15 @@ _LEARNING = {
 
 def _study(folder: Path) -> Section:
     report = read_study(folder)
+    precisions = sorted({run["precision"] for run in report.runs if "precision" in run})
     facts = [
         ("budget of a run", f"{report.facts['flops']:.3e} FLOPs (modern convention)"),
         ("base", str(report.facts["base"])),
+        ("precision", ", ".join(precisions) or "–"),
+        ("interval", "95 %, Student's t over the seeds, of the difference to the control with the same seed"),
     ]
-    if report.facts["suite"]:
-        what = "95 %, Student's t over the seeds, of the difference to the control with the same seed"
-        facts += [("interval", what), ("published", report.facts["paper"] or "–")]
+    if report.facts["paper"]:
+        facts.append(("published", report.facts["paper"]))
     figure = study_figure(report.facts, report.rows)
     pictures = [Picture(report.facts["title"], _svg(figure))] if figure is not None else []
     notes = [] if report.rows else ["No run has ended yet."]

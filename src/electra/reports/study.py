@@ -178,8 +178,8 @@ class StudyReport:
         if not known:
             return "no published score to compare with"
         return (
-            f"of {len(known)} arms with published scores ({self.facts['paper']}) {known.count(True)} are in their "
-            f"order to the control, {known.count(False)} in another, {known.count(None)} cannot be told apart"
+            f"of {len(known)} arms with published scores {known.count(True)} are in their order to the control, "
+            f"{known.count(False)} in another, {known.count(None)} cannot be told apart"
         )
 
 

@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 Figures = Mapping[str, Any]
 
 _HELD_OUT = {
-    "eval/discriminator_auc": "AUC on the generator's fakes",
+    "eval/discriminator_auc": "AUC on fakes as in training",
     "eval/unigram_auc": "on unigram fakes",
     "eval/masked_lm_accuracy": "masked-LM accuracy",
     "eval/masked_lm_loss": "masked-LM loss",
