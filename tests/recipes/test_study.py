@@ -281,6 +281,7 @@ def test_an_arm_without_a_discriminator_cannot_be_asked_when_it_started(
         ("paper =", 'reached = { "eval/unigram_auc" = ["a"] }\npaper =', "must be a list of numbers"),
         ('["chunking"]', '["nope"]', "tasks: there is no task 'nope'"),
         ("paper = 85.0", 'paper = "hi"', "arms.electra.paper: must be a number, got 'hi'"),
+        ("paper = 85.0", 'paper = { "1" = "hi" }', "arms.electra.paper: must be a number for each share"),
         ("paper = 85.0", 'x = "left"', "arms.electra.x: must be a number, got 'left'"),
         ("paper = 85.0", 'control = "bart"', "arms.electra.control: there is no arm 'bart'; did you mean 'bert'"),
     ],

@@ -227,6 +227,10 @@ def _contradictions(table: config.Table) -> Iterator[str]:
         check_tasks([str(task) for task in table.get("tasks", [])])
     except ConfigError as error:
         yield f"tasks: {error}"
+    for name, arm in arms.items():
+        papers = arm["paper"] if isinstance(arm.get("paper"), dict) else {}
+        if not all(isinstance(score, int | float) for score in papers.values()):
+            yield f"arms.{name}.paper: must be a number for each share of the budget, got {papers}"
     for name, levels in table.get("reached", {}).items():
         if not all(isinstance(level, int | float) for level in levels):
             yield f"reached.{name}: must be a list of numbers, got {levels}"
