@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from electra.modeling import attention as attention_file
-from electra.modeling.attention import Attention, attend_with_dropout, attend_with_dropout_plain
+from electra.modeling.attention import Attention, attend_by_head, attend_plain
 from electra.modeling.dropout import Kept
 
 B, L, H, K = 3, 11, 4, 8
@@ -24,7 +24,7 @@ def test_values_and_gradients_equal_the_plain_form(
     form: str, asking: int | None, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
-    kept = Kept.draw((H, B, asking or L, L), share)
+    kept = Kept.draw((H, B, asking or L, L), share)  # all of them for a share of 0, where none is drawn
     monkeypatch.setattr(attention_file.Kept, "draw", lambda shape, share: kept)
     factors_HBNL = kept.write(torch.empty(kept.bytes.shape)) * kept.scale
     packed_BLGHK = torch.randn(B, L, 2 if asking else 3, H, K, requires_grad=True)
@@ -33,8 +33,8 @@ def test_values_and_gradients_equal_the_plain_form(
     mask_B11L, weights_BNHK = mask(form, asking or L), torch.randn(B, asking or L, H, K)
     results = []
     for y_BNHK in (
-        attend_with_dropout(query_BNHK, packed_BLGHK, mask_B11L, share),
-        attend_with_dropout_plain(query_BNHK, packed_BLGHK, mask_B11L, factors_HBNL),
+        attend_by_head(query_BNHK, packed_BLGHK, mask_B11L, share),
+        attend_plain(query_BNHK, packed_BLGHK, mask_B11L, factors_HBNL),
     ):
         results.append([y_BNHK, *torch.autograd.grad((y_BNHK * weights_BNHK).sum(), inputs)])
     for ours, plain in zip(*results, strict=True):
@@ -56,9 +56,10 @@ def test_with_next_to_no_dropout_it_is_attention(form: str, asking: int | None) 
     assert not torch.allclose(attention(x_BLD, mask_B11L, asking_BND), with_dropout, atol=1e-2)
 
 
-def test_under_bfloat16_autocast() -> None:
+@pytest.mark.parametrize("dropout", [0.0, 1e-9])
+def test_under_bfloat16_autocast(dropout: float) -> None:
     torch.manual_seed(0)
-    attention = Attention(32, 4, dropout=1e-9)
+    attention = Attention(32, 4, dropout=dropout)
     x_BLD = torch.randn(B, L, 32, requires_grad=True)
     exact = attention(x_BLD, mask("padding", L))
     with torch.autocast("cpu", torch.bfloat16):

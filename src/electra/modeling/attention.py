@@ -54,9 +54,11 @@ class Attention(nn.Module):
             product_BLX = unpadding.rows(product_BLX)
         packed_BLGHK = product_BLX.unflatten(-1, (-1, *heads))
         share = self.dropout.share if self.training else 0.0
-        # PyTorch has no fused kernel with dropout for a CPU.
-        if share and x_BLD.device.type == "cpu" and not torch.compiler.is_compiling():
-            y_BNHK = attend_with_dropout(query_BNHK, packed_BLGHK, mask_B11L, share)
+        # For a CPU PyTorch has no fused kernel with dropout, and the backward pass of that for bfloat16 is slow.
+        learning_in_bfloat16 = packed_BLGHK.dtype == torch.bfloat16 and torch.is_grad_enabled()
+        on_cpu = x_BLD.device.type == "cpu" and not torch.compiler.is_compiling()
+        if on_cpu and (share or learning_in_bfloat16):
+            y_BNHK = attend_by_head(query_BNHK, packed_BLGHK, mask_B11L, share)
         else:
             if query_BNHK is None:
                 query_BNHK = packed_BLGHK[:, :, 0]
@@ -67,10 +69,10 @@ class Attention(nn.Module):
         return self.output(y_BND if unpadding is None or asking_BND is not None else unpadding.tokens(y_BND))
 
 
-def attend_with_dropout(
+def attend_by_head(
     query_BNHK: Tensor | None, packed_BLGHK: Tensor, mask_B11L: Tensor | None, share: float
 ) -> Tensor:
-    """Mixtures (B, N, H, K) of values, with dropout of the probabilities, for training on a CPU.
+    """Mixtures (B, N, H, K) of values, with or without dropout of the probabilities, for training on a CPU.
 
     Head by head: the matrices of one head stay in the cache, and queries, keys, values and their gradients are
     read and written where they lie in the product of the input projection, not copied head by head first.
@@ -81,7 +83,7 @@ def attend_with_dropout(
         mask_B11L: True at keys that may be looked at; or, as (B, 1, N, L), what is added to the scores.
         share: of the probabilities that is dropped.
 
-    Equals `attend_with_dropout_plain` where that drops the same elements.
+    Equals `attend_plain` where that drops the same elements.
     """
     bias_BNL = None
     if mask_B11L is not None:
@@ -92,7 +94,7 @@ def attend_with_dropout(
     return y
 
 
-def attend_with_dropout_plain(
+def attend_plain(
     query_BNHK: Tensor | None, packed_BLGHK: Tensor, mask_B11L: Tensor | None, factors_HBNL: Tensor
 ) -> Tensor:
     """The same as one would write it, given the factors (0 or the scale) of the probabilities: for tests."""
@@ -117,8 +119,11 @@ class _Attended(torch.autograd.Function):
         query_BNHK = packed_BLGHK[:, :, 0] if query_BNHK is None else query_BNHK
         key_BLHK, value_BLHK = packed_BLGHK[:, :, -2], packed_BLGHK[:, :, -1]
         (B, N, H, K), L = query_BNHK.shape, key_BLHK.shape[1]
-        kept_HBNL = Kept.draw((H, B, N, L), share)
-        weights_HBNL, dropped_HBNL = packed_BLGHK.new_empty(2, H, B, N, L)
+        kept_HBNL = Kept.draw((H, B, N, L), share) if share else None
+        weights_HBNL = dropped_HBNL = packed_BLGHK.new_empty(H, B, N, L)
+        if kept_HBNL is not None:
+            dropped_HBNL = torch.empty_like(weights_HBNL)
+        ctx.scale = 1.0 if kept_HBNL is None else kept_HBNL.scale
         y_BNHK = packed_BLGHK.new_empty(B, N, H, K)
         for head in range(H):
             weights_BNL, dropped_BNL = weights_HBNL[head], dropped_HBNL[head]
@@ -127,9 +132,9 @@ class _Attended(torch.autograd.Function):
             if bias_BNL is not None:
                 weights_BNL += bias_BNL
             torch.softmax(weights_BNL, -1, out=weights_BNL)
-            kept_HBNL[head].write(dropped_BNL).mul_(weights_BNL)
-            torch.mul(torch.bmm(dropped_BNL, value_BLHK[:, :, head]), kept_HBNL.scale, out=y_BNHK[:, :, head])
-        ctx.scale = kept_HBNL.scale
+            if kept_HBNL is not None:
+                kept_HBNL[head].write(dropped_BNL).mul_(weights_BNL)
+            torch.mul(torch.bmm(dropped_BNL, value_BLHK[:, :, head]), ctx.scale, out=y_BNHK[:, :, head])
         ctx.save_for_backward(query_BNHK, packed_BLGHK, weights_HBNL, dropped_HBNL, y_BNHK)
         return y_BNHK
 
