@@ -109,6 +109,12 @@ def test_the_tasks_of_a_folder_are_shown_each_and_together(tmp_path: Path) -> No
     assert cells[at + 1 : at + 3] == ["0.0001", "0.0003"] and "1e-04" not in cells
 
 
+def test_a_fine_tuning_that_has_only_begun_is_named(tmp_path: Path) -> None:
+    (tmp_path / "seed-0").mkdir()
+    with pytest.raises(CheckpointError, match="has no results yet"):
+        sections([tmp_path])
+
+
 def test_a_folder_of_tasks_without_tasks_is_named(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text('{"average": 0.5}', encoding="utf-8")
     with pytest.raises(CheckpointError, match="no task's folder is there any more"):

@@ -26,8 +26,8 @@ class ReportConfig:
 def run(config: ReportConfig) -> str:
     """Write one HTML file of what runs, fine-tunings and studies have come to: tables, curves, differing settings.
 
-    The file needs nothing else: it opens from the disk, without a network, and prints well. Runs that are still
-    going on are shown as far as they are.
+    The file needs nothing else: it opens from the disk, without a network, and prints well. Runs and studies
+    that are still going on are shown as far as they are.
 
     Examples:
         electra report RUN

@@ -62,6 +62,11 @@ def kind_of(folder: Path) -> str:
         return "pre-training"
     if (folder / "results.json").is_file():
         return "fine-tuning"
+    if (folder / "seed-0").is_dir():
+        raise CheckpointError(
+            f"{folder}: this fine-tuning has no results yet; the same `electra finetune` goes on with it, and then "
+            "it can be reported"
+        )
     raise CheckpointError(
         f"{folder} holds no run, fine-tuning or study; give a folder that `electra pretrain`, "
         "`electra finetune` or `electra study` wrote"
