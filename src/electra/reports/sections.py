@@ -64,8 +64,8 @@ def kind_of(folder: Path) -> str:
         return "fine-tuning"
     if (folder / "seed-0").is_dir():
         raise CheckpointError(
-            f"{folder}: this fine-tuning has no results yet; the same `electra finetune` goes on with it, and then "
-            "it can be reported"
+            f"{folder}: this fine-tuning has no results yet; the same `electra finetune` goes on with it, and "
+            "then it can be reported"
         )
     raise CheckpointError(
         f"{folder} holds no run, fine-tuning or study; give a folder that `electra pretrain`, "
