@@ -121,6 +121,19 @@ def test_gumbel_turns_the_gradient_of_the_discriminators_loss(adversary: str) ->
 
 
 @pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"adversary": "gumbel", "sentence_loss": "next"}, "would reach the generator through soft samples"),
+        ({"sampling_dropout": False}, "learns from plain samples; set it to True"),
+    ],
+)
+def test_what_does_not_go_with_it_is_named(settings: dict[str, Any], problem: str) -> None:
+    (found,) = ObjectiveConfig(kind="adversarial", **settings).problems()
+    assert problem in found
+    assert not list(ObjectiveConfig(**settings).problems())
+
+
+@pytest.mark.parametrize(
     ("anneal", "shares"),
     [("none", [1, 1, 1, 1]), ("linear", [0, 0.25, 0.5, 1]), ("cosine", [0, (1 - math.sqrt(0.5)) / 2, 0.5, 1])],
 )

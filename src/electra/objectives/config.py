@@ -30,8 +30,8 @@ class GeneratorConfig:
     heads: int = 0
     """Attention heads; 0: one for every 64 of hidden_size, at least one."""
     width: float = 0.0
-    """Share of the discriminator's hidden and feed-forward sizes and heads, in place of these three, but for heads
-    as the least; 0: they say."""
+    """Share of the discriminator's hidden and feed-forward sizes and heads, in place of these three; `heads` is
+    then the least number of them. 0: they say."""
 
     def encoder(self, discriminator: EncoderConfig) -> EncoderConfig:
         """The generator's full shape beside a discriminator's; everything not named here is the same."""
@@ -144,8 +144,6 @@ class ObjectiveConfig:
             yield "share_norm: needs objective.sharing embeddings or all"
         if self.kind == "adversarial" and self.adversary != "reinforce" and self.sentence_loss != "none":
             yield "sentence_loss: its gradient would reach the generator through soft samples; use reinforce"
-        if self.kind == "adversarial" and not self.sampling_dropout:
-            yield "sampling_dropout: must be true for adversarial, whose samples are those of the training pass"
         if self.final_temperature < 0:
             yield f"final_temperature: must not be negative, got {self.final_temperature}"
         for name in ("top_k", "unigram_power"):
