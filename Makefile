@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test lint bench docs
+.PHONY: help install quickstart test lint bench torture docs
 
 help: ## this list
 	@awk -F ': .*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,3 +41,6 @@ docs: $(READY) ## write the generated pages of docs/ anew
 
 bench: $(READY) ## every benchmark beside its peers, in about ten minutes; writes one table into docs/benchmarks.md
 	$(BIN)/python benchmarks/overview.py
+
+torture: $(READY) ## kill a run 50 times and flip 2,000 bits of its files, in some minutes; nothing may come of it
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/torture.py

@@ -86,7 +86,7 @@ def measure(arguments: list[str]) -> tuple[float, float, int]:
 
 def ours(corpus: Path, tokenizer: Path | None, workers: int) -> Run:
     with tempfile.TemporaryDirectory() as folder:
-        arguments = ["-m", "electra.cli", "prepare", str(corpus), "--out", f"{folder}/data"]
+        arguments = ["-m", "electra", "prepare", str(corpus), "--out", f"{folder}/data"]
         arguments += ["--workers", str(workers), *(["--tokenizer", str(tokenizer)] if tokenizer else [])]
         measured = measure(arguments)
         figures = json.loads(Path(folder, "data/manifest.json").read_text())["statistics"]

@@ -161,7 +161,7 @@ def command(model: Path, texts: list[str], folder: Path) -> float:
     (folder / "in.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     arguments = ["score", str(model), "--input", str(folder / "in.txt"), "--json", "--output", str(folder / "out")]
     start = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "electra.cli", *arguments], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", "electra", *arguments], check=True, stdout=subprocess.DEVNULL)
     seconds = time.perf_counter() - start
     lines = (folder / "out").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["text"] for line in lines] == texts, "another order"

@@ -52,7 +52,7 @@ def test_its_commands_run_as_written(page: Path, corpus_file: Path, tmp_path: Pa
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     for words in commands(page):
         done = subprocess.run(
-            [sys.executable, "-m", "electra.cli", *shortened(words)[1:]],
+            [sys.executable, "-m", "electra", *shortened(words)[1:]],
             cwd=tmp_path,
             env=environment,
             capture_output=True,

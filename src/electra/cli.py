@@ -4,6 +4,7 @@ A verb is `run(config) -> result` in a module of `electra.recipes`. The config i
 makes the options; the docstring of `run` is the help. Everything heavy is imported after the verb is known.
 """
 
+import contextlib
 import errno
 import importlib
 import inspect
@@ -24,8 +25,13 @@ VERBS = {
     ),
     "prepare": ("electra.recipes.prepare:run", "text -> a tokenizer and shards of tokens"),
     "data inspect": ("electra.recipes.data_inspect:run", "prepared data as a run will see it, and lengths"),
+    "data stats": ("electra.recipes.data_stats:run", "documents, sentences, tokens and their lengths"),
+    "data verify": ("electra.recipes.data_verify:run", "whether every file of prepared data is whole"),
+    "data fetch": ("electra.recipes.data_fetch:run", "prepared data from a web server or an object store"),
+    "data merge": ("electra.recipes.data_merge:run", "what several machines prepared -> one folder"),
     "data tags": ("electra.recipes.data_tags:run", "a part of speech for each token, for fakes of the same kind"),
     "pretrain": ("electra.recipes.pretrain:run", "shards -> a trained discriminator and generator"),
+    "status": ("electra.recipes.status:run", "runs from outside: alive, how far, how well"),
     "finetune": ("electra.recipes.finetune_command:run", "an encoder -> one that does your task"),
     "predict": ("electra.recipes.predict:run", "labels, values, tags or answers of a fine-tuned model"),
     "compare": ("electra.recipes.compare:run", "two fine-tunings: is one better, or was it chance?"),
@@ -40,6 +46,11 @@ VERBS = {
 """Each verb's function and its line in the help, in the order in which a newcomer meets them."""
 
 USERS_MISTAKE, UNEXPECTED, INTERRUPTED = 2, 1, 130
+
+FOLLOWS = int(os.environ.get("RANK", "0")) > 0
+"""Whether torchrun started this process beside a leading one, which alone writes on the console."""
+SPREAD = ("pretrain",)
+"""Verbs that several processes do together."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,7 +87,8 @@ def _run(arguments: list[str]) -> int:
             return USERS_MISTAKE if not rest else 0
         first, rest = f"{first} {rest[0]}", rest[1:]
     status, result = _attempt(first, rest, debug=debug)
-    show(result)
+    if not FOLLOWS:
+        show(result)
     return status
 
 
@@ -111,7 +123,7 @@ def _attempt(verb: str, arguments: list[str], *, debug: bool) -> tuple[int, obje
     from electra.console import complain, records_shown
 
     try:
-        with records_shown():
+        with contextlib.nullcontext() if FOLLOWS else records_shown():
             result = _call(verb, arguments)
         return int(getattr(result, "exit_code", 0)), result
     except SystemExit as stop:  # tyro's, after --help (0) or its message about an option (2)
@@ -120,7 +132,10 @@ def _attempt(verb: str, arguments: list[str], *, debug: bool) -> tuple[int, obje
         if debug:
             traceback.print_exc()
         status, message = _verdict(error)
-        complain(f"electra: {message}")
+        if not FOLLOWS:
+            complain(f"electra: {message}")
+        elif status == UNEXPECTED:  # what is the user's to mend the leader has found, too
+            complain(f"electra, process {os.environ['RANK']}: {message}")
         return status, None
 
 
@@ -148,6 +163,10 @@ def _call(verb: str, arguments: list[str]) -> object:
 
         near = did_you_mean(verb, list(VERBS))
         raise ConfigError(f"there is no verb {verb!r}{near}\n  verbs: {', '.join(VERBS)}")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and verb not in SPREAD:
+        from electra.errors import ConfigError
+
+        raise ConfigError(f"{verb} is the work of one process; start it without torchrun")
     module, _, name = VERBS[verb][0].partition(":")
     run = getattr(importlib.import_module(module), name)
     return run(_parse(verb, run, arguments))
@@ -203,7 +222,3 @@ def _split_overrides(arguments: list[str], *, options: list[str]) -> tuple[list[
             equals, value = "=", queue.popleft()
         overrides.append(name + equals + value)  # without a value: load_config says so
     return others, overrides
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -28,6 +28,8 @@ import tomli_w
 from electra.errors import ConfigError
 
 PRESETS = Path(__file__).parent / "presets"
+OBJECTIVES = "objectives/"
+"""Presets that say what is learnt, and are laid over one that says by which network."""
 Config = TypeVar("Config")
 Table = dict[str, Any]
 
@@ -69,7 +71,7 @@ def read_toml(source: str | Path) -> Table:
     path = find(source)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # of TOML, or of UTF-8
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
     parents = table.pop("extends", [])
     below: Table = {}
@@ -86,16 +88,17 @@ def find(source: str | Path) -> Path:
         return preset
     if Path(source).is_file():
         return Path(source)
-    names = preset_names()
+    objectives = "/" in str(source)
+    names = [f"{OBJECTIVES}{name}" for name in preset_names(OBJECTIVES)] if objectives else preset_names()
     raise ConfigError(
         f"no preset and no file is called {str(source)!r}{did_you_mean(str(source), names)}\n"
         f"  presets: {', '.join(names)}; or give the path of a TOML file"
     )
 
 
-def preset_names() -> list[str]:
-    """The presets that the package ships, sorted."""
-    return sorted(path.stem for path in PRESETS.glob("*.toml"))
+def preset_names(folder: str = "") -> list[str]:
+    """The presets that the package ships, sorted: those that stand for themselves, or those of a folder."""
+    return sorted(path.stem for path in (PRESETS / folder).glob("*.toml"))
 
 
 def merged(below: Table, above: Table) -> Table:

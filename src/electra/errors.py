@@ -19,3 +19,7 @@ class CheckpointError(ElectraError):
 
 class DivergedError(CheckpointError):
     """A run came to numbers that are not finite and cannot go on."""
+
+
+class ProcessError(ElectraError):
+    """Of the processes that make a run together one is gone, or gives no answer."""

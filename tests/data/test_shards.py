@@ -1,10 +1,13 @@
 import json
+import random
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from electra.data import shards
 from electra.data.encode import Encoded
 from electra.data.shard_writer import SplitWriter, count_tokens, write_unigram_fakes
 from electra.data.shards import FORMAT, Split, TokenData, file_sha256, fingerprint, token_dtype
@@ -133,7 +136,7 @@ def test_folders_that_are_no_data(tmp_path: Path) -> None:
         ("{", "not a manifest"),
         ("[]", "not a manifest"),
         ('{"format": 99}', "format 99"),
-        ('{"format": 1}', "lacks or garbles 'dtype'"),
+        ('{"format": 1}', "lacks or garbles 'splits'"),
     ]:
         (tmp_path / "manifest.json").write_text(text)
         with pytest.raises(DataError, match=message):
@@ -205,3 +208,46 @@ def test_a_split_without_documents_has_no_shard(tmp_path: Path) -> None:
     writer = SplitWriter(tmp_path, "heldout", dtype=U16, shard_tokens=100)
     writer.add(batch())
     assert writer.finish() == [] and list(tmp_path.iterdir()) == []
+
+
+def test_a_flip_of_any_byte_is_noticed(data_folder: Path, tmp_path: Path) -> None:
+    copy, draw = tmp_path / "data", random.Random(0)
+    shutil.copytree(data_folder, copy)
+    TokenData.open(copy)
+    read_later = {"rejects.jsonl", "progress.json"}
+    for file in sorted(path for path in copy.iterdir() if path.name not in read_later):
+        content = file.read_bytes()
+        for place in draw.sample(range(len(content)), min(20, len(content))):
+            flipped = content[place] ^ (1 << draw.randrange(8))
+            file.write_bytes(content[:place] + bytes([flipped]) + content[place + 1 :])
+            with pytest.raises(DataError):
+                TokenData.open(copy)
+        file.write_bytes(content)
+    assert TokenData.open(copy).fingerprint == TokenData.open(data_folder).fingerprint
+
+
+def test_files_that_were_found_whole_are_not_read_again_unless_they_change(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(data_folder, tmp_path / "data")
+    stamps = TokenData.open(tmp_path / "data").stamps
+    assert len(stamps) >= 7
+    read: list[str] = []
+
+    def counting(path: Path) -> str:
+        read.append(path.name)
+        return file_sha256(path)
+
+    monkeypatch.setattr(shards, "file_sha256", counting)
+    TokenData.open(tmp_path / "data", found_whole=stamps)
+    assert read == ["tokenizer.json", "unigram.npy"], "small ones, every time"
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    read.clear()
+    TokenData.open(tmp_path / "copy", found_whole=stamps)
+    assert "train-00000.tokens" in read, "as old and as large as the original, and another file"
+    changed = tmp_path / "data/train-00000.tokens"
+    content = bytearray(changed.read_bytes())
+    content[0] ^= 1
+    changed.write_bytes(content)
+    with pytest.raises(DataError, match=r"train-00000\.tokens: sha256"):
+        TokenData.open(tmp_path / "data", found_whole=stamps)

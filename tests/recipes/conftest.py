@@ -1,10 +1,12 @@
-"""A discriminator that knows some words, and nothing else."""
+"""A discriminator that knows some words, and nothing else; a small study and its tasks."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from small_study import BASE, STUDY
 
 from electra.data import tokenizer as tokenizers
 from electra.export import huggingface
@@ -58,3 +60,27 @@ def breaks(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]
         monkeypatch.setattr(finetune_run, "micro_batches", micro_batches)
 
     return at
+
+
+@pytest.fixture
+def without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which every export is compared with, a second or two each time; other tests see to that."""
+    monkeypatch.setattr("electra.recipes.export.parity", lambda *_: None)
+
+
+@pytest.fixture
+def study_file(tmp_path: Path) -> Path:
+    (tmp_path / "base.toml").write_text(BASE)
+    (tmp_path / "two.toml").write_text(STUDY.replace("BASE", str(tmp_path / "base.toml")))
+    return tmp_path / "two.toml"
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    """Chunking in two files of a few sentences."""
+    folder = tmp_path / "tasks" / "chunking-conll2000"
+    folder.mkdir(parents=True)
+    sentence = "the DT B-NP\nfox NN I-NP\nwatches VBZ B-VP\nthe DT B-NP\nmill NN I-NP\n. . O\n\n"
+    for name in ("train.txt", "test.txt"):
+        (folder / name).write_text(sentence * 12)
+    return tmp_path / "tasks"

@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from electra.data import batches
 from electra.data.shards import TokenData
 from electra.data.tokenizer import load, train
 from electra.errors import ConfigError, DataError
 from electra.recipes import prepare
 from electra.recipes.prepare import PrepareConfig, run
+from power import survived
 
 WORDS = """
     ferry harbour island baker coffee timetable seven noon leaves comes back waits reads the an of to and with wall
@@ -46,7 +48,7 @@ def files(folder: Path) -> dict[str, str]:
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in folder.iterdir()
-        if path.name != "manifest.json"
+        if path.name not in ("manifest.json", "manifest.sha256")
     }
 
 
@@ -264,7 +266,7 @@ def test_copies_of_a_document_are_on_one_side(tmp_path: Path) -> None:
 
 def test_standard_input(tmp_path: Path) -> None:
     text = "\n\n".join(article(Random(i)) for i in range(30))
-    command = [sys.executable, "-m", "electra.cli", "prepare", "-", "--vocabulary-size", "600", "--workers", "1"]
+    command = [sys.executable, "-m", "electra", "prepare", "-", "--vocabulary-size", "600", "--workers", "1"]
     command += ["--out", str(tmp_path / "data")]
     for _ in range(2):
         done = subprocess.run(command, input=text.encode(), capture_output=True, check=True)
@@ -297,7 +299,7 @@ def test_an_unusable_corpus_is_refused(tmp_path: Path, name: str, content: bytes
 def test_the_command_exits_with_2(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nx")
     corpus = write_corpus(tmp_path / "a.jsonl", 5)
-    command = [sys.executable, "-m", "electra.cli", "prepare", str(corpus), "--out", str(tmp_path / "data")]
+    command = [sys.executable, "-m", "electra", "prepare", str(corpus), "--out", str(tmp_path / "data")]
     done = subprocess.run([*command, "--tokenizer", str(tmp_path / "vocab.txt")], capture_output=True, text=True)
     assert done.returncode == 2 and "the vocabulary has no [MASK]" in done.stderr
     assert not (tmp_path / "data").exists()
@@ -315,3 +317,59 @@ def test_progress_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
     run(config(write_corpus(tmp_path / "a.jsonl", 50), tmp_path / "data"))
     done, total = [record.progress for record in caplog.records if hasattr(record, "progress")][-1]
     assert done == total > 0
+
+
+def test_a_preparation_ends_the_same_whenever_the_power_goes(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus.jsonl", 60)
+    whole = tmp_path / "whole"
+    run(config(corpus, whole, shard_tokens=2000))
+
+    def again(folder: Path) -> None:
+        options = {"tokenizer": str(whole / "tokenizer.json"), "shard_tokens": 2000}
+        run(config(corpus, folder / "data", **options))
+
+    def check(folder: Path) -> None:
+        if (folder / "data/manifest.json").exists():
+            TokenData.open(folder / "data", verify=True)
+        again(folder)
+        assert files(folder / "data") == files(whole) and not list(folder.glob("data/.*"))
+
+    assert survived(tmp_path, again, check) > 30
+
+
+def test_copies_and_what_is_too_short_are_left_out_and_counted(tmp_path: Path) -> None:
+    random = Random(1)
+    texts = [article(random) for _ in range(40)]
+    lines = [*texts, "Noon.", *texts[:10], article(random), texts[0]]
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in lines))
+    manifest = run(config(corpus, tmp_path / "data", deduplicate=True, least_characters=20)).manifest
+    assert manifest["statistics"]["documents"] == 41
+    assert manifest["statistics"]["left_out"] == {"too short": 1, "a copy of an earlier one": 11}
+    assert manifest["statistics"]["duplicate_share"] == 0 and not (tmp_path / "data/seen.hashes").exists()
+    alone = tmp_path / "alone.jsonl"
+    alone.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*texts, lines[-2]]))
+    run(config(alone, tmp_path / "alone"))
+    assert files(tmp_path / "alone") == files(tmp_path / "data"), "as if they had never been there"
+    with pytest.raises(DataError, match="left out by the filters"):
+        run(config(corpus, tmp_path / "none", least_characters=10**6))
+
+
+def test_with_copies_left_out_it_ends_the_same_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "BATCH_ITEMS", 8)
+    monkeypatch.setattr(prepare, "COMMIT_CHARACTERS", 3000)
+    random = Random(2)
+    texts = [article(random) for _ in range(40)]
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps({"text": random.choice(texts)}) + "\n" for _ in range(120)))
+    whole = tmp_path / "whole"
+    run(config(corpus, whole, deduplicate=True))
+
+    def again(folder: Path) -> None:
+        run(config(corpus, folder / "data", deduplicate=True, tokenizer=whole / "tokenizer.json"))
+
+    def check(folder: Path) -> None:
+        again(folder)
+        assert files(folder / "data") == files(whole)
+
+    assert survived(tmp_path, again, check) > 60

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from small_run import command, config
 from torch.autograd import DeviceType
 
 from electra.cli import main
@@ -33,24 +34,6 @@ from electra.recipes.pretrain_parts import feed
 from electra.recipes.pretrain_profile import SHOWN, operations, profiled
 from electra.training.trainer import Feed
 from electra.training.update import compile_encoders
-
-SMALL = [
-    "model.hidden_size=32", "model.embedding_size=32", "model.feed_forward_size=64", "model.heads=2",
-    "model.layers=1", "generator.layers=1", "generator.hidden_size=16", "generator.feed_forward_size=32",
-    "packing.sequence_length=32", "train.batch_size=8", "train.report_every=5", "evaluation.examples=16",
-    "train.precision=float32", "tracking.tensorboard=false", "optimizer.warmup_steps=5",
-]  # fmt: skip
-
-
-def config(data: Path, out: Path, *overrides: str) -> PretrainConfig:
-    return load_config(PretrainConfig, "electra-tiny", [*SMALL, f"data={data}", f"out={out}", *overrides])
-
-
-def command(data: Path, out: Path, *arguments: str) -> list[str]:
-    options = [
-        part for override in SMALL for part in ("--" + override.partition("=")[0], override.partition("=")[2])
-    ]
-    return ["pretrain", "electra-tiny", "--data", str(data), "--out", str(out), *options, *arguments]
 
 
 def final_weights(run: Path) -> dict[str, torch.Tensor]:
@@ -76,7 +59,8 @@ def test_a_run_leaves_all_that_the_contract_names(finished: PretrainResult) -> N
         assert (run / name).exists(), name
     checkpoint = run / "checkpoints" / "step-00000040"
     assert {file.name for file in checkpoint.iterdir()} == {
-        "model.safetensors", "optimizer.safetensors", "state.json", "config.toml", "tokenizer.json",
+        "model.safetensors", "optimizer.safetensors", "state.json", "state.sha256", "config.toml",
+        "tokenizer.json",
     }  # fmt: skip
     stored = load_config(PretrainConfig, checkpoint / "config.toml")
     assert stored.train.steps == 40 and stored.train.precision == "float32" and stored.model.vocabulary_size > 0
@@ -112,7 +96,7 @@ def test_sigkill_and_the_same_command_end_the_same(
     out = tmp_path / "killed"
     arguments = command(data_folder, out, "--train.steps", "40")
     process = subprocess.Popen(
-        [sys.executable, "-m", "electra.cli", *arguments],
+        [sys.executable, "-m", "electra", *arguments],
         env={**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -395,3 +379,8 @@ def test_with_dropout_and_micro_batches_a_resumed_run_ends_the_same(data_folder:
 def test_whether_to_compile_may_change_in_a_run(data_folder: Path, tmp_path: Path) -> None:
     pretrain(config(data_folder, tmp_path / "run", "train.steps=2"))
     pretrain(config(data_folder, tmp_path / "run", "train.steps=2", "train.compile=off"))
+
+
+def test_an_objective_alone_is_no_size(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pretrain", "objectives/electra-15", "--data", "D", "--out", "O"]) == 2
+    assert 'extends = ["electra-small", "objectives/electra-15"]' in capsys.readouterr().err

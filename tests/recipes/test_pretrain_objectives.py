@@ -199,7 +199,10 @@ def test_fakes_of_a_generator_that_was_trained_before(both: bool, tried: Callabl
         (["objective.sentence_loss=order", "packing.one_segment_share=1"], "leaves no pair of segments"),
         (["masking.random_share=0.5"], "must lie between 0 and 1 - mask_share"),
         (["masking.kind=word"], "did you mean 'words'"),
-        (["objective.first_share=1"], "first_share: must lie between 0 and 1"),
+        (["objective.hand_over=false"], "hand_over: is for two-stage, and the objective is replaced-token"),
+        (["objective.anneal=linear"], "anneal: is for adversarial"),
+        (["objective.unigram_power=0.5"], "unigram_power: is for fakes unigram and same-tag, not generator"),
+        (["objective.kind=two-stage", "objective.first_share=1"], "first_share: must lie between 0 and 1"),
     ],
 )
 def test_settings_at_odds_are_named_before_anything_runs(settings: list[str], problem: str) -> None:

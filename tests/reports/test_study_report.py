@@ -28,8 +28,9 @@ def study(folder: Path, results: list[Any], **others: Any) -> Path:
         for name, paper in (("one", 80.0), ("two", 79.0), ("three", None))
     }
     facts = {
-        "study": "s", "title": "A study", "control": "one", "paper": "p", "axis": "", "shares": [1.0],
-        "suite": ["a", "b"],
+        "study": "s", "title": "A study", "base": "nano", "control": "one", "paper": "p",
+        "axis": "", "shares": [1.0],
+        "tune": [], "budget": 15.0, "precision": "float32", "suite": ["a", "b"],
         "reached": {}, "flops": 1e9, "arms": arms, **others,
     }  # fmt: skip
     folder.mkdir(exist_ok=True)

@@ -1,20 +1,26 @@
 """Checkpoints are whole or not there, verified when read, and rotate."""
 
 import errno
+import json
 import logging
+import random
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from electra.errors import CheckpointError
+from electra.training import checkpoint
 from electra.training import checkpoint as module
-from electra.training.checkpoint import CheckpointConfig, Checkpoints, read_checkpoint
+from electra.training.checkpoint import CheckpointConfig, Checkpoints, read_checkpoint, write_tensors
+from power import survived
 
 
 def save(checkpoints: Checkpoints, step: int) -> Path:
     weights = {"w": torch.full((64, 8), float(step))}
-    return checkpoints.save(step, {"model": weights}, state={"note": step}, texts={"config.toml": "a = 1\n"})
+    write = partial(write_tensors, groups={"model": weights})
+    return checkpoints.save(step, write, state={"note": step}, texts={"config.toml": "a = 1\n"})
 
 
 def test_what_is_saved_is_read_back(tmp_path: Path) -> None:
@@ -90,3 +96,65 @@ def test_a_kill_while_writing_leaves_no_checkpoint_of_that_name(tmp_path: Path) 
     assert latest is not None and latest.state["step"] == 10
     save(checkpoints, 20)
     assert checkpoints.names() == ["step-00000010", "step-00000020"] and not partial.exists()
+
+
+def test_a_flip_of_any_byte_is_noticed(tmp_path: Path) -> None:
+    path, draw = save(Checkpoints(tmp_path, CheckpointConfig()), 1), random.Random(0)
+    tried = 0
+    for file in sorted(path.iterdir()):
+        content = file.read_bytes()
+        for place in draw.sample(range(len(content)), min(40, len(content))):
+            flipped = content[place] ^ (1 << draw.randrange(8))
+            file.write_bytes(content[:place] + bytes([flipped]) + content[place + 1 :])
+            with pytest.raises(CheckpointError, match=r"step-00000001/"):
+                read_checkpoint(path)
+            tried += 1
+        file.write_bytes(content)
+    assert tried > 120 and read_checkpoint(path).state["note"] == 1
+
+
+def test_a_checkpoint_that_is_half_deleted_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoints = Checkpoints(tmp_path, CheckpointConfig(keep=2))
+    for step in (1, 2):
+        save(checkpoints, step)
+
+    def dies(path: Path, **_: object) -> None:
+        (path / "model.safetensors").unlink(missing_ok=True)
+        if path.exists():
+            raise KeyboardInterrupt  # as if killed in the midst of it
+
+    monkeypatch.setattr(checkpoint.shutil, "rmtree", dies)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints._rotate("step-00000003")
+        save(checkpoints, 3)
+    monkeypatch.undo()
+    assert all(read_checkpoint(tmp_path / name) for name in checkpoints.names())
+    save(checkpoints, 4)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_there_is_a_whole_checkpoint_whenever_the_power_goes(tmp_path: Path) -> None:
+    config, before = CheckpointConfig(keep=2), tmp_path / "before"
+    for step in (10, 20):
+        save(Checkpoints(before, config), step)
+
+    def check(folder: Path) -> None:
+        checkpoints = Checkpoints(folder, config)
+        steps = [read_checkpoint(folder / name).state["note"] for name in checkpoints.names()]
+        assert steps in ([10, 20], [10, 20, 30], [20, 30]), "none that has its name is damaged"
+        save(checkpoints, 30)
+        save(checkpoints, 40)
+        assert sorted(path.name for path in folder.iterdir()) == ["step-00000030", "step-00000040"]
+
+    assert survived(tmp_path, lambda folder: save(Checkpoints(folder, config), 30), check, before=before) > 10
+
+
+@pytest.mark.parametrize("name", ["../outside", "a" * 300])
+def test_a_state_that_names_what_cannot_be_its_own_is_refused(tmp_path: Path, name: str) -> None:
+    path = save(Checkpoints(tmp_path, CheckpointConfig()), 1)
+    state = json.loads((path / "state.json").read_text())
+    state["files"] = {name: {"bytes": 1, "sha256": ""}}
+    (path / "state.json").write_text(json.dumps(state))
+    (path / "state.sha256").unlink()
+    with pytest.raises(CheckpointError, match="names a file that cannot be its own"):
+        read_checkpoint(path)

@@ -69,9 +69,9 @@ def test_falling_speed() -> None:
 
 def test_steps_that_are_not_finite() -> None:
     watch = Watch()
-    findings = watch.skipped(17)
+    findings = watch.skipped(17, rows="a file")
     assert [f.name for f in findings] == ["not finite"] and "step 17" in findings[0].message
-    assert watch.skipped(18) == []
+    assert watch.skipped(18, rows="another") == []
 
 
 def test_what_is_certain_from_the_start() -> None:
@@ -82,9 +82,9 @@ def test_what_is_certain_from_the_start() -> None:
 
 def test_its_memory_survives_a_checkpoint() -> None:
     watch, resumed = Watch(), Watch()
-    watch.skipped(1)
+    watch.skipped(1, rows="a file")
     for step in range(10):
         watch.report(report(step))
     resumed.restore(watch.state())
-    assert resumed.skipped(2) == []
+    assert resumed.skipped(2, rows="another") == []
     assert [f.name for f in resumed.report(report(10, loss=50.0))] == ["loss spike"]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from electra import durable
 from electra.config import to_toml
 from electra.errors import CheckpointError
 from electra.training.run_folder import agree, open_run
@@ -27,13 +28,13 @@ class Settings:
 
 def test_a_new_folder_is_made_and_found_again(tmp_path: Path) -> None:
     run = open_run(tmp_path / "a" / "run", fresh=False)
-    run.write_text(run.config, to_toml(Settings()))
+    durable.write_text(run.config, to_toml(Settings()))
     assert open_run(tmp_path / "a" / "run", fresh=False) == run
 
 
 def test_fresh_starts_beside_and_deletes_nothing(tmp_path: Path) -> None:
     first = open_run(tmp_path / "run", fresh=True)
-    first.write_text(first.config, "kept")
+    durable.write_text(first.config, "kept")
     second, third = open_run(tmp_path / "run", fresh=True), open_run(tmp_path / "run", fresh=True)
     assert [run.path.name for run in (first, second, third)] == ["run", "run-2", "run-3"]
     assert first.config.read_text() == "kept"
@@ -48,14 +49,14 @@ def test_a_folder_with_other_things_in_it_is_refused(tmp_path: Path) -> None:
 def test_what_the_run_settled_agrees_with_what_was_left_open(tmp_path: Path) -> None:
     run = open_run(tmp_path / "run", fresh=False)
     stored = Settings(train=Section(steps=500))
-    run.write_text(run.config, to_toml(stored))
+    durable.write_text(run.config, to_toml(stored))
     wanted = Settings(data=Path("elsewhere"))
-    assert agree(run, wanted, settled={"train.steps": None}, ignore=("data",)) == stored
+    assert agree(run, wanted, settled={"train.steps": None}, ignore=("data",)) == replace(stored, data=wanted.data)
 
 
 def test_every_difference_is_named(tmp_path: Path) -> None:
     run = open_run(tmp_path / "run", fresh=False)
-    run.write_text(run.config, to_toml(Settings(train=Section(steps=500))))
+    durable.write_text(run.config, to_toml(Settings(train=Section(steps=500))))
     wanted = replace(Settings(), train=Section(steps=600, rate=0.2))
     with pytest.raises(CheckpointError) as caught:
         agree(run, wanted, settled={"train.steps": None}, ignore=("data",))

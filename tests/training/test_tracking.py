@@ -14,7 +14,7 @@ def test_resuming_cuts_off_what_lies_behind_the_checkpoint(tmp_path: Path) -> No
     path = tmp_path / "metrics.jsonl"
     metrics = MetricsFile(path)
     metrics.write({"step": 1, "loss": 2.5})
-    offset = metrics.size
+    offset = metrics.synced()
     metrics.write({"step": 2, "loss": 2.0})
     metrics.close()
     resumed = MetricsFile(path, resume_at=offset)
@@ -28,6 +28,21 @@ def test_numbers_that_json_lacks_become_null(tmp_path: Path) -> None:
     metrics.write({"step": 1, "loss": math.nan})
     metrics.close()
     assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 1, "loss": None}
+
+
+def test_tensorboard_has_every_step_once_after_a_kill(tmp_path: Path) -> None:
+    """Of steps behind the checkpoint those of the resumed run count, and none is missing."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    for first, last, resumed in ((1, 12, 0), (9, 20, 8), (15, 22, 14)):
+        tracking = Tracking(tmp_path, TrackingConfig(), resume_at=0, resume_step=resumed)
+        for step in range(first, last + 1):
+            tracking.figures({"step": step, "loss": float(100 * resumed + step)})
+        tracking.close()
+    board = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    found = {scalar.step: scalar.value for scalar in board.Scalars("train/loss")}
+    assert [scalar.step for scalar in board.Scalars("train/loss")] == list(range(1, 23))
+    assert all(found[step] == 100 * (0 if step < 9 else 8 if step < 15 else 14) + step for step in found)
 
 
 def test_tensorboard_holds_the_same_figures(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ Every source is looked at before any work begins, so that a wrong column or a bi
 """
 
 import logging
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import IO, Any, Literal
 
 import zstandard
 
+from electra import durable
 from electra.data import readers
 from electra.data.readers import Document, DocumentRule, Item, Reject
 from electra.errors import DataError
@@ -150,15 +150,15 @@ def _spool(out: Path, stdin: IO[bytes]) -> Path:
         raise DataError("Standard input is empty")
     kind = "jsonl" if first.lstrip().startswith(b"{") else "txt"
     path = out / f"{SPOOL}.{kind}.zst"
-    partial = path.with_name(path.name + ".partial")
-    out.mkdir(parents=True, exist_ok=True)
-    with partial.open("wb") as file, zstandard.ZstdCompressor().stream_writer(file, closefd=False) as packed:
-        while first:
+
+    def write(partial: Path) -> None:
+        with partial.open("wb") as file, zstandard.ZstdCompressor().stream_writer(file) as packed:
             packed.write(first)
-            first = stdin.read(1 << 20)
-        packed.flush(zstandard.FLUSH_FRAME)
-        os.fsync(file.fileno())
-    partial.replace(path)
+            while more := stdin.read(1 << 20):
+                packed.write(more)
+
+    out.mkdir(parents=True, exist_ok=True)
+    durable.write(path, write)
     return path
 
 

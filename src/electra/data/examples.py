@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from electra.data.packing import (
-    SPECIALS_ONE_SEGMENT,
-    SPECIALS_TWO_SEGMENTS,
-    Examples,
-    PackingConfig,
-    Piece,
-    pack,
-)
-from electra.data.sampling import Rows, shard_seed
-from electra.data.shards import Shard, Split, Tokens
+from electra.data.example_index import ExampleIndex, packed
+from electra.data.packing import PackingConfig, Piece
+from electra.data.sampling import Rows
+from electra.data.shards import Split, Tokens
 from electra.errors import DataError
 
 logger = logging.getLogger(__name__)
@@ -28,34 +22,37 @@ Stream = Literal["tokens", "unigram"]
 
 
 class ExampleSet:
-    """All examples of a split, the same for the same (data, config, seed). About 36 bytes an example.
+    """All examples of a split, the same for the same (data, config, seed).
 
     `len(examples)` is their number; `examples.lengths` the tokens of each row, specials included, as int32.
+
+    Args:
+        index: where they lie, if that is known; None: the split is packed now.
 
     Raises:
         DataError: a shard is too large (2^32 tokens) or its boundaries contradict each other.
     """
 
-    def __init__(self, split: Split, config: PackingConfig, *, seed: int) -> None:
+    def __init__(
+        self, split: Split, config: PackingConfig, *, seed: int, index: ExampleIndex | None = None
+    ) -> None:
         self.config = config
         self._tokens: list[Tokens] = [_plain(shard.tokens) for shard in split.shards]
         self._unigram: list[Tokens | None] = [
             None if shard.unigram is None else _plain(shard.unigram) for shard in split.shards
         ]
-        packed = [_pack(shard, config, seed=shard_seed(seed, i)) for i, shard in enumerate(split.shards)]
-        counts = np.array([len(shard.segment_ends) for shard in packed], dtype=np.int64)
-        self._past_last = np.cumsum(counts)
-        before = np.cumsum([0, *(len(shard.pieces) for shard in packed)])
-        # Halves what an index holds: a start within a shard has 32 bits.
-        self._pieces = _joined([shard.pieces.astype(np.uint32) for shard in packed])
-        self._segment_ends = _joined([shard.segment_ends + n for shard, n in zip(packed, before, strict=False)])
-        self.lengths: npt.NDArray[np.int32] = _joined([_lengths(shard) for shard in packed], columns=()).astype(
-            np.int32
-        )
-        logger.debug("packed %d shards into %d examples", len(packed), len(self))
+        index = index or packed(split, config, seed=seed)
+        self._pieces, self._segment_ends, self._past_last = index.pieces, index.segment_ends, index.past_last
+        self.lengths = index.lengths
+        logger.debug("packed %d shards into %d examples", len(split.shards), len(self))
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+    def counts(self, shards: Sequence[int]) -> tuple[int, ...]:
+        """How many examples there are in each of several groups of so many shards, which follow one another."""
+        past = np.concatenate([[0], self._past_last])[np.cumsum([0, *shards])]
+        return tuple(np.diff(past).tolist())
 
     @property
     def segment_counts(self) -> npt.NDArray[np.int64]:
@@ -99,30 +96,3 @@ class ExampleSet:
 def _plain(tokens: Tokens) -> Tokens:
     """The same memory without numpy.memmap's class, which makes each slice cost several times as much."""
     return tokens.view(np.ndarray)
-
-
-def _joined(arrays: list[npt.NDArray[Any]], columns: tuple[int, ...] = (2,)) -> npt.NDArray[Any]:
-    return np.concatenate(arrays) if arrays else np.empty((0, *columns), dtype=np.int64)
-
-
-def _lengths(packed: Examples) -> npt.NDArray[np.int64]:
-    """Tokens of each row, [CLS] and [SEP] included."""
-    tokens = np.concatenate([[0], np.cumsum(packed.pieces[:, 1])])
-    ends = tokens[packed.segment_ends]
-    starts = np.concatenate([[0], ends[:-1, 1]])
-    return ends[:, 1] - starts + np.where(ends[:, 0] < ends[:, 1], SPECIALS_TWO_SEGMENTS, SPECIALS_ONE_SEGMENT)
-
-
-def _pack(shard: Shard, config: PackingConfig, *, seed: int) -> Examples:
-    tokens = len(shard.tokens)
-    if tokens > np.iinfo(np.uint32).max:
-        raise DataError(
-            f"shard {shard.name}: {tokens:,} tokens are too many (2^32 at most); prepare smaller shards"
-        )
-    if len(shard.sentence_ends) and int(shard.sentence_ends[-1]) != tokens:
-        raise DataError(
-            f"shard {shard.name}: its sentences end at token {int(shard.sentence_ends[-1]):,}, but it has "
-            f"{tokens:,} tokens; prepare the data again"
-        )
-    rng = np.random.Generator(np.random.PCG64(seed))
-    return pack(shard.sentence_ends, shard.document_ends, config, rng=rng)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from itertools import pairwise
 from math import isqrt
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +24,24 @@ Rows = npt.NDArray[np.int64]
 _ROUNDS = 8
 
 
+class Order(Protocol):
+    """Another order than that of epochs over all examples."""
+
+    def drawn(self, visits: Rows, *, seed: int) -> tuple[Rows, Rows]:
+        """The epoch that each visit is in, and its example, (visits,) each."""
+        ...
+
+
 def rows(
-    step: int, *, seed: int, batch_size: int, examples: int, rank: int = 0, world: int = 1, ramp: int = 0
+    step: int,
+    *,
+    seed: int,
+    batch_size: int,
+    examples: int,
+    rank: int = 0,
+    world: int = 1,
+    ramp: int = 0,
+    order: Order | None = None,
 ) -> Rows:
     """The examples of one step's batch, or of one rank's share of it.
 
@@ -36,6 +53,7 @@ def rows(
         rank, world: this process takes the `rank`-th of `world` equal parts; joined in order of rank they are
             the batch of `world=1`.
         ramp: steps over which the batch grows to its size.
+        order: None: every epoch has all examples.
 
     Returns:
         (batch_size / world,) int64 indices in 0..examples - 1.
@@ -45,12 +63,19 @@ def rows(
     """
     if examples < 1:
         raise ConfigError("there are no examples to draw from: the data have no text in this split")
-    epochs, positions = np.divmod(_visits(step, batch_size, rank, world, ramp), examples)
+    return _drawn(_visits(step, batch_size, rank, world, ramp), examples, seed, order)[1]
+
+
+def _drawn(visits: Rows, examples: int, seed: int, order: Order | None) -> tuple[Rows, Rows]:
+    """The epoch that each visit is in, and its example."""
+    if order is not None:
+        return order.drawn(visits, seed=seed)
+    epochs, positions = np.divmod(visits, examples)
     parts = [
         permuted(positions[epochs == epoch], examples=examples, seed=seed, epoch=epoch)
         for epoch in range(int(epochs[0]), int(epochs[-1]) + 1)  # one, save where an epoch ends in the batch
     ]
-    return np.concatenate(parts)
+    return epochs, np.concatenate(parts)
 
 
 def sequences_before(step: int, *, batch_size: int, ramp: int) -> int:
@@ -109,6 +134,7 @@ def row_seeds(
     world: int = 1,
     ramp: int = 0,
     copies: int = 0,
+    order: Order | None = None,
 ) -> npt.NDArray[np.int64]:
     """A seed for the random draws of each row that `rows` gives, whatever batch or process it comes to.
 
@@ -122,8 +148,13 @@ def row_seeds(
     key = np.uint64(_mixed("row", seed))
     if not copies:
         return splitmix(visits.astype(np.uint64) ^ key).astype(np.int64)
-    epochs = visits // examples
-    numbers = rows(step, seed=seed, batch_size=batch_size, examples=examples, rank=rank, world=world, ramp=ramp)
+    if order is not None:
+        epochs, numbers = order.drawn(visits, seed=seed)
+    else:
+        epochs = visits // examples
+        numbers = rows(
+            step, seed=seed, batch_size=batch_size, examples=examples, rank=rank, world=world, ramp=ramp
+        )
     copy = splitmix((epochs % copies).astype(np.uint64) ^ key)
     return splitmix(numbers.astype(np.uint64) ^ copy).astype(np.int64)
 
@@ -136,6 +167,11 @@ def step_seed(seed: int, step: int, *, rank: int = 0, micro_step: int = 0) -> in
 def shard_seed(seed: int, shard: int) -> int:
     """A 63-bit seed for the packing of one shard."""
     return _mixed("shard", seed, shard) >> 1
+
+
+def part_seed(seed: int, part: int) -> int:
+    """A 63-bit seed for the order of one of several parts of the data."""
+    return _mixed("part", seed, part) >> 1
 
 
 def _mixed(purpose: str, *numbers: int) -> int:

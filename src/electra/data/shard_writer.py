@@ -10,8 +10,9 @@ from typing import IO, Any, Self
 
 import numpy as np
 
+from electra import durable
 from electra.data.encode import Encoded
-from electra.data.shards import ENDS, UNIGRAM_SHARE, Counts, SplitName, file_sha256, write_atomically
+from electra.data.shards import ENDS, UNIGRAM_SHARE, Counts, SplitName, file_sha256
 from electra.errors import DataError
 
 KINDS = ("tokens", "sentences", "documents")
@@ -114,6 +115,7 @@ class SplitWriter:
         checksums = {kind: file_sha256(self._path(kind, partial=True)) for kind in KINDS}
         for kind in KINDS:
             self._path(kind, partial=True).replace(self._path(kind, partial=False))
+        durable.flush(self.folder)
         self.finished.append({"name": self._name, **counts, "sha256": checksums})
 
 
@@ -149,5 +151,5 @@ def write_unigram_fakes(
         chosen = random.choice(len(tokens), round(UNIGRAM_SHARE * len(tokens)), replace=False)
         tokens[chosen] = random.choice(len(weights), len(chosen), p=weights / weights.sum())
     path = path.with_suffix(".unigram")
-    write_atomically(path, tokens.tofile)
+    durable.write(path, tokens.tofile)
     record["sha256"]["unigram"] = file_sha256(path)

@@ -13,8 +13,8 @@ A shard NAME is raw little-endian arrays side by side:
 
 import hashlib
 import json
-import os
-from collections.abc import Callable
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,11 +22,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from electra import durable
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import DataError
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+CHECKSUM = "manifest.sha256"
 TOKENIZER = "tokenizer.json"
 UNIGRAM_COUNTS = "unigram.npy"
 SplitName = Literal["train", "heldout"]
@@ -69,6 +71,12 @@ class Split:
         return sum(len(shard.document_ends) for shard in self.shards)
 
 
+PLAIN = re.compile(r"[\w-]{1,100}\.\w{1,20}")
+"""What a shard's file may be called."""
+Stamps = Mapping[str, list[int]]
+"""Of files, by path: number, bytes, and nanoseconds of the last changes of content and of anything."""
+
+
 @dataclass(frozen=True)
 class TokenData:
     """What `electra prepare` wrote, opened for reading."""
@@ -80,6 +88,8 @@ class TokenData:
     heldout: Split
     unigram_counts: Counts
     """How often each id stands in the training part, shape (vocabulary_size,)."""
+    stamps: Stamps
+    """Of the shards' files, by path, as they were before they were opened."""
 
     @property
     def tokenizer_path(self) -> Path:
@@ -95,22 +105,28 @@ class TokenData:
         return str(self.manifest["fingerprint"])
 
     @classmethod
-    def open(cls, folder: str | Path, *, verify: bool = True) -> "TokenData":
+    def open(cls, folder: str | Path, *, verify: bool = True, found_whole: Stamps | None = None) -> "TokenData":
         """Opens a folder of shards.
 
         Args:
             verify: read every file once and compare its sha256 with the manifest's; sizes always are.
+            found_whole: `stamps` of an earlier time at which that was done: files that have not been written
+                since are not read again.
 
         Raises:
             DataError: when the folder is not (or not completely) prepared, or a file is missing or damaged.
         """
         folder = Path(folder)
         manifest = read_manifest(folder)
+        stamps = _stamps(folder, manifest)
         try:
             dtype = np.dtype(manifest["dtype"]).newbyteorder("<")
             splits = {
                 split: Split(
-                    [_open_shard(folder, record, dtype, verify) for record in manifest["splits"][split]["shards"]]
+                    [
+                        _open_shard(folder, record, dtype, verify, found_whole or {})
+                        for record in manifest["splits"][split]["shards"]
+                    ]
                 )
                 for split in SPLITS
             }
@@ -121,13 +137,19 @@ class TokenData:
                 f"{folder / MANIFEST}: the manifest lacks or garbles {error}; prepare the data again"
             ) from error
         _check_file(folder / TOKENIZER, None, expected)
+        _check_file(folder / UNIGRAM_COUNTS, None, manifest.get("unigram_counts"))
         try:
             counts = np.load(folder / UNIGRAM_COUNTS)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # its header is parsed as Python is, with as many errors
             raise DataError(
                 f"{folder / UNIGRAM_COUNTS}: cannot be read ({error}); prepare the data again"
             ) from error
-        return cls(folder, manifest, special, splits["train"], splits["heldout"], counts)
+        return cls(folder, manifest, special, splits["train"], splits["heldout"], counts, stamps)
+
+    @property
+    def mixture(self) -> tuple[tuple[int, float], ...]:
+        """The training shards of each part, and the weight that its rows have; empty: all rows are alike."""
+        return tuple((part["shards"], part["weight"]) for part in self.manifest.get("mixture", ()))
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
@@ -144,10 +166,13 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
             else "make it with `electra prepare CORPUS --out DATA`"
         )
         raise DataError(f"{path.parent}: no prepared data here ({MANIFEST} is missing); {state}")
+    checksum = path.with_name(CHECKSUM)  # data that were prepared by early versions have none
+    if checksum.is_file() and checksum.read_bytes() != _checksum_line(path.read_bytes()).encode():
+        raise DataError(f"{path}: it is damaged, or {checksum.name} is; prepare or copy the data again")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         version = manifest["format"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{path}: not a manifest ({error!r}); prepare the data again") from error
     if version != FORMAT:
         raise DataError(f"{path}: format {version}, but this version of electra reads format {FORMAT}")
@@ -175,26 +200,63 @@ def fingerprint(tokenizer_sha256: str, splits: dict[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Calls `write` on a file beside `path`, syncs it and renames it: `path` is whole or not there at all."""
-    partial = path.with_name(path.name + ".partial")
-    write(partial)
-    with partial.open("rb+") as file:
-        os.fsync(file.fileno())
-    partial.replace(path)
+def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """Writes the checksum of a manifest, as `sha256sum -c` reads it, then the manifest: the folder is finished."""
+    text = json.dumps(manifest, indent=1, ensure_ascii=False)
+    line = _checksum_line(text.encode())
+    durable.write_text(folder / CHECKSUM, line)
+    durable.write_text(folder / MANIFEST, text)
 
 
-def _open_shard(folder: Path, record: dict[str, Any], dtype: np.dtype[Any], verify: bool) -> Shard:
+def _checksum_line(manifest: bytes) -> str:
+    return f"{hashlib.sha256(manifest).hexdigest()}  {MANIFEST}\n"
+
+
+def _open_shard(
+    folder: Path, record: dict[str, Any], dtype: np.dtype[Any], verify: bool, found_whole: Stamps
+) -> Shard:
     name = record["name"]
     arrays: dict[str, Any] = {}
     for kind, checksum in record["sha256"].items():
         path = folder / f"{name}.{kind}"
         length = record["tokens" if kind == "unigram" else kind]
         item = ENDS if kind in ("sentences", "documents") else dtype
-        _check_file(path, length * item.itemsize, checksum if verify else None)
+        wanted = verify and not (path.is_file() and found_whole.get(str(path.resolve())) == _stamp(path))
+        _check_file(path, length * item.itemsize, checksum if wanted else None)
         # An empty file cannot be mapped.
         arrays[kind] = np.memmap(path, item, mode="r") if length else np.zeros(0, item)
     return Shard(name, arrays["tokens"], arrays["sentences"], arrays["documents"], arrays.get("unigram"))
+
+
+def shard_files(manifest: dict[str, Any], where: str | Path) -> dict[str, str]:
+    """The files of all shards and their checksums.
+
+    Raises:
+        DataError: the manifest lacks them, or names what cannot be a file beside it.
+    """
+    try:
+        found = {
+            f"{record['name']}.{kind}": sha256
+            for split in SPLITS
+            for record in manifest["splits"][split]["shards"]
+            for kind, sha256 in record["sha256"].items()
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{where}: the manifest lacks or garbles {error}; prepare the data again") from error
+    if odd := [name for name in found if not PLAIN.fullmatch(name)]:
+        raise DataError(f"{where}: the manifest names a file that cannot be beside it: {odd[0][:80]!r}")
+    return found
+
+
+def _stamps(folder: Path, manifest: dict[str, Any]) -> Stamps:
+    """Of those files that there are."""
+    paths = [(folder / name).resolve() for name in shard_files(manifest, folder / MANIFEST)]
+    return {str(path): _stamp(path) for path in paths if path.is_file()}
+
+
+def _stamp(path: Path) -> list[int]:
+    found = path.stat()
+    return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
 
 
 def _check_file(path: Path, size: int | None, checksum: str | None) -> None:

@@ -9,6 +9,7 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from electra.data.filters import Filters, Seen
 from electra.data.readers import Document, Item
 
 SURVEYED = 1_000_000_000  # characters read at most
@@ -47,6 +48,9 @@ class Survey:
     documents: int = 0
     characters: int = 0
     complete: bool = True
+    left_out: int = 0
+    read: int = 0
+    """Characters, of all documents."""
     first_reject: str | None = None
     lowest: dict[int, int] = field(default_factory=dict)
     _pieces: list[tuple[int, str]] = field(default_factory=list)
@@ -75,18 +79,29 @@ class Survey:
                     self._sampled -= len(heapq.heappop(self._pieces)[1])
 
 
-def survey(items: Iterable[Item], *, sample_size: int = SAMPLE) -> Survey:
+def survey(
+    items: Iterable[Item], *, sample_size: int = SAMPLE, filters: Filters | None = None, copies: bool = True
+) -> Survey:
     """Reads documents until they end or `SURVEYED` characters are reached.
 
     Args:
         sample_size: characters to keep for training a tokenizer; 0 for none.
+        filters: what documents must be like.
+        copies: whether copies of earlier documents count.
     """
-    result = Survey(sample_size)
+    result, seen = Survey(sample_size), Seen()
     for item in items:
         if isinstance(item, Document):
-            if result.characters >= SURVEYED:
+            if result.read >= SURVEYED:
                 result.complete = False
                 break
+            result.read += len(item.text)
+            if filters and filters.reason(item.text):
+                result.left_out += 1
+                continue
+            if not copies and not seen.add([document_hash(item.text)])[0]:
+                result.left_out += 1
+                continue
             result.add(item)
         elif result.first_reject is None:
             result.first_reject = f"{item.source}, line {item.line}: {item.reason}"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from electra.data.shards import write_atomically
+from electra import durable
 from electra.data.tokenizer import vocabulary_size
 from electra.errors import DataError
 
@@ -63,7 +63,7 @@ class TagTable:
         """Beside the shards of prepared data."""
         path = folder / TAGS
         text = json.dumps({"names": self.names, "tags": self.tags_V.tolist()}) + "\n"
-        write_atomically(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+        durable.write_text(path, text)
         return path
 
     @classmethod

@@ -21,12 +21,13 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from electra import durable
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError
-from electra.export.files import json_text
 from electra.export.model_config import from_json, to_json
 from electra.export.names import Family, HeadKind, head_kind, renamed, take_copies, their_names
 from electra.export.tokenizer_files import agree, read_tokenizer, tokenizer_files
+from electra.json_files import json_text
 from electra.modeling.encoder import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.sharing import plain_parameters
@@ -111,11 +112,9 @@ def save(
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, partial := folder / f".{WEIGHTS}.partial", metadata={"format": "pt"})
-        partial.replace(folder / WEIGHTS)
+        durable.write(folder / WEIGHTS, lambda partial: save_file(tensors, partial, metadata={"format": "pt"}))
         for name, text in texts.items():
-            (partial := folder / f".{name}.partial").write_text(text, encoding="utf-8")
-            partial.replace(folder / name)
+            durable.write_text(folder / name, text)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{folder} cannot be written: {error}") from error
 

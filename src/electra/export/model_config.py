@@ -6,8 +6,8 @@ from typing import Any
 
 from electra import __version__
 from electra.errors import CheckpointError
-from electra.export.files import read_json
 from electra.export.names import FAMILIES, Family, HeadKind
+from electra.json_files import read_json
 from electra.modeling.encoder import Activation, EncoderConfig
 
 ARCHITECTURES: dict[tuple[Family, HeadKind], str] = {

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from electra.export.files import read_json
 from electra.export.huggingface import Head
+from electra.json_files import read_json
 from electra.modeling.encoder import Encoder
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.task_heads import ConditionalSpanHead, SpanHead, TextHead

@@ -1,13 +1,14 @@
 """The tokenizer's files of a Hugging Face folder, out and in."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 
 from electra.data import tokenizer as tokenizers
-from electra.errors import CheckpointError
-from electra.export.files import json_text, read_json
+from electra.errors import CheckpointError, DataError
+from electra.json_files import json_text, read_json
 from electra.modeling.encoder import EncoderConfig
 
 
@@ -45,14 +46,16 @@ def read_tokenizer(folder: Path, config: EncoderConfig) -> tuple[Tokenizer, int]
     """The tokenizer of a folder, and the longest input in tokens.
 
     Raises:
-        DataError: it cannot be read or lacks a special token.
+        DataError: it cannot be read, lacks a special token, or its longest input is no number.
         CheckpointError: it has more entries than the network has rows.
     """
     tokenizer = tokenizers.load(folder)
     agree(tokenizer, config, folder)
-    length = read_json(folder / "tokenizer_config.json", optional=True).get("model_max_length")
     # Where transformers knows no limit, it writes 1e30.
-    return tokenizer, min(int(length), config.max_positions) if length else config.max_positions
+    length = read_json(folder / "tokenizer_config.json", optional=True).get("model_max_length") or math.inf
+    if not isinstance(length, int | float) or not length >= 1:
+        raise DataError(f"{folder / 'tokenizer_config.json'}: model_max_length is {length!r}, which is no length")
+    return tokenizer, int(min(length, config.max_positions))
 
 
 def agree(tokenizer: Tokenizer, config: EncoderConfig, source: Path) -> None:

@@ -54,7 +54,7 @@ class CopyHead(nn.Module):
 
 
 class ReplacedTokenHead(nn.Module):
-    """Dense, activation, one logit a token: the logit of *replaced* (paper, section 3.1, with the sign turned)."""
+    """Dense, activation, one logit a token: the logit of *replaced* (paper, section 2, with the sign turned)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()

@@ -2,8 +2,9 @@
 
 REINFORCE: the reward of a sample is the discriminator's loss at its position,
 
-    loss_G = -Σ_m (R_t - b_t) log p_G(x̂_t | x^mask)          R_t = L_Disc at t, b_t a baseline: linear in G's
-    state
+    loss_G = -Σ_m (R_t - b_t) log p_G(x̂_t | x^mask)          R_t = L_Disc at t
+    b_t = -log sigmoid(w · h_G(x^mask)_t)                     the baseline: the sigmoid is taught by cross-entropy
+                                                              to be exp(-R_t), how sure D was of what is so
 
 so G grows likelier to draw what D takes for the wrong class. Gumbel: samples are soft,
 
@@ -125,13 +126,14 @@ class Adversarial(ReplacedToken):
         replaced_BL = (corrupted.ids_BL != batch.input_ids_BL).float()
         losses_BL = F.binary_cross_entropy_with_logits(logits_BL.detach().float(), replaced_BL, reduction="none")
         reward_n = corrupted.masking.at(losses_BL)
-        expected_n = self.baseline(x_nD.detach()).squeeze(-1).float()
-        advantage_n = (reward_n - expected_n.detach()) * used_n
+        sure_n = self.baseline(x_nD.detach()).squeeze(-1).float()
+        advantage_n = (reward_n - F.softplus(-sure_n.detach())) * used_n
         by_reward, _ = sampled_cross_entropy(
             self.generator.head(x_nD), self.generator.table_VE, self.generator.head.bias, samples_n, advantage_n,
             torch.zeros_like(advantage_n),
         )  # fmt: skip
-        baseline_loss = ((expected_n - reward_n).square() * used_n).sum()
+        losses_n = F.binary_cross_entropy_with_logits(sure_n, (-reward_n).exp(), reduction="none")
+        baseline_loss = (losses_n * used_n).sum()
         parts = {
             "reward": (reward_n * used_n).sum(), "adversarial_loss": by_reward.detach(),
             "baseline_loss": baseline_loss.detach(),

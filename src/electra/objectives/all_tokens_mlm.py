@@ -1,4 +1,4 @@
-"""Masked language modelling at every position, with a gate that may copy the input (paper, section 3.4).
+"""Masked language modelling at every position, with a gate that may copy the input (paper, section 3.5).
 
     x^cor          = the text with fakes at m
     c_t            = sigmoid(w · h_t)                                   how likely what stands there is right

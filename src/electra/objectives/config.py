@@ -13,6 +13,14 @@ ObjectiveKind = Literal[
 FakesKind = Literal["generator", "frozen", "uniform", "unigram", "same-tag"]
 WITH_GENERATOR: tuple[FakesKind, ...] = ("generator", "frozen")
 Anneal = Literal["none", "linear", "cosine"]
+ONLY_FOR: dict[str, ObjectiveKind] = {
+    "first_share": "two-stage",
+    "first_stage": "two-stage",
+    "hand_over": "two-stage",
+    "adversary": "adversarial",
+    "anneal": "adversarial",
+}
+"""Settings without a meaning for any other objective."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +118,7 @@ class ObjectiveConfig:
     """For two-stage: the share of the run that the first stage takes."""
     first_stage: Literal["generator", "encoder"] = "generator"
     """For two-stage. generator: it is trained alone, then the discriminator on its frozen fakes (paper, section
-    3.3). encoder: the discriminator's network learns as a masked language model first, then both are trained
+    3.2). encoder: the discriminator's network learns as a masked language model first, then both are trained
     together."""
     hand_over: bool = True
     """For two-stage, first_stage generator: begin the discriminator with the generator's weights; the two need one
@@ -173,6 +181,17 @@ class ObjectiveConfig:
             for name, value in refused.items():
                 if getattr(self, name) != value:
                     yield f"{name}: the generator of adversarial learns from plain samples; set it to {value}"
+        for name, kind in ONLY_FOR.items():
+            if self.kind != kind and getattr(self, name) != getattr(ObjectiveConfig, name):
+                yield f"{name}: is for {kind}, and the objective is {self.kind}; leave it out"
+        if self.kind == "masked-lm":
+            if self.discriminator_positions not in ("text", "all"):
+                yield "discriminator_positions: masked-lm has no discriminator; leave it at text"
+            for name in ("fakes", "temperature", "final_temperature", "top_k"):
+                if getattr(self, name) != getattr(ObjectiveConfig, name):
+                    yield f"{name}: masked-lm draws no fakes; leave it out"
+        if self.unigram_power != 1 and self.fakes not in ("unigram", "same-tag"):
+            yield f"unigram_power: is for fakes unigram and same-tag, not {self.fakes}; leave it out"
         if self.kind == "electric" and self.final_temperature:
             yield "final_temperature: is not for electric"
         if (

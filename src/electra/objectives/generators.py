@@ -18,7 +18,7 @@ from electra.objectives.vocabulary import Vocabulary
 
 
 class Generator(nn.Module):
-    """A masked language model that learns to fill masks and draws fakes on the way (paper, section 3.1).
+    """A masked language model that learns to fill masks and draws fakes on the way (paper, section 2).
 
     Args:
         sampling: how fakes are drawn.

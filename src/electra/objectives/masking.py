@@ -114,7 +114,7 @@ def draw(batch: Batch, config: MaskingConfig, vocabulary: Vocabulary) -> Masking
     """Choose positions of each row and put [MASK], the token itself, or another one there.
 
     Distinct positions, as many as `chosen` says (of words and spans, as many as fit into that), drawn uniformly
-    among the candidates (paper, section 3.1: m_i ~ unif{1, n}) or as the settings of `MaskingConfig` say.
+    among the candidates (paper, section 2: m_i ~ unif{1, n}) or as the settings of `MaskingConfig` say.
     """
     ids_BL, special = batch.input_ids_BL, vocabulary.special
     L = ids_BL.shape[1]

@@ -1,4 +1,4 @@
-"""Masked language modelling without [MASK]: fakes stand at the chosen positions (paper, section 3.4).
+"""Masked language modelling without [MASK]: fakes stand at the chosen positions (paper, section 3.5).
 
     x^cor = the text with fakes at m
     loss  = L_MLM(x^mask, G) + λ Σ_m -log p(x_m | x^cor)

@@ -1,7 +1,7 @@
 """One network alone first, then the rest: the training algorithms that joint training is compared with.
 
     generator: G learns L_MLM for a share of the run; D takes over G's weights; D learns L_Disc on the fakes of G,
-               which stays as it is (paper, section 3.3 and figure 3)
+               which stays as it is (paper, section 3.2 and figure 3)
     encoder:   the discriminator's network learns L_MLM as BERT does; then joint training from what it has learnt
 
 Shapes: B batch, L length, N slots a row, n = B × N.
@@ -32,7 +32,13 @@ def change_of(first_share: float, steps: int) -> int:
 
 
 class TwoStage(ReplacedToken):
-    """Replaced-token detection behind a first stage."""
+    """Replaced-token detection behind a first stage.
+
+    Attributes:
+        in_stages: a step does not use every parameter, which those who sum gradients must know.
+    """
+
+    in_stages = True
 
     def add_heads(self, model: EncoderConfig) -> None:
         super().add_heads(model)

@@ -13,6 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from electra.errors import CheckpointError, ConfigError, DataError
+from electra.json_files import read_json
 from electra.recipes.finetune_outcome import config_of
 from electra.recipes.finetune_run import DEV
 from electra.recipes.finetune_task import load_task
@@ -169,7 +170,7 @@ def _predictions(folder: Path, known: list[dict[str, Any]]) -> list[list[Predict
         CheckpointError: predictions are missing.
         DataError: they are of other examples.
     """
-    seeds = [one["seed"] for one in json.loads((folder / "results.json").read_text(encoding="utf-8"))["seeds"]]
+    seeds = [one["seed"] for one in read_json(folder / "results.json")["seeds"]]
     files = [folder / f"seed-{seed}" / f"{DEV}.jsonl" for seed in seeds]
     if missing := [path for path in files if not path.is_file()]:
         raise CheckpointError(f"{missing[0]} is missing; run the fine-tuning again")

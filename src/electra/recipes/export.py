@@ -1,20 +1,20 @@
 """`electra export`: a run's checkpoint as folders that transformers loads."""
 
-import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import tyro
 
+from electra import durable
 from electra.config import load_config, to_table
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError
 from electra.export.huggingface import save
 from electra.export.model_card import CardKind, model_card
 from electra.export.parity import TOLERANCE, parity
+from electra.json_files import read_json
 from electra.modeling.encoder import EncoderConfig
 from electra.objectives.base import TowerName
 from electra.recipes.pretrain_config import AnyObjective, PretrainConfig, build_objective
@@ -80,7 +80,7 @@ def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = 
     differences: dict[TowerName, float | None] = {}
     cards = _cards(run_folder, found, config)
     if out is None:
-        run_folder.write_text(run_folder.card, cards["run"])
+        durable.write_text(run_folder.card, cards["run"])
     for name, tower in objective.towers().items():
         folders[name] = folder / name
         save(
@@ -152,9 +152,7 @@ def _sample(model: EncoderConfig, length: int) -> tuple[torch.Tensor, torch.Tens
 
 def _cards(run_folder: RunFolder, found: Checkpoint, config: PretrainConfig) -> dict[CardKind, str]:
     """The model cards of the run and of its towers."""
-    environment: dict[str, Any] = {}
-    if run_folder.environment.exists():
-        environment = json.loads(run_folder.environment.read_text(encoding="utf-8"))
+    environment = read_json(run_folder.environment, optional=True)
     kinds: tuple[CardKind, ...] = ("run", "discriminator", "generator", "encoder")
     return {
         kind: model_card(

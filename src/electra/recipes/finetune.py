@@ -10,10 +10,12 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from electra import durable
 from electra.config import load_config, to_toml
 from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError, ConfigError
 from electra.export.loading import load_pretrained
+from electra.json_files import read_json
 from electra.recipes.finetune_config import FinetuneConfig, resolved
 from electra.recipes.finetune_export import export_model
 from electra.recipes.finetune_outcome import MAY_CHANGE, SeedResult, finished_before, write_predictions
@@ -92,8 +94,8 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> "FinetuneResult"
     if folder.config.exists():
         agree(folder, setting.config, settled={}, ignore=(*MAY_CHANGE, "seed", "seeds"))
     with log_file(folder.log):
-        folder.write_text(folder.config, to_toml(setting.config))
-        folder.write_text(folder.environment, json.dumps(environment(), indent=1) + "\n")
+        durable.write_text(folder.config, to_toml(setting.config))
+        durable.write_text(folder.environment, json.dumps(environment(), indent=1) + "\n")
         before = finished_before(folder.path, setting.config, setting.identity)
         found = FinetuneResult(folder.path, setting.task.name, setting.task.problem.metric, before)
         for seed in range(config.seed, config.seed + config.seeds):
@@ -108,11 +110,11 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> "FinetuneResult"
             found = replace(found, seeds=sorted([*found.seeds, result], key=lambda one: one.seed))
             if found.best is result and not result.diverged:
                 export_model(setting, ended.module, folder.path, result)
-            folder.write_text(place / "result.json", json.dumps(asdict(result), indent=1) + "\n")
+            durable.write_text(place / "result.json", json.dumps(asdict(result), indent=1) + "\n")
             remove_checkpoints(place)
             logger.info("seed %s: %s %.4f%s", seed, found.metric, result.metrics[found.metric], _flag(result))
         facts = {**found.facts(setting), "predicted": _predict_others(setting, folder.path, found.best.seed)}
-        folder.write_text(folder.path / "results.json", json.dumps(facts, indent=1) + "\n")
+        durable.write_text(folder.path / "results.json", json.dumps(facts, indent=1) + "\n")
     return found
 
 
@@ -122,8 +124,7 @@ def _predict_others(setting: Setting, out: Path, best: int) -> dict[str, str]:
     Returns:
         Fingerprints of the splits.
     """
-    known = out / "results.json"
-    before = json.loads(known.read_text(encoding="utf-8")) if known.is_file() else {}
+    before = read_json(out / "results.json", optional=True)
     done = before.get("predicted", {}) if before.get("best_seed") == best else {}
     splits = {split: fingerprint(rows) for split, rows in setting.rows.items() if split not in ("train", DEV)}
     missing = [split for split in splits if done.get(split) != splits[split]]

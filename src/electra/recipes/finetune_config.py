@@ -135,8 +135,9 @@ class FinetuneTrainConfig:
     """Rows that are computed at once, their gradients added up; 0: the whole batch."""
     dropout: float = 0.1
     """Dropout in the encoder and before the head, whatever the model was pre-trained with."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of the matrix products; auto: bfloat16 where it is clearly quicker, measured at the start."""
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Precision of the matrix products; auto: bfloat16 where it is clearly quicker, measured at the start.
+    float16, for GPUs without bfloat16, scales the loss."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute; auto: on the GPU where there is one."""
     report_every: int = 50

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from electra import durable
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.recipes.finetune import FinetuneResult, finetune
 from electra.recipes.finetune_config import FinetuneConfig
@@ -116,7 +117,7 @@ def finetune_glue(config: FinetuneConfig, *, from_mnli: bool, fresh: bool = Fals
         },
         "absent": absent,
     }
-    RunFolder.write_text(folder / "results.json", json.dumps(facts, indent=1) + "\n")
+    durable.write_text(folder / "results.json", json.dumps(facts, indent=1) + "\n")
     return found
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from electra import durable
 from electra.config import load_config
 from electra.errors import CheckpointError, DataError
 from electra.recipes.finetune_config import FinetuneConfig
@@ -62,7 +63,7 @@ def why_failed(problem: Problem, predictions: Sequence[Prediction], examples: Se
 def write_predictions(folder: Path, split: str, predictions: Sequence[Prediction]) -> None:
     """Predictions as JSON lines, whole or not at all; those of questions also as SQuAD's script takes them."""
     lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in predictions)
-    RunFolder.write_text(folder / f"{split}.jsonl", lines)
+    durable.write_text(folder / f"{split}.jsonl", lines)
     if predictions and "null_odds" in predictions[0]:
         squad_files.write_predictions(folder, predictions)
 

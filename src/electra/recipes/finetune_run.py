@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
+from electra import durable
 from electra.config import to_toml
 from electra.data.sampling import epoch_rows, step_seed
 from electra.data.tokenizer import special_tokens
@@ -227,9 +228,8 @@ class Judge:
         if self.setting.config.evaluation.keep == "best" and figures[self.key] > max(
             self._before(), default=-math.inf
         ):
-            partial = self.best.with_name(f".{self.best.name}.partial")
-            save_file({name: p.detach().contiguous() for name, p in self.module.named_parameters()}, partial)
-            partial.replace(self.best)
+            weights = {name: p.detach().contiguous() for name, p in self.module.named_parameters()}
+            durable.write(self.best, lambda partial: save_file(weights, partial))
         return figures
 
     def enough(self, evaluation: dict[str, Any]) -> bool:

@@ -20,14 +20,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tokenizers import Tokenizer
 from tyro.conf import Positional
 
-from electra import __version__
+from electra import __version__, durable
 from electra.data import tokenizer as tokenizers_
 from electra.data.batches import batches
 from electra.data.corpus import Document, DocumentRule, Item, Source, find_sources, read, remove_spool
 from electra.data.encode import encode_in_order, usable_processors
+from electra.data.filters import Filters, Seen
 from electra.data.shard_writer import SplitWriter, count_tokens, write_counts, write_unigram_fakes
 from electra.data.shards import (
     FORMAT,
@@ -39,7 +41,7 @@ from electra.data.shards import (
     fingerprint,
     read_manifest,
     token_dtype,
-    write_atomically,
+    write_manifest,
 )
 from electra.data.survey import SAMPLE, choose_heldout, survey
 from electra.errors import ConfigError, DataError
@@ -49,7 +51,7 @@ from electra.recipes.prepare_report import PrepareResult, warnings
 
 logger = logging.getLogger(__name__)
 
-REJECTS = "rejects.jsonl"
+REJECTS, SEEN = "rejects.jsonl", "seen.hashes"
 COMMIT_CHARACTERS = 1 << 26  # some seconds of work between two commits
 UNIGRAM_SAMPLE = 2_000_000  # characters; its trainer takes ten times the time and memory of the others
 
@@ -77,6 +79,15 @@ class PrepareConfig:
     """The column or key that holds the text. By default it is found."""
     documents: DocumentRule = "blank-line"
     """What ends a document in a .txt file: a blank line, or only the end of the file."""
+    deduplicate: bool = False
+    """Leave out documents that are copies of an earlier one, letter for letter."""
+    least_characters: int = 0
+    """Leave out shorter documents."""
+    most_characters: int = 0
+    """Leave out longer documents; 0: none is too long."""
+    language: tuple[str, ...] = ()
+    """Leave out documents in other languages than these, given by their codes (en de); needs the extra
+    `language`."""
     heldout: float = 0.01
     """The share held out for evaluation, chosen by a hash of each document's text."""
     workers: int | None = None
@@ -96,6 +107,12 @@ class PrepareConfig:
             yield f"vocabulary_size = {self.vocabulary_size} must be at least 512"
         if self.shard_tokens < 1:
             yield f"shard_tokens = {self.shard_tokens} must be at least 1"
+        yield from self.filters.problems()
+
+    @property
+    def filters(self) -> Filters:
+        """What documents must be like."""
+        return Filters(self.least_characters, self.most_characters, self.language)
 
 
 def run(config: PrepareConfig) -> PrepareResult | PreparePlan:
@@ -154,9 +171,17 @@ def _prepare(config: PrepareConfig, given: Tokenizer | None) -> PrepareResult:
         raise DataError(
             f"{config.out}: the disk is full; make room and run the same command again: it goes on from there"
         ) from error
-    (config.out / PROGRESS).unlink()
-    remove_spool(config.out)
+    _tidy(config.out)
     return PrepareResult(config.out, manifest)
+
+
+def _tidy(out: Path) -> None:
+    """Delete what only a preparation that goes on needs, and what those that were killed have left."""
+    for name in (PROGRESS, SEEN):
+        (out / name).unlink(missing_ok=True)
+    remove_spool(out)
+    for left in out.glob(".*.partial"):
+        left.unlink()
 
 
 def _settings(config: PrepareConfig, given: Tokenizer | None) -> dict[str, Any]:
@@ -167,7 +192,12 @@ def _settings(config: PrepareConfig, given: Tokenizer | None) -> dict[str, Any]:
     else:
         settings |= {name: getattr(config, name) for name in ("model", "vocabulary_size")}
     shared = ("lowercase", "strip_accents", "text_column", "documents", "heldout", "shard_tokens")
-    return settings | {name: getattr(config, name) for name in shared}
+    settings |= {name: getattr(config, name) for name in shared}
+    filtering = {
+        "deduplicate": config.deduplicate, "least_characters": config.least_characters,
+        "most_characters": config.most_characters, "language": list(config.language),
+    }  # fmt: skip
+    return settings | {name: value for name, value in filtering.items() if value}
 
 
 def _described(sources: list[Source]) -> list[dict[str, Any]]:
@@ -183,6 +213,7 @@ def _finished(config: PrepareConfig, settings: dict[str, Any]) -> PrepareResult:
     if "-" not in config.corpus:  # standard input cannot be compared
         found = find_sources(config.corpus, out=config.out, text_column=config.text_column)
         check_same_options(config.out, {"sources": sources}, {"sources": _described(found)})
+    _tidy(config.out)  # the kill may have come between the manifest and that
     return PrepareResult(config.out, manifest, before=True)
 
 
@@ -190,7 +221,12 @@ def _survey(config: PrepareConfig, sources: list[Source], given: Tokenizer | Non
     """Writes the tokenizer and settles which documents are held out."""
     size = 0 if given else UNIGRAM_SAMPLE if config.model == "unigram" else SAMPLE
     items = chain.from_iterable(read(source, config.documents) for source in sources)
-    seen = survey(_watched(items, "Looking over the corpus"), sample_size=size)
+    watched = _watched(items, "Looking over the corpus")
+    seen = survey(watched, sample_size=size, filters=config.filters, copies=not config.deduplicate)
+    if not seen.documents and seen.left_out:
+        raise DataError(
+            f"All {seen.left_out:,} documents were left out by the filters; nothing is there to prepare"
+        )
     if not seen.documents:
         reason = f"; every line was rejected, the first: {seen.first_reject}" if seen.first_reject else ""
         raise DataError(f"The corpus has no document: {', '.join(config.corpus)}{reason}")
@@ -203,7 +239,7 @@ def _survey(config: PrepareConfig, sources: list[Source], given: Tokenizer | Non
         lowercase=config.lowercase,
         strip_accents=config.strip_accents,
     )
-    write_atomically(config.out / TOKENIZER, lambda path: tokenizer.save(str(path)))
+    durable.write_text(config.out / TOKENIZER, tokenizer.to_str(pretty=True))
     progress.heldout = choose_heldout(seen, config.heldout)
     progress.total_characters = seen.characters if seen.complete else None
     progress.save(config.out)
@@ -221,19 +257,35 @@ def _watched(items: Iterable[Item], what: str) -> Iterator[Item]:
         yield item
 
 
+def _seen(config: PrepareConfig, progress: Progress) -> Seen:
+    """The hashes of all documents so far, from the file that they are written to."""
+    path, seen = config.out / SEEN, Seen()
+    path.touch()
+    if path.stat().st_size < 8 * progress.documents:
+        raise DataError(f"{path}: it is cut off; delete {config.out} and run the command again")
+    os.truncate(path, 8 * progress.documents)
+    seen.add(np.fromfile(path, np.uint64))
+    return seen
+
+
 def _encode(
     config: PrepareConfig, sources: list[Source], tokenizer: Tokenizer, progress: Progress, started: float
 ) -> dict[str, list[dict[str, Any]]]:
     """Writes the shards, committing now and then; their records, by split."""
     assert progress.heldout is not None
     dtype = token_dtype(tokenizers_.vocabulary_size(tokenizer))
-    work = batches(sources, documents=config.documents, rule=progress.heldout, start=progress.position)
+    seen = _seen(config, progress) if config.deduplicate else None
+    work = batches(
+        sources, documents=config.documents, rule=progress.heldout, filters=config.filters, seen=seen,
+        start=progress.position,
+    )  # fmt: skip
     rejects_path = config.out / REJECTS
     rejects_path.touch()
     os.truncate(rejects_path, progress.rejects_bytes)
 
     with ExitStack() as stack:
         rejects = stack.enter_context(rejects_path.open("ab"))
+        hashes = stack.enter_context((config.out / SEEN).open("ab")) if seen is not None else None
         train, heldout = (
             stack.enter_context(
                 SplitWriter(config.out, split, dtype, config.shard_tokens, progress.writers.get(split))
@@ -246,20 +298,26 @@ def _encode(
         def commit() -> None:
             rejects.flush()
             os.fsync(rejects.fileno())
+            if hashes is not None:
+                hashes.flush()
+                os.fsync(hashes.fileno())
             progress.writers = {"train": train.commit(), "heldout": heldout.commit()}
             progress.seconds = time.monotonic() - started
             progress.save(config.out)
 
-        committed = progress.characters
+        read = committed = 0
         for batch, trained, held in encoded:
             lines = "".join(json.dumps(asdict(reject), ensure_ascii=False) + "\n" for reject in batch.rejects)
             rejects.write(raw := lines.encode())
+            if hashes is not None:
+                hashes.write(np.array(batch.hashes, np.uint64).tobytes())
             full = [train.add(trained), heldout.add(held)]
             progress.add(batch, unknown=trained.unknown + held.unknown, rejects_bytes=len(raw))
             logger.info("Encoding", extra={"progress": (progress.characters, progress.total_characters)})
-            if any(full) or progress.characters - committed >= COMMIT_CHARACTERS:
+            read += batch.read
+            if any(full) or read - committed >= COMMIT_CHARACTERS:
                 commit()
-                committed = progress.characters
+                committed = read
         commit()
         return {"train": train.finish(), "heldout": heldout.finish()}
 
@@ -278,7 +336,7 @@ def _manifest(
     counts = count_tokens(config.out, records["train"], dtype, description["vocabulary_size"])
     if not counts.any():
         raise DataError("The corpus gave no token to train on; is it text that the tokenizer knows?")
-    write_atomically(config.out / UNIGRAM_COUNTS, lambda path: write_counts(path, counts))
+    durable.write(config.out / UNIGRAM_COUNTS, lambda path: write_counts(path, counts))
     special = tokenizers_.special_tokens(tokenizer).ids
     for record in records["heldout"]:
         write_unigram_fakes(config.out, record, dtype=dtype, counts=counts, special=special)
@@ -296,6 +354,7 @@ def _manifest(
         "unknown_share": progress.unknown / tokens,
         "duplicate_share": progress.duplicates.share,
         "rejects": progress.rejects,
+        "left_out": dict(progress.left_out),
     }
     checksum = file_sha256(config.out / TOKENIZER)
     manifest = {
@@ -311,8 +370,8 @@ def _manifest(
         "splits": splits,
         "statistics": statistics,
         "warnings": list(warnings(statistics, splits, tail=progress.heldout.tail_of is not None)),
+        "unigram_counts": file_sha256(config.out / UNIGRAM_COUNTS),
         "fingerprint": fingerprint(checksum, splits),
     }
-    text = json.dumps(manifest, indent=1, ensure_ascii=False)
-    write_atomically(config.out / MANIFEST, lambda path: path.write_text(text, encoding="utf-8"))
+    write_manifest(config.out, manifest)
     return manifest

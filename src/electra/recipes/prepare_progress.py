@@ -1,12 +1,13 @@
 """What `electra prepare` has done so far: progress.json, written at every commit, gone at the end."""
 
 import json
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from electra import durable
 from electra.data.batches import Batch, Position
-from electra.data.shards import write_atomically
 from electra.data.survey import DuplicateCounter, HeldoutRule
 from electra.errors import DataError
 
@@ -29,6 +30,7 @@ class Progress:
     unknown: int = 0
     rejects: int = 0
     rejects_bytes: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     writers: dict[str, Any] = field(default_factory=dict)
     duplicates: DuplicateCounter = field(default_factory=DuplicateCounter)
@@ -49,7 +51,11 @@ class Progress:
             modulus, counts = state.pop("duplicates")
             heldout = state.pop("heldout")
             return cls(
-                **{**state, "position": tuple(state["position"])},
+                **{
+                    **state,
+                    "position": tuple(state["position"]),
+                    "left_out": Counter(state["left_out"]),
+                },
                 heldout=HeldoutRule(**heldout) if heldout else None,
                 duplicates=DuplicateCounter((modulus, {int(key): count for key, count in counts.items()})),
             )
@@ -66,6 +72,7 @@ class Progress:
         self.unknown += unknown
         self.rejects += len(batch.rejects)
         self.rejects_bytes += rejects_bytes
+        self.left_out.update(batch.left_out)
         for identity in batch.hashes:
             self.duplicates.add(identity)
 
@@ -74,7 +81,7 @@ class Progress:
         state = {name: value for name, value in vars(self).items() if name not in ("heldout", "duplicates")}
         state["heldout"] = asdict(self.heldout) if self.heldout else None
         state["duplicates"] = [self.duplicates.modulus, self.duplicates.counts]
-        write_atomically(folder / PROGRESS, lambda path: path.write_text(json.dumps(state), encoding="utf-8"))
+        durable.write_text(folder / PROGRESS, json.dumps(state))
 
 
 def check_same_options(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:

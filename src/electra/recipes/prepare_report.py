@@ -32,6 +32,7 @@ class PrepareResult:
             f"({splits['heldout']['documents']:,} documents)",
             "characters a token": f"{figures['characters_per_token']:.2f}",
             "unknown tokens": f"{figures['unknown_share']:.3%}",
+            **({"left out": _counted(figures["left_out"])} if figures.get("left_out") else {}),
             "rejected lines": f"{figures['rejects']:,}" + (" (see rejects.jsonl)" if figures["rejects"] else ""),
             "tokenizer": f"{tokenizer['kind']}, {tokenizer['vocabulary_size']:,} entries, "
             + ("lower case" if tokenizer["lowercase"] else "case kept"),
@@ -45,6 +46,10 @@ class PrepareResult:
         usable = splits["heldout"]["tokens"] > 0
         next_step = [Text(f"\nelectra pretrain electra-tiny --data {self.folder} --out RUN")] if usable else []
         return Group(head, table, *marks, *next_step)
+
+
+def _counted(left_out: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
 
 
 def warnings(statistics: dict[str, Any], splits: dict[str, Any], *, tail: bool) -> Iterator[str]:
@@ -64,7 +69,7 @@ def warnings(statistics: dict[str, Any], splits: dict[str, Any], *, tail: bool) 
             "its figures will look a little too good"
         )
     if statistics["duplicate_share"] > 0.2:
-        yield f"{statistics['duplicate_share']:.0%} of the documents are copies of others; remove them beforehand"
+        yield f"{statistics['duplicate_share']:.0%} of the documents are copies; --deduplicate leaves them out"
     if documents > 1 and statistics["characters"] / documents < 100:
         yield (
             f"Documents are very short ({statistics['characters'] / documents:.0f} characters on average); "

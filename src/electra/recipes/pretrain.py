@@ -1,7 +1,12 @@
 """`electra pretrain`: from token shards to a trained, exported discriminator."""
 
+import contextlib
 import json
 import logging
+import os
+import shutil
+import signal
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,10 +15,12 @@ import tyro
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from electra.config import load_config, overrides_of, to_toml
+from electra import durable
+from electra.config import OBJECTIVES, load_config, overrides_of, to_toml
 from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
-from electra.errors import ConfigError
+from electra.errors import CheckpointError, ConfigError
+from electra.json_files import read_json
 from electra.objectives.two_stage import change_of
 from electra.recipes.export import ExportResult, export_run
 from electra.recipes.pretrain_config import (
@@ -33,6 +40,10 @@ from electra.recipes.pretrain_start import (
     with_shapes_of,
 )
 from electra.reports.curves import plot_curves
+from electra.training.claim import claimant, listen, taken
+from electra.training.deterministic import deterministic
+from electra.training.distributed import first_here, joined, leads, rank, told
+from electra.training.events import events
 from electra.training.plan import Plan, plan
 from electra.training.precision import Precision
 from electra.training.run_folder import RunFolder, agree, environment, open_run
@@ -40,6 +51,9 @@ from electra.training.tracking import log_file
 from electra.training.trainer import Outcome, Rules, Trainer
 
 logger = logging.getLogger(__name__)
+
+IGNORED = ("data", "out", "train.compile", "train.timeout_minutes", "train.sharding", "tracking.on_event")
+"""Settings that may differ when a run is resumed: they do not change its result."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +99,12 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
         raise ConfigError("--profile: give a number of steps, at least 1, without --dry-run and --fresh")
     if {"train.steps", "train.minutes"} <= given:
         raise ConfigError("train.steps and train.minutes both say how long; give one of them")
+    if command.preset.startswith(OBJECTIVES):
+        raise ConfigError(
+            f"{command.preset} says what is learnt, not by a network of which size\n"
+            f'  lay it over a preset that does, in a file with extends = ["electra-small", "{command.preset}"],\n'
+            "  or give its settings one by one, as --objective.NAME VALUE"
+        )
     config = load_config(PretrainConfig, command.preset, overrides)
     refuse_fixed(config.init, given)
     if command.dry_run:
@@ -100,22 +120,37 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
     Raises:
         ElectraError: the config, the data or the run's folder cannot be used as they are.
     """
+    if fresh and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")):
+        raise ConfigError("--fresh: each restart by torchrun would begin anew; give another --out instead")
+    with joined(minutes=config.train.timeout_minutes), deterministic(config.train.deterministic):
+        return _pretrained(config, fresh=fresh)
+
+
+def _pretrained(config: PretrainConfig, *, fresh: bool) -> "PretrainResult":
     (data, out), config = opened(config), _open_ended(config)
-    begun = not fresh and any((out / "checkpoints").glob("step-*"))
+    begun = told(not fresh and any((out / "checkpoints").glob("step-*")))
     start = Start() if begun else load_start(config.init)
     config = with_shapes(config, start)
     check_vocabulary(start, data, config.init)
-    run_folder = open_run(out, fresh=fresh)
-    with log_file(run_folder.log):
+    run_folder = RunFolder(Path(told(str(open_run(out, fresh=fresh).path if leads() else out))))
+    with (
+        _alone_at(run_folder.path),
+        log_file(run_folder.log_of(rank())),
+        events(run_folder, config.tracking.on_event) as happened,
+    ):
+        if first_here():
+            run_folder.verified.parent.mkdir(exist_ok=True)
+            durable.write_text(run_folder.verified, json.dumps(data.stamps) + "\n")
         if begun:
             config = with_shapes_of(config, load_config(PretrainConfig, run_folder.config))
         config = replace(config, out=run_folder.path, model=fitted(config, data))
-        if run_folder.config.exists():
-            config = agree(run_folder, config, settled=SETTLED, ignore=("data", "out", "train.compile"))
+        if told(run_folder.config.exists()):
+            config = agree(run_folder, config, settled=SETTLED, ignore=IGNORED)
         objective, batches, precision, device = assembled(config, data, None if begun else start)
         del start  # whole networks
         config = replace(config, train=replace(config.train, precision=precision.name))
-        _write_environment(run_folder, data, precision)
+        if leads():
+            _write_environment(run_folder, data, precision)
         trainer = Trainer(
             objective,
             config.train,
@@ -131,12 +166,40 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
             precision=precision,
             device=device,
             rules=_rules(config),
+            happened=happened,
         )
         outcome = trainer.run()
-        finished = outcome.stopped_by is None
+        finished = outcome.stopped_by is None and leads()
         exported = export_run(run_folder.path) if finished else None
+        if finished:  # nobody will pack or verify for this run again
+            shutil.rmtree(run_folder.index, ignore_errors=True)
         picture = plot_curves(run_folder.path, run_folder.path / "curves.png") if finished else None
+        if outcome.stopped_by is None:
+            happened("finished", f"after {outcome.step:,} steps", outcome.step)
+        else:
+            happened("stopped", f"by {signal.Signals(outcome.stopped_by).name}", outcome.step)
     return PretrainResult(run_folder.path, outcome, exported, picture)
+
+
+@contextlib.contextmanager
+def _alone_at(folder: Path) -> Iterator[None]:
+    """Be the only ones at a run.
+
+    Raises:
+        CheckpointError: someone else is at it.
+    """
+    with contextlib.ExitStack() as stack:
+        mine = False
+        if leads():
+            listen(folder)
+            mine = stack.enter_context(taken(folder))
+        if not told(mine):
+            who = claimant(folder) or {}
+            raise CheckpointError(
+                f"{folder}: process {who.get('process', '?')} on {who.get('host', 'another machine')} is at this "
+                "run; wait for its end, or give another --out"
+            )
+        yield
 
 
 def _rules(config: PretrainConfig) -> Rules:
@@ -178,8 +241,7 @@ def _open_ended(config: PretrainConfig) -> PretrainConfig:
 def _write_environment(run_folder: RunFolder, data: TokenData, precision: Precision) -> None:
     """Record where the run goes on; the data's own account is kept for the model card."""
     now, reason = environment(), precision.reason
-    if run_folder.environment.exists():
-        before = json.loads(run_folder.environment.read_text(encoding="utf-8"))
+    if before := read_json(run_folder.environment, optional=True):
         reason = before.get("precision", reason)  # why it was chosen; now it is as it was
         for name in ("threads", "processor", "accelerator", "torch"):
             if before.get(name) != now.get(name):
@@ -189,7 +251,7 @@ def _write_environment(run_folder: RunFolder, data: TokenData, precision: Precis
                 )  # fmt: skip
     account = {name: data.manifest[name] for name in ("fingerprint", "tokenizer", "statistics", "made")}
     facts = {**now, "precision": reason, "data": account}
-    run_folder.write_text(run_folder.environment, json.dumps(facts, indent=1) + "\n")
+    durable.write_text(run_folder.environment, json.dumps(facts, indent=1) + "\n")
 
 
 @dataclass(frozen=True)

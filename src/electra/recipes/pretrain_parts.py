@@ -5,17 +5,20 @@ import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
 from electra.data.collate import Batch, collate
+from electra.data.example_index import ExampleIndex, read_index, write_index
 from electra.data.examples import ExampleSet
-from electra.data.sampling import row_seeds, rows, step_seed
+from electra.data.mixture import Mixture
+from electra.data.sampling import Rows, row_seeds, rows, step_seed
 from electra.data.shards import TokenData
 from electra.data.tags import TAGS, TagTable
 from electra.data.tokenizer import continuations, load
@@ -24,8 +27,10 @@ from electra.modeling.encoder import EncoderConfig
 from electra.recipes.pretrain_config import AnyObjective, PretrainConfig, build_objective
 from electra.recipes.pretrain_start import Start, initialize
 from electra.training.ahead import Ahead
+from electra.training.distributed import first_here, leads, patiently, rank, size, told
 from electra.training.memory import keep_freed_memory
 from electra.training.precision import Precision, choose_precision
+from electra.training.run_folder import RunFolder
 from electra.training.trainer import Feed
 from electra.training.update import compile_encoders
 
@@ -33,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 HELDOUT_ROWS = 32
 """Rows that are evaluated at once; it does not depend on the run's batch, so that masks can be compared."""
+LARGE = 100_000_000
+"""Tokens from which on a training part is packed once, into the run's folder, and not at every start."""
 
 
 def opened(config: PretrainConfig) -> tuple[TokenData, Path]:
@@ -44,7 +51,9 @@ def opened(config: PretrainConfig) -> tuple[TokenData, Path]:
     """
     if config.data is None or config.out is None:
         raise ConfigError("a run needs --data (made by `electra prepare`) and --out, the folder to write to")
-    data = TokenData.open(config.data)
+    found_whole = RunFolder(config.out).found_whole()
+    verified = partial(TokenData.open, config.data, found_whole=found_whole)
+    data = patiently(verified if first_here() else None) or TokenData.open(config.data, verify=False)
     if not data.manifest["splits"]["heldout"]["tokens"]:
         raise DataError(f"{data.folder}: nothing is held out of so short a text; prepare it with more")
     return data, config.out
@@ -131,41 +140,94 @@ def device_of(wanted: str) -> torch.device:
 
 
 def _compiled(config: PretrainConfig, device: torch.device) -> bool:
-    return config.train.compile == "on" or (config.train.compile == "auto" and device.type == "cuda")
+    wanted = config.train.compile == "on" or (config.train.compile == "auto" and device.type == "cuda")
+    return wanted and (config.train.sharding == "none" or size() == 1)
 
 
 def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
     """Batches of the training part. Beside a GPU they are made ahead; a CPU has better to do."""
-    examples = ExampleSet(data.train, config.packing, seed=config.train.seed)
+    index = _index(config, data) if data.train.tokens >= LARGE and config.out is not None else None
+    examples = ExampleSet(data.train, config.packing, seed=config.train.seed, index=index)
     if len(examples) == 0:
         raise DataError(f"{data.folder}: its training part has no text; prepare a larger corpus")
-    train, at_once = config.train, config.train.micro_batch_size or config.train.batch_size
+    order = _order(data, examples)
+    train, share = config.train, config.train.batch_size // size()
+    at_once = min(train.micro_batch_size or share, share)
+
+    def drawn(step: int) -> tuple[Rows, Rows]:
+        settings: dict[str, Any] = {
+            "seed": train.seed, "batch_size": train.batch_size, "examples": len(examples),
+            "ramp": train.batch_ramp_steps, "rank": rank(), "world": size(), "order": order,
+        }  # fmt: skip
+        return rows(step, **settings), row_seeds(step, **settings, copies=config.masking.copies)
+
+    def described(step: int) -> list[dict[str, Any]]:
+        tokenizer = load(data.tokenizer_path)
+        texts = [
+            tokenizer.decode(batch_ids)
+            for batch in micro_batches(step)
+            for batch_ids in batch.input_ids_BL.tolist()
+        ]
+        return [
+            {"row": int(row), "seed": int(seed), "text": text}
+            for row, seed, text in zip(*drawn(step), texts, strict=True)
+        ]
 
     def micro_batches(step: int) -> list[Batch]:
-        drawn = {
-            "seed": train.seed, "batch_size": train.batch_size, "examples": len(examples),
-            "ramp": train.batch_ramp_steps,
-        }  # fmt: skip
-        indices, seeds = rows(step, **drawn), row_seeds(step, **drawn, copies=config.masking.copies)
+        indices, seeds = drawn(step)
+        starts = range(0, len(indices), at_once)
         return [
             collate(
                 examples,
                 indices[start : start + at_once],
                 special=data.special,
-                seed=step_seed(train.seed, step, micro_step=start // at_once),
+                seed=step_seed(train.seed, step, micro_step=rank() * len(starts) + number),
                 seeds=seeds[start : start + at_once],
                 sentences=config.objective.sentence_loss,
                 trim=device.type == "cpu" and not _compiled(config, device),
             ).to(device)
-            for start in range(0, len(indices), at_once)
+            for number, start in enumerate(starts)
         ]
 
     return Feed(
         micro_batches if device.type == "cpu" else Ahead(micro_batches),
-        epochs=lambda steps: train.sequences(steps) / len(examples),
+        epochs=lambda steps: (
+            order.epochs(train.sequences(steps)) if order else train.sequences(steps) / len(examples)
+        ),
         length=config.packing.sequence_length,
         identity=_identity(config, data),
+        rows=described,
     )
+
+
+def _order(data: TokenData, examples: ExampleSet) -> Mixture | None:
+    """Whose turn it is, where the data are a mixture.
+
+    Raises:
+        DataError: a part has no example.
+    """
+    if not data.mixture:
+        return None
+    shards, weights = zip(*data.mixture, strict=True)
+    counts = examples.counts(shards)
+    if 0 in counts:
+        raise DataError(f"{data.folder}: part {counts.index(0) + 1} of the mixture has no text to train on")
+    return Mixture(counts, weights)
+
+
+def _index(config: PretrainConfig, data: TokenData) -> ExampleIndex:
+    """Where the examples lie, from files in the run's folder, which the leader writes where there are none."""
+    assert config.out is not None
+    folder, packing, seed = RunFolder(config.out).index, config.packing, config.train.seed
+    known = partial(read_index, folder, packing, seed=seed, data=data.fingerprint)
+    write = None
+    if leads() and known() is None:
+        logger.info("packing %s tokens into examples, once; kept in %s", f"{data.train.tokens:,}", folder)
+        write = partial(write_index, folder, data.train, packing, seed=seed, data=data.fingerprint)
+    patiently(write)
+    if (found := known()) is None:
+        raise DataError(f"{folder}: no index of these data; do all processes see the same files?")
+    return found
 
 
 def _identity(config: PretrainConfig, data: TokenData) -> dict[str, str]:
@@ -215,4 +277,4 @@ def _precision(config: PretrainConfig, objective: AnyObjective, batches: Feed, d
         objective(batch).loss.backward()
         objective.zero_grad(set_to_none=True)
 
-    return choose_precision(config.train.precision, device, step)
+    return Precision(**told(asdict(choose_precision(config.train.precision, device, step))))

@@ -73,7 +73,7 @@ def profiled(config: PretrainConfig, steps: int) -> Profile:
     check_vocabulary(start, data, config.init)
     config = replace(config, model=fitted(config, data))
     trace = open_run(out, fresh=False).trace
-    objective, batches, precision, device = assembled(config, data, start)
+    objective, batches, precision, device = assembled(replace(config, out=None), data, start)
     update = Update(
         objective,
         build_optimizer(objective, config.optimizer),

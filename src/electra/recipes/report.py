@@ -5,10 +5,10 @@ from pathlib import Path
 
 import tyro
 
+from electra import durable
 from electra.errors import ConfigError
 from electra.reports.page import page
 from electra.reports.sections import sections
-from electra.training.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -37,5 +37,5 @@ def run(config: ReportConfig) -> str:
         raise ConfigError("electra report: no folder was named; give that of a run, a fine-tuning or a study")
     found = sections(config.folders)
     config.out.parent.mkdir(parents=True, exist_ok=True)
-    RunFolder.write_text(config.out, page(config.title, found))
+    durable.write_text(config.out, page(config.title, found))
     return f"{config.out}: {len(found)} section{'s' if len(found) > 1 else ''}"

@@ -1,35 +1,30 @@
 """`electra study`: a table or figure of the paper, run again at a budget that you set."""
 
-import hashlib
-import json
 import logging
 import math
-import os
-import secrets
+import signal
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import tyro
 
-from electra.config import to_toml
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError
-from electra.recipes.pretrain_config import PretrainConfig
 from electra.recipes.pretrain_parts import fitted
 from electra.recipes.pretrain_start import check_vocabulary, load_start, with_shapes
 from electra.recipes.study_config import Study, check_tasks, load_study
-from electra.recipes.study_plan import Configs, StudyPlan, check, flops_a_second, planned, precision_here
+from electra.recipes.study_folder import begun, check_same, stored
+from electra.recipes.study_plan import Configs, StudyPlan, check, planned
 from electra.recipes.study_runs import Common, Job, arm_config, jobs, run_job
-from electra.recipes.study_taking import is_taken, taken
-from electra.reports.study import StudyReport, read_facts, read_study
-from electra.training.run_folder import RunFolder
+from electra.recipes.study_time import flops_a_second, tuning_seconds
+from electra.recipes.study_tuning import tuning
+from electra.reports.study import StudyReport, read_study
+from electra.training.claim import is_taken, taken
 
 logger = logging.getLogger(__name__)
 
-COMMON = "study.json"
 MINUTES = 1e6
 """A budget below this is in minutes, above it in FLOPs."""
 
@@ -54,8 +49,12 @@ class StudyCommand:
     task_seeds: int = 3
     """Fine-tunings of each pre-trained model on each task."""
     suite: tuple[str, ...] = ()
-    """The tasks, of some a part of the training data (sts-b:0.25); left out: those of the study, mostly cola,
-    sst-2:0.15, mrpc, sts-b and chunking."""
+    """The tasks, of some a part of the training data (sts-b:0.25); left out: those of before, at first those of
+    the study, mostly cola, sst-2:0.15, mrpc, sts-b and chunking."""
+    tune: tuple[str, ...] = ()
+    """Settings of all fine-tunings, such as optimizer.learning_rate=1e-3, or the word defaults; with others than
+    before all runs are fine-tuned again, and none is trained again. Left out: those of before, at first the
+    defaults."""
     arms: tuple[str, ...] = ()
     """Only these arms, and the control; left out: all."""
     base: str | None = None
@@ -75,13 +74,17 @@ def run(command: StudyCommand) -> "StudyReport | StudyPlan | Stopped":
         electra study budget --data DATA --tasks TASKS --out OUT --budget 1e15 --seeds 2 --dry-run
     """
     study = _chosen(load_study(command.study, base=command.base), command)
-    data = TokenData.open(command.data, verify=False)
+    data, before = TokenData.open(command.data, verify=False), stored(command.out)
+    if not before:
+        _refuse_others(command.out)
+    suite = command.suite or tuple(before.get("suite", ())) or study.tasks
     common = Common(
         command.out, study, command.data, command.budget, math.nan, command.tasks,
-        (command.suite or study.tasks) if command.tasks else (), command.task_seeds,
+        suite if command.tasks else (), command.task_seeds, tuning(command.tune, before.get("tune", ())),
     )  # fmt: skip
     configs = _configs(common, data)
-    before = _before(common, configs, data)
+    if before:
+        check_same(common, configs, data, before)
     check(common, configs, data)
     if before:
         flops = before["flops"]
@@ -93,8 +96,13 @@ def run(command: StudyCommand) -> "StudyReport | StudyPlan | Stopped":
     plan = planned(replace(common, flops=flops), configs, seeds=command.seeds)
     plan.check()
     if command.dry_run:
-        return plan
-    common = _begun(plan.common, configs, data)
+        control = configs[study.control]
+        seconds = flops / flops_a_second(control, data)
+        return replace(plan, seconds=seconds, tuning=tuning_seconds(common, control, data))
+    if before.get("suite") and command.tasks is None:
+        scored = " ".join(before["suite"])
+        logger.warning("runs of %s are scored by %s; new ones are not without --tasks", command.out, scored)
+    common = begun(plan.common, configs, data)
     if common.flops != flops:  # another machine was first
         plan = planned(common, configs, seeds=command.seeds)
     every = jobs(study, command.seeds)
@@ -120,7 +128,11 @@ def _work(common: Common, plan: StudyPlan, every: Sequence[Job]) -> "Stopped | N
                     others.append(job)
                 elif not job.done(common):
                     logger.info("run %s of %s: %s", every.index(job) + 1, len(every), job)
-                    if code := run_job(common, job, plan.steps(job.arm.name, job.share)):
+                    try:
+                        code = run_job(common, job, plan.steps(job.arm.name, job.share))
+                    except KeyboardInterrupt:  # between trainings, which end in order by themselves
+                        code = 128 + signal.SIGINT
+                    if code:
                         return Stopped(common.out, job, code)
         if len(others) == len(left):
             break
@@ -153,6 +165,8 @@ def _chosen(study: Study, command: StudyCommand) -> Study:
         raise ConfigError(f"--budget: must be a number above 0, got {command.budget}")
     if command.suite and command.tasks is None:
         raise ConfigError("--suite: needs --tasks, the folder of the tasks")
+    if command.tune and command.tasks is None:
+        raise ConfigError("--tune: needs --tasks; without them nothing is fine-tuned")
     if command.tasks is not None and not command.tasks.is_dir():
         raise ConfigError(f"--tasks: there is no folder {command.tasks}")
     try:
@@ -167,6 +181,24 @@ def _chosen(study: Study, command: StudyCommand) -> Study:
     return replace(study, arms=tuple(arm for arm in study.arms if arm.name in wanted))
 
 
+def _refuse_others(out: Path) -> None:
+    """Refuse a folder that holds something else.
+
+    Raises:
+        CheckpointError: naming some of it.
+    """
+    if out.is_file():
+        raise CheckpointError(f"{out} is a file; give another --out")
+    if out.is_dir() and (names := sorted(one.name for one in out.iterdir() if not _of_a_start(one.name))):
+        raise CheckpointError(
+            f"{out} is not empty and holds no study (found {', '.join(names[:3])}); give another --out"
+        )
+
+
+def _of_a_start(name: str) -> bool:
+    return name.startswith((".", "taken."))
+
+
 def _configs(common: Common, data: TokenData) -> Configs:
     """The config of each arm, with a length to count by; nothing is left behind.
 
@@ -174,90 +206,20 @@ def _configs(common: Common, data: TokenData) -> Configs:
         ConfigError: an arm's settings are wrong.
         CheckpointError, DataError: what an arm starts from is none, or has another vocabulary.
     """
-    found = {}
+    found, problems = {}, []
     with tempfile.TemporaryDirectory() as folder:
         for arm in common.study.arms:
             try:
                 config = arm_config(common, arm, {"train.steps": 1_000}, folder=Path(folder))
             except ConfigError as error:
-                written = str(Path(folder, f"{arm.name}.toml"))
-                raise ConfigError(str(error).replace(written, f"arm {arm.name} of {common.study.name}")) from error
+                where, written = f"arm {arm.name} of {common.study.name}", str(Path(folder, f"{arm.name}.toml"))
+                message = str(error)
+                problems.append(message.replace(written, where) if written in message else f"{where}: {message}")
+                continue
             start = load_start(config.init)
             config = with_shapes(config, start)
             check_vocabulary(start, data, config.init)
             found[arm.name] = replace(config, model=fitted(config, data))
+    if problems:
+        raise ConfigError("\n".join(problems))
     return found
-
-
-def _before(common: Common, configs: Configs, data: TokenData) -> dict[str, Any]:
-    """What the study was begun with; empty where it was not.
-
-    Raises:
-        CheckpointError: with something else.
-    """
-    path = common.out / COMMON
-    if not path.is_file():
-        return {}
-    before = read_facts(path)
-    another = "give another --out"
-    if before["study"] != common.study.name:
-        raise CheckpointError(f"{common.out} holds the study {before['study']}; {another}")
-    if before["data"] != data.fingerprint:
-        raise CheckpointError(f"{common.out} was begun with other data; give them, or {another}")
-    if common.budget not in (before["budget"], before["flops"]):
-        raise CheckpointError(
-            f"{common.out} was begun with a budget of {before['budget']:g} ({before['flops']:.4g} FLOPs); "
-            f"give that, or {another}"
-        )
-    if before["base"] != common.study.base:
-        raise CheckpointError(f"{common.out} was begun with --base {before['base']}; give that, or {another}")
-    if common.suite and (lost := [task for task in before["suite"] if task not in common.suite]):
-        raise CheckpointError(
-            f"{common.out} was begun with the tasks {' '.join(before['suite'])}; --suite may add to them, and "
-            f"lacks {' '.join(lost)}; {another}"
-        )
-    for name, config in configs.items():
-        known = before["arms"].get(name, {}).get("config", _fingerprint(config))
-        if known != _fingerprint(config):
-            raise CheckpointError(f"{common.out} has runs of another arm {name}: its settings differ; {another}")
-    return before
-
-
-def _fingerprint(config: PretrainConfig) -> str:
-    """Of all settings of an arm."""
-    plain = replace(config, data=None, out=None)
-    return hashlib.sha256(to_toml(plain).encode()).hexdigest()[:16]
-
-
-def _begun(common: Common, configs: Configs, data: TokenData) -> Common:
-    """Write down what the runs have in common, or take over what another machine wrote a moment ago."""
-    study, path = common.study, common.out / COMMON
-    facts: dict[str, Any] = {
-        "study": study.name, "title": study.title, "base": study.base, "control": study.control,
-        "paper": study.paper, "axis": study.axis, "shares": study.shares, "reached": study.reached,
-        "suite": common.suite, "flops": common.flops, "budget": common.budget, "data": data.fingerprint,
-        "arms": {
-            arm.name: {
-                "says": arm.says, "control": arm.control, "paper": arm.paper, "line": arm.line, "x": arm.x,
-                "config": _fingerprint(configs[arm.name]),
-            }
-            for arm in study.arms
-        },
-    }  # fmt: skip
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.is_file():
-        first = path.with_name(f".{path.name}.{secrets.token_hex(4)}.first")
-        RunFolder.write_text(first, json.dumps(facts, indent=1) + "\n")
-        try:
-            os.link(first, path)  # only one can be first, and the file is whole from the first moment
-        except FileExistsError:
-            pass
-        finally:
-            first.unlink()
-    before = _before(common, configs, data)
-    known = {"suite": list(common.suite) or before["suite"], "arms": {**before["arms"], **facts["arms"]}}
-    if "precision" not in before:
-        known["precision"] = precision_here(configs[common.study.control], data)
-    if (merged := {**before, **json.loads(json.dumps(known))}) != before:
-        RunFolder.write_text(path, json.dumps(merged, indent=1) + "\n")
-    return replace(common, flops=float(merged["flops"]), precision=merged["precision"])

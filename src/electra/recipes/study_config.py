@@ -19,6 +19,7 @@
 A file of one's own works as a name does.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,10 @@ from electra.recipes import finetune_task
 FOLDER = PRESETS / "studies"
 SUITE = ("cola", "sst-2:0.15", "mrpc", "sts-b", "chunking")
 """What arms are scored by where a study does not say; SST-2 with 10,000 sentences, others for each seed."""
+NAME = re.compile(r"[\w-][\w.-]*")
+"""Of an arm."""
+PATHS = ("init.generator",)
+"""Settings of an arm that say where something lies."""
 DECIDED = ("data", "out", "train.steps", "train.minutes", "train.seed", "init.discriminator")
 """Settings that a study decides for every arm."""
 
@@ -157,17 +162,27 @@ def load_study(source: str, *, base: str | None = None) -> Study:
         Arm(
             name=name, says=arm.get("says", name), control=arm.get("control", table["control"]),
             extends=tuple(_beside(one, path) for one in arm.get("extends", ())),
-            settings=arm.get("set", {}), paper=arm.get("paper"), line=arm.get("line", ""), x=arm.get("x"),
+            settings=_settings(arm, path), paper=arm.get("paper"), line=arm.get("line", ""), x=arm.get("x"),
         )
         for name, arm in table["arms"].items()
     )  # fmt: skip
     reached = {name: tuple(levels) for name, levels in table.get("reached", {}).items()}
     return Study(
-        name=path.stem, title=table["title"], base=base or _beside(table["base"], path),
+        name=path.stem, title=table["title"], base=_beside(base, Path()) if base else _beside(table["base"], path),
         control=table["control"], arms=arms,
         paper=table.get("paper", ""), axis=table.get("axis", ""), shares=tuple(table.get("shares", (1.0,))),
-        tasks=tuple(table.get("tasks", SUITE)), reached=reached, settings=table.get("set", {}),
+        tasks=tuple(table.get("tasks", SUITE)), reached=reached, settings=_settings(table, path),
     )  # fmt: skip
+
+
+def _settings(table: config.Table, path: Path) -> config.Table:
+    """What `set` says; paths in it may be relative to the file."""
+    return {
+        name: str((path.parent / value).resolve())
+        if name in PATHS and (path.parent / str(value)).exists()
+        else value
+        for name, value in table.get("set", {}).items()
+    }
 
 
 def _beside(source: str, path: Path) -> str:
@@ -221,6 +236,8 @@ def _contradictions(table: config.Table) -> Iterator[str]:
         if control not in arms:
             hint = did_you_mean(control, list(arms))
             yield f"{where}: there is no arm {control!r}{hint}; there are {', '.join(arms)}"
+    if len(set(shares)) < len(shares):
+        yield f"shares: one is given twice, in {shares}"
     if not shares or not all(isinstance(share, int | float) and 0 < share <= 1 for share in shares):
         yield f"shares: must lie above 0 and be at most 1, got {shares}"
     try:
@@ -228,9 +245,13 @@ def _contradictions(table: config.Table) -> Iterator[str]:
     except ConfigError as error:
         yield f"tasks: {error}"
     for name, arm in arms.items():
+        if not NAME.fullmatch(name):
+            yield f"arms.{name}: a name may have letters, digits and - _ . in it, since a folder has it"
         papers = arm["paper"] if isinstance(arm.get("paper"), dict) else {}
         if not all(isinstance(score, int | float) for score in papers.values()):
             yield f"arms.{name}.paper: must be a number for each share of the budget, got {papers}"
+        if unknown := [share for share in papers if share not in [f"{one:g}" for one in shares]]:
+            yield f"arms.{name}.paper: there is no share {unknown[0]}; there are {shares}"
     for name, levels in table.get("reached", {}).items():
         if not all(isinstance(level, int | float) for level in levels):
             yield f"reached.{name}: must be a list of numbers, got {levels}"

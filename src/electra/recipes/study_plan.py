@@ -2,10 +2,8 @@
 
 import logging
 import math
-import statistics
-import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import torch
 from rich.console import Group, RenderableType
@@ -14,25 +12,18 @@ from rich.table import Table
 from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import ConfigError, DataError
-from electra.modeling.flops import training_flops
 from electra.recipes.finetune_task import load_task
-from electra.recipes.pretrain import dry_run
 from electra.recipes.pretrain_config import PretrainConfig, build_objective
 from electra.recipes.pretrain_parts import assembled, check_tags, tables
-from electra.recipes.pretrain_start import Start
 from electra.recipes.study_config import Study
 from electra.recipes.study_runs import Common, task_config, task_folder
-from electra.training.optim import build_optimizer
 from electra.training.plan import count_parameters, flops_a_sequence
 from electra.training.precision import PrecisionName
 from electra.training.tracking import clock
 from electra.training.train_config import TrainConfig
-from electra.training.update import Update
 
 logger = logging.getLogger(__name__)
 
-MEASURED, WARM_UP = 15, 5
-"""Steps of the control that are timed to turn minutes into FLOPs, and those before them."""
 LEAST_STEPS = 20
 """A run of fewer steps cannot be evaluated ten times, nor warm up."""
 WITHOUT_DISCRIMINATOR = ("masked-lm", "replace-mlm", "all-tokens-mlm")
@@ -65,13 +56,15 @@ class StudyPlan:
     """What a study takes.
 
     Attributes:
-        seconds: of one run at all of the budget, as far as FLOPs decide it.
+        seconds: of one pre-training at all of the budget, as far as FLOPs decide it.
+        tuning: seconds of all fine-tunings of one pre-trained model.
     """
 
     common: Common
     arms: tuple[ArmPlan, ...]
     seeds: int
-    seconds: float
+    seconds: float = math.nan
+    tuning: float = math.nan
 
     def steps(self, arm: str, share: float) -> int:
         return next(one for one in self.arms if one.name == arm).steps(share)
@@ -90,11 +83,17 @@ class StudyPlan:
                 f"--budget: too small{share}; an arm needs {LEAST_STEPS} steps for one evaluation; give at least "
                 f"{math.ceil(wanted / 1e9) * 1e9:.4g} FLOPs:\n  " + "\n  ".join(few)
             )
-        warming = {arm.name: arm.warmup_steps for arm in self.arms if arm.steps(least) < 2 * arm.warmup_steps}
+        warming = {
+            arm.name: (arm.warmup_steps, arm.steps(least))
+            for arm in self.arms
+            if arm.steps(least) < 2 * arm.warmup_steps
+        }
         if warming:
+            share = "" if least == 1 else f" at {least:g} of the budget"
             logger.warning(
-                "half or more of a run at %g of the budget is warm-up (%s); a larger budget judges better",
-                least, ", ".join(f"{name}: {steps:,} steps" for name, steps in warming.items()),
+                "half or more of a run%s is warm-up (%s); a larger budget judges better, or set "
+                "optimizer.warmup_steps in a study or base of your own", share,
+                ", ".join(f"{name}: {warm:,} of {steps:,} steps" for name, (warm, steps) in warming.items()),
             )  # fmt: skip
 
     def __rich__(self) -> RenderableType:
@@ -107,19 +106,21 @@ class StudyPlan:
             table.add_row(name, arm.says, f"{arm.parameters:,}", f"{flops:.3e}", f"{arm.steps(1):,}")
         shares = "" if study.shares == (1.0,) else f" at {', '.join(f'{share:g}' for share in study.shares)} of it"
         runs = len(self.arms) * len(study.shares) * self.seeds
-        whole = self.seconds * len(self.arms) * sum(study.shares) * self.seeds
-        times, tasks = self.common.task_seeds, ", ".join(self.common.suite)
-        tuned = f"; fine-tuning each {times} times on each of {tasks} comes on top" if tasks else ""
+        whole = self.seconds * len(self.arms) * sum(study.shares) * self.seeds + self.tuning * runs
+        tuned = ""
+        if suite := self.common.suite:
+            times = "once" if self.common.task_seeds == 1 else f"{self.common.task_seeds} times"
+            tuned = f", and {clock(self.tuning)} of fine-tuning ({times} on each of {', '.join(suite)})"
         return Group(
             table,
             f"{self.common.flops:.3e} FLOPs a run{shares} (modern convention: products, backward = 2 × forward)",
-            f"{runs} pre-trainings of about {clock(self.seconds)} at most, {clock(whole)} in all{tuned}",
+            f"{runs} runs, each about {clock(self.seconds)} of pre-training{tuned}",
+            f"{clock(whole)} in all, one after the other, if all arms take FLOPs as quickly as the control",
         )
 
 
 def planned(common: Common, configs: Configs, *, seeds: int) -> StudyPlan:
     """The plan for a budget that is known in FLOPs."""
-    control = dry_run(configs[common.study.control]).plan
     arms = []
     for arm in common.study.arms:
         config = configs[arm.name]
@@ -128,7 +129,7 @@ def planned(common: Common, configs: Configs, *, seeds: int) -> StudyPlan:
         each = flops_a_sequence(objective, config.packing.sequence_length, steps=config.train.steps)
         parameters, warmup = count_parameters(objective), config.optimizer.warmup_steps
         arms.append(ArmPlan(arm.name, arm.says, parameters, each, common.flops, config.train, warmup))
-    return StudyPlan(common, tuple(arms), seeds, control.seconds * common.flops / control.flops)
+    return StudyPlan(common, tuple(arms), seeds)
 
 
 def check(common: Common, configs: Configs, data: TokenData) -> None:
@@ -153,6 +154,10 @@ def check(common: Common, configs: Configs, data: TokenData) -> None:
 
 
 def _problems(common: Common, config: PretrainConfig) -> Iterator[str]:
+    longest = next((int(one.partition("=")[2]) for one in common.tune if one.startswith("data.max_length=")), 0)
+    if longest > config.packing.sequence_length:
+        read = config.packing.sequence_length
+        yield f"--tune data.max_length: {longest}, but the models of this arm read {read} tokens at most"
     if config.objective.kind in WITHOUT_DISCRIMINATOR and any("auc" in name for name in common.study.reached):
         what = f"{config.objective.kind} has no discriminator, whose start the study measures"
         yield f"{what}; leave it out with --arms"
@@ -183,25 +188,3 @@ def _unlike(study: Study, configs: Configs) -> Iterator[str]:
 def precision_here(config: PretrainConfig, data: TokenData) -> PrecisionName:
     """The quicker precision for a config on this machine, if it does not say which."""
     return assembled(config, data, None)[2].name
-
-
-def flops_a_second(config: PretrainConfig, data: TokenData) -> float:
-    """The speed of a config's steps on this machine."""
-    config = replace(config, train=replace(config.train, batch_ramp_steps=0))
-    objective, batches, precision, device = assembled(config, data, Start())
-    update = Update(
-        objective, build_optimizer(objective, config.optimizer), gradient_clip=config.optimizer.gradient_clip,
-        precision=precision, device=device,
-    )  # fmt: skip
-    objective.train()
-    steps, seconds = config.train.steps or 1, []
-    for step in range(WARM_UP + MEASURED):
-        objective.begin_step(steps - 1, steps)  # of two stages the last one
-        started = time.perf_counter()
-        update(batches.micro_batches(step), rate=0.0)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        seconds.append(time.perf_counter() - started)
-    length = config.packing.sequence_length
-    flops = config.train.batch_size * training_flops(objective.networks(length), length)
-    return flops / statistics.median(seconds[WARM_UP:])

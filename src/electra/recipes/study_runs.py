@@ -3,29 +3,32 @@
 OUT/study.json                          what all runs have in common; whoever comes first writes it
 OUT/arms/ARM.toml                       the config of an arm, which `electra pretrain` takes too
 OUT/runs/ARM/SHARE/seed-0/run           the pre-training, a run's folder
-OUT/runs/ARM/SHARE/seed-0/tasks/TASK    the fine-tunings
+OUT/runs/ARM/SHARE/seed-0/tasks/TASK    the fine-tunings; a checksum of --tune's settings behind the name
 OUT/runs/ARM/SHARE/seed-0/result.json   what came of it; written last
 OUT/runs/ARM/SHARE/seed-0/taken.json    who is at it; touched while they live
 """
 
+import hashlib
 import json
 import logging
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from electra import durable
 from electra.config import load_config, overrides_of
-from electra.errors import DivergedError
-from electra.recipes.finetune import FinetuneResult, finetune
-from electra.recipes.finetune_config import FinetuneConfig, load_task_config
+from electra.errors import CheckpointError, DivergedError
+from electra.objectives.base import TowerName
+from electra.recipes.finetune import finetune
+from electra.recipes.finetune_config import FinetuneConfig
 from electra.recipes.pretrain import pretrain
 from electra.recipes.pretrain_config import PretrainConfig
 from electra.recipes.study_config import Arm, Study, task_and_fraction
 from electra.reports.metrics import read_metrics
-from electra.reports.study import read_facts
+from electra.reports.study import read_facts, tasks_of
 from electra.serving.minimal_pairs import accuracies
 from electra.serving.scorer import Scorer
 from electra.training.precision import PrecisionName
@@ -48,6 +51,7 @@ class Common:
         budget: of one run, as it was given, and the FLOPs (modern convention) that it came to.
         tasks: the folder of all tasks; the suite is empty where there is none.
         task_seeds: fine-tunings of each task.
+        tune: settings of all fine-tunings that are not the defaults, as `name=value` (study_tuning).
         precision: of all runs whose config leaves it open. Chosen once: each run's own measurement would differ by
             chance.
     """
@@ -60,6 +64,7 @@ class Common:
     tasks: Path | None
     suite: tuple[str, ...]
     task_seeds: int
+    tune: tuple[str, ...] = ()
     precision: PrecisionName | Literal["auto"] = "auto"
 
 
@@ -79,10 +84,10 @@ class Job:
         path = self.folder(out) / RESULT
         return read_facts(path) if path.is_file() else {}
 
-    def done(self, common: "Common") -> bool:
+    def done(self, common: Common) -> bool:
         """Whether it was trained, and fine-tuned for the whole suite as often as is wanted; or has failed."""
         found = self.result(common.out)
-        tasks = found.get("tasks", {})
+        tasks = tasks_of(found, common.tune)
         enough = {task for task in tasks if len(tasks[task]["values"]) >= common.task_seeds}
         return bool(found) and (found["failed"] is not None or enough >= set(common.suite))
 
@@ -105,7 +110,7 @@ def arm_config(common: Common, arm: Arm, settings: Mapping[str, Any], *, folder:
     path, text = folder / f"{arm.name}.toml", common.study.toml(arm)
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         folder.mkdir(parents=True, exist_ok=True)
-        RunFolder.write_text(path, text)
+        durable.write_text(path, text)
     return load_config(PretrainConfig, path, overrides_of({"data": common.data, **settings}))
 
 
@@ -116,10 +121,49 @@ def run_job(common: Common, job: Job, steps: int) -> int:
 
     Returns:
         0, or 128 + the number of the signal that stopped it.
+
+    Raises:
+        CheckpointError: it was pre-trained, and its weights are gone.
     """
     folder, started = job.folder(common.out), time.perf_counter()
+    found = job.result(common.out)  # of fewer tasks, fewer fine-tunings of each, or others
+    if not found:
+        ended = _pretrained(common, job, steps)
+        if isinstance(ended, int):
+            return ended
+        found = ended
+    if found["failed"] is None:
+        model = folder / "run" / "export" / found["tower"]
+        if not model.is_dir():
+            raise CheckpointError(
+                f"{folder} was trained, but its weights are gone: there is no {model}\n"
+                f"  put them back, or delete {folder / RESULT}: the run is then trained again"
+            )
+        scores = dict(tasks_of(found, common.tune))
+        for task in common.suite:
+            out = folder / "tasks" / _folder(task, common.tune)
+            tuned = finetune(task_config(common, task, model=model, out=out))
+            if tuned.exit_code:
+                return tuned.exit_code
+            scores[task] = {"metric": tuned.metric, "values": tuned.values(tuned.metric), "failed": tuned.failed}
+        if common.tune:
+            found["tuned"] = {**found.get("tuned", {}), " ".join(common.tune): scores}
+        else:
+            found["tasks"] = scores
+        if found.get("blimp") is None and found["tower"] == "discriminator":
+            found["blimp"] = _blimp(common, model)
+    found["hours"] = found.get("hours", 0.0) + (time.perf_counter() - started) / 3600
+    durable.write_text(folder / RESULT, json.dumps(found, indent=1) + "\n")
+    return 0
+
+
+def _pretrained(common: Common, job: Job, steps: int) -> dict[str, Any] | int:
+    """What came of a pre-training; or the exit code of one that was stopped."""
+    folder = job.folder(common.out)
     settings = {"out": folder / "run", "train.steps": steps, "train.seed": job.seed}
-    about = {"arm": job.arm.name, "share": job.share, "seed": job.seed, "steps": steps, "failed": None}
+    about = {
+        "arm": job.arm.name, "share": job.share, "seed": job.seed, "steps": steps, "failed": None, "tasks": {},
+    }  # fmt: skip
     try:
         config = arm_config(common, job.arm, settings, folder=common.out / "arms")
         if config.train.precision == "auto" and not RunFolder(folder / "run").config.is_file():
@@ -127,65 +171,53 @@ def run_job(common: Common, job: Job, steps: int) -> int:
         trained = pretrain(config)
     except DivergedError as error:
         logger.warning("%s: %s", job, error)
-        _write(folder, {**about, "failed": str(error).splitlines()[0], "tasks": {}})
-        return 0
+        return {**about, "failed": str(error).splitlines()[0]}
     if trained.exit_code:
         return trained.exit_code
     assert trained.exported is not None
-    tower = next(name for name in ("discriminator", "encoder") if name in trained.exported.folders)
-    model = trained.exported.folders[tower]
-    before = job.result(common.out)  # of fewer tasks, or fewer fine-tunings of each
-    scores: dict[str, dict[str, Any]] = before.get("tasks", {})
-    for task in common.suite:
-        out = folder / "tasks" / task.replace(":", "-")
-        found = _finetuned(common, task, model, out)
-        if found.exit_code:
-            return found.exit_code
-        values = found.values(found.metric)
-        scores[task] = {"metric": found.metric, "values": values, "failed": found.failed}
     metrics = read_metrics(folder / "run")
-    _write(folder, {
+    return {
         **about,
         **{name: metrics.reports[-1][name] for name in ("tokens", "flops", "seconds")},
         "precision": load_config(PretrainConfig, folder / "run" / "config.toml").train.precision,
-        "hours": before.get("hours", 0.0) + (time.perf_counter() - started) / 3600,
-        "tower": tower,
+        "tower": tower_of(trained.exported.folders),
         "evaluation": {k: v for k, v in metrics.evaluations[-1].items() if k.startswith("eval/")},
         "reached": {
             f"{name} {level:g}": _reached(metrics.evaluations, name, level)
             for name, levels in common.study.reached.items()
             for level in levels
         },
-        "tasks": scores,
-        "blimp": _blimp(common, model) if tower == "discriminator" else None,
-    })  # fmt: skip
-    return 0
+        "blimp": None,
+    }
 
 
-def _finetuned(common: Common, task: str, model: Path, out: Path) -> FinetuneResult:
-    return finetune(task_config(common, task, model=model, out=out))
+def _folder(task: str, tune: Sequence[str]) -> str:
+    """The settings themselves are in the config.toml there; all of them would be too long a name."""
+    name = task.replace(":", "-")
+    return f"{name}-{hashlib.sha256(' '.join(tune).encode()).hexdigest()[:8]}" if tune else name
+
+
+def tower_of(towers: Collection[TowerName]) -> TowerName:
+    """The one that is scored."""
+    return "discriminator" if "discriminator" in towers else "encoder"
 
 
 def task_config(common: Common, task: str, *, model: Path, out: Path) -> FinetuneConfig:
     """The config of the fine-tunings for a task."""
     assert common.tasks is not None
     name, fraction = task_and_fraction(task)
-    return load_task_config({
+    settings = {
         "model": model, "task": name, "out": out, "seeds": common.task_seeds,
         "data.path": task_folder(common.tasks, task), "data.fraction": fraction,
         "tracking.tensorboard": False,
         "train.precision": "auto" if RunFolder(out).config.is_file() else common.precision,
-    })  # fmt: skip
+    }  # fmt: skip
+    return load_config(FinetuneConfig, None, [*overrides_of(settings), *common.tune])
 
 
 def _reached(evaluations: Sequence[Mapping[str, Any]], name: str, level: float) -> int | None:
     """The tokens that were seen when a figure first was that large."""
     return next((one["tokens"] for one in evaluations if (one.get(name) or 0) >= level), None)
-
-
-def _write(folder: Path, facts: Mapping[str, Any]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    RunFolder.write_text(folder / RESULT, json.dumps(facts, indent=1) + "\n")
 
 
 def _blimp(common: Common, model: Path) -> float | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from electra import durable
 from electra.errors import DataError
 
 
@@ -39,16 +40,17 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
     Raises:
         DataError: it cannot be written.
     """
-    partial = path.with_name(f".{path.name}.partial")
     count = 0
-    try:
+
+    def write(partial: Path) -> None:
+        nonlocal count
         with partial.open("w", encoding="utf-8") as file:
             for line in lines:
                 file.write(f"{line}\n")
                 count += 1
-        partial.replace(path)
+
+    try:
+        durable.write(path, write)
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror or error})") from error
-    finally:
-        partial.unlink(missing_ok=True)
     return count

@@ -20,7 +20,7 @@ class Metrics:
 
 
 def read_metrics(run: Path) -> Metrics:
-    """The metrics of a run's folder; a last line that is still being written is left out.
+    """The metrics of a run's folder; lines that are torn, such as one that is just being written, are left out.
 
     Raises:
         CheckpointError: the folder has no metrics.jsonl.
@@ -29,10 +29,12 @@ def read_metrics(run: Path) -> Metrics:
     if not path.is_file():
         raise CheckpointError(f"{run} has no metrics.jsonl; is it the folder of a run?")
     metrics = Metrics([], [], [])
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             figures = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
+            continue
+        if not isinstance(figures, dict) or not isinstance(figures.get("step"), int):
             continue
         if "health" in figures:
             metrics.findings.append(figures)

@@ -1,7 +1,6 @@
 """What a page says of a pre-training, a fine-tuning, a study; and of several pre-trainings together."""
 
 import io
-import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from rich.table import Table
 
 from electra.config import read_toml
 from electra.errors import CheckpointError
+from electra.json_files import read_json, understood
 from electra.reports.curves import curves_figure, side_by_side_figure
 from electra.reports.metrics import read_metrics
 from electra.reports.page import Picture, Section
@@ -29,7 +29,10 @@ def sections(folders: Sequence[Path]) -> list[Section]:
     folders = [one for folder in folders for one in _each(folder)]
     runs = [folder for folder in folders if kind_of(folder) == "pre-training"]
     tuned = [folder for folder in folders if kind_of(folder) == "fine-tuning"]
-    found = [_SECTIONS[kind_of(folder)](folder) for folder in folders]
+    found = []
+    for folder in folders:
+        with understood(folder):
+            found.append(_SECTIONS[kind_of(folder)](folder))
     if len(tuned) > 1:
         found.insert(0, _fine_tunings(tuned))
     if len(runs) > 1:
@@ -39,7 +42,7 @@ def sections(folders: Sequence[Path]) -> list[Section]:
 
 def _each(folder: Path) -> list[Path]:
     """The folder; or the tasks' folders, where `electra finetune --task glue` made one for each."""
-    if kind_of(folder) != "fine-tuning" or "seeds" in _json(folder / "results.json"):
+    if kind_of(folder) != "fine-tuning" or "seeds" in read_json(folder / "results.json", optional=True):
         return [folder]
     tasks = sorted(path.parent for path in folder.glob("*/results.json"))
     if not tasks:
@@ -74,7 +77,11 @@ def kind_of(folder: Path) -> str:
 
 
 def _pretraining(folder: Path) -> Section:
-    metrics, config, environment = read_metrics(folder), _config(folder), _json(folder / "environment.json")
+    metrics, config, environment = (
+        read_metrics(folder),
+        _config(folder),
+        read_json(folder / "environment.json", optional=True),
+    )
     facts = []
     if metrics.reports:
         last = metrics.reports[-1]
@@ -111,7 +118,7 @@ def _machine(config: Facts, environment: Facts) -> Iterator[tuple[str, str]]:
 
 
 def _finetuning(folder: Path) -> Section:
-    results, config = _json(folder / "results.json"), _config(folder)
+    results, config = read_json(folder / "results.json", optional=True), _config(folder)
     metric, seeds = results["metric"], results["seeds"]
     facts = [
         ("task", results["task"]),
@@ -159,6 +166,7 @@ def _study(folder: Path) -> Section:
         ("budget of a run", f"{report.facts['flops']:.3e} FLOPs (modern convention)"),
         ("base", str(report.facts["base"])),
         ("precision", ", ".join(precisions) or "–"),
+        ("fine-tuning", " ".join(report.facts["tune"]) or "defaults"),
         ("interval", "95 %, Student's t over the seeds, of the difference to the control with the same seed"),
     ]
     if report.facts["paper"]:
@@ -192,7 +200,7 @@ def _fine_tunings(folders: Sequence[Path]) -> Section:
     """The headline figures of several fine-tunings and the settings in which they differ."""
     table = Table("fine-tuning", "task", "figure on dev", "median", "mean", "seeds", "failed")
     for folder in folders:
-        results = _json(folder / "results.json")
+        results = read_json(folder / "results.json", optional=True)
         table.add_row(
             _name(folder), results["task"], results["metric"], f"{results['median']:.4f}",
             f"{results['mean']:.4f}", str(len(results["seeds"])), str(results["failed"]),
@@ -239,11 +247,6 @@ def _figure(value: float | None) -> str:
 def _config(folder: Path) -> Facts:
     path = folder / "config.toml"
     return read_toml(path) if path.is_file() else {}
-
-
-def _json(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return found
 
 
 def _svg(figure: Any) -> bytes:

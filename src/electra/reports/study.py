@@ -10,7 +10,6 @@ that differ in nothing, one is found to differ.
 import csv
 import io
 import json
-import secrets
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +19,9 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from electra import durable
 from electra.errors import CheckpointError
+from electra.json_files import read_json, understood
 
 SURE = 0.95
 """How often an interval holds the true difference."""
@@ -31,6 +32,12 @@ UNCLEAR = "not distinguishable"
 Results = dict[str, Any]
 """A result.json."""
 
+FACTS = (
+    "study", "title", "base", "control", "paper", "axis", "shares", "reached", "suite", "tune", "flops", "budget",
+    "precision", "arms",
+)  # fmt: skip
+"""Of study.json."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -39,6 +46,7 @@ class Row:
     Attributes:
         results: of the seeds that have all tasks, failed ones left out.
         failed: how many seeds came to numbers that are not finite.
+        unscored: how many were trained, and not fine-tuned for all tasks in the way that the study asks for.
         scores: of each seed, in percent: the average over the tasks, or, where nothing was fine-tuned, the AUC;
             empty for an arm that has no discriminator then.
         difference, interval: to its control at the same share, over the seeds that both have.
@@ -52,6 +60,7 @@ class Row:
     share: float
     results: tuple[Results, ...]
     failed: int
+    unscored: int
     scores: tuple[float, ...]
     difference: float | None
     interval: tuple[float, float] | None
@@ -79,7 +88,7 @@ class Row:
     @property
     def blimp(self) -> float | None:
         """The median over the seeds of BLiMP, zero-shot, in percent; None where it is not defined."""
-        values = [100 * result["blimp"] for result in self.results if result["blimp"] is not None]
+        values = [100 * value for result in self.results if (value := result.get("blimp")) is not None]
         return statistics.median(values) if values else None
 
     def reached(self, name: str) -> tuple[float, ...]:
@@ -99,8 +108,12 @@ class StudyReport:
     files: tuple[Path, ...] = ()
 
     def __rich__(self) -> RenderableType:
-        line = f"{self.facts['flops']:.3e} FLOPs a run (modern convention); {self.sum_up()}"
+        line = f"{self.facts['flops']:.3e} FLOPs a run (modern convention)"
+        if self.facts["suite"]:
+            line += f"; {self.sum_up()}"
         line += "; difference: 95 % t-interval over the seeds, each arm by itself"
+        if tune := self.facts["tune"]:
+            line += f"; fine-tuned with {' '.join(tune)}"
         return Group(*self.tables(), line, *(str(file) for file in self.files))
 
     def tables(self) -> list[Table]:
@@ -113,12 +126,13 @@ class StudyReport:
         from electra.reports.study_figure import draw_study
 
         table = self.out / "study.csv"
-        _write(table, self.csv())
+        durable.write_text(table, self.csv())
         facts = {
-            "study": self.facts["study"],
+            **{name: self.facts[name] for name in ("study", "suite", "tune", "budget", "flops", "precision")},
             "rows": [
                 {
-                    "arm": row.arm, "share": row.share, "n": len(row.results), "failed": row.failed,
+                    "arm": row.arm, "share": row.share, "n": len(row.results),
+                    "failed": row.failed, "unscored": row.unscored,
                     "scores": row.scores,
                     "difference": row.difference, "interval": row.interval, "verdict": row.verdict,
                     "paper": row.paper, "agrees": row.agrees,
@@ -127,7 +141,7 @@ class StudyReport:
             ],
         }  # fmt: skip
         results = self.out / "results.json"
-        _write(results, json.dumps(facts, indent=1) + "\n")
+        durable.write_text(results, json.dumps(facts, indent=1) + "\n")
         pictures = draw_study(self.facts, self.rows, self.out) if self.rows else []
         return replace(self, files=(table, results, *pictures))
 
@@ -148,18 +162,19 @@ class StudyReport:
         title = self.facts["title"] + ("" if share == 1 else f", {share:.4g} of the budget")
         table = Table("arm", "n", *suite, title=title, title_justify="left")
         for name in (
-            *(("average", "difference", "", "paper") if suite else ("AUC, unigram fakes", "difference", "")),
+            "average" if suite else "AUC, unigram fakes", "difference", "verdict", *(("paper",) if suite else ()),
             *(("BLiMP",) if pairs else ()),
             *(f"tokens to {name.removeprefix('eval/')}" for name in reached),
             *(() if suite else ("masked-LM accuracy",)),
-        ):
+        ):  # fmt: skip
             table.add_column(name)
         for row in rows:
-            count = str(len(row.results)) + (f" ({row.failed} failed)" if row.failed else "")
+            more = [f"{n} {what}" for n, what in ((row.failed, "failed"), (row.unscored, "not scored")) if n]
+            count = str(len(row.results)) + (f" ({', '.join(more)})" if more else "")
             if not row.results:
                 table.add_row(row.says, count)
                 continue
-            cells = [row.says, count, *(f"{row.task(task):.1f}" for task in suite)]
+            cells = [row.says, count, *(_task(row, task) for task in suite)]
             spread = f" ± {row.deviation:.1f}" if len(row.scores) > 1 else ""
             cells += [f"{row.mean:.1f}{spread}" if row.scores else "–", _difference(row), row.verdict]
             if suite:
@@ -168,17 +183,18 @@ class StudyReport:
                 cells.append("–" if row.blimp is None else f"{row.blimp:.1f}")
             cells += [_tokens(row, name) for name in reached]
             if not suite:
-                cells.append(_figure(row.figure("eval/masked_lm_accuracy")))
+                cells.append(_percent(row.figure("eval/masked_lm_accuracy")))
             table.add_row(*cells)
         return table
 
     def sum_up(self) -> str:
         """In how many arms the order of the published scores shows."""
-        known = [row.agrees for row in self.rows if row.paper is not None and row.difference is not None]
+        known = [row.agrees for row in self.rows if row.paper is not None and row.interval is not None]
         if not known:
             return "no published score to compare with"
+        arms = "arm" if len(known) == 1 else "arms"
         return (
-            f"of {len(known)} arms with published scores {known.count(True)} are in their order to the control, "
+            f"of {len(known)} {arms} with published scores {known.count(True)} are in their order to the control, "
             f"{known.count(False)} in another, {known.count(None)} cannot be told apart"
         )
 
@@ -193,9 +209,17 @@ def read_study(out: Path) -> StudyReport:
     if not path.is_file():
         raise CheckpointError(f"{out} holds no study; is it the --out of `electra study`?")
     facts = read_facts(path)
+    with understood(out):
+        return _report(out, facts)
+
+
+def _report(out: Path, facts: Results) -> StudyReport:
+    for name in FACTS:
+        facts[name]
     found: dict[tuple[str, float], dict[int, Results]] = {}
     for file in sorted(out.glob("runs/*/*/seed-*/result.json")):
         result = read_facts(file)
+        result["tasks"] = tasks_of(result, facts["tune"])
         found.setdefault((result["arm"], result["share"]), {})[result["seed"]] = result
     rows = []
     for share in facts["shares"]:
@@ -216,13 +240,12 @@ def read_facts(path: Path) -> Results:
         CheckpointError: it is damaged.
     """
     try:
-        found: Results = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        return read_json(path)
+    except CheckpointError as error:
         raise CheckpointError(
-            f"{path} is damaged ({error}); put back a copy, or, if it is a result.json, delete it: the same "
-            "`electra study` makes it again from the run beside it"
+            f"{path} is damaged ({error.__cause__ or error}); put back a copy, or, if it is a result.json, delete "
+            "it: the same `electra study` makes it again from the run beside it"
         ) from error
-    return found
 
 
 def interval(differences: Sequence[float]) -> tuple[float, float]:
@@ -233,6 +256,12 @@ def interval(differences: Sequence[float]) -> tuple[float, float]:
     mean, error = statistics.mean(differences), statistics.stdev(differences) / count**0.5
     width = float(t.ppf((1 + SURE) / 2, count - 1)) * error
     return mean - width, mean + width
+
+
+def tasks_of(result: Results, tune: Sequence[str]) -> Results:
+    """The scores of a result, by task, of the fine-tunings with these settings; with none, of those by default."""
+    found: Results = result.get("tuned", {}).get(" ".join(tune), {}) if tune else result.get("tasks", {})
+    return found
 
 
 def _row(
@@ -248,13 +277,14 @@ def _row(
         if len(both) > 1:
             found = interval(differences)
             verdict = "higher" if found[0] > 0 else "lower" if found[1] < 0 else UNCLEAR
-        judged = verdict in ("higher", "lower")
+        judged = bool(suite) and verdict in ("higher", "lower")  # an AUC is no score of a paper
         if judged and paper is not None and paper_of_control is not None and paper != paper_of_control:
             agrees = (difference > 0) == (paper > paper_of_control)
     failed = sum(result["failed"] is not None for result in results.values())
+    unscored = len(results) - len(whole) - failed
     return Row(
-        name, says, share, tuple(whole.values()), failed, tuple(scores.values()), difference, found, verdict,
-        paper, agrees,
+        name, says, share, tuple(whole.values()), failed, unscored, tuple(scores.values()),
+        difference, found, verdict, paper, agrees,
     )  # fmt: skip
 
 
@@ -287,20 +317,20 @@ def _score(result: Results, task: str) -> float:
     return 100.0 * statistics.median(result["tasks"][task]["values"])
 
 
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all: others may read it."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
-
-
 def _flat(result: Results) -> Results:
     plain = {k: v for k, v in result.items() if not isinstance(v, dict)}
     plain |= {name.removeprefix("eval/"): value for name, value in result.get("evaluation", {}).items()}
     plain |= {f"tokens to {name}": value for name, value in result.get("reached", {}).items()}
     for task, scores in result["tasks"].items():
         plain |= {f"{task} {scores['metric']} {number}": value for number, value in enumerate(scores["values"])}
+        plain[f"{task} failed"] = scores.get("failed", 0)
     return plain
+
+
+def _task(row: Row, name: str) -> str:
+    """A task's mean, and how many fine-tunings of all seeds have failed (they are in it as they are)."""
+    failed = sum(result["tasks"][name].get("failed", 0) for result in row.results)
+    return f"{row.task(name):.1f}" + (f" ({failed} failed)" if failed else "")
 
 
 def _difference(row: Row) -> str:
@@ -328,5 +358,5 @@ def _paper(row: Row) -> str:
     return f"{row.paper:.1f}" + {True: " ✓", False: " ✗", None: ""}[row.agrees]
 
 
-def _figure(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}"

@@ -43,10 +43,12 @@ def study_figure(facts: dict[str, Any], rows: Sequence[Row]) -> Any | None:
         axes.set_xlabel("training FLOPs")
         axes.set_xscale("log")
     else:
-        _points(axes, rows)
+        _points(axes, rows, facts["control"])
     label = SCORE if facts["suite"] else "held-out AUC on unigram fakes, in percent"
     (axes.set_xlabel if not (placed or len(facts["shares"]) > 1) else axes.set_ylabel)(label)
-    axes.set_title(f"{facts['title']}\nmeans over the seeds, ± their standard deviation", fontsize=10)
+    several = any(len(row.scores) > 1 for row in rows)
+    drawn = "means over the seeds, ± their standard deviation" if several else "one seed"
+    axes.set_title(f"{facts['title']}\n{facts['flops']:.2g} FLOPs a run; {drawn}", fontsize=10)
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize=8)
@@ -57,7 +59,8 @@ def _lines_by_place(axes: Any, rows: Sequence[Row], placed: dict[str, Any]) -> N
     for line in dict.fromkeys(arm["line"] for arm in placed.values()):
         there = [row for row in rows if placed.get(row.arm, {}).get("line") == line]
         there.sort(key=lambda row: float(placed[row.arm]["x"]))
-        _line(axes, [placed[row.arm]["x"] for row in there], there, line)
+        if there:
+            _line(axes, [placed[row.arm]["x"] for row in there], there, line)
     for row in rows:
         if row.arm not in placed:
             axes.axhline(row.mean, linestyle=":", linewidth=1, label=row.says)
@@ -75,11 +78,18 @@ def _line(axes: Any, x: list[float], rows: Sequence[Row], label: str) -> None:
     axes.errorbar(x, y, yerr=spread, marker="o", markersize=4, capsize=3, linewidth=1.2, label=label)
 
 
-def _points(axes: Any, rows: Sequence[Row]) -> None:
-    """Points, not bars: of an axis that does not begin at zero, the length of a bar would say nothing."""
+def _points(axes: Any, rows: Sequence[Row], control: str) -> None:
+    """Points, not bars: of an axis that does not begin at zero, the length of a bar would say nothing.
+
+    The seeds are the small ones, and a line goes through the control.
+    """
     values = [row.mean for row in rows]
     spread = [row.deviation for row in rows]
     places = range(len(rows))[::-1]
+    for row, place in zip(rows, places, strict=True):
+        axes.plot(row.scores, [place] * len(row.scores), "o", markersize=3, color="#3b6ea5", alpha=0.4)
+        if row.arm == control:
+            axes.axvline(row.mean, linestyle=":", linewidth=1, color="#888888")
     axes.errorbar(values, places, xerr=spread, fmt="o", capsize=3, color="#3b6ea5")
     axes.set_yticks(list(places), [row.says for row in rows])
     axes.margins(x=0.1, y=0.1)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from electra import durable
 from electra.data.readers import check_is_text, numbered_lines
 from electra.errors import DataError
 from electra.tasks.base import Prediction, Task
@@ -229,11 +230,13 @@ def write_submission(path: Path, texts: Mapping[str, str]) -> None:
     Raises:
         DataError: it cannot be written.
     """
-    partial = path.with_name(f".{path.name}.partial")
-    try:
+
+    def write(partial: Path) -> None:
         with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, text in sorted(texts.items()):
                 archive.writestr(name, text)
-        partial.replace(path)
+
+    try:
+        durable.write(path, write)
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror or error})") from error

@@ -124,6 +124,8 @@ def load(name: str, folder: Path) -> Task:
             "there is no file for train: it is four fifths of dev's sentences, drawn by lot, and dev the rest"
         ]
     order = {split: splits[split] for split in data.files if split in splits}
+    if empty := [split for split in ("train", "dev") if not order.get(split)]:
+        raise DataError(f"{folder}: there are too few sentences for a part {empty[0]}; is the file cut off?")
     return tagging_task(name, order, metric=data.metric, positive=ERROR if data.binary else "", notes=notes)
 
 

@@ -8,21 +8,26 @@ disk, and renamed; `state.json` holds the size and checksum of every other file.
 import hashlib
 import json
 import logging
-import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from electra.durable import flush
 from electra.errors import CheckpointError
+from electra.training.sharding import OF_OPTIMIZER, load_whole
 
 logger = logging.getLogger(__name__)
 
 STATE = "state.json"
+LONGEST_NAME = 255
+CHECKSUM = "state.sha256"
+"""Of state.json, which has those of all other files; as `sha256sum -c` reads it."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,19 @@ class Checkpoint:
     state: dict[str, Any]
 
     def tensors(self, name: str) -> dict[str, Tensor]:
-        """The tensors of one of its safetensors files."""
-        return load_file(self.path / f"{name}.safetensors")
+        """The tensors of its `model` or `optimizer`, also where several processes wrote their parts of them.
+
+        Raises:
+            CheckpointError: the file is none of tensors.
+        """
+        file = self.path / f"{name}.safetensors"
+        if file.is_file():
+            try:
+                return load_file(file)
+            except (SafetensorError, ValueError) as error:
+                raise CheckpointError(f"{file} cannot be read: {error}") from error
+        found = load_whole(self.path)
+        return {key: value for key, value in found.items() if (OF_OPTIMIZER in key) == (name == "optimizer")}
 
 
 class Checkpoints:
@@ -62,7 +78,7 @@ class Checkpoints:
     def save(
         self,
         step: int,
-        tensors: Mapping[str, dict[str, Tensor]],
+        write: Callable[[Path], None],
         *,
         state: dict[str, Any],
         texts: Mapping[str, str],
@@ -70,7 +86,7 @@ class Checkpoints:
         """Write the checkpoint of a step, then delete those that are no longer kept.
 
         Args:
-            tensors: safetensors files by name, without the ending.
+            write: writes safetensors files into the folder that it is given.
             state: anything that JSON can hold.
             texts: further files by name.
 
@@ -78,24 +94,22 @@ class Checkpoints:
             CheckpointError: the disk is full or refuses; what was begun is removed, older ones stay.
         """
         path = self.folder / f"step-{step:08d}"
-        partial = self.folder / f".{path.name}.partial"
+        partial = self.partial(step)
         try:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
-            for name, group in tensors.items():
-                save_file(
-                    {key: value.contiguous() for key, value in group.items()}, partial / f"{name}.safetensors"
-                )
+            write(partial)
             for name, text in texts.items():
                 (partial / name).write_text(text, encoding="utf-8")
             files = {file.name: _fingerprint(file) for file in sorted(partial.iterdir())}
-            (partial / STATE).write_text(json.dumps({"step": step, "files": files, **state}, indent=1) + "\n")
+            text = json.dumps({"step": step, "files": files, **state}, indent=1) + "\n"
+            (partial / STATE).write_text(text, encoding="utf-8")
+            (partial / CHECKSUM).write_text(_checksum_line(text.encode()), encoding="utf-8")
             for file in [*partial.iterdir(), partial]:
-                _flush(file)
-            if path.exists():
-                shutil.rmtree(path)
+                flush(file)
+            _remove(path)
             partial.rename(path)
-            _flush(self.folder)
+            flush(self.folder)
         except Exception as error:
             # safetensors reports a full disk as an error of its own, so every kind is caught here
             shutil.rmtree(partial, ignore_errors=True)
@@ -106,6 +120,10 @@ class Checkpoints:
             ) from error
         self._rotate(path.name)
         return path
+
+    def partial(self, step: int) -> Path:
+        """Where the checkpoint of a step is written before it is renamed."""
+        return self.folder / f".step-{step:08d}.partial"
 
     def names(self) -> list[str]:
         """The names of all checkpoints, oldest first."""
@@ -136,9 +154,25 @@ class Checkpoints:
         names = [name for name in self.names() if name <= newest]
         for name in names[: -self.config.keep]:
             if not milestone or int(name.removeprefix("step-")) % milestone:
-                shutil.rmtree(self.folder / name)
+                _remove(self.folder / name)
         for partial in self.folder.glob(".step-*.partial"):  # of a process that died while it wrote
             shutil.rmtree(partial, ignore_errors=True)
+
+
+def _remove(path: Path) -> None:
+    """Take a checkpoint's name away, then delete it: one that is half deleted must not look like one."""
+    if path.exists():
+        doomed = path.with_name(f".{path.name}.deleted.partial")
+        shutil.rmtree(doomed, ignore_errors=True)
+        path.rename(doomed)
+        flush(path.parent)
+        shutil.rmtree(doomed)
+
+
+def write_tensors(folder: Path, groups: Mapping[str, Mapping[str, Tensor]]) -> None:
+    """Safetensors files by name, without the ending."""
+    for name, group in groups.items():
+        save_file({key: value.contiguous() for key, value in group.items()}, folder / f"{name}.safetensors")
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -148,33 +182,33 @@ def read_checkpoint(path: Path) -> Checkpoint:
         CheckpointError: it is missing or damaged.
     """
     try:
-        state = json.loads((path / STATE).read_text(encoding="utf-8"))
-        files = state["files"]
-    except (OSError, ValueError, KeyError) as error:
+        content = (path / STATE).read_bytes()
+        checksum = path / CHECKSUM  # those of early versions have none
+        sound = not checksum.is_file() or checksum.read_bytes() == _checksum_line(content).encode()
+        state = json.loads(content)
+        files = {name: (facts["bytes"], facts["sha256"]) for name, facts in state["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path / STATE} cannot be read: {error}") from error
+    if not sound:
+        raise CheckpointError(f"{path / STATE} is damaged, or {CHECKSUM} is")
     for name, expected in files.items():
         file = path / name
+        if file.name != name or len(name) > LONGEST_NAME:
+            raise CheckpointError(f"{path / STATE} names a file that cannot be its own: {name[:80]!r}")
         if not file.is_file():
             raise CheckpointError(f"{file} is missing")
-        if file.stat().st_size != expected["bytes"]:
-            raise CheckpointError(f"{file} is damaged: {file.stat().st_size} bytes of {expected['bytes']}")
-        if _fingerprint(file) != expected:
+        if file.stat().st_size != expected[0]:
+            raise CheckpointError(f"{file} is damaged: {file.stat().st_size} bytes of {expected[0]}")
+        if tuple(_fingerprint(file).values()) != expected:
             raise CheckpointError(f"{file} is damaged: its checksum differs from the one it was written with")
     return Checkpoint(path, state)
+
+
+def _checksum_line(state: bytes) -> str:
+    return f"{hashlib.sha256(state).hexdigest()}  {STATE}\n"
 
 
 def _fingerprint(file: Path) -> dict[str, Any]:
     with file.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256")
     return {"bytes": file.stat().st_size, "sha256": digest.hexdigest()}
-
-
-def _flush(path: Path) -> None:
-    """Make sure that a file or folder is on the disk before anything relies on it."""
-    if os.name == "nt" and path.is_dir():  # Windows has no such thing for folders
-        return
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,6 +8,7 @@ from typing import Any
 
 Figures = Mapping[str, Any]
 
+LOSS_SPIKE = "loss spike"
 SPIKE, MARGIN = 1.3, 1.0
 """A loss this many times the recent median, and so many nats above it, is a spike."""
 SLOWDOWN = 0.6
@@ -70,12 +71,13 @@ class Watch:
         self.speeds = [*self.speeds, figures["tokens_per_second"]][-WINDOW:]
         return found
 
-    def skipped(self, step: int) -> list[Finding]:
-        """Findings from a step whose loss or gradient was not finite."""
+    def skipped(self, step: int, *, rows: str) -> list[Finding]:
+        """Findings from a step whose loss or gradient was not finite, and whose rows are in a file of the run."""
         return self._new([
             Finding(
                 "not finite",
-                f"the loss or gradient of step {step} is not a finite number, and the step was skipped",
+                f"the loss or gradient of step {step} is not a finite number, and the step was skipped; its rows "
+                f"are in {rows}",
                 "if it comes again, lower optimizer.learning_rate or set train.precision to float32",
             )
         ])  # fmt: skip
@@ -93,7 +95,7 @@ class Watch:
         recent = statistics.median(self.losses) if len(self.losses) >= 5 else math.inf
         if figures["loss"] > max(SPIKE * recent, recent + MARGIN):
             yield Finding(
-                "loss spike",
+                LOSS_SPIKE,
                 f"loss {figures['loss']:.3g} at step {figures['step']}, where it lately was {recent:.3g}",
                 "if it does not come down, go back to the checkpoint before it with a lower "
                 "optimizer.learning_rate or a longer optimizer.warmup_steps",

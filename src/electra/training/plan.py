@@ -9,7 +9,7 @@ from electra.modeling.encoder import EncoderConfig
 from electra.modeling.flops import Convention, Networks, training_flops
 from electra.modeling.kernels import ROWS
 from electra.objectives.base import Tower, TowerName
-from electra.training.precision import product_flops
+from electra.training.precision import PRECISIONS, product_flops
 from electra.training.tracking import clock
 from electra.training.train_config import TrainConfig
 
@@ -92,7 +92,7 @@ def plan(objective: nn.Module, config: TrainConfig, *, length: int) -> Plan:
     trained = count_parameters(objective)
     at_once = (config.micro_batch_size or config.batch_size) * length
     device = torch.device("cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu")
-    number = 2 if config.precision == "bfloat16" else 4
+    number = 2 if config.precision in ("bfloat16", "float16") else 4
     activations = sum(
         activation_bytes(encoder, at_once, bytes_per_number=number)
         for encoder in {id(tower.encoder): tower.encoder.config for tower in towers.values()}.values()
@@ -102,8 +102,8 @@ def plan(objective: nn.Module, config: TrainConfig, *, length: int) -> Plan:
     tokens = config.batch_size * length
     sequences = config.sequences(config.steps) if config.steps else config.batch_size
     flops = sequences * flops_a_sequence(objective, length, steps=config.steps)
-    dtype = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
-    speed = product_flops(dtype, device)
+    known = "float32" if config.precision == "auto" else config.precision
+    speed = product_flops(PRECISIONS[known], device)
     seconds = 60.0 * config.minutes if config.minutes and not config.steps else flops / speed / UTILISATION
     return Plan(
         parameters, trained, config.steps, tokens, flops, state_bytes(trained) + activations + head, seconds

@@ -12,12 +12,18 @@ from typing import Literal
 
 import torch
 
-PrecisionName = Literal["float32", "bfloat16"]
+PrecisionName = Literal["float32", "bfloat16", "float16"]
 ROUNDS = 3
 """In which a step is timed in both."""
 CLEARLY = 0.95
 """Of float32's time a step in bfloat16 must take at most: for less, chance would decide."""
-PRECISIONS: dict[PrecisionName, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+PRECISIONS: dict[PrecisionName, torch.dtype] = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+MEASURED: tuple[PrecisionName, ...] = ("float32", "bfloat16")
+"""Those that are chosen from. float16 is for who asks for it: it needs a scale, and is quicker nowhere."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,7 @@ class Precision:
     """The precision of a run's products.
 
     Attributes:
-        name: `float32` or `bfloat16`.
+        name: `float32`, `bfloat16` or `float16`.
         reason: what was measured, for a person to read.
         product_flops: FLOP/s of a plain matrix product in it: what utilisation is a share of.
     """
@@ -36,7 +42,7 @@ class Precision:
 
     def autocast(self, device: torch.device) -> torch.autocast:
         """A context in which products run in this precision."""
-        return torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.name == "bfloat16")
+        return torch.autocast(device.type, dtype=PRECISIONS[self.name], enabled=self.name != "float32")
 
 
 def choose_precision(
@@ -47,7 +53,7 @@ def choose_precision(
     Plain products are timed first: where bfloat16 loses there, a whole step in it could take minutes. Only
     where it wins is `step` (a forward and a backward pass) timed in both.
     """
-    names = PRECISIONS if wanted == "auto" else (wanted,)
+    names = MEASURED if wanted == "auto" else (wanted,)
     flops = {name: product_flops(PRECISIONS[name], device) for name in names}
     speeds = ", ".join(f"{name} {speed / 1e9:,.0f}" for name, speed in flops.items())
     products = f"matrix products in GFLOP/s: {speeds}"
@@ -55,9 +61,9 @@ def choose_precision(
         return Precision(wanted, f"as set; {products}", flops[wanted])
     if flops["bfloat16"] <= flops["float32"]:
         return Precision("float32", products, flops["float32"])
-    seconds = dict.fromkeys(PRECISIONS, math.inf)
+    seconds = dict.fromkeys(MEASURED, math.inf)
     for _ in range(ROUNDS):  # in turn: beside other work one of the two would else be timed in a worse moment
-        for name in PRECISIONS:
+        for name in MEASURED:
             with Precision(name, "", 0.0).autocast(device):
                 seconds[name] = min(seconds[name], _quickest(step, device, repeats=2))
     name = "bfloat16" if seconds["bfloat16"] < CLEARLY * seconds["float32"] else "float32"

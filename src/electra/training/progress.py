@@ -13,6 +13,10 @@ class Progress:
     seconds: float = 0.0
     skipped: int = 0
     skipped_in_a_row: int = 0
+    passed_over: list[int] = field(default_factory=list)
+    """Steps (from 0) whose batches are left out, since the run went back because of them."""
+    went_back_from: int | None = None
+    """Where the run last went back to a checkpoint; None once there is a newer one."""
     measured: list[float] = field(default_factory=list)
     """Seconds of each step, until `minutes` has been turned into a number of them."""
     evaluation_seconds: float = 0.0

@@ -1,20 +1,22 @@
 """A run's folder: the interface between the verbs, and the guard against mixing two runs up."""
 
+import json
 import logging
 import os
 import platform
-import secrets
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
-from electra import __version__
+from electra import __version__, durable
 from electra.config import flat, load_config
 from electra.errors import CheckpointError
+from electra.json_files import read_json
+from electra.training.distributed import rank, size
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +45,10 @@ class RunFolder:
     def log(self) -> Path:
         return self.path / "log.txt"
 
+    def log_of(self, rank: int) -> Path:
+        """The log of one of several processes; rank 0, which leads, has that of the run."""
+        return self.path / f"log-{rank}.txt" if rank else self.log
+
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
@@ -52,6 +58,11 @@ class RunFolder:
         return self.path / "export"
 
     @property
+    def end(self) -> Path:
+        """How the run ended, where it ended in order."""
+        return self.path / "ended.json"
+
+    @property
     def card(self) -> Path:
         return self.path / "README.md"
 
@@ -59,14 +70,30 @@ class RunFolder:
     def trace(self) -> Path:
         return self.path / "profile" / "trace.json"
 
-    @staticmethod
-    def write_text(path: Path, text: str) -> None:
-        """Write one of these files whole or not at all."""
-        partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")  # others may write here, too
-        partial.write_text(text, encoding="utf-8")
-        with partial.open("rb+") as stream:
-            os.fsync(stream.fileno())
-        partial.replace(path)
+    @property
+    def index(self) -> Path:
+        """Where the examples of much text lie, packed once."""
+        return self.path / "index"
+
+    @property
+    def verified(self) -> Path:
+        """The files of the data as this machine found them whole."""
+        return self.path / "verified" / f"{platform.node() or 'machine'}.json"
+
+    def found_whole(self) -> dict[str, list[int]]:
+        """What `verified` says; empty where there is nothing of the kind."""
+        try:
+            return read_json(self.verified, optional=True)
+        except CheckpointError:
+            return {}
+
+    def write_rows(self, step: int, rows: list[dict[str, Any]]) -> str:
+        """Keep what the batch of a step that was not finite was made of, each process its part; where, in here."""
+        of_process = f"-{rank()}" if rank() else ""
+        path = self.path / "not-finite" / f"step-{step:08d}{of_process}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        durable.write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        return path.relative_to(self.path).as_posix()
 
 
 def open_run(path: Path, *, fresh: bool) -> RunFolder:
@@ -84,9 +111,10 @@ def open_run(path: Path, *, fresh: bool) -> RunFolder:
     if path.exists() and not path.is_dir():
         raise CheckpointError(f"{path} is a file; give another --out")
     if path.is_dir() and not run.config.exists():
-        ours = {"log.txt", "environment.json", run.trace.parent.name}
+        ours = {"log.txt", "environment.json", "taken.json", "ended.json", run.trace.parent.name}
+        ours |= {run.index.name, run.verified.parent.name}
         names = sorted(file.name for file in path.iterdir())
-        if others := [name for name in names if name not in ours and not name.endswith(".partial")]:
+        if others := [name for name in names if name not in ours and not _of_a_process(name)]:
             raise CheckpointError(
                 f"{path} is not empty and holds no run (found {', '.join(others[:3])}); give another --out"
             )
@@ -94,8 +122,14 @@ def open_run(path: Path, *, fresh: bool) -> RunFolder:
     return run
 
 
+def _of_a_process(name: str) -> bool:
+    return name.endswith(".partial") or (name.startswith("log-") and name.endswith(".txt"))
+
+
 def agree(run: RunFolder, wanted: Config, *, settled: Mapping[str, Any], ignore: tuple[str, ...]) -> Config:
     """The config of the run that is in the folder, once it is sure that the wanted one is the same.
+
+    What may differ is as it is wanted now.
 
     Args:
         settled: settings that a run fills in by itself, with the value that leaves them open; a wanted config
@@ -120,7 +154,15 @@ def agree(run: RunFolder, wanted: Config, *, settled: Mapping[str, Any], ignore:
             + "\n".join(f"  {difference}" for difference in differences)
             + "\n  go on with the old settings, give another --out, or start another run beside it with --fresh"
         )
+    for name in ignore:
+        stored = _with(stored, name, want[name])
     return stored
+
+
+def _with(config: Config, name: str, value: Any) -> Config:
+    """A config with another value of a setting, named `section.name` or `name`."""
+    first, _, rest = name.partition(".")
+    return replace(config, **{first: _with(getattr(config, first), rest, value) if rest else value})  # type: ignore[type-var]
 
 
 def environment() -> dict[str, Any]:
@@ -133,6 +175,7 @@ def environment() -> dict[str, Any]:
         "processor": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "processes": size(),
     }
     if torch.cuda.is_available():
         facts["accelerator"] = torch.cuda.get_device_name()

@@ -3,10 +3,16 @@
 import contextlib
 import logging
 import signal
+import time
 from collections.abc import Iterator
 from types import FrameType
 
+from electra.training.distributed import size
+
 logger = logging.getLogger(__name__)
+
+SAME = 5.0
+"""Seconds within which a second signal is the first one again: Ctrl-C comes from terminal and torchrun."""
 
 
 class StopSignal:
@@ -18,6 +24,7 @@ class StopSignal:
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self._first = 0.0
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -33,6 +40,8 @@ class StopSignal:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
+            if size() > 1 and time.monotonic() - self._first < SAME:
+                return
             raise KeyboardInterrupt
-        self.received = number
+        self.received, self._first = number, time.monotonic()
         logger.warning("%s: finishing the step at hand, then saving", signal.Signals(number).name)

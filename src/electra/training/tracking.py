@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from electra.durable import flush
+from electra.training.distributed import leads
+
 logger = logging.getLogger(__name__)
 
 Figures = Mapping[str, Any]
@@ -29,6 +32,9 @@ class TrackingConfig:
 
     tensorboard: bool = True
     """Write the same figures for TensorBoard."""
+    on_event: str = ""
+    """A command that the shell starts when something happens, with ELECTRA_EVENT (started, checkpoint, warning,
+    finished, stopped, failed), ELECTRA_RUN, ELECTRA_STEP and ELECTRA_MESSAGE in its environment; empty: none."""
 
 
 class MetricsFile:
@@ -37,8 +43,10 @@ class MetricsFile:
     def __init__(self, path: Path, *, resume_at: int = 0) -> None:
         self.path = path
         path.touch()
+        if (found := path.stat().st_size) < resume_at:
+            logger.warning("%s: %s bytes expected, %s found; figures from before are lost", path, resume_at, found)
         with path.open("r+b") as stream:
-            stream.truncate(min(resume_at, path.stat().st_size))
+            stream.truncate(min(resume_at, found))
         self._stream = path.open("a", encoding="utf-8")
 
     def write(self, figures: Figures) -> None:
@@ -46,13 +54,26 @@ class MetricsFile:
         self._stream.write(json.dumps({key: _json(value) for key, value in figures.items()}) + "\n")
         self._stream.flush()
 
-    @property
-    def size(self) -> int:
-        """Bytes written so far: what a checkpoint remembers."""
+    def synced(self) -> int:
+        """Put everything on the disk; the bytes written so far, which a checkpoint remembers."""
+        flush(self.path)
         return self.path.stat().st_size
 
     def close(self) -> None:
         self._stream.close()
+
+
+class Unwritten:
+    """Takes the place of metrics.jsonl in processes that do not lead."""
+
+    def synced(self) -> int:
+        return 0
+
+    def write(self, figures: Figures) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 class TensorBoard:
@@ -74,12 +95,12 @@ class TensorBoard:
 
 
 class Tracking:
-    """Every place that figures go to."""
+    """Every place that figures go to; of several processes the leader alone writes them."""
 
     def __init__(self, run: Path, config: TrackingConfig, *, resume_at: int, resume_step: int) -> None:
-        self.metrics = MetricsFile(run / "metrics.jsonl", resume_at=resume_at)
-        board = TensorBoard(run / "tensorboard", resume_step=resume_step) if config.tensorboard else None
-        self._board = board
+        self.metrics = MetricsFile(run / "metrics.jsonl", resume_at=resume_at) if leads() else Unwritten()
+        boards = config.tensorboard and leads()
+        self._board = TensorBoard(run / "tensorboard", resume_step=resume_step) if boards else None
 
     def report(self, figures: Figures, *, line: str, done: int, total: int | None) -> None:
         """One report of training: everywhere, and as a line that the console may show as a bar."""

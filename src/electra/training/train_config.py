@@ -25,13 +25,25 @@ class TrainConfig:
     """Sequences that are computed at once, their gradients added up; 0: the whole batch."""
     seed: int = 0
     """Everything random follows from it."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of the matrix products; auto: bfloat16 where it is clearly quicker, measured at the start."""
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Precision of the matrix products; auto: bfloat16 where it is clearly quicker, measured at the start.
+    float16, for GPUs without bfloat16, scales the loss."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute; auto: on the GPU where there is one."""
     compile: Literal["auto", "on", "off"] = "auto"
     """Compile the encoders with torch.compile, which takes a minute at the start; auto: on a GPU. On a CPU it has
     not paid (docs/performance.md)."""
+    deterministic: bool = False
+    """The same bits from the same run on a GPU, too, by kernels that add in a fixed order, which are slower. On a
+    CPU runs are the same with the same number of threads anyway."""
+    sharding: Literal["none", "full"] = "none"
+    """Of several processes. none: each holds the whole networks. full: each holds its part of the weights, the
+    gradients and the optimiser's state, where one device could not hold them (FSDP2); nothing is compiled then."""
+    timeout_minutes: float = 10.0
+    """Of several processes: how long one waits for the others before it gives them up and the run ends."""
+    on_spike: Literal["warn", "go-back"] = "warn"
+    """When the loss leaps: warn; or go-back, too, to the last checkpoint and on without the batches since the last
+    report. (Where numbers are not finite a run always goes back, once, and on without that batch.)"""
     report_every: int = 50
     """Steps between two lines of the console and of metrics.jsonl."""
 
@@ -50,6 +62,8 @@ class TrainConfig:
             yield "batch_ramp_steps: the speed of small batches is not that of the run; give steps, not minutes"
         if self.batch_ramp_steps < 0:
             yield f"batch_ramp_steps: must not be negative, got {self.batch_ramp_steps}"
+        if not self.timeout_minutes > 0:
+            yield f"timeout_minutes: must be above 0, got {self.timeout_minutes}"
         for name in ("batch_size", "report_every"):
             if getattr(self, name) < 1:
                 yield f"{name}: must be at least 1, got {getattr(self, name)}"

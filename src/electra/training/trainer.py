@@ -7,7 +7,6 @@ optimiser state and counters to go on bit for bit.
 
 import contextlib
 import dataclasses
-import itertools
 import logging
 import math
 import time
@@ -19,29 +18,35 @@ from typing import Any
 import torch
 from torch import nn
 
+from electra import durable
 from electra.data.collate import Batch
-from electra.errors import CheckpointError, DivergedError
+from electra.errors import DivergedError
 from electra.modeling.flops import Networks, training_flops
+from electra.training.account import Account, Refused
 from electra.training.checkpoint import Checkpoint, CheckpointConfig, Checkpoints
+from electra.training.distributed import Agreement, leads, size, told
 from electra.training.evaluation import EvaluationConfig
-from electra.training.health import Finding, Watch
+from electra.training.events import Event
+from electra.training.health import LOSS_SPIKE, Finding, Watch
 from electra.training.length import enough_measured, reserved_for_evaluations, second_a_step
-from electra.training.optim import OptimizerConfig, build_optimizer, optimizer_tensors, restore_optimizer
+from electra.training.optim import OptimizerConfig, build_optimizer
 from electra.training.precision import Precision
 from electra.training.progress import Progress
 from electra.training.run_folder import RunFolder
 from electra.training.schedule import learning_rate
+from electra.training.sharding import reshard, shard
 from electra.training.signals import StopSignal
+from electra.training.state import check_identity, latest, restore, save
 from electra.training.tracking import Tracking, TrackingConfig, clock, evaluation_line, report_line
 from electra.training.train_config import TrainConfig
-from electra.training.update import Figures, Update
+from electra.training.update import Update
 
 logger = logging.getLogger(__name__)
 
-STEPS_WITH = "steps with "
-"""Before the name of a figure: the number of steps that are in its sum."""
 NOT_FINITE_IN_A_ROW = 5
 """So many steps in a row that cannot be applied end a run."""
+OVERFLOWS_IN_A_ROW = 24
+"""In float16 the scale of the loss is below 1 after so many of them, so it is not to blame."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +68,14 @@ class Feed:
         epochs: how often every example has been seen after so many steps.
         length: tokens a row, for the count of FLOPs.
         identity: facts that a checkpoint must agree with to be resumed (the data's fingerprint).
+        rows: what a step's batch was made of, for a person to look at.
     """
 
     micro_batches: Callable[[int], Sequence[Batch]]
     epochs: Callable[[int], float]
     length: int
     identity: dict[str, str]
+    rows: Callable[[int], list[dict[str, Any]]] = lambda _: []
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,7 @@ class Trainer:
         config_text: the run's config as TOML, given the number of steps.
         texts: further files that every checkpoint carries (the tokenizer).
         rules: None: those of pre-training.
+        happened: told of what happens to the run.
     """
 
     def __init__(
@@ -122,23 +130,25 @@ class Trainer:
         precision: Precision,
         device: torch.device,
         rules: Rules | None = None,
+        happened: Callable[[Event, str, int], None] = lambda *_: None,
     ) -> None:
         self.objective, self.config, self.optimizer_config = objective, config, optimizer
         self.feed, self.evaluation_config, self.evaluate = feed, evaluation, evaluate
         self.checkpoints, self.tracking_config = Checkpoints(run.checkpoints, checkpoint), tracking
         self.run_folder, self.config_text, self.texts = run, config_text, texts
         self.precision, self.device = precision, device
-        self.rules = rules or Rules()
+        self.rules, self.happened = rules or Rules(), happened
+        if config.sharding == "full" and size() > 1:
+            shard(objective, device)
         self.optimizer = build_optimizer(objective, optimizer, rate_scales=self.rules.rate_scales)
         self.update = Update(
             objective, self.optimizer, gradient_clip=optimizer.gradient_clip, precision=precision, device=device
         )
         self.progress, self.watch = Progress(steps=config.steps), Watch(silent=self.rules.silent)
         self.evaluation: dict[str, Any] = {}
-        self.stop = StopSignal()
+        self.stop, self.agreement = StopSignal(), Agreement()
+        self.account = Account(self.progress)
         self._saved_step = -1
-        self._unsettled: list[tuple[float, float, Figures]] = []  # rate, FLOPs and figures of each step
-        self._began: float | None = None  # when the first of them did
 
     def run(self) -> Outcome:
         """Train to the end, or until SIGTERM or Ctrl-C; resume where a checkpoint is found.
@@ -146,43 +156,51 @@ class Trainer:
         Raises:
             CheckpointError: too many steps in a row were not finite, or a checkpoint fails to be written or read.
         """
-        checkpoint = self.checkpoints.latest()
-        if checkpoint:
+        if checkpoint := latest(self.checkpoints):
             self._restore(checkpoint)
         # From the first moment the folder is known as a run, also while its length is still being measured.
-        self.run_folder.write_text(self.run_folder.config, self.config_text(self.progress.steps))
-        self.tracking = Tracking(
-            self.run_folder.path,
-            self.tracking_config,
-            resume_at=checkpoint.state["metrics_bytes"] if checkpoint else 0,
-            resume_step=self.progress.step,
-        )
+        self._write_config()
+        self._open_tracking(checkpoint)
         if self.progress.steps is not None:
             self._say_plan(self.progress.steps)
         if checkpoint and self.progress.step == self.progress.steps:
             logger.info("the run is finished: %s steps; nothing is left to train", f"{self.progress.steps:,}")
-        with contextlib.closing(self.tracking), self.stop.listening():
+        stopped_by = 0
+        self.happened("started", f"at step {self.progress.step:,}", self.progress.step)
+        with contextlib.ExitStack() as ends, self.stop.listening():
+            ends.callback(lambda: self.tracking.close())  # whichever is open then
             if self.progress.step == 0 and self.rules.evaluate_first:
                 self._evaluate()
             self.objective.train()
             while self.progress.steps is None or self.progress.step < self.progress.steps:
                 self._step()
                 self._after_step()
-                if self.stop.received:
+                if stopped_by := self.agreement(self.stop.received or 0):
                     self._save()
                     logger.warning(
                         "saved at step %s; the command with --out %s, without --fresh, goes on from here",
                         f"{self.progress.step:,}", self.rules.out or self.run_folder.path,
                     )  # fmt: skip
                     break
-        return Outcome(self.progress.step, self.progress.steps, self.stop.received, self.evaluation)
+        return Outcome(self.progress.step, self.progress.steps, stopped_by or None, self.evaluation)
+
+    def _open_tracking(self, checkpoint: Checkpoint | None) -> None:
+        self.tracking = Tracking(
+            self.run_folder.path,
+            self.tracking_config,
+            resume_at=checkpoint.state["metrics_bytes"] if checkpoint else 0,
+            resume_step=self.progress.step,
+        )
 
     def _step(self) -> None:
         """One update. What came of it is not known before `_settle` asks the device."""
-        self._began = self._began or time.perf_counter()
         config, step = self.optimizer_config, self.progress.step
+        if step in self.progress.passed_over:
+            if not self._settle():
+                self.progress.step += 1
+            return
+        self.account.begin()
         self.objective.begin_step(step, self.progress.steps)  # type: ignore[operator]
-        batches = self.feed.micro_batches(step)
         within, length = self.rules.schedule_of(step, self.progress.steps)
         rate = learning_rate(
             within,
@@ -193,55 +211,59 @@ class Trainer:
             steps_before=config.steps_before,
         )
         networks: Networks = self.objective.networks(self.feed.length)  # type: ignore[operator]
-        sequences = sum(batch.input_ids_BL.numel() for batch in batches) / self.feed.length
-        flops, figures = sequences * training_flops(networks, self.feed.length), self.update(batches, rate)
-        if self._unsettled and self._unsettled[-1][-1].keys() != figures.keys():  # another stage has begun
-            self._settle()
-            self._began = time.perf_counter()
-        self._unsettled.append((rate, flops, figures))
-        self.progress.step += 1
+        flops = training_flops(networks, self.feed.length) / self.feed.length  # a position
+        figures = self.update(self.feed.micro_batches(step), rate)
+        if not self.account.fits(figures):
+            if self._settle():
+                return
+            self.account.begin()
+        self.account.note(rate, flops, figures)
 
-    def _settle(self) -> None:
-        """Take the steps since the last time into the account. Only this waits for the device."""
-        if not self._unsettled:
-            return
-        names = list(self._unsettled[0][-1])
-        rows = [torch.stack([x.detach().double() for x in figures.values()]) for *_, figures in self._unsettled]
-        known = torch.stack(rows).tolist()
-        assert self._began is not None
-        seconds = (time.perf_counter() - self._began) / len(known)
-        settled, self._unsettled, self._began = self._unsettled, [], None
-        first = self.progress.step - len(known) + 1
-        for step, (rate, flops, _), row in zip(itertools.count(first), settled, known, strict=False):
-            figures = {**dict(zip(names, row, strict=True)), "flops": flops, "seconds": seconds}
-            self._account(step, figures, rate)
+    def _settle(self) -> bool:
+        """Take the steps since the last time into the account; whether the run went back because of them."""
+        refused = self.account.settle()
+        if self.precision.name == "float16":  # gradients may overflow now and then, and the scale is halved
+            refused = [one for one in refused if not math.isfinite(one.loss) or one.in_a_row >= OVERFLOWS_IN_A_ROW]
+        return bool(refused) and self._look_into(refused)
 
-    def _account(self, step: int, figures: dict[str, float], rate: float) -> None:
-        """Add one step up. One that was not applied counts as skipped; too many in a row end the run."""
-        progress = self.progress
-        work = {name: figures.pop(name) for name in ("tokens", "flops", "seconds")}
-        self._add(work)
-        progress.tokens += int(work["tokens"])
-        progress.flops += work["flops"]
-        progress.seconds += work["seconds"]
-        if progress.steps is None:
-            progress.measured.append(work["seconds"])
-        if figures["applied"]:
-            progress.skipped_in_a_row = 0
-            self._add(figures)
-            self._add({STEPS_WITH + name: 1.0 for name in figures})  # the stages of a run have different parts
-            progress.sums["learning_rate"] = rate  # the last one, not a mean
-            return
-        progress.skipped += 1
-        progress.skipped_in_a_row += 1
-        self._say(self.watch.skipped(step), step=step)
-        if progress.skipped_in_a_row >= NOT_FINITE_IN_A_ROW:
+    def _look_into(self, refused: list[Refused]) -> bool:
+        """Keep the rows of steps that were not finite, and go back to the last good checkpoint, once.
+
+        Raises:
+            DivergedError: it came again before there was a newer one, or too often in a row.
+        """
+        files = [self.run_folder.write_rows(one.step, self.feed.rows(one.step - 1)) for one in refused]
+        last, before = refused[-1], self.progress.went_back_from
+        if before is None and last.in_a_row < NOT_FINITE_IN_A_ROW and (found := latest(self.checkpoints)):
+            first = refused[0].step
+            self._go_back(found, [first - 1], f"the batch of step {first:,}, whose rows are in {files[0]}")
+            self._say(self.watch.skipped(first, rows=files[0]), step=first)
+            return True
+        for one, file in zip(refused, files, strict=True):
+            self._say(self.watch.skipped(one.step, rows=file), step=one.step)
+        if before is not None or last.in_a_row >= NOT_FINITE_IN_A_ROW:
+            tried = f"{NOT_FINITE_IN_A_ROW} in a row"
+            if before is not None:
+                tried = f"the run had gone back to a checkpoint because of step {before} already"
             raise DivergedError(
-                f"{NOT_FINITE_IN_A_ROW} steps in a row were not finite, the last one step {step}; "
-                f"none of them was applied\n  the last good checkpoint is "
-                f"{(self.checkpoints.names() or ['none'])[-1]} in {self.checkpoints.folder}; lower "
-                "optimizer.learning_rate or set train.precision to float32 and start beside it with --fresh"
+                f"steps are not finite, the last one step {last.step} (loss {last.loss:g}, norm of the gradient "
+                f"{last.gradient_norm:g}); {tried}\n  its rows are in {self.run_folder.path / files[-1]}\n"
+                f"  the last good checkpoint is {(self.checkpoints.names() or ['none'])[-1]} in "
+                f"{self.checkpoints.folder}; lower optimizer.learning_rate or set train.precision to float32 and "
+                "start beside it with --fresh"
             )
+        return False
+
+    def _go_back(self, checkpoint: Checkpoint, without: Sequence[int], what: str) -> None:
+        """Take up the run from a checkpoint, and pass over some of its steps, counted from 0, from now on."""
+        self.tracking.close()
+        came, passed_over = self.progress.step, sorted({*self.progress.passed_over, *without})
+        self._restore(checkpoint)
+        self.progress.passed_over, self.progress.went_back_from = passed_over, max(without) + 1
+        self._open_tracking(checkpoint)
+        message = f"went back from step {came:,} to {checkpoint.path.name}, and on without {what}"
+        logger.warning("%s", message)
+        self.happened("warning", message, came)
 
     def _after_step(self) -> None:
         """Reports, evaluations and checkpoints that are due."""
@@ -254,8 +276,9 @@ class Trainer:
         report = last or step % self.config.report_every == 0
         evaluate = last or (steps is not None and step % (self.evaluation_config.every or tenth) == 0)
         save = last or settled or (steps is not None and step % (self.checkpoints.config.every or tenth) == 0)
-        if report or evaluate or save or self.device.type == "cpu":  # on a CPU there is nothing to wait for
-            self._settle()
+        due = report or evaluate or save or self.device.type == "cpu"  # on a CPU there is nothing to wait for
+        if due and self._settle():
+            return
         if report:
             self._report()
         if evaluate:
@@ -265,24 +288,32 @@ class Trainer:
             self._save()
 
     def _measure(self) -> bool:
-        """Turn `train.minutes` into a number of steps once enough of them have been timed; whether that is now."""
+        """Turn `train.minutes` into a number of steps once enough of them have been timed; whether that is now.
+
+        The leader's clock decides.
+        """
         assert self.config.minutes is not None
         budget, progress = 60.0 * self.config.minutes, self.progress
-        if not enough_measured(progress.measured, budget=budget, warmup_steps=self.optimizer_config.warmup_steps):
+        warmup_steps = self.optimizer_config.warmup_steps
+        if not told(enough_measured(progress.measured, budget=budget, warmup_steps=warmup_steps)):
             return False
         speed = second_a_step(progress.measured)
         # one evaluation before the first step and one after every tenth of the run; the last may be larger
         count = 10 + self.evaluation_config.at(last=True) / self.evaluation_config.at(last=False)
         reserved = reserved_for_evaluations(progress.evaluation_seconds, count=count, budget=budget)
-        progress.steps = progress.step + max(0, int((budget - progress.seconds - reserved) / speed))
+        progress.steps = told(progress.step + max(0, int((budget - progress.seconds - reserved) / speed)))
         progress.measured = []
         logger.info(
             "%s minutes are %s steps at %.4f seconds a step, and %.0f seconds for evaluations",
             self.config.minutes, f"{progress.steps:,}", speed, reserved,
         )  # fmt: skip
-        self.run_folder.write_text(self.run_folder.config, self.config_text(progress.steps))
+        self._write_config()
         self._say_plan(progress.steps)
         return True
+
+    def _write_config(self) -> None:
+        if leads():
+            durable.write_text(self.run_folder.config, self.config_text(self.progress.steps))
 
     def _say_plan(self, steps: int) -> None:
         """Say what is certain once the length is known."""
@@ -291,39 +322,27 @@ class Trainer:
         self._say(self.watch.plan(steps=steps, warmup_steps=warmup_steps, epochs=epochs))
 
     def _report(self) -> None:
-        sums, progress = self.progress.sums, self.progress
-        counts = {name: sums.pop(name) for name in list(sums) if name.startswith(STEPS_WITH)}
-        sums.pop("applied", None)
-        tokens, seconds, flops = sums.pop("tokens"), sums.pop("seconds"), sums.pop("flops")
-        rate = sums.pop("learning_rate", 0.0)
-        figures: dict[str, Any] = {
-            "step": progress.step,
-            "tokens": progress.tokens,
-            "flops": progress.flops,
-            "seconds": round(progress.seconds, 3),
-            **{name: value / counts[STEPS_WITH + name] for name, value in sums.items()},
-            "learning_rate": rate,
-            "tokens_per_second": tokens / seconds,
-            "skipped_steps": progress.skipped,
-        }
-        progress.sums = {}
-        if "loss" not in figures:  # every step since the last report was skipped
+        progress, figures = self.progress, self.account.report()
+        if figures is None:
             return
+        utilisation = figures.pop("flops_per_second") / self.precision.product_flops / size()
         left = (progress.steps - progress.step) * progress.seconds / progress.step if progress.steps else None
-        line = report_line(
-            figures,
-            steps=progress.steps,
-            utilisation=flops / seconds / self.precision.product_flops,
-            seconds_left=left,
-        )
+        line = report_line(figures, steps=progress.steps, utilisation=utilisation, seconds_left=left)
         self.tracking.report(figures, line=line, done=progress.step, total=progress.steps)
-        self._say(self.watch.report(figures))
+        findings = self.watch.report(figures)
+        spikes = any(finding.name == LOSS_SPIKE for finding in findings)
+        goes_back = spikes and self.config.on_spike == "go-back" and progress.went_back_from is None
+        if goes_back and (checkpoint := latest(self.checkpoints)):
+            first = max(checkpoint.state["progress"]["step"], progress.step - self.config.report_every)
+            self._go_back(checkpoint, range(first, progress.step), f"steps {first + 1:,} to {progress.step:,}")
+        self._say(findings)
 
     def _evaluate(self) -> None:
         start = time.perf_counter()
         progress = self.progress
         examples = self.evaluation_config.at(last=progress.step == progress.steps)
-        self.evaluation = {"step": progress.step, "tokens": progress.tokens, **self.evaluate(examples)}
+        self.evaluation = {"step": progress.step, "tokens": progress.tokens, **told(self.evaluate(examples))}
+        reshard(self.objective)
         progress.evaluation_seconds = time.perf_counter() - start
         self.tracking.figures(self.evaluation)
         logger.info(evaluation_line(self.evaluation))
@@ -337,6 +356,7 @@ class Trainer:
         """Name findings in the console and in metrics.jsonl; of a step, or of the run as it stands."""
         for finding in findings:
             logger.warning("%s", finding)
+            self.happened("warning", str(finding), self.progress.step if step is None else step)
             self.tracking.metrics.write({
                 "step": self.progress.step if step is None else step,
                 "health": finding.name,
@@ -344,52 +364,35 @@ class Trainer:
                 "remedy": finding.remedy,
             })  # fmt: skip
 
-    def _add(self, values: dict[str, float]) -> None:
-        for name, value in values.items():
-            self.progress.sums[name] = self.progress.sums.get(name, 0.0) + value
-
     def _save(self) -> None:
         self._settle()
         if self._saved_step == self.progress.step:
             return
-        start = time.perf_counter()
-        path = self.checkpoints.save(
+        self._saved_step, start = self.progress.step, time.perf_counter()
+        if (self.progress.went_back_from or 0) < self.progress.step:
+            self.progress.went_back_from = None
+        path = save(
+            self.checkpoints,
             self.progress.step,
-            {
-                "model": {name: p.detach() for name, p in self.objective.named_parameters()},
-                "optimizer": optimizer_tensors(self.objective, self.optimizer),
-            },
+            self.update,
             state={
                 "progress": dataclasses.asdict(self.progress),
                 "watch": self.watch.state(),
-                "metrics_bytes": self.tracking.metrics.size,
+                "metrics_bytes": self.tracking.metrics.synced(),
                 "evaluation": self.evaluation,
                 "identity": self.feed.identity,
             },
             texts={self.run_folder.config.name: self.config_text(self.progress.steps), **self.texts},
         )
-        self._saved_step = self.progress.step
-        logger.info("saved %s in %s", path.name, clock(time.perf_counter() - start))
+        if path is not None:
+            logger.info("saved %s in %s", path.name, clock(time.perf_counter() - start))
+            self.happened("checkpoint", str(path), self.progress.step)
 
     def _restore(self, checkpoint: Checkpoint) -> None:
-        stored = checkpoint.state["identity"]
-        for name, value in self.feed.identity.items():
-            if stored.get(name) != value:
-                raise CheckpointError(
-                    f"{checkpoint.path} was trained with another {name}: it has {stored.get(name)!r}, "
-                    f"given is {value!r}; give the --data of that run, another --out, or --fresh"
-                )
-        tensors = checkpoint.tensors("model")
-        with torch.no_grad():
-            for name, parameter in self.objective.named_parameters():
-                if name not in tensors or tensors[name].shape != parameter.shape:
-                    raise CheckpointError(
-                        f"{checkpoint.path}: {name} should be {tuple(parameter.shape)}, "
-                        f"found {tuple(tensors[name].shape) if name in tensors else 'nothing'}"
-                    )
-                parameter.copy_(tensors[name])
-        restore_optimizer(self.objective, self.optimizer, checkpoint.tensors("optimizer"))
+        check_identity(checkpoint, self.feed.identity)
+        restore(checkpoint, self.update)
         self.progress = Progress(**checkpoint.state["progress"])
+        self.account = Account(self.progress)
         self._saved_step = self.progress.step
         self.watch.restore(checkpoint.state["watch"])
         self.evaluation = checkpoint.state["evaluation"]

@@ -1,4 +1,4 @@
-"""Who is at a run that several machines could take: a claim in its folder, with signs of life."""
+"""Who is at a run: a claim in its folder, with signs of life, so that two are never at one run at once."""
 
 import contextlib
 import json
@@ -12,14 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from electra import durable
 from electra.errors import CheckpointError
-from electra.training.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
 
 CLAIM = "taken.json"
 BEAT, DEAD = 20.0, 300.0
 """Seconds between two signs of life, and without one after which a run may be taken over."""
+LISTENED = 3.5
+"""Signs of life that who wants a run listens for, where it is not sure whether another has it."""
 
 
 @contextlib.contextmanager
@@ -65,6 +67,30 @@ def is_taken(folder: Path) -> bool:
     return (folder / CLAIM).is_file() and _is_alive(folder / CLAIM)
 
 
+def claimant(folder: Path) -> dict[str, Any] | None:
+    """Who is at a run, if they live: `host`, `process`, and `since`, in seconds since 1970."""
+    return _owner(folder / CLAIM) if is_taken(folder) else None
+
+
+def listen(folder: Path) -> None:
+    """Find out whether a claim of another machine, or of another container, is that of someone who lives.
+
+    One without a sign of life in the time of three or so counts as abandoned from then on. Of processes that this
+    one can see nothing needs to be found out.
+    """
+    path = folder / CLAIM
+    if not path.is_file() or not _is_alive(path) or _is_visible(_owner(path)):
+        return
+    logger.warning("%s: another machine was at this run a moment ago; waiting for a sign of life", folder)
+    before = path.stat().st_mtime
+    ends = time.monotonic() + LISTENED * BEAT
+    while time.monotonic() < ends:
+        time.sleep(BEAT / 20)
+        if not path.exists() or path.stat().st_mtime != before:
+            return
+    os.utime(path, (0.0, 0.0))
+
+
 def _me() -> dict[str, Any]:
     """This process. Machines may share a name and containers a host's, but not its boot and table of processes."""
     seen = []
@@ -73,7 +99,28 @@ def _me() -> dict[str, Any]:
             Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
             str(Path("/proc/self/ns/pid").readlink()),
         ]
-    return {"host": platform.node(), "processes": seen, "process": os.getpid()}
+    return {"host": platform.node(), "processes": seen, "process": os.getpid(), "started": _started(os.getpid())}
+
+
+def _started(process: int) -> int:
+    """When a process began, in ticks since the machine did; numbers of processes come again. 0: unknown."""
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _owner(path: Path) -> dict[str, Any]:
+    """Who wrote a claim; empty where it is torn."""
+    with contextlib.suppress(OSError, ValueError):
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    return {}
+
+
+def _is_visible(owner: dict[str, Any]) -> bool:
+    """Whether it is a process of this machine, and of this container."""
+    me = _me()
+    return bool(owner) and all(owner.get(name) == me[name] for name in ("host", "processes"))
 
 
 def _claim(path: Path, mine: str) -> bool:
@@ -95,7 +142,7 @@ def _claim(path: Path, mine: str) -> bool:
             if not path.exists():  # given back since
                 return _created(path, mine)
             logger.warning("%s: whoever took it is dead; going on with it", path.parent)
-            RunFolder.write_text(path, mine)
+            durable.write_text(path, mine)
             return True
         finally:
             deciding.unlink(missing_ok=True)
@@ -105,10 +152,15 @@ def _claim(path: Path, mine: str) -> bool:
 
 def _created(path: Path, text: str) -> bool:
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+        file = path.open("x", encoding="utf-8")
     except FileExistsError:
         return False
+    try:
+        with file:
+            file.write(text)
+    except OSError:  # the disk is full: nobody has it
+        path.unlink()
+        raise
     return True
 
 
@@ -131,15 +183,14 @@ def _is_alive(path: Path) -> bool:
         last = path.stat().st_mtime
     except FileNotFoundError:
         return False
-    owner: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError):
-        owner = json.loads(path.read_text(encoding="utf-8"))
-    me = _me()
-    if owner and all(owner.get(name) == me[name] for name in ("host", "processes")):
+    owner = _owner(path)
+    if _is_visible(owner):
         try:
             os.kill(int(owner["process"]), 0)
+            if owner.get("started", 0) != _started(int(owner["process"])):
+                return False
         except ProcessLookupError:
             return False
         except (OSError, KeyError, ValueError):
             pass
-    return time.time() - last < DEAD
+    return abs(time.time() - last) < DEAD  # a clock that was set back makes signs of life of the future

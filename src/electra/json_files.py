@@ -1,10 +1,12 @@
-"""JSON files of Hugging Face folders."""
+"""JSON files that hold one object."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from electra.errors import CheckpointError
+from electra.errors import CheckpointError, ElectraError
 
 
 def read_json(path: Path, *, optional: bool = False) -> dict[str, Any]:
@@ -17,11 +19,26 @@ def read_json(path: Path, *, optional: bool = False) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} must hold a JSON object, found {type(value).__name__}")
     return value
+
+
+@contextmanager
+def understood(where: Path) -> Iterator[None]:
+    """What is read from files in the block may lack something, or hold something else than it should.
+
+    Raises:
+        CheckpointError: it did.
+    """
+    try:
+        yield
+    except ElectraError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise CheckpointError(f"{where}: a file lacks or garbles {error}; put back a copy of it") from error
 
 
 def json_text(value: dict[str, Any]) -> str:

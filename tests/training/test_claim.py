@@ -5,10 +5,13 @@ import os
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from electra.recipes.study_taking import DEAD, is_taken, taken
+from electra.errors import CheckpointError
+from electra.training import claim
+from electra.training.claim import DEAD, claimant, is_taken, taken
 
 ANOTHER = {"host": "another", "processes": [], "process": 1}
 
@@ -42,6 +45,31 @@ def test_a_claim_that_its_owner_died_over_is_no_claim_for_ever(written: str, tmp
     assert not is_taken(tmp_path)
     with taken(tmp_path) as late:
         assert late
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux")
+def test_a_claim_that_the_disk_has_no_room_for_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Path.open
+
+    def on_a_full_disk(path: Path, *args: Any, **options: Any) -> Any:
+        file = opened(path, *args, **options)
+        file.close()
+        return opened(Path("/dev/full"), "w", encoding="utf-8")
+
+    monkeypatch.setattr(Path, "open", on_a_full_disk)
+    with pytest.raises(CheckpointError, match="No space left on device"), taken(tmp_path / "run"):
+        pass
+    monkeypatch.undo()
+    assert not list((tmp_path / "run").iterdir())
+
+
+@pytest.mark.parametrize("later", [-2 * DEAD, 2 * DEAD])
+def test_a_clock_that_was_set_back_takes_no_run_for_ever(tmp_path: Path, later: float) -> None:
+    path = tmp_path / "taken.json"
+    path.write_text(json.dumps(ANOTHER))
+    assert is_taken(tmp_path)
+    os.utime(path, (time.time() + later,) * 2)
+    assert not is_taken(tmp_path)
 
 
 def test_a_process_that_is_gone_is_known_at_once(tmp_path: Path) -> None:
@@ -85,3 +113,26 @@ def test_who_comes_while_another_decides_goes_on_and_a_decision_may_be_left_behi
         assert not third and not deciding.exists()
     with taken(tmp_path) as fourth:
         assert fourth
+
+
+def test_a_number_that_came_again_is_another_process(tmp_path: Path) -> None:
+    with taken(tmp_path):
+        mine = json.loads((tmp_path / "taken.json").read_text())
+        assert claimant(tmp_path) == mine
+    (tmp_path / "taken.json").write_text(json.dumps({**mine, "started": mine["started"] - 1}))
+    assert claimant(tmp_path) is None
+
+
+@pytest.mark.parametrize("lives", [False, True])
+def test_who_wants_a_run_of_another_machine_listens_for_a_sign_of_life(
+    lives: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim, "BEAT", 0.1)
+    path = tmp_path / "taken.json"
+    path.write_text(json.dumps(ANOTHER))
+    if lives:
+        thread = threading.Timer(0.15, os.utime, (path, (time.time() + 1,) * 2))
+        thread.start()
+    claim.listen(tmp_path)
+    with taken(tmp_path) as mine:
+        assert mine is not lives

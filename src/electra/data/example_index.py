@@ -1,0 +1,162 @@
+"""Where the examples of a split lie in its shards: in memory, or, of much text, in files, packed once.
+
+About 32 bytes an example. The files are written shard by shard, so that memory does not grow with the text, and
+mapped, so that a run that starts again reads nothing but the rows of its steps.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from electra import durable
+from electra.data.packing import (
+    SPECIALS_ONE_SEGMENT,
+    SPECIALS_TWO_SEGMENTS,
+    Examples,
+    PackingConfig,
+    pack,
+)
+from electra.data.sampling import shard_seed
+from electra.data.shards import Shard, Split
+from electra.errors import CheckpointError, DataError
+from electra.json_files import read_json
+
+logger = logging.getLogger(__name__)
+
+FACTS = "index.json"
+FORMAT = 1
+"""Of the files, and of what packing makes of a text."""
+COLUMNS = {"pieces": ("<u4", 2), "segment_ends": ("<i8", 2), "lengths": ("<i4", 1)}
+
+
+@dataclass(frozen=True)
+class ExampleIndex:
+    """The examples of a split.
+
+    Attributes:
+        pieces: (pieces, 2) start in its shard and length of every piece of text.
+        segment_ends: (examples, 2) where the pieces of each segment end, in `pieces`.
+        lengths: (examples,) tokens of each row, [CLS] and [SEP] included.
+        past_last: (shards,) how many examples there are up to the end of each shard.
+    """
+
+    pieces: npt.NDArray[np.uint32]
+    segment_ends: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int32]
+    past_last: npt.NDArray[np.int64]
+
+
+def packed(split: Split, config: PackingConfig, *, seed: int) -> ExampleIndex:
+    """The index of a split, in memory.
+
+    Raises:
+        DataError: a shard is too large (2^32 tokens) or its boundaries contradict each other.
+    """
+    parts = list(_parts(split, config, seed))
+    columns = {
+        name: np.concatenate([_empty(name), *(part[name] for part in parts)]).view(np.ndarray) for name in COLUMNS
+    }
+    return ExampleIndex(**columns, past_last=np.cumsum([len(part["lengths"]) for part in parts], dtype=np.int64))
+
+
+def write_index(folder: Path, split: Split, config: PackingConfig, *, seed: int, data: str) -> None:
+    """Pack a split into files.
+
+    Args:
+        data: the fingerprint of the data.
+
+    Raises:
+        DataError: as `packed`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / FACTS).unlink(missing_ok=True)
+    counts = []
+    with ExitStack() as stack:
+        files = {name: stack.enter_context((folder / name).open("wb")) for name in COLUMNS}
+        for number, part in enumerate(_parts(split, config, seed), start=1):
+            for name, file in files.items():
+                file.write(np.ascontiguousarray(part[name]).data)
+            counts.append(len(part["lengths"]))
+            logger.info("packing", extra={"progress": (number, len(split.shards))})
+    for name in COLUMNS:
+        durable.flush(folder / name)
+    facts = _key(config, seed, data) | {
+        "past_last": np.cumsum(counts).tolist(),
+        "bytes": {name: (folder / name).stat().st_size for name in COLUMNS},
+    }
+    durable.write_text(folder / FACTS, json.dumps(facts) + "\n")
+
+
+def read_index(folder: Path, config: PackingConfig, *, seed: int, data: str) -> ExampleIndex | None:
+    """The files of an index, mapped; None where there are none of just this, or not all of them are whole."""
+    try:
+        facts = read_json(folder / FACTS)
+        sizes = {name: (folder / name).stat().st_size for name in COLUMNS}
+    except (OSError, CheckpointError):
+        return None
+    past_last, expected = facts.pop("past_last", None), facts.pop("bytes", None)
+    if facts != _key(config, seed, data) or expected != sizes:
+        return None
+    columns = {name: _mapped(folder / name, name) for name in COLUMNS}
+    return ExampleIndex(**columns, past_last=np.array(past_last, dtype=np.int64))
+
+
+def _key(config: PackingConfig, seed: int, data: str) -> dict[str, Any]:
+    """What an index follows from."""
+    return {"format": FORMAT, "packing": asdict(config), "seed": seed, "data": data}
+
+
+def _mapped(path: Path, name: str) -> Any:
+    if not path.stat().st_size:  # an empty file cannot be mapped
+        return _empty(name)
+    dtype, width = COLUMNS[name]
+    found = np.memmap(path, dtype, mode="r").view(np.ndarray)  # whose slices are quicker than a memmap's
+    return found.reshape(-1, width) if width > 1 else found
+
+
+def _empty(name: str) -> npt.NDArray[Any]:
+    dtype, width = COLUMNS[name]
+    return np.empty((0, width) if width > 1 else 0, dtype)
+
+
+def _parts(split: Split, config: PackingConfig, seed: int) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    """The columns, shard by shard."""
+    before = 0
+    for number, shard in enumerate(split.shards):
+        found = _pack(shard, config, seed=shard_seed(seed, number))
+        columns = {
+            "pieces": found.pieces, "segment_ends": found.segment_ends + before, "lengths": _lengths(found),
+        }  # fmt: skip
+        yield {name: column.astype(COLUMNS[name][0], copy=False) for name, column in columns.items()}
+        before += len(found.pieces)
+
+
+def _lengths(packed: Examples) -> npt.NDArray[np.int64]:
+    tokens = np.concatenate([[0], np.cumsum(packed.pieces[:, 1])])
+    ends = tokens[packed.segment_ends]
+    starts = np.concatenate([[0], ends[:-1, 1]])
+    return ends[:, 1] - starts + np.where(ends[:, 0] < ends[:, 1], SPECIALS_TWO_SEGMENTS, SPECIALS_ONE_SEGMENT)
+
+
+def _pack(shard: Shard, config: PackingConfig, *, seed: int) -> Examples:
+    tokens = len(shard.tokens)
+    if tokens > np.iinfo(np.uint32).max:
+        raise DataError(
+            f"shard {shard.name}: {tokens:,} tokens are too many (2^32 at most); prepare smaller shards"
+        )
+    if len(shard.sentence_ends) and int(shard.sentence_ends[-1]) != tokens:
+        raise DataError(
+            f"shard {shard.name}: its sentences end at token {int(shard.sentence_ends[-1]):,}, but it has "
+            f"{tokens:,} tokens; prepare the data again"
+        )
+    rng = np.random.Generator(np.random.PCG64(seed))
+    return pack(shard.sentence_ends, shard.document_ends, config, rng=rng)

@@ -1,0 +1,79 @@
+"""What happens to a run, told to a command of the user's and to those who look later."""
+
+import contextlib
+import json
+import logging
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Literal
+
+from electra import durable
+from electra.errors import ElectraError
+from electra.training.distributed import leads
+from electra.training.run_folder import RunFolder
+
+logger = logging.getLogger(__name__)
+
+Event = Literal["started", "checkpoint", "warning", "finished", "stopped", "failed"]
+ENDS: tuple[Event, ...] = ("finished", "stopped", "failed")
+PATIENCE = 30.0
+"""Seconds that a run waits at its end for commands that have not ended."""
+
+
+class Events:
+    """Starts a command at every event, and keeps in the run's folder how it ended.
+
+    The command is started by the shell with ELECTRA_EVENT, ELECTRA_RUN, ELECTRA_STEP and ELECTRA_MESSAGE in its
+    environment, and not waited for; a run goes on whatever becomes of it.
+    """
+
+    def __init__(self, run: RunFolder, command: str) -> None:
+        self.run, self.command = run, command
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def __call__(self, event: Event, message: str, step: int = 0) -> None:
+        """Something happened."""
+        if not leads():
+            return
+        if event in ENDS:
+            facts = {"how": event, "message": message, "step": step, "time": time.time()}
+            durable.write_text(self.run.end, json.dumps(facts) + "\n")
+        if self.command:
+            told = {"EVENT": event, "RUN": str(self.run.path), "STEP": str(step), "MESSAGE": message}
+            environment = {**os.environ, **{f"ELECTRA_{name}": value for name, value in told.items()}}
+            self._started = [one for one in self._started if one.poll() is None]
+            try:
+                self._started.append(
+                    subprocess.Popen(self.command, shell=True, env=environment, stdin=subprocess.DEVNULL)
+                )
+            except OSError as error:
+                logger.warning("tracking.on_event could not be started: %s", error)
+
+    def close(self) -> None:
+        """Wait for commands that have not ended; those that take too long are left to themselves."""
+        ends = time.monotonic() + PATIENCE
+        for one in self._started:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                one.wait(max(0.0, ends - time.monotonic()))
+
+
+@contextlib.contextmanager
+def events(run: RunFolder, command: str) -> Iterator[Events]:
+    """Events of a run that is at work in the block; what goes wrong in it is told, too."""
+    happened = Events(run, command)
+    if leads():
+        run.end.unlink(missing_ok=True)
+    try:
+        yield happened
+    except BaseException as error:
+        message = str(error) if isinstance(error, ElectraError) else f"{type(error).__name__}: {error}"
+        with contextlib.suppress(OSError):  # the disk may be what is wrong
+            if isinstance(error, KeyboardInterrupt):  # before or after the steps, which end in order by themselves
+                happened("stopped", "interrupted")
+            else:
+                happened("failed", message)
+        raise
+    finally:
+        happened.close()

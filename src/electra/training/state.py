@@ -1,0 +1,100 @@
+"""A run's weights and its optimiser's state in checkpoints: written, found again, put back."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from electra.errors import CheckpointError
+from electra.training.checkpoint import Checkpoint, Checkpoints, read_checkpoint, write_tensors
+from electra.training.distributed import leads, told
+from electra.training.sharding import is_sharded, load_parts, part, reshard, save_parts
+from electra.training.update import Update
+
+
+def save(
+    checkpoints: Checkpoints, step: int, update: Update, *, state: dict[str, Any], texts: Mapping[str, str]
+) -> Path | None:
+    """Write the checkpoint of a step; in processes that do not lead, take part in that and return None.
+
+    Raises:
+        CheckpointError: the disk is full or refuses.
+    """
+    objective = update.objective
+    if not is_sharded(objective):
+        if not leads():
+            return None
+        weights = {name: parameter.detach() for name, parameter in objective.named_parameters()}
+        write = partial(write_tensors, groups={"model": weights, "optimizer": update.tensors()})
+        return checkpoints.save(step, write, state=state, texts=texts)
+    reshard(objective)
+    weights = {name: parameter.detach() for name, parameter in objective.named_parameters()}
+    tensors = {**weights, **update.tensors()}
+
+    def together(folder: Path) -> None:
+        told(None)  # the leader has made the folder
+        save_parts(folder, tensors, weights)
+
+    path = None
+    if leads():
+        path = checkpoints.save(step, together, state=state, texts=texts)
+    else:
+        together(checkpoints.partial(step))
+    told(None)  # it has its name
+    return path
+
+
+def latest(checkpoints: Checkpoints) -> Checkpoint | None:
+    """The newest one that the leader found whole, in all processes.
+
+    Raises:
+        CheckpointError: there are checkpoints, and none is whole.
+    """
+    found = checkpoints.latest() if leads() else None
+    name = told(found.path.name if found else None)
+    return found if leads() or name is None else read_checkpoint(checkpoints.folder / name)
+
+
+def check_identity(checkpoint: Checkpoint, identity: dict[str, str]) -> None:
+    """Refuse to go on with other data.
+
+    Raises:
+        CheckpointError: naming what differs.
+    """
+    stored = checkpoint.state["identity"]
+    for name, value in identity.items():
+        if stored.get(name) != value:
+            raise CheckpointError(
+                f"{checkpoint.path} was trained with another {name}: it has {stored.get(name)!r}, "
+                f"given is {value!r}; give the --data of that run, another --out, or --fresh"
+            )
+
+
+def restore(checkpoint: Checkpoint, update: Update) -> None:
+    """Put a checkpoint's weights and the optimiser's state in place of those that are there.
+
+    Raises:
+        CheckpointError: weights are missing or of another shape.
+    """
+    objective = update.objective
+    reshard(objective)
+    parameters = dict(objective.named_parameters())
+    if is_sharded(objective):
+        tensors = load_parts(checkpoint.path, parameters)
+        optimizer = {key: value for key, value in tensors.items() if key not in parameters}
+    else:
+        tensors, optimizer = checkpoint.tensors("model"), checkpoint.tensors("optimizer")
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            _copy(part(parameter), tensors.get(name), f"{checkpoint.path}: {name}")
+    update.restore(optimizer)
+
+
+def _copy(mine: nn.Parameter | torch.Tensor, stored: torch.Tensor | None, name: str) -> None:
+    if stored is None or stored.shape != mine.shape:
+        found = "nothing" if stored is None else tuple(stored.shape)
+        raise CheckpointError(f"{name} should be {tuple(mine.shape)}, found {found}")
+    mine.copy_(stored)

@@ -1,0 +1,53 @@
+"""An index in files is that in memory, whatever becomes of the files."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from electra.data.example_index import read_index, write_index
+from electra.data.examples import ExampleSet
+from electra.data.packing import PackingConfig
+from electra.data.shards import Split, TokenData
+
+CONFIG = PackingConfig(sequence_length=32, short_share=0.2)
+
+
+@pytest.fixture
+def split(data_folder: Path) -> Split:
+    """The same shard twice, and one without text between."""
+    shard = TokenData.open(data_folder).train.shards[0]
+    nothing = {name: getattr(shard, name)[:0] for name in ("tokens", "sentence_ends", "document_ends")}
+    empty = replace(shard, **nothing)
+    return Split([shard, empty, shard])
+
+
+def test_files_say_what_packing_says(split: Split, tmp_path: Path) -> None:
+    write_index(tmp_path, split, CONFIG, seed=3, data="x")
+    index = read_index(tmp_path, CONFIG, seed=3, data="x")
+    assert index is not None and index.pieces.dtype == np.uint32
+    here, there = ExampleSet(split, CONFIG, seed=3), ExampleSet(split, CONFIG, seed=3, index=index)
+    every = np.arange(len(here))
+    assert len(there) == len(here) > 50 and np.array_equal(here.lengths, there.lengths)
+    assert here.segments(every) == there.segments(every)
+    assert np.array_equal(here.shards_of(every), there.shards_of(every)) and set(here.shards_of(every)) == {0, 2}
+
+
+def test_of_a_split_without_text_too(tmp_path: Path) -> None:
+    write_index(tmp_path, Split([]), CONFIG, seed=3, data="x")
+    index = read_index(tmp_path, CONFIG, seed=3, data="x")
+    assert index is not None and len(ExampleSet(Split([]), CONFIG, seed=3, index=index)) == 0
+
+
+def test_another_index_and_a_torn_one_are_none(split: Split, tmp_path: Path) -> None:
+    write_index(tmp_path, split, CONFIG, seed=3, data="x")
+    assert read_index(tmp_path, CONFIG, seed=4, data="x") is None
+    assert read_index(tmp_path, CONFIG, seed=3, data="y") is None
+    assert read_index(tmp_path, replace(CONFIG, sequence_length=64), seed=3, data="x") is None
+    with (tmp_path / "pieces").open("r+b") as file:
+        file.truncate(100)
+    assert read_index(tmp_path, CONFIG, seed=3, data="x") is None
+    for torn in ("{", "[]", "null"):
+        (tmp_path / "index.json").write_text(torn)
+        assert read_index(tmp_path, CONFIG, seed=3, data="x") is None

@@ -1,0 +1,63 @@
+"""Parts by weight: exact in every block, each part in epochs of its own, a function of the step."""
+
+import numpy as np
+import pytest
+
+from electra.data.mixture import BLOCK, Mixture
+from electra.data.sampling import row_seeds, rows
+
+
+@pytest.mark.parametrize(
+    ("weights", "quotas"),
+    [
+        ((3.0, 1.0), [768, 256]),
+        ((1.0, 1.0, 1.0), [342, 341, 341]),
+        ((1e9, 1.0, 1.0), [1022, 1, 1]),
+        ((5.0,), [1024]),
+    ],
+)
+def test_every_block_has_its_share_of_each_part(weights: tuple[float, ...], quotas: list[int]) -> None:
+    mixture = Mixture(tuple(100 + part for part in range(len(weights))), weights)
+    assert mixture.quotas.tolist() == quotas
+    ends = np.cumsum(mixture.examples)
+    for block in (0, 7, 10**9):
+        _, examples = mixture.drawn(np.arange(block * BLOCK, (block + 1) * BLOCK), seed=3)
+        parts = np.searchsorted(ends, examples, side="right")
+        assert np.array_equal(np.bincount(parts, minlength=len(weights)), mixture.quotas)
+
+
+def test_each_part_comes_in_epochs_of_its_own() -> None:
+    mixture = Mixture((1000, 300), (3.0, 1.0))
+    epochs, examples = mixture.drawn(np.arange(8 * BLOCK), seed=0)
+    for part, (first, count) in enumerate(((0, 1000), (1000, 300))):
+        here = (examples >= first) & (examples < first + count)
+        assert here.sum() == 8 * mixture.quotas[part]
+        orders = [examples[here & (epochs == epoch)] - first for epoch in range(epochs[here].max())]
+        assert len(orders) >= 6
+        for order in orders:
+            assert np.array_equal(np.sort(order), np.arange(count)), "all of it, once"
+        assert not np.array_equal(orders[0], orders[1])
+    assert mixture.epochs(8 * BLOCK) == pytest.approx(8 * 256 / 300)
+
+
+def test_any_visit_is_what_it_is_whoever_asks() -> None:
+    mixture = Mixture((1000, 300), (3.0, 1.0))
+    together = mixture.drawn(np.arange(3000, 3500), seed=1)
+    for start in range(3000, 3500, 61):
+        alone = mixture.drawn(np.arange(start, min(start + 61, 3500)), seed=1)
+        for one, all_ in zip(alone, together, strict=True):
+            assert np.array_equal(one, all_[start - 3000 : start - 3000 + len(one)])
+    settings = {"seed": 5, "batch_size": 12, "examples": 1300, "order": mixture}
+    whole = rows(40, **settings)
+    halves = [rows(40, rank=rank, world=2, **settings) for rank in (0, 1)]
+    assert np.array_equal(np.concatenate(halves), whole) and not np.array_equal(whole, rows(41, **settings))
+
+
+def test_static_masks_come_again_with_an_example() -> None:
+    settings = {"seed": 5, "batch_size": 64, "examples": 40, "order": Mixture((30, 10), (1.0, 1.0)), "copies": 2}
+    plain = {name: value for name, value in settings.items() if name != "copies"}
+    seeds: dict[int, set[int]] = {}
+    for step in range(40):
+        for row, seed in zip(rows(step, **plain), row_seeds(step, **settings), strict=True):
+            seeds.setdefault(int(row), set()).add(int(seed))
+    assert set(seeds) == set(range(40)) and {len(found) for found in seeds.values()} == {2}

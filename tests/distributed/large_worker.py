@@ -1,0 +1,20 @@
+"""Started by torchrun: the command, to which any text is a large one, and whose leader packs slowly."""
+
+import sys
+import time
+from typing import Any
+
+from electra.cli import main
+from electra.recipes import pretrain_parts
+
+write_index = pretrain_parts.write_index
+
+
+def slowly(*arguments: Any, **options: Any) -> None:
+    time.sleep(1)
+    write_index(*arguments, **options)
+
+
+pretrain_parts.LARGE = 1
+pretrain_parts.write_index = slowly  # type: ignore[attr-defined]
+sys.exit(main(sys.argv[1:]))

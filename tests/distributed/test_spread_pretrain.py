@@ -1,0 +1,146 @@
+"""`torchrun -m electra pretrain`: the run of one process, by two; one of them dies, hangs, comes again."""
+
+import json
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from launching import torchrun
+from safetensors.torch import load_file
+
+from electra.config import load_config
+from electra.recipes.pretrain import pretrain
+from electra.recipes.pretrain_config import PretrainConfig
+from electra.reports.metrics import read_metrics
+
+STEPS = 40
+SETTINGS = {
+    "model.hidden_size": 32, "model.embedding_size": 32, "model.feed_forward_size": 64, "model.heads": 2,
+    "model.layers": 1, "generator.layers": 1, "generator.hidden_size": 16, "generator.feed_forward_size": 32,
+    "packing.sequence_length": 32, "train.batch_size": 8, "train.report_every": 1, "evaluation.examples": 16,
+    "train.precision": "float32", "tracking.tensorboard": "false", "optimizer.warmup_steps": 5,
+    "train.steps": STEPS, "model.dropout": 0.0, "model.attention_dropout": 0.0, "checkpoint.every": 10,
+    "checkpoint.keep": 4,
+}  # fmt: skip
+BREAKING = Path(__file__).with_name("breaking_worker.py")
+
+
+def arguments(data: Path, out: Path, *more: str) -> list[str]:
+    options = [part for name, value in SETTINGS.items() for part in (f"--{name}", str(value))]
+    return ["pretrain", "electra-tiny", "--data", str(data), "--out", str(out), *options, *more]
+
+
+def alone(data: Path, out: Path) -> None:
+    given = [f"{name}={value}" for name, value in SETTINGS.items()]
+    pretrain(load_config(PretrainConfig, "electra-tiny", [*given, f"data={data}", f"out={out}"]))
+
+
+@pytest.fixture(scope="module")
+def one(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("alone") / "run"
+    alone(data_folder, out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def two(
+    data_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    out = tmp_path_factory.mktemp("spread") / "run"
+    return out, torchrun("-m", "electra", *arguments(data_folder, out))
+
+
+def assert_same_losses(run: Path, expected: Path) -> None:
+    mine, theirs = read_metrics(run), read_metrics(expected)
+    assert len(mine.reports) == STEPS
+    for name in ("loss", "generator_loss", "discriminator_loss", "gradient_norm", "tokens", "flops"):
+        known = [report[name] for report in theirs.reports]
+        assert [report[name] for report in mine.reports] == pytest.approx(known, rel=1e-5), name
+    for left, right in zip(mine.evaluations, theirs.evaluations, strict=True):
+        assert left == pytest.approx(right, rel=1e-3)
+
+
+def test_losses_are_those_of_one_process(one: Path, two: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    run, done = two
+    assert done.returncode == 0, done.stderr
+    assert_same_losses(run, one)
+    assert json.loads((run / "environment.json").read_text())["processes"] == 2
+
+
+def test_a_large_text_is_packed_by_the_leader_while_the_other_waits(
+    one: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    command = arguments(data_folder, tmp_path / "run", "--train.timeout_minutes", "0.01")
+    done = torchrun(Path(__file__).with_name("large_worker.py"), *command)
+    assert done.returncode == 0, done.stderr
+    assert_same_losses(tmp_path / "run", one)
+    assert done.stderr.count("tokens into examples, once") == 1
+
+
+def test_the_leader_alone_prints_and_writes(one: Path, two: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    run, done = two
+    assert done.stdout.count("run: ") == 1 and done.stderr.count(f"saved step-{STEPS:08d}") == 1
+    assert "2 processes; one that gives no answer for 10 minutes is given up" in done.stderr
+    assert {file.name for file in run.iterdir()} - {file.name for file in one.iterdir()} == {"log-1.txt"}
+    assert f"step {STEPS}/{STEPS}" in (run / "log-1.txt").read_text()
+
+
+def test_a_run_goes_on_with_another_number_of_processes(
+    one: Path, two: tuple[Path, subprocess.CompletedProcess[str]], data_folder: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(two[0], run)
+    for later in ("30", "40"):
+        shutil.rmtree(run / f"checkpoints/step-000000{later}")
+    alone(data_folder, run)
+    assert_same_losses(run, one)
+
+
+def test_parts_that_two_processes_hold_are_the_run_of_one(one: Path, data_folder: Path, tmp_path: Path) -> None:
+    """Sharded from a whole checkpoint on; then one process from a sharded one."""
+    run, sharded = tmp_path / "run", ("--train.sharding", "full")
+    shutil.copytree(one, run)
+    for later in ("20", "30", "40"):
+        shutil.rmtree(run / f"checkpoints/step-000000{later}")
+    done = torchrun("-m", "electra", *arguments(data_folder, run, *sharded))
+    assert done.returncode == 0, done.stderr
+    assert_same_losses(run, one)
+    assert len(list((run / "checkpoints/step-00000040").glob("shard-*.safetensors"))) == 2
+    exported = load_file(run / "export/discriminator/model.safetensors")
+    for name, value in load_file(one / "export/discriminator/model.safetensors").items():
+        torch.testing.assert_close(exported[name], value, rtol=0, atol=1e-4)
+    for later in ("30", "40"):
+        shutil.rmtree(run / f"checkpoints/step-000000{later}")
+    alone(data_folder, run)
+    assert_same_losses(run, one)
+
+
+def test_a_process_that_dies_ends_the_run_and_the_command_goes_on(
+    one: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    run, began = tmp_path / "run", time.monotonic()
+    broken = torchrun(BREAKING, "die", tmp_path / "broken", *arguments(data_folder, run))
+    assert broken.returncode != 0 and time.monotonic() - began < 120
+    assert "process 1 (of 2, counted from 0) is gone" in broken.stderr
+    assert [path.name for path in (run / "checkpoints").glob("step-*")] == ["step-00000010"]
+    done = torchrun(BREAKING, "die", tmp_path / "broken", *arguments(data_folder, run))
+    assert done.returncode == 0, done.stderr
+    assert_same_losses(run, one)
+
+
+def test_torchrun_restarts_a_run_where_it_was(one: Path, data_folder: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    done = torchrun(BREAKING, "die", tmp_path / "broken", *arguments(data_folder, run), restarts=1)
+    assert done.returncode == 0, done.stderr
+    assert "resuming from" in done.stderr
+    assert_same_losses(run, one)
+
+
+def test_a_process_that_hangs_is_noticed(data_folder: Path, tmp_path: Path) -> None:
+    more = ("--train.timeout_minutes", "0.1")
+    broken = torchrun(BREAKING, "hang", tmp_path / "broken", *arguments(data_folder, tmp_path / "run", *more))
+    assert broken.returncode != 0
+    assert "process 1 (of 2, counted from 0) is gone, or has given no answer for 0.1 minutes" in broken.stderr

@@ -1,0 +1,81 @@
+"""Files are whole or not there, whenever the power goes."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from electra import durable
+from power import Disk, survived
+
+
+def test_a_file_is_the_old_one_or_the_new_one(tmp_path: Path) -> None:
+    (before := tmp_path / "before").mkdir()
+    (before / "file.json").write_text("old, and longer")
+
+    def check(folder: Path) -> None:
+        assert (folder / "file.json").read_text() in ("old, and longer", "new")
+
+    def act(folder: Path) -> None:
+        durable.write_text(folder / "file.json", "new")
+
+    assert survived(tmp_path, act, check, before=before) == 3, "sync of the file, name, sync of the folder"
+
+
+def test_what_was_written_stays(tmp_path: Path) -> None:
+    def act(folder: Path) -> None:
+        durable.write_text(folder / "first", "1")
+        durable.write_text(folder / "second", "2")
+
+    def check(folder: Path) -> None:
+        if (folder / "second").exists():
+            assert (folder / "first").read_text() == "1"
+
+    assert survived(tmp_path, act, check) == 6
+
+
+def test_without_a_sync_of_the_file_it_would_be_noticed(tmp_path: Path) -> None:
+    """The test's own disk does forget."""
+
+    def careless(folder: Path) -> None:
+        (folder / "partial").write_text("content")
+        (folder / "partial").rename(folder / "file")
+        durable.flush(folder)
+
+    with pytest.raises(AssertionError):
+        survived(tmp_path, careless, lambda folder: _whole(folder / "file"))
+
+
+def test_the_disk_forgets_names_whose_folder_was_not_synced(tmp_path: Path) -> None:
+    (tmp_path / "partial").write_text("content")
+    with pytest.MonkeyPatch.context() as patch:
+        disk = Disk(tmp_path, patch)
+        durable.flush(tmp_path / "partial")
+        (tmp_path / "partial").rename(tmp_path / "file")
+    disk.fail()
+    assert [path.name for path in tmp_path.iterdir()] == ["partial"]
+
+
+def test_an_error_leaves_nothing_behind(tmp_path: Path) -> None:
+    def fails(partial: Path) -> None:
+        partial.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(OSError, match="No space left"):
+        durable.write(tmp_path / "file", fails)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"] and (tmp_path / "file").read_text() == "old"
+
+
+def _whole(path: Path) -> None:
+    assert not path.exists() or path.read_text() == "content"
+
+
+def test_what_the_killed_have_left_goes_in_the_end(tmp_path: Path) -> None:
+    old, young, another = (tmp_path / name for name in (".f.1.partial", ".f.2.partial", ".g.1.partial"))
+    for left in (old, young, another):
+        left.write_text("half")
+    for left in (old, another):
+        os.utime(left, (0, 0))
+    durable.write_text(tmp_path / "f", "whole")
+    assert not old.exists() and young.exists() and another.exists()

@@ -1,0 +1,16 @@
+"""The short form of `benchmarks/fuzz.py`: broken files of every kind are read or refused, and nothing else."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "fuzz.py"
+
+
+def test_broken_files_are_read_or_refused(tmp_path: Path) -> None:
+    options = ("--inputs", "300", "--seed", "2", "--json", str(tmp_path / "found.json"))
+    done = subprocess.run([sys.executable, str(SCRIPT), *options], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["inputs"] == 300 and found["read"] > 50 and found["refused"] > 100

@@ -1,0 +1,41 @@
+"""Kernels of a fixed order, in the block alone."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from electra.config import load_config
+from electra.errors import ConfigError
+from electra.recipes.pretrain import pretrain
+from electra.recipes.pretrain_config import PretrainConfig
+from electra.training.deterministic import deterministic
+
+
+def test_it_holds_in_the_block_alone() -> None:
+    with deterministic(False):
+        assert not torch.are_deterministic_algorithms_enabled()
+    with deterministic(True):
+        assert torch.are_deterministic_algorithms_enabled()
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_an_operation_that_has_no_such_kernel_is_named() -> None:
+    problem = r"train\.deterministic: put_ does not have a deterministic"
+    with pytest.raises(ConfigError, match=problem), deterministic(True):
+        torch.zeros(3).put_(torch.tensor([0, 0]), torch.ones(2), accumulate=False)
+    with pytest.raises(RuntimeError, match="another matter"), deterministic(True):
+        raise RuntimeError("another matter")
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_run_takes_it_and_is_what_it_was(data_folder: Path, tmp_path: Path) -> None:
+    """All operations of a run have such a kernel, and on a CPU they are the ones that are used anyway."""
+    settings = ["train.steps=3", "train.batch_size=4", "train.precision=float32", "evaluation.examples=8"]
+    weights = []
+    for wanted in ("false", "true"):
+        given = [f"data={data_folder}", f"out={tmp_path / wanted}", f"train.deterministic={wanted}"]
+        pretrain(load_config(PretrainConfig, "quickstart", [*settings, *given]))
+        weights.append(load_file(tmp_path / wanted / "checkpoints/step-00000003/model.safetensors"))
+    assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])

@@ -1,0 +1,48 @@
+"""A command of the user's at every event, and how a run ended."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from electra.errors import DivergedError
+from electra.training.events import events
+from electra.training.run_folder import RunFolder
+
+COMMAND = (
+    f'"{sys.executable}" -c "import os; print(*(os.environ[\'ELECTRA_\' + name] for name in'
+    " ('EVENT', 'STEP', 'RUN', 'MESSAGE')), sep='|')\" >> {file}"
+)
+
+
+def test_a_command_hears_of_every_event(tmp_path: Path) -> None:
+    file, run = tmp_path / "heard", RunFolder(tmp_path)
+    with events(run, COMMAND.format(file=file)) as happened:
+        happened("started", "at step 0")
+        happened("warning", 'loss spike: it\'s 9 "high" $HOME', 12)
+        happened("finished", "after 20 steps", 20)
+    assert sorted(file.read_text().splitlines()) == [
+        f"finished|20|{tmp_path}|after 20 steps",
+        f"started|0|{tmp_path}|at step 0",
+        f'warning|12|{tmp_path}|loss spike: it\'s 9 "high" $HOME',
+    ]
+    assert json.loads(run.end.read_text())["how"] == "finished"
+
+
+def test_what_goes_wrong_is_told_and_kept(tmp_path: Path) -> None:
+    file, run = tmp_path / "heard", RunFolder(tmp_path)
+    run.end.write_text("of before")
+    with pytest.raises(DivergedError), events(run, COMMAND.format(file=file)):
+        assert not run.end.exists()
+        raise DivergedError("steps are not finite")
+    assert file.read_text().strip() == f"failed|0|{tmp_path}|steps are not finite"
+    assert json.loads(run.end.read_text())["message"] == "steps are not finite"
+    with pytest.raises(KeyboardInterrupt), events(run, ""):
+        raise KeyboardInterrupt
+    assert json.loads(run.end.read_text())["how"] == "stopped"
+
+
+def test_a_command_that_fails_disturbs_nobody(tmp_path: Path) -> None:
+    with events(RunFolder(tmp_path), "exit 3; no-such-command-as-this") as happened:
+        happened("started", "")

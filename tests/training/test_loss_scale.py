@@ -1,0 +1,58 @@
+"""The loss's scale: what it makes of overflows, and that a run in float16 goes on as if it had not been killed."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from loop import batch_of, metrics, same, train, weights
+
+from electra.data.collate import Batch
+from electra.training import loss_scale
+from electra.training.checkpoint import CheckpointConfig
+from electra.training.loss_scale import FIRST, STEPS, LossScale
+from electra.training.train_config import TrainConfig
+
+
+def test_it_halves_when_a_gradient_overflows_and_doubles_after_long() -> None:
+    scale, good, bad = LossScale(torch.device("cpu")), torch.tensor(True), torch.tensor(False)
+    scale.update(bad)
+    assert scale.value == FIRST / 2
+    for _ in range(STEPS - 1):
+        scale.update(good)
+    assert scale.value == FIRST / 2
+    scale.update(good)
+    assert scale.value == FIRST and scale.steps == 0
+
+
+def test_overflows_are_skipped_and_no_reason_to_go_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loss_scale, "FIRST", 2.0**24)
+    config = TrainConfig(steps=24, report_every=1)
+    trainer, _ = train(tmp_path / "run", config, precision="float16", checkpoint=CheckpointConfig(every=2))
+    skipped = trainer.progress.skipped
+    assert 0 < skipped < 20 and trainer.update.scale is not None
+    assert trainer.update.scale.value == 2.0 ** (24 - skipped)
+    records = metrics(tmp_path / "run")
+    assert not [record for record in records if "health" in record] and not trainer.progress.passed_over
+    assert records[-2]["loss_scale"] == 2.0 ** (24 - skipped)
+    train(tmp_path / "plain", config, passed_over=range(skipped))
+    assert records[-2]["loss"] == pytest.approx(metrics(tmp_path / "plain")[-2]["loss"], rel=0.03)
+
+
+def test_a_killed_run_in_float16_ends_as_if_it_had_not_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss_scale, "STEPS", 3)
+    config = TrainConfig(steps=14)
+    whole, _ = train(tmp_path / "whole", config, precision="float16")
+
+    def dies(step: int) -> list[Batch]:
+        if step == 6:
+            raise KeyboardInterrupt
+        return [batch_of(step, 0, 4)]
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "killed", config, precision="float16", micro_batches=dies)
+    resumed, _ = train(tmp_path / "killed", config, precision="float16")
+    assert same(weights(whole), weights(resumed))
+    assert resumed.update.tensors().keys() >= {"loss_scale/value", "loss_scale/steps"}
+    assert same(whole.update.tensors(), resumed.update.tensors())

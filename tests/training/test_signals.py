@@ -1,0 +1,30 @@
+"""A request to stop, and the same request again."""
+
+import os
+import signal
+
+import pytest
+
+from electra.training import signals
+from electra.training.signals import StopSignal
+
+
+def test_a_second_request_is_not_put_off() -> None:
+    stop = StopSignal()
+    with stop.listening():
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.received == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_of_several_processes_one_request_may_come_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "size", lambda: 2)
+    stop = StopSignal()
+    with stop.listening():
+        for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM):  # the terminal's, torchrun's, torchrun's
+            os.kill(os.getpid(), number)
+        assert stop.received == signal.SIGINT
+        monkeypatch.setattr(signals, "SAME", 0.0)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
