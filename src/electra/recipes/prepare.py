@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -24,30 +23,26 @@ import numpy as np
 from tokenizers import Tokenizer
 from tyro.conf import Positional
 
-from electra import __version__, durable
+from electra import durable
 from electra.data import tokenizer as tokenizers_
 from electra.data.batches import batches
 from electra.data.corpus import Document, DocumentRule, Item, Source, find_sources, read, remove_spool
 from electra.data.encode import encode_in_order, usable_processors
 from electra.data.filters import Filters, Seen
-from electra.data.shard_writer import SplitWriter, count_tokens, write_counts, write_unigram_fakes
+from electra.data.shard_writer import SplitWriter
 from electra.data.shards import (
-    FORMAT,
     MANIFEST,
     SPLITS,
     TOKENIZER,
-    UNIGRAM_COUNTS,
-    file_sha256,
-    fingerprint,
     read_manifest,
     token_dtype,
-    write_manifest,
 )
 from electra.data.survey import SAMPLE, choose_heldout, survey
 from electra.errors import ConfigError, DataError
+from electra.recipes.prepare_finish import write_finished
 from electra.recipes.prepare_plan import PreparePlan, plan
 from electra.recipes.prepare_progress import PROGRESS, Progress, check_same_options
-from electra.recipes.prepare_report import PrepareResult, warnings
+from electra.recipes.prepare_report import PrepareResult
 
 logger = logging.getLogger(__name__)
 
@@ -164,7 +159,9 @@ def _prepare(config: PrepareConfig, given: Tokenizer | None) -> PrepareResult:
     started -= progress.seconds
     try:
         splits = _encode(config, sources, tokenizer, progress, started)
-        manifest = _manifest(config, tokenizer, splits, progress, started)
+        if not splits["train"]:
+            raise DataError("The corpus gave no token to train on; is it text that the tokenizer knows?")
+        manifest = write_finished(config.out, tokenizer, splits, progress, started)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
@@ -320,58 +317,3 @@ def _encode(
                 committed = read
         commit()
         return {"train": train.finish(), "heldout": heldout.finish()}
-
-
-def _manifest(
-    config: PrepareConfig,
-    tokenizer: Tokenizer,
-    records: dict[str, list[dict[str, Any]]],
-    progress: Progress,
-    started: float,
-) -> dict[str, Any]:
-    """Counts, draws the unigram fakes and writes the manifest, which makes the folder complete."""
-    assert progress.heldout is not None
-    description = tokenizers_.describe(tokenizer)
-    dtype = token_dtype(description["vocabulary_size"])
-    counts = count_tokens(config.out, records["train"], dtype, description["vocabulary_size"])
-    if not counts.any():
-        raise DataError("The corpus gave no token to train on; is it text that the tokenizer knows?")
-    durable.write(config.out / UNIGRAM_COUNTS, lambda path: write_counts(path, counts))
-    special = tokenizers_.special_tokens(tokenizer).ids
-    for record in records["heldout"]:
-        write_unigram_fakes(config.out, record, dtype=dtype, counts=counts, special=special)
-    splits = {
-        split: {kind: sum(record[kind] for record in shards) for kind in ("documents", "sentences", "tokens")}
-        | {"shards": shards}
-        for split, shards in records.items()
-    }
-    tokens = splits["train"]["tokens"] + splits["heldout"]["tokens"]
-    statistics = {
-        "documents": progress.documents,
-        "characters": progress.characters,
-        "tokens": tokens,
-        "characters_per_token": progress.characters / tokens,
-        "unknown_share": progress.unknown / tokens,
-        "duplicate_share": progress.duplicates.share,
-        "rejects": progress.rejects,
-        "left_out": dict(progress.left_out),
-    }
-    checksum = file_sha256(config.out / TOKENIZER)
-    manifest = {
-        "format": FORMAT,
-        "electra_version": __version__,
-        "made": {
-            "options": progress.options,
-            "seconds": round(time.monotonic() - started, 3),
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        },
-        "tokenizer": {"sha256": checksum, **description},
-        "dtype": "uint16" if dtype.itemsize == 2 else "uint32",
-        "splits": splits,
-        "statistics": statistics,
-        "warnings": list(warnings(statistics, splits, tail=progress.heldout.tail_of is not None)),
-        "unigram_counts": file_sha256(config.out / UNIGRAM_COUNTS),
-        "fingerprint": fingerprint(checksum, splits),
-    }
-    write_manifest(config.out, manifest)
-    return manifest
