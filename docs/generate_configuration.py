@@ -20,6 +20,9 @@ from electra.recipes.pretrain_config import PretrainConfig
 
 PAGE = Path(__file__).parent / "configuration.md"
 
+OTHERS = {"bert-": "BERT", "roberta-": "RoBERTa", "albert-": "ALBERT"}
+"""Encoders beside ELECTRA, by what the names of their presets begin with."""
+
 INTRODUCTION = """\
 # Configuration reference
 
@@ -67,7 +70,17 @@ def _presets() -> Iterator[str]:
     for path in sorted((PRESETS / "objectives").glob("*.toml")):
         first_line = path.read_text(encoding="utf-8").partition("\n")[0]
         yield f"- `objectives/{path.stem}`: {first_line.removeprefix('# ')}"
-    yield "\nWhere they differ:\n"
+    ours = {name: shown for name, shown in resolved.items() if not name.startswith(tuple(OTHERS))}
+    yield from _differences("Where they differ", ours)
+    base = {"electra-base": resolved["electra-base"]}
+    for prefix, title in OTHERS.items():
+        members = {name: shown for name, shown in resolved.items() if name.startswith(prefix)}
+        yield from _differences(f"{title}, beside `electra-base`", base | members)
+
+
+def _differences(title: str, resolved: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """A table of the settings in which some presets are not alike."""
+    yield f"\n{title}:\n"
     yield "| setting | " + " | ".join(name.removeprefix("electra-") for name in resolved) + " |"
     yield "|---" * (len(resolved) + 1) + "|"
     for setting in next(iter(resolved.values())):

@@ -1,6 +1,7 @@
-"""Folders that transformers wrote, of both types and of many shapes: the same logits, both ways."""
+"""Folders that transformers wrote, of all types and of many shapes: the same logits, both ways."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from safetensors.torch import load_file, save_file
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError
 from electra.export import huggingface
+from electra.export.names import family_of
 from electra.export.parity import parity
 from electra.modeling.encoder import Encoder, EncoderConfig
-from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead, SentencePairHead
 
 transformers: Any = pytest.importorskip("transformers")
 
@@ -30,14 +32,18 @@ SHAPES = {
     "relu": {"hidden_act": "relu", "layer_norm_eps": 1e-5},
     "silu": {"hidden_act": "silu"},
     "one head": {"num_attention_heads": 1},
+    "padding elsewhere": {"pad_token_id": 3},
 }
-CLASSES = ["ElectraForPreTraining", "ElectraForMaskedLM", "BertForMaskedLM"]
+CLASSES = [
+    "ElectraForPreTraining", "ElectraForMaskedLM", "BertForMaskedLM", "BertForPreTraining", "RobertaForMaskedLM",
+    "AlbertForMaskedLM", "AlbertForPreTraining",
+]  # fmt: skip
 
 
 def theirs(name: str, folder: Path, tokenizer_json: Path, **shape: Any) -> Any:
     """A network of transformers with random weights, biases and norms, saved with a tokenizer."""
     torch.manual_seed(0)
-    config = transformers.ElectraConfig if name.startswith("Electra") else transformers.BertConfig
+    config = getattr(transformers, re.sub("(For|Model).*", "Config", name))
     model = getattr(transformers, name)(config(**{**SHAPE, **shape})).eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -72,15 +78,27 @@ def logits(found: huggingface.Pretrained, given: dict[str, torch.Tensor], *, seg
 @pytest.mark.parametrize("name", CLASSES)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_their_logits_are_ours(name: str, shape: dict[str, Any], tokenizer_json: Path, tmp_path: Path) -> None:
-    if name.startswith("Bert"):
+    if not name.startswith("Electra"):
         shape = {key: value for key, value in shape.items() if key != "embedding_size"}
+    if name.startswith("Albert"):
+        shape = {"embedding_size": 16, "num_hidden_groups": 2 if "hidden_act" in shape else 1, **shape}
     model = theirs(name, tmp_path, tokenizer_json, **shape)
     found = huggingface.load(tmp_path)
     given = inputs(shape.get("type_vocab_size", 2))
+    if name.startswith("Roberta"):  # takes the id of padding for padding, wherever it stands
+        given["input_ids"][given["input_ids"] == shape.get("pad_token_id", 0)] = 50
+    paired = name in ("BertForPreTraining", "AlbertForPreTraining")
     for segments in (True, False):
         kept = given if segments else {key: value for key, value in given.items() if key != "token_type_ids"}
         with torch.no_grad():
-            expected = model(**kept).logits
+            found_there = model(**kept)
+            expected = found_there["prediction_logits" if paired else "logits"]
+        if paired:
+            of_pairs = found_there["seq_relationship_logits" if name.startswith("Bert") else "sop_logits"]
+            segments_BL = given["token_type_ids"] if segments else None
+            x_BLD = found.encoder(given["input_ids"], segments_BL, given["attention_mask"])
+            assert found.pairs is not None
+            assert (found.pairs(x_BLD[:, 0]) - (of_pairs[:, 1] - of_pairs[:, 0])).abs().max() < 1e-5
         difference = (logits(found, given, segments=segments) - expected)[given["attention_mask"]].abs().max()
         assert difference < 1e-5
         assert expected.std() > 0.02  # not all alike
@@ -93,7 +111,7 @@ def test_states_of_encoders_with_other_heads_are_ours(
     model = theirs(name, tmp_path, tokenizer_json)
     with caplog.at_level("INFO", logger="electra"):
         found = huggingface.load(tmp_path)
-    assert ("pooler" in caplog.text) is name.startswith("Bert")
+    assert ("pooler" in caplog.text) is (name == "BertModel")
     given = inputs(2)
     base = getattr(model, "bert", model)
     with torch.no_grad():
@@ -127,28 +145,70 @@ def test_names_of_old_bert_files_are_read(tokenizer_json: Path, tmp_path: Path) 
         huggingface.load(tmp_path)
 
 
-@pytest.mark.parametrize("activation", ["gelu", "relu"])
-def test_a_masked_language_model_goes_out_as_bert(tokenizer_json: Path, tmp_path: Path, activation: Any) -> None:
+OURS: dict[str, dict[str, Any]] = {
+    "bert": {},
+    "roberta": {"type_vocabulary_size": 1},
+    "albert": {"embedding_size": 16, "share_layers": "all", "layer_groups": 2},
+    "electra": {"embedding_size": 16, "share_layers": "attention"},
+}
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh"])
+@pytest.mark.parametrize("family", OURS)
+@pytest.mark.parametrize("with_pairs", [True, False])
+def test_a_masked_language_model_goes_out_as_what_it_is(
+    tokenizer_json: Path, tmp_path: Path, family: Any, activation: Any, with_pairs: bool
+) -> None:
     torch.manual_seed(0)
+    shape = {"embedding_size": 32, "layers": 4, **OURS[family]}
     config = EncoderConfig(
-        layers=2, hidden_size=32, embedding_size=32, feed_forward_size=48, heads=4, max_positions=40,
+        hidden_size=32, feed_forward_size=48, heads=4, max_positions=40,
         vocabulary_size=tokenizers.vocabulary_size(tokenizers.load(tokenizer_json)), activation=activation,
-        initializer_range=0.2, linear_initializer_range=0.2,
+        initializer_range=0.2, linear_initializer_range=0.2, **shape,
     )  # fmt: skip
-    encoder, head = Encoder(config), MaskedLanguageModelHead(config, activation=activation)
+    assert family_of(config) == family
+    encoder, head = Encoder(config), MaskedLanguageModelHead.full_size(config)
+    pairs = SentencePairHead(config) if with_pairs else None
     with torch.no_grad():
         head.bias.normal_()
     huggingface.save(
-        tmp_path, encoder=encoder, head=head, tokenizer_json=tokenizer_json, card="", family="bert"
-    )  # fmt: skip
-    given = inputs(2)
-    difference = parity(tmp_path, encoder, head, *(given[key] for key in given))
+        tmp_path, encoder=encoder, head=head, tokenizer_json=tokenizer_json, card="", family=family, pairs=pairs
+    )
+    given = inputs(config.type_vocabulary_size)
+    difference = parity(tmp_path, encoder, head, *(given[key] for key in given), pairs=pairs)
     assert difference is not None and difference < 1e-5
-    model, report = transformers.BertForMaskedLM.from_pretrained(tmp_path, output_loading_info=True)
+    written = json.loads((tmp_path / "config.json").read_text())
+    theirs_of_it = getattr(transformers, written["architectures"][0])
+    model, report = theirs_of_it.from_pretrained(tmp_path, output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
-    assert torch.equal(model.cls.predictions.bias, head.bias)
+    assert model.num_parameters() < 2e5
     back = huggingface.load(tmp_path)
     assert isinstance(back.head, MaskedLanguageModelHead) and torch.equal(back.head.bias, head.bias)
+    assert (back.pairs is not None) == (with_pairs and family in ("bert", "albert"))
+    ids_BL = given["input_ids"]
+    torch.testing.assert_close(back.encoder(ids_BL), encoder.eval()(ids_BL))
+    if family == "albert":
+        assert len({id(block) for block in back.encoder.blocks}) == 4
+        assert back.encoder.config.layer_groups == 2
+        assert sum(p.numel() for p in back.encoder.parameters()) == sum(p.numel() for p in encoder.parameters())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"embedding_size": 48}, "embedding_size is hidden_size"),
+        ({"embedding_size": 16, "inner_group_num": 2}, "inner_group_num is 2; only 1"),
+        ({"embedding_size": 16, "num_hidden_groups": 3}, "2 layers do not divide into 3 groups"),
+    ],
+)
+def test_an_albert_that_is_not_computed_here_is_refused(
+    settings: dict[str, Any], message: str, tokenizer_json: Path, tmp_path: Path
+) -> None:
+    theirs("AlbertForMaskedLM", tmp_path, tokenizer_json, embedding_size=16)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | settings))
+    with pytest.raises(CheckpointError, match=message):
+        huggingface.load(tmp_path)
 
 
 def test_a_folder_of_hundreds_of_odd_tensors_is_told_in_short(tokenizer_json: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import torch
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.objectives.draws import Purpose, uniforms
-from electra.objectives.masking import Masking, MaskingConfig, candidates, draw, slots, write
+from electra.objectives.masking import Masking, MaskingConfig, candidates, draw, ngrams, slots, write
 from electra.objectives.vocabulary import Vocabulary
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
@@ -186,6 +186,23 @@ def test_words_are_chosen_whole_and_as_many_as_fit() -> None:
         seen.add(frozenset(chosen))
     assert {frozenset({1, 2, 3}), frozenset({4, 5, 6}), frozenset({5, 6, 11})} <= seen
     assert not any({7, 8} & chosen for chosen in seen)  # four tokens never fit
+
+
+def test_ngrams_are_whole_words_of_the_distribution_of_albert() -> None:
+    # words of two tokens each; odd ids go on with the word before them
+    continues_V = torch.arange(500) % 2 == 1
+    vocabulary = Vocabulary(SPECIAL, 500, continues_V=continues_V)
+    row = torch.tensor([[2, *range(10, 410), 3]])
+    for seed in range(20):
+        found = draw(batch(row, seed=seed), MaskingConfig(kind="ngrams", share=0.02), vocabulary)
+        places = sorted(found.positions_BN[found.used_BN].tolist())
+        assert len(places) == 8, "as many as a row's share"
+        words = sorted({(place - 1) // 2 for place in places})
+        assert [2 * word + 1 + half for word in words for half in (0, 1)] == places, "whole words"
+    begins_BL = ngrams(torch.rand(100, 600, generator=torch.Generator().manual_seed(0)), 3)
+    lengths = torch.cat([row.nonzero().squeeze(1).diff() for row in begins_BL])
+    shares = lengths.bincount().double() / len(lengths)
+    torch.testing.assert_close(shares, torch.tensor([0, 6, 3, 2]).double() / 11, atol=0.01, rtol=0)
 
 
 def test_spans_are_stretches_of_the_length_that_is_asked_for() -> None:

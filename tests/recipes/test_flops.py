@@ -1,11 +1,13 @@
 """`electra flops`: the original's integers, PyTorch's own count, and the paper's table."""
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -14,8 +16,10 @@ from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import ConfigError
 from electra.modeling.flops import training_flops
+from electra.objectives.masked_lm import MaskedLanguageModel
 from electra.objectives.masking import slots
 from electra.objectives.replaced_token import ReplacedToken
+from electra.objectives.sentences import with_first
 from electra.recipes.flops import Flops, FlopsConfig, count, paper_table, run
 from electra.recipes.pretrain_config import PretrainConfig, build_objective, with_vocabulary
 
@@ -51,20 +55,30 @@ def test_our_presets_cost_what_the_originals_cost(preset: str, model: str) -> No
 
 @pytest.mark.parametrize("preset", preset_names())
 def test_the_modern_convention_is_what_torch_counts(preset: str) -> None:
-    """On the meta device, where nothing is computed: both networks of one sequence, forwards and backwards."""
+    """On the meta device, where nothing is computed: all networks of one sequence, forwards and backwards."""
     config = with_vocabulary(load_config(PretrainConfig, preset))
     length = config.packing.sequence_length
     with torch.device("meta"):
         objective = build_objective(config, SPECIAL)
         ids_BL = torch.zeros(1, length, dtype=torch.long)
         positions_BN = torch.zeros(1, slots(length, config.masking.share), dtype=torch.long)
-    assert isinstance(objective, ReplacedToken)
     # Attention as plain products: the counter does not look into the fused kernel of a CPU.
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        generator = objective.generator
-        states = generator.encoder(ids_BL, ids_BL, None, positions_BN=positions_BN)
-        logits = generator.head.logits(states.flatten(0, 1), generator.table_VE)
-        (logits.sum() + objective.discriminate(ids_BL, ids_BL, None).sum()).backward()
+        if isinstance(objective, MaskedLanguageModel):
+            if objective.sentences is not None:
+                positions_BN = with_first(positions_BN)
+            states = objective.encoder(ids_BL, ids_BL, None, positions_BN=positions_BN)
+            words = states[:, : slots(length, config.masking.share)].flatten(0, 1)
+            loss = objective.head.logits(words, objective.encoder.embeddings.token.weight).sum()
+            if objective.sentences is not None:
+                loss = loss + objective.sentences.head(states[:, -1]).sum()
+        else:
+            assert isinstance(objective, ReplacedToken)
+            generator = objective.generator
+            states = generator.encoder(ids_BL, ids_BL, None, positions_BN=positions_BN)
+            logits = generator.head.logits(states.flatten(0, 1), generator.table_VE)
+            loss = logits.sum() + objective.discriminate(ids_BL, ids_BL, None).sum()
+        loss.backward()
     assert training_flops(objective.networks(length), length) == pytest.approx(counter.get_total_flops(), rel=0.01)
 
 
@@ -115,6 +129,31 @@ def test_a_whole_step_costs_what_torch_counts(name: str, step: int, sampling_dro
     assert counted == pytest.approx(counter.get_total_flops(), rel=0.01)
 
 
+PUBLISHED = {
+    "bert-base": 109e6, "bert-large": 334e6, "albert-base": 12e6, "albert-large": 18e6, "albert-xlarge": 59e6,
+    "albert-xxlarge": 223e6,
+}  # fmt: skip
+"""Parameters with a vocabulary of 30,000, BERT's pooler included: those of table 1 of Lan et al. (2020), but for
+xlarge and xxlarge, of which it says 60M and 235M; the released networks have these."""
+
+
+@pytest.mark.parametrize("preset", PUBLISHED)
+def test_parameters_are_the_published_ones(preset: str, tmp_path: Path) -> None:
+    (file := tmp_path / "model.toml").write_text(f'extends = "{preset}"\n[model]\nvocabulary_size = 30_000\n')
+    counted = count(str(file), "modern")
+    found = counted.parameters["encoder"]
+    assert abs(found - PUBLISHED[preset]) <= 0.7e6
+    (console := Console(file=io.StringIO(), width=150, record=True)).print(Flops([counted]))
+    assert f"{found / 1e6:.1f}M" in console.export_text()
+
+
+def test_sharing_blocks_saves_memory_and_no_time(tmp_path: Path) -> None:
+    (file := tmp_path / "apart.toml").write_text('extends = "albert-base"\n[model]\nshare_layers = "none"\n')
+    apart, shared = count(str(file), "modern"), count("albert-base", "modern")
+    assert apart.training == shared.training and apart.inference == shared.inference
+    assert apart.parameters["encoder"] > 7 * shared.parameters["encoder"]
+
+
 def test_inference_is_the_encoder_alone() -> None:
     counted = count("electra-small", "modern")
     objective = build_objective(with_vocabulary(load_config(PretrainConfig, "electra-small")), SPECIAL)
@@ -160,8 +199,8 @@ def test_bad_input(tmp_path: Path) -> None:
         run(FlopsConfig())
     with pytest.raises(ConfigError, match="no preset, no model of the paper and no file"):
         run(FlopsConfig(("bert_huge",)))
-    with pytest.raises(ConfigError, match=r"did you mean 'bert_base'"):
-        run(FlopsConfig(("bert-base",)))
+    with pytest.raises(ConfigError, match=r"did you mean 'bert-base'"):
+        run(FlopsConfig(("bert-bse",)))
     with pytest.raises(ConfigError, match="leave bert_base out"):
         run(FlopsConfig(("bert_base",), table="paper"))
     file = tmp_path / "empty.toml"

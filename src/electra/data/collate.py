@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from electra.data.examples import ExampleSet, Stream
-from electra.data.packing import SPECIALS_TWO_SEGMENTS, Piece, cut
+from electra.data.pieces import SPECIALS_TWO_SEGMENTS, Piece, cut
 from electra.data.sampling import Rows, splitmix
 from electra.data.tokenizer import SpecialTokens
 
@@ -25,7 +25,10 @@ UNPAIRED = -1
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch of text as it is, not yet masked: [CLS] A [SEP] [PAD]... or [CLS] A [SEP] B [SEP] [PAD]..."""
+    """One batch of text as it is, not yet masked: [CLS] A [SEP] [PAD]... or [CLS] A [SEP] B [SEP] [PAD]... .
+
+    An A of several documents has a [SEP] between any two of them.
+    """
 
     input_ids_BL: torch.Tensor
     """int64 token ids."""
@@ -100,7 +103,7 @@ def collate(
     ids_BL = np.full(shape, special.pad, dtype=np.int64)
     segments_BL = np.zeros(shape, dtype=np.int64)
     ids_BL[:, :1] = special.classify
-    streams = examples.stream(stream)
+    streams, separated = examples.stream(stream), examples.config.separates_documents
     for shards, both, ids_L, segments_L in zip(shards_B2.tolist(), segments, ids_BL, segments_BL, strict=True):
         column = 1
         for number, pieces in enumerate(both):
@@ -108,6 +111,9 @@ def collate(
                 continue
             begin, tokens = column, streams[shards[number]]
             for start, length in pieces:
+                if separated and column > begin:
+                    ids_L[column] = special.separate
+                    column += 1
                 ids_L[column : column + length] = tokens[start : start + length]
                 column += length
             ids_L[column] = special.separate

@@ -18,13 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from electra import durable
-from electra.data.packing import (
-    SPECIALS_ONE_SEGMENT,
-    SPECIALS_TWO_SEGMENTS,
-    Examples,
-    PackingConfig,
-    pack,
-)
+from electra.data.packing import PackingConfig, pack
+from electra.data.pieces import SPECIALS_ONE_SEGMENT, SPECIALS_TWO_SEGMENTS, Examples
 from electra.data.sampling import shard_seed
 from electra.data.shards import Shard, Split
 from electra.errors import CheckpointError, DataError
@@ -134,17 +129,22 @@ def _parts(split: Split, config: PackingConfig, seed: int) -> Iterator[dict[str,
     for number, shard in enumerate(split.shards):
         found = _pack(shard, config, seed=shard_seed(seed, number))
         columns = {
-            "pieces": found.pieces, "segment_ends": found.segment_ends + before, "lengths": _lengths(found),
-        }  # fmt: skip
+            "pieces": found.pieces,
+            "segment_ends": found.segment_ends + before,
+            "lengths": _lengths(found, separated=config.separates_documents),
+        }
         yield {name: column.astype(COLUMNS[name][0], copy=False) for name, column in columns.items()}
         before += len(found.pieces)
 
 
-def _lengths(packed: Examples) -> npt.NDArray[np.int64]:
+def _lengths(packed: Examples, *, separated: bool) -> npt.NDArray[np.int64]:
     tokens = np.concatenate([[0], np.cumsum(packed.pieces[:, 1])])
     ends = tokens[packed.segment_ends]
     starts = np.concatenate([[0], ends[:-1, 1]])
-    return ends[:, 1] - starts + np.where(ends[:, 0] < ends[:, 1], SPECIALS_TWO_SEGMENTS, SPECIALS_ONE_SEGMENT)
+    special = np.where(ends[:, 0] < ends[:, 1], SPECIALS_TWO_SEGMENTS, SPECIALS_ONE_SEGMENT)
+    if separated:
+        special += np.diff(packed.segment_ends[:, 1], prepend=0) - 1
+    return ends[:, 1] - starts + special
 
 
 def _pack(shard: Shard, config: PackingConfig, *, seed: int) -> Examples:

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from electra.data.example_index import ExampleIndex, packed
-from electra.data.packing import PackingConfig, Piece
+from electra.data.packing import PackingConfig
+from electra.data.pieces import Piece
 from electra.data.sampling import Rows
 from electra.data.shards import Split, Tokens
 from electra.errors import DataError

@@ -16,58 +16,56 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from electra.errors import DataError
-
-Offsets = npt.NDArray[np.int64]
-"""Ascending end offsets: of sentences in tokens, or of documents in sentences."""
+from electra.data.pieces import (
+    SPECIALS_ONE_SEGMENT,
+    SPECIALS_TWO_SEGMENTS,
+    Examples,
+    Offsets,
+    Piece,
+    check_offsets,
+    cut,
+)
+from electra.data.sentence_packing import pack_sentence_pairs, pack_sentences
 
 TwoSpans = npt.NDArray[np.int64]
 """Shape (examples, 4): start_1, length_1, start_2, length_2 in tokens; length_2 = 0 is a single segment."""
-
-Piece = tuple[int, int]
-"""Start and length in tokens."""
-
-SPECIALS_ONE_SEGMENT = 2
-"""[CLS] A [SEP]"""
-SPECIALS_TWO_SEGMENTS = 3
-"""[CLS] A [SEP] B [SEP]"""
 
 DRAWS_PER_EXAMPLE = 3
 """One segment or two; the coin for the sentence that straddles the aim; the target length."""
 _DRAWN_AHEAD = 8192
 
 
-@dataclass(frozen=True)
-class Examples:
-    """The rows of one shard.
-
-    Attributes:
-        pieces: (pieces, 2) int64, start and length in tokens, row after row.
-        segment_ends: (examples, 2) int64, the first piece that is no more of each segment; where the two are equal
-            the row has one segment.
-    """
-
-    pieces: npt.NDArray[np.int64]
-    segment_ends: npt.NDArray[np.int64]
+Builder = Literal["contiguous", "original", "sentence-pairs", "full-sentences", "doc-sentences"]
+ONE_SEGMENT: tuple[Builder, ...] = ("full-sentences", "doc-sentences")
+"""Whose rows have one segment."""
 
 
 @dataclass(frozen=True)
 class PackingConfig:
-    """How documents are cut into rows of two segments (ELECTRA and BERT; paper section 3.1, appendix A)."""
+    """How documents are cut into rows: of two segments (ELECTRA and BERT; paper section 3.1, appendix A), or in
+    the ways that RoBERTa compares (Liu et al. 2019, section 4.2)."""
 
-    builder: Literal["contiguous", "original"] = "contiguous"
-    """contiguous: every token is used once and in its order. original: as google-research/electra builds them,
-    which fills the first segment up with later short sentences and drops what does not fit (it gathers lines;
-    here, sentences, which also end within lines)."""
+    builder: Builder = "contiguous"
+    """contiguous: rows of two segments, every token used once and in its order. original: as
+    google-research/electra builds them, which fills the first segment up with later short sentences and drops what
+    does not fit (it gathers lines; here, sentences, which also end within lines). sentence-pairs: two sentences
+    that follow one another. full-sentences: as many whole sentences as fit, across documents, with [SEP] between
+    those. doc-sentences: the same, but a row ends with its document."""
 
     sequence_length: int = 128
     """Longest row in tokens, [CLS] and [SEP] included."""
     one_segment_share: float = 0.10
-    """Probability that a row is one segment, as in single-sentence tasks, where the text would allow two."""
+    """Probability that a row is one segment, as in single-sentence tasks, where the text would allow two (for
+    contiguous and original, as the next two)."""
     short_share: float = 0.05
     """Probability that a row aims at a random shorter length, so that short inputs are seen in training."""
     minimum_length: int = 5
     """Least random target length, and for contiguous the fewest tokens that are cut off as a segment or a row."""
+
+    @property
+    def separates_documents(self) -> bool:
+        """Whether there is [SEP] between the pieces of a segment, which are of different documents then."""
+        return self.builder == "full-sentences"
 
     def problems(self) -> Iterator[str]:
         if self.minimum_length < 1:
@@ -93,6 +91,12 @@ def pack(
     """
     if config.builder == "original":
         return pack_as_the_original(sentence_ends, document_ends, config, rng=rng)
+    if config.builder != "contiguous":
+        check_offsets(sentence_ends, document_ends)
+        if config.builder == "sentence-pairs":
+            return pack_sentence_pairs(sentence_ends, document_ends, length=config.sequence_length)
+        across = config.builder == "full-sentences"
+        return pack_sentences(sentence_ends, document_ends, length=config.sequence_length, across=across)
     spans = pack_two_segments(sentence_ends, document_ends, config, rng=rng).reshape(-1, 2)
     held = spans[:, 1] > 0
     return Examples(spans[held], np.cumsum(held, dtype=np.int64).reshape(-1, 2))
@@ -127,7 +131,7 @@ def pack_two_segments(
     Raises:
         DataError: the offsets are not ascending, or the documents do not end with the last sentence.
     """
-    _check_offsets(sentence_ends, document_ends)
+    check_offsets(sentence_ends, document_ends)
     # A memoryview hands bisect plain ints at nearly a list's speed without a second copy of the offsets.
     ends = np.ascontiguousarray(sentence_ends, dtype=np.int64).data
     draws = _triples(rng)
@@ -205,7 +209,7 @@ def pack_as_the_original(
 
     Args, raises: as `pack_two_segments`; the number of draws a row varies.
     """
-    _check_offsets(sentence_ends, document_ends)
+    check_offsets(sentence_ends, document_ends)
     ends = np.ascontiguousarray(sentence_ends, dtype=np.int64).data
     draws = _uniforms(rng)
     pieces, segment_ends = array("q"), array("q")
@@ -259,15 +263,6 @@ def _two_segments(
     return segments
 
 
-def cut(segment: list[Piece], room: int) -> Iterator[Piece]:
-    """The pieces of a segment that fit into `room` tokens, the last one perhaps in part."""
-    for start, length in segment:
-        if room <= 0:
-            return
-        yield start, min(length, room)
-        room -= length
-
-
 def _uniforms(rng: np.random.Generator) -> Iterator[float]:
     while True:
         yield from rng.random(_DRAWN_AHEAD).tolist()
@@ -276,15 +271,3 @@ def _uniforms(rng: np.random.Generator) -> Iterator[float]:
 def _triples(rng: np.random.Generator) -> Iterator[tuple[float, float, float]]:
     while True:
         yield from map(tuple, rng.random((_DRAWN_AHEAD, DRAWS_PER_EXAMPLE)).tolist())
-
-
-def _check_offsets(sentence_ends: Offsets, document_ends: Offsets) -> None:
-    for name, offsets in (("sentence", sentence_ends), ("document", document_ends)):
-        if offsets.size and (offsets[0] < 0 or bool(np.any(offsets[1:] < offsets[:-1]))):
-            raise DataError(f"the {name} ends of a shard are not ascending; prepare the data again")
-    covered = int(document_ends[-1]) if document_ends.size else 0
-    if covered != sentence_ends.size:
-        raise DataError(
-            f"the documents of a shard end with sentence {covered}, but it has {sentence_ends.size} sentences; "
-            "prepare the data again"
-        )

@@ -1,6 +1,6 @@
-"""Hugging Face folders of type electra and bert, out and in, without transformers.
+"""Hugging Face folders of type electra, bert, roberta and albert, out and in, without transformers.
 
-Post-norm blocks, learnt positions and tied tables are what transformers' Electra and Bert classes compute, so a
+Post-norm blocks, learnt positions and tied tables are what transformers' classes of these types compute, so a
 folder written here loads there with no weight missing, and one written there loads here. Configuration, tokenizer
 and the tensors' names are in files of their own beside this one.
 
@@ -24,12 +24,23 @@ from torch.overrides import TorchFunctionMode
 from electra import durable
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError
-from electra.export.model_config import from_json, to_json
-from electra.export.names import Family, HeadKind, head_kind, renamed, take_copies, their_names
+from electra.export.model_config import ARCHITECTURES, from_json, to_json
+from electra.export.names import (
+    Family,
+    HeadKind,
+    family_of,
+    has_pairs,
+    head_kind,
+    our_shape,
+    renamed,
+    take_copies,
+    their_names,
+    their_shape,
+)
 from electra.export.tokenizer_files import agree, read_tokenizer, tokenizer_files
 from electra.json_files import json_text
 from electra.modeling.encoder import Encoder, EncoderConfig
-from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead, SentencePairHead
 from electra.modeling.sharing import plain_parameters
 from electra.modeling.task_heads import ConditionalSpanHead, SpanHead, TaskHead, TextHead, TokenHead
 
@@ -64,6 +75,8 @@ class Pretrained:
     """The longest input, special tokens included: later positions exist, perhaps, but were never trained."""
     task: dict[str, Any] | None = None
     """What a network that was fine-tuned here knows of its task (`electra.tasks.problems`)."""
+    pairs: SentencePairHead | None = None
+    """Beside a masked language model: whether two segments belong together."""
 
 
 def save(
@@ -77,6 +90,7 @@ def save(
     family: Family = "electra",
     objective: str | None = None,
     task: dict[str, Any] | None = None,
+    pairs: SentencePairHead | None = None,
 ) -> None:
     """Write a folder that transformers' AutoModel, AutoTokenizer and the class of the head load.
 
@@ -88,7 +102,8 @@ def save(
         card: the text of README.md.
         max_length: the longest input that the network was trained on; None: as many as it has positions.
         objective, task: what the network was trained by, and for, for those who load it here.
-        family: bert is for masked language models whose embeddings are as wide as their states.
+        family: other types than electra are for masked language models of certain shapes (`names.family_of`).
+        pairs: a head of pairs beside; left out of a folder of a type that knows none.
 
     Raises:
         DataError: the tokenizer cannot be read or lacks a special token.
@@ -98,11 +113,14 @@ def save(
     kind = KINDS[type(head)]
     if isinstance(head, TextHead) and head.dense is None:
         kind = "linear-text"
-    assert family == "electra" or (kind == "generator" and config.square)
+    assert family == "electra" or (kind == "generator" and family == family_of(config))
     tokenizer = tokenizers.load(tokenizer_json)
     agree(tokenizer, config, tokenizer_json)
-    tensors = {name: tensor for module in (encoder, head) for name, tensor in _their_tensors(module, family, kind)}
     padding = tokenizers.special_tokens(tokenizer).pad
+    modules: list[tuple[nn.Module, HeadKind]] = [(encoder, kind), (head, kind)]
+    if pairs is not None and (family, "pair") in ARCHITECTURES:
+        modules.append((pairs, kind := "pair"))
+    tensors = dict(pair for module, of in modules for pair in _their_tensors(module, family, of, padding))
     texts = tokenizer_files(tokenizer, min(max_length or config.max_positions, config.max_positions))
     texts |= {
         "README.md": card,
@@ -120,26 +138,34 @@ def save(
 
 
 def load(folder: Path) -> Pretrained:
-    """The networks and the tokenizer of a Hugging Face folder of type electra or bert.
+    """The networks and the tokenizer of a Hugging Face folder of one of the types that are read here.
 
-    Heads of other kinds (a classifier that was fine-tuned, a pooler) are passed over, and named in the log.
+    Heads of other kinds (a classifier that was fine-tuned) are passed over, and named in the log.
 
     Raises:
         CheckpointError: a file is missing or damaged, the network is none that is computed here, or tensors are
             missing, unknown or of another shape; each one is named.
         DataError: the tokenizer cannot be read or lacks a special token.
     """
-    family, config, objective, task = from_json(folder / "config.json")
-    tensors = renamed(_read_weights(folder), family)
+    described = from_json(folder / "config.json")
+    family, config, task = described.family, described.encoder, described.task
+    tensors = {
+        name: our_shape(name, tensor, family, described.padding)
+        for name, tensor in renamed(_read_weights(folder), family).items()
+    }
     kind = head_kind(tensors, family)
     if task is None and kind not in (None, "discriminator", "generator"):
         kind = None
     with torch.device("meta"), _Uninitialized():  # no time for weights that are replaced at once
         encoder, head = Encoder(config), _head(family, kind, config, tensors)
+        pairs = SentencePairHead(config) if kind == "generator" and has_pairs(tensors, family) else None
     problems: list[str] = []
     take_copies(tensors, problems)
-    modules: list[nn.Module] = [encoder] if head is None else [encoder, head]
-    states = [_our_state(module, family, kind or "generator", tensors, problems) for module in modules]
+    kinds: list[tuple[nn.Module | None, HeadKind]] = [
+        (encoder, "generator"), (head, kind or "generator"), (pairs, "pair"),
+    ]  # fmt: skip
+    modules = [(module, of) for module, of in kinds if module is not None]
+    states = [_our_state(module, family, of, tensors, problems) for module, of in modules]
     inside = (f"{family}.embeddings", f"{family}.encoder.")
     problems.extend(f"{name}: is not known here" for name in sorted(tensors) if name.startswith(inside))
     if problems:
@@ -148,11 +174,11 @@ def load(folder: Path) -> Pretrained:
         raise CheckpointError(f"{folder}: the weights do not fit config.json:\n{lines}")
     if tensors:
         logger.info("%s: passed over %s, which belong to another head", folder, ", ".join(sorted(tensors)))
-    for module, state in zip(modules, states, strict=True):
-        module.load_state_dict(state, assign=True)
+    for (module, _), state in zip(modules, states, strict=True):
+        module.load_state_dict(state, assign=True, strict=False)  # what is shared stands there once
         module.eval()
     tokenizer, max_length = read_tokenizer(folder, config)
-    return Pretrained(encoder, head, tokenizer, objective, max_length, task)
+    return Pretrained(encoder, head, tokenizer, described.objective, max_length, task, pairs)
 
 
 class _Uninitialized(TorchFunctionMode):
@@ -184,15 +210,20 @@ def _head(family: Family, kind: HeadKind | None, config: EncoderConfig, tensors:
             return SpanHead(config)
         case "conditional-span":
             return ConditionalSpanHead(config, answerable="conditional_span.answerable.bias" in tensors)
-    return MaskedLanguageModelHead(config, activation=config.activation if family == "bert" else "gelu")
+    return MaskedLanguageModelHead(
+        config, activation=config.activation if family in ("bert", "albert") else "gelu"
+    )
 
 
-def _their_tensors(module: nn.Module, family: Family, kind: HeadKind) -> Iterator[tuple[str, Tensor]]:
+def _their_tensors(
+    module: nn.Module, family: Family, kind: HeadKind, padding: int = 0
+) -> Iterator[tuple[str, Tensor]]:
     for name, parameter in plain_parameters(module):
         names = their_names(module, name, family=family, kind=kind)
         for their_name, part in zip(names, parameter.detach().float().chunk(len(names)), strict=True):
             # A copy each: safetensors refuses tensors that share memory.
-            yield their_name, part.cpu().clone(memory_format=torch.contiguous_format)
+            shaped = their_shape(their_name, part, family, padding)
+            yield their_name, shaped.cpu().clone(memory_format=torch.contiguous_format)
 
 
 def _our_state(

@@ -1,6 +1,6 @@
 """config.json of Hugging Face folders, out and in."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,10 @@ ARCHITECTURES: dict[tuple[Family, HeadKind], str] = {
     ("electra", "discriminator"): "ElectraForPreTraining",
     ("electra", "generator"): "ElectraForMaskedLM",
     ("bert", "generator"): "BertForMaskedLM",
+    ("bert", "pair"): "BertForPreTraining",
+    ("roberta", "generator"): "RobertaForMaskedLM",
+    ("albert", "generator"): "AlbertForMaskedLM",
+    ("albert", "pair"): "AlbertForPreTraining",
     ("electra", "text"): "ElectraForSequenceClassification",
     ("electra", "linear-text"): "ElectraModel",
     ("electra", "token"): "ElectraForTokenClassification",
@@ -21,28 +25,30 @@ ARCHITECTURES: dict[tuple[Family, HeadKind], str] = {
     ("electra", "conditional-span"): "ElectraModel",
 }
 """The class of transformers that an export is for. It has none for the conditional span, nor for a text's head
-without a hidden layer: only the encoder loads there."""
+without a hidden layer: only the encoder loads there. A pair's stands for both heads, of words and of pairs."""
 
 OBJECTIVE = "electra_objective"
 """The key that says what a network was trained by; it is ours."""
 TASK = "electra_task"
 """The key of what a fine-tuned network knows of its task; it is ours."""
 
-# Their name for each field, and what it is where the file leaves it out: in electra, in bert.
-_FIELDS: dict[str, tuple[str, int | float, int | float]] = {
-    "layers": ("num_hidden_layers", 12, 12),
-    "hidden_size": ("hidden_size", 256, 768),
-    "embedding_size": ("embedding_size", 128, 768),
-    "feed_forward_size": ("intermediate_size", 1024, 3072),
-    "heads": ("num_attention_heads", 4, 12),
-    "vocabulary_size": ("vocab_size", 30522, 30522),
-    "max_positions": ("max_position_embeddings", 512, 512),
-    "type_vocabulary_size": ("type_vocab_size", 2, 2),
-    "dropout": ("hidden_dropout_prob", 0.1, 0.1),
-    "attention_dropout": ("attention_probs_dropout_prob", 0.1, 0.1),
-    "layer_norm_epsilon": ("layer_norm_eps", 1e-12, 1e-12),
-    "initializer_range": ("initializer_range", 0.02, 0.02),
+# Their name for each field, and what it is where the file leaves it out: in the families, in their order.
+_FIELDS: dict[str, tuple[str, int | float, int | float, int | float, int | float]] = {
+    "layers": ("num_hidden_layers", 12, 12, 12, 12),
+    "hidden_size": ("hidden_size", 256, 768, 768, 4096),
+    "embedding_size": ("embedding_size", 128, 768, 768, 128),
+    "feed_forward_size": ("intermediate_size", 1024, 3072, 3072, 16384),
+    "heads": ("num_attention_heads", 4, 12, 12, 64),
+    "vocabulary_size": ("vocab_size", 30522, 30522, 50265, 30000),
+    "max_positions": ("max_position_embeddings", 512, 512, 512, 512),
+    "type_vocabulary_size": ("type_vocab_size", 2, 2, 2, 2),
+    "dropout": ("hidden_dropout_prob", 0.1, 0.1, 0.1, 0.0),
+    "attention_dropout": ("attention_probs_dropout_prob", 0.1, 0.1, 0.1, 0.0),
+    "layer_norm_epsilon": ("layer_norm_eps", 1e-12, 1e-12, 1e-12, 1e-12),
+    "initializer_range": ("initializer_range", 0.02, 0.02, 0.02, 0.02),
 }
+PADDING = {"electra": 0, "bert": 0, "roberta": 1, "albert": 0}
+"""The id of [PAD] where the file leaves it out."""
 _ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",
     "gelu_pytorch_tanh": "gelu_tanh",
@@ -52,10 +58,11 @@ _ACTIVATIONS: dict[str, Activation] = {
     "swish": "silu",
 }
 # Settings of theirs that change what is computed, with the value that is computed here (and is their default).
-_REQUIRED: dict[str, str | bool] = {
+_REQUIRED: dict[str, str | bool | int] = {
     "position_embedding_type": "absolute",
     "is_decoder": False,
     "add_cross_attention": False,
+    "inner_group_num": 1,
 }
 
 
@@ -71,8 +78,12 @@ def to_json(
     """What config.json says of a network; `padding` is the id of [PAD]."""
     values = asdict(config)
     fields = {theirs: values[ours] for ours, (theirs, *_) in _FIELDS.items()}
-    if family == "bert":
+    if family in ("bert", "roberta"):
         del fields["embedding_size"]
+    if family == "roberta":
+        fields["max_position_embeddings"] += padding + 1  # it counts positions from there
+    if family == "albert":
+        fields |= {"num_hidden_groups": config.layer_groups, "inner_group_num": 1, "classifier_dropout_prob": 0.0}
     activation = next(theirs for theirs, ours in _ACTIVATIONS.items() if ours == config.activation)
     return {
         "architectures": [ARCHITECTURES[family, kind]],
@@ -107,8 +118,19 @@ def _of_task(task: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def from_json(path: Path) -> tuple[Family, EncoderConfig, str | None, dict[str, Any] | None]:
-    """The network that a config.json describes, and where that is said what it was trained by, and for which task.
+@dataclass(frozen=True)
+class Described:
+    """What a config.json says: the network, the id of [PAD], and if it is ours what trained it, for which task."""
+
+    family: Family
+    encoder: EncoderConfig
+    padding: int
+    objective: str | None
+    task: dict[str, Any] | None
+
+
+def from_json(path: Path) -> Described:
+    """What a config.json says.
 
     Raises:
         CheckpointError: it cannot be read, or describes one that is not computed here; every reason is named.
@@ -118,7 +140,7 @@ def from_json(path: Path) -> tuple[Family, EncoderConfig, str | None, dict[str, 
     if family is None:
         raise CheckpointError(
             f"{path}: this model cannot be loaded: model_type is {theirs.get('model_type')!r}; "
-            f"{' and '.join(FAMILIES)} are read here"
+            f"{', '.join(FAMILIES)} are read here"
         )
     problems = [
         f"{name} is {found!r}; only {value!r} is computed here"
@@ -132,9 +154,20 @@ def from_json(path: Path) -> tuple[Family, EncoderConfig, str | None, dict[str, 
         allowed = int if isinstance(default, int) else int | float
         if not isinstance(values[ours], allowed) or isinstance(values[ours], bool):
             problems.append(f"{name} must be a number, found {values[ours]!r}")
-    if family == "bert":
+    padding = theirs.get("pad_token_id", PADDING[family])
+    if not isinstance(padding, int) or padding < 0:
+        problems.append(f"pad_token_id must be an id, found {padding!r}")
+    elif family == "roberta" and not problems:
+        values["max_positions"] -= padding + 1
+    if family in ("bert", "roberta"):
         values["embedding_size"] = values["hidden_size"]
-    activation = theirs.get("hidden_act", "gelu")
+    if family == "albert":
+        values["share_layers"], values["layer_groups"] = "all", theirs.get("num_hidden_groups", 1)
+        if values["embedding_size"] == values["hidden_size"]:
+            problems.append("embedding_size is hidden_size; the projection between them is not computed here then")
+        if not isinstance(values["layer_groups"], int):
+            problems.append(f"num_hidden_groups must be a number, found {values['layer_groups']!r}")
+    activation = theirs.get("hidden_act", "gelu_new" if family == "albert" else "gelu")
     if not isinstance(activation, str) or activation not in _ACTIVATIONS:
         problems.append(f"hidden_act is {activation!r}; computed here are {', '.join(_ACTIVATIONS)}")
     if not problems and values["vocabulary_size"] < 1:
@@ -144,4 +177,4 @@ def from_json(path: Path) -> tuple[Family, EncoderConfig, str | None, dict[str, 
         problems.extend(EncoderConfig(**values).problems())
     if problems:
         raise CheckpointError(f"{path}: this model cannot be loaded:\n" + "\n".join(f"  {p}" for p in problems))
-    return family, EncoderConfig(**values), theirs.get(OBJECTIVE), theirs.get(TASK)
+    return Described(family, EncoderConfig(**values), padding, theirs.get(OBJECTIVE), theirs.get(TASK))

@@ -1,22 +1,27 @@
-"""The names of tensors in Hugging Face folders of type electra and bert, for the parameters of our networks.
+"""The names of tensors in Hugging Face folders, for the parameters of our networks.
 
-Blocks and embeddings are laid out alike in both; the prefix and the heads differ.
+Blocks and embeddings are laid out alike in electra, bert and roberta; the prefix and the heads differ. An albert
+has one block for each group of layers.
 
-Shapes: D hidden size, V vocabulary.
+Shapes: D hidden size, L positions, V vocabulary.
 """
 
 import re
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
-from electra.modeling.encoder import Encoder
+from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.sharing import group_of
 
-Family = Literal["electra", "bert"]
-FAMILIES: tuple[Family, ...] = ("electra", "bert")
-HeadKind = Literal["discriminator", "generator", "text", "linear-text", "token", "span", "conditional-span"]
-"""A logit a token of its having been replaced, or a logit a word of the vocabulary; and those of fine-tuned
-networks (modeling/task_heads.py)."""
+Family = Literal["electra", "bert", "roberta", "albert"]
+FAMILIES: tuple[Family, ...] = ("electra", "bert", "roberta", "albert")
+HeadKind = Literal[
+    "discriminator", "generator", "pair", "text", "linear-text", "token", "span", "conditional-span"
+]
+"""A logit a token of its having been replaced, a logit a word of the vocabulary, one of two segments not belonging
+together; and those of fine-tuned networks (modeling/task_heads.py)."""
 
 _OUTSIDE_BLOCKS = {
     "embeddings.token": "embeddings.word_embeddings",
@@ -32,6 +37,14 @@ _INSIDE_BLOCKS = {
     "feed_forward.inner": ("intermediate.dense",),
     "feed_forward.outer": ("output.dense",),
     "feed_forward_norm": ("output.LayerNorm",),
+}
+_INSIDE_ALBERT = {
+    "attention.query_key_value": ("attention.query", "attention.key", "attention.value"),
+    "attention.output": ("attention.dense",),
+    "attention_norm": ("attention.LayerNorm",),
+    "feed_forward.inner": ("ffn",),
+    "feed_forward.outer": ("ffn_output",),
+    "feed_forward_norm": ("full_layer_layer_norm",),
 }
 _HEADS: dict[tuple[Family, HeadKind], dict[str, str]] = {
     ("electra", "discriminator"): {
@@ -56,14 +69,34 @@ _HEADS: dict[tuple[Family, HeadKind], dict[str, str]] = {
         "norm": "cls.predictions.transform.LayerNorm",
         "": "cls.predictions",
     },
+    ("bert", "pair"): {"dense": "bert.pooler.dense", "prediction": "cls.seq_relationship"},
+    ("roberta", "generator"): {"dense": "lm_head.dense", "norm": "lm_head.layer_norm", "": "lm_head"},
+    ("albert", "generator"): {
+        "dense": "predictions.dense",
+        "norm": "predictions.LayerNorm",
+        "": "predictions",
+    },
+    ("albert", "pair"): {"dense": "albert.pooler", "prediction": "sop_classifier.classifier"},
 }
+POSITION_TABLE = "roberta.embeddings.position_embeddings.weight"
 TOKEN_TABLE = "embeddings.word_embeddings.weight"
 _COPIES: dict[str, str] = {
     "generator_lm_head.weight": f"electra.{TOKEN_TABLE}",
     "cls.predictions.decoder.weight": f"bert.{TOKEN_TABLE}",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
+    "lm_head.decoder.weight": f"roberta.{TOKEN_TABLE}",
+    "lm_head.decoder.bias": "lm_head.bias",
+    "predictions.decoder.weight": f"albert.{TOKEN_TABLE}",
+    "predictions.decoder.bias": "predictions.bias",
 }
 """Tensors that a folder may hold a second time, with the name of the first; here they are one parameter."""
+
+
+def family_of(config: EncoderConfig) -> Family:
+    """The type whose classes compute what a masked language model of this shape does."""
+    if config.square:
+        return "roberta" if config.type_vocabulary_size == 1 else "bert"
+    return "albert" if config.share_layers == "all" else "electra"
 
 
 def their_names(module: nn.Module, name: str, *, family: Family, kind: HeadKind) -> tuple[str, ...]:
@@ -73,8 +106,37 @@ def their_names(module: nn.Module, name: str, *, family: Family, kind: HeadKind)
         return (f"{_HEADS[family, kind][path]}.{leaf}",)
     if path.startswith("blocks."):
         _, index, inside = path.split(".", 2)
+        if family == "albert":
+            config = module.config
+            group = group_of(int(index), layers=config.layers, groups=config.layer_groups)
+            block = f"albert.encoder.albert_layer_groups.{group}.albert_layers.0"
+            return tuple(f"{block}.{part}.{leaf}" for part in _INSIDE_ALBERT[inside])
         return tuple(f"{family}.encoder.layer.{index}.{part}.{leaf}" for part in _INSIDE_BLOCKS[inside])
+    if family == "albert" and path == "projection":
+        return (f"albert.encoder.embedding_hidden_mapping_in.{leaf}",)
     return (f"{family}.{_OUTSIDE_BLOCKS[path]}.{leaf}",)
+
+
+def their_shape(name: str, tensor: Tensor, family: Family, padding: int) -> Tensor:
+    """One of our tensors as they have it, under their name.
+
+    Two logits stand for one of a pair, of belonging and of not; and a roberta counts positions from behind the id
+    of its padding.
+    """
+    if name.startswith(("cls.seq_relationship.", "sop_classifier.classifier.")):
+        return torch.cat([torch.zeros_like(tensor), tensor])
+    if family == "roberta" and name == POSITION_TABLE:
+        return torch.cat([tensor.new_zeros(padding + 1, tensor.shape[1]), tensor])
+    return tensor
+
+
+def our_shape(name: str, tensor: Tensor, family: Family, padding: int) -> Tensor:
+    """The other way round; tensors of another shape than can be are left as they are."""
+    if name.startswith(("cls.seq_relationship.", "sop_classifier.classifier.")) and len(tensor) == 2:
+        return tensor[1:] - tensor[:1]
+    if family == "roberta" and name == POSITION_TABLE:
+        return tensor[padding + 1 :]
+    return tensor
 
 
 def renamed(tensors: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
@@ -104,10 +166,16 @@ def take_copies(tensors: dict[str, Tensor], problems: list[str]) -> None:
             problems.append(f"{copy}: differs from {name}; here the two are one")
 
 
+def has_pairs(tensors: dict[str, Tensor], family: Family) -> bool:
+    """Whether there is a head of pairs among these tensors."""
+    names = _HEADS.get((family, "pair"), {}).values()
+    return bool(names) and all(f"{name}.weight" in tensors for name in names)
+
+
 def head_kind(tensors: dict[str, Tensor], family: Family) -> HeadKind | None:
     """The head that belongs to these tensors, if there is one."""
     for (of, kind), names in _HEADS.items():
         prefixes = tuple(f"{their_name}." for their_name in names.values())
-        if of == family and any(name.startswith(prefixes) for name in tensors):
+        if of == family and kind != "pair" and any(name.startswith(prefixes) for name in tensors):
             return kind
     return None

@@ -18,9 +18,10 @@ from torch import Tensor
 from electra.export.huggingface import Head
 from electra.json_files import read_json
 from electra.modeling.encoder import Encoder
-from electra.modeling.heads import MaskedLanguageModelHead
+from electra.modeling.heads import MaskedLanguageModelHead, SentencePairHead
 from electra.modeling.task_heads import ConditionalSpanHead, SpanHead, TextHead
 
+PAIR_LOGITS = ("seq_relationship_logits", "sop_logits")
 TOLERANCE = 1e-5
 """An export whose logits differ by more than this computes something else."""
 
@@ -33,6 +34,8 @@ def parity(
     ids_BL: Tensor,
     segment_ids_BL: Tensor | None = None,
     attention_mask_BL: Tensor | None = None,
+    *,
+    pairs: SentencePairHead | None = None,
 ) -> float | None:
     """The largest absolute difference between our logits and transformers', at tokens.
 
@@ -43,6 +46,7 @@ def parity(
         folder: what `electra.export.huggingface.save` wrote of this encoder and head.
         segment_ids_BL: None: all 0.
         attention_mask_BL: True at tokens, False at padding; None: no padding.
+        pairs: the head of pairs beside it, if there is one; it is compared where their class has it.
 
     Returns:
         None where transformers is not installed, or has no class for the head.
@@ -59,7 +63,10 @@ def parity(
     with _quiet():
         model = theirs.from_pretrained(folder, dtype=torch.float64, local_files_only=True).to(ids_BL.device)
         model.eval()
-        theirs_found = model(ids_BL, token_type_ids=segment_ids_BL, attention_mask=mask_BL.long())
+        more = {}
+        if model.config.model_type == "roberta":  # which takes the id of padding for padding, wherever it stands
+            more["position_ids"] = model.config.pad_token_id + 1 + torch.arange(ids_BL.shape[1])[None]
+        theirs_found = model(ids_BL, token_type_ids=segment_ids_BL, attention_mask=mask_BL.long(), **more)
         x_BLD = encoder(ids_BL, segment_ids_BL, attention_mask_BL)
         if isinstance(head, MaskedLanguageModelHead):
             found = head.logits(x_BLD, encoder.embeddings.token.weight)
@@ -67,10 +74,17 @@ def parity(
             found = head(x_BLD)
     if isinstance(head, SpanHead):
         expected = torch.stack([theirs_found.start_logits, theirs_found.end_logits], -1)
+    elif "prediction_logits" in theirs_found:
+        expected = theirs_found.prediction_logits
     else:
         expected = theirs_found.logits
     of_texts = isinstance(head, TextHead)  # else there is one a token
-    return float((found - expected)[slice(None) if of_texts else mask_BL].abs().max())
+    differences = (found - expected)[slice(None) if of_texts else mask_BL].abs()
+    of_pairs = next((theirs_found[name] for name in PAIR_LOGITS if name in theirs_found), None)
+    if pairs is None or of_pairs is None:
+        return float(differences.max())
+    found_B = copy.deepcopy(pairs).double()(x_BLD[:, 0])
+    return max(float(differences.max()), float((of_pairs[:, 1] - of_pairs[:, 0] - found_B).abs().max()))
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from electra.modeling.attention import Attention
 from electra.modeling.dropout import Dropout
 from electra.modeling.init import initialize
-from electra.modeling.sharing import AnyEmbedding, Share, shared
+from electra.modeling.sharing import AnyEmbedding, LayerSharing, Share, share_parts, shared
 from electra.modeling.unpadding import Unpadding
 
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
@@ -47,7 +47,12 @@ class EncoderConfig:
     max_positions: int = 512
     """Rows of the position table: the longest input."""
     type_vocabulary_size: int = 2
-    """Rows of the segment table; with 1, every token belongs to the first segment."""
+    """Rows of the segment table; with 1, every token belongs to the first segment (RoBERTa)."""
+    share_layers: LayerSharing = "none"
+    """What the blocks have in common (ALBERT): nothing, all their weights, those of attention, or of the
+    feed-forward layers. It saves memory, not time."""
+    layer_groups: int = 1
+    """With share_layers: weights are shared within each of so many runs of blocks, not between them."""
     activation: Activation = "gelu"
     """Between the two layers of a feed-forward; gelu is the exact one (erf), as in the original."""
     dropout: float = 0.1
@@ -76,6 +81,10 @@ class EncoderConfig:
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 yield f"{name}: must be at least 1, got {getattr(self, name)}"
+        if self.layer_groups < 1 or (self.layers >= 1 and self.layers % self.layer_groups):
+            yield f"layer_groups: {self.layers} layers do not divide into {self.layer_groups} groups"
+        if self.layer_groups > 1 and self.share_layers == "none":
+            yield "layer_groups: is for share_layers; leave it at 1"
         if self.vocabulary_size < 0:
             yield f"vocabulary_size: must not be negative, got {self.vocabulary_size}"
         for name in ("dropout", "attention_dropout"):
@@ -120,7 +129,8 @@ class Embeddings(nn.Module):
         self, ids_BL: Tensor, segment_ids_BL: Tensor | None = None, tokens_BLE: Tensor | None = None
     ) -> Tensor:
         length = ids_BL.shape[1]
-        segments_BLE = self.segment.weight[0] if segment_ids_BL is None else self.segment(segment_ids_BL)
+        alone = segment_ids_BL is None or len(self.segment.weight) == 1
+        segments_BLE = self.segment.weight[0] if alone else self.segment(segment_ids_BL)
         x_BLE = (
             (self.token(ids_BL) if tokens_BLE is None else tokens_BLE)
             + self.position.weight[:length]
@@ -193,7 +203,9 @@ class Encoder(nn.Module):
         self.config = config
         self.embeddings = Embeddings(config, tables=tables, share=share, share_norm=share_norm)
         self.projection = nn.Identity() if config.square else nn.Linear(config.embedding_size, config.hidden_size)
-        self.blocks: nn.ModuleList = nn.ModuleList(Block(config) for _ in range(config.layers))
+        blocks: list[nn.Module] = [Block(config) for _ in range(config.layers)]
+        share_parts(blocks, config.share_layers, config.layer_groups)
+        self.blocks: nn.ModuleList = nn.ModuleList(blocks)
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
 
     def forward(
@@ -209,7 +221,7 @@ class Encoder(nn.Module):
         """States (B, L, D), or (B, N, D) where only some are wanted.
 
         Args:
-            segment_ids_BL: 0 or 1 for each token; None: all 0.
+            segment_ids_BL: 0 or 1 for each token; None: all 0. A network with one row of segments does not ask.
             attention_mask_BL: True at tokens, False at padding; None: no padding, which is quicker. Or, as
                 (B, L, L), what is added to the score of each pair of a query and a key.
             positions_BN: the positions whose states are wanted; the last block does no work at the others.

@@ -31,8 +31,9 @@ class MaskedLanguageModelHead(nn.Module):
 
     @classmethod
     def full_size(cls, config: EncoderConfig) -> "MaskedLanguageModelHead":
-        """As transformers' Bert classes have it, and for embeddings of another width its Electra classes."""
-        return cls(config, activation=config.activation if config.square else "gelu")
+        """As transformers' Bert and Albert classes have it, or else its Roberta and Electra classes: with GELU."""
+        own = config.type_vocabulary_size > 1 if config.square else config.share_layers == "all"
+        return cls(config, activation=config.activation if own else "gelu")
 
     def forward(self, x_ND: Tensor) -> Tensor:
         """States as the token table sees them (N, E)."""
@@ -51,6 +52,20 @@ class CopyHead(nn.Module):
         self.words = MaskedLanguageModelHead.full_size(config)
         self.gate = nn.Linear(config.hidden_size, 1)
         initialize(self.gate, config.initializer_range, linear_range=config.linear_initializer_range)
+
+
+class SentencePairHead(nn.Module):
+    """A hidden layer with tanh (BERT's pooler) and one logit, of two segments not belonging together."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.prediction = nn.Linear(config.hidden_size, 1)
+        initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
+
+    def forward(self, x_BD: Tensor) -> Tensor:
+        """Logits (B,) from the states at [CLS]."""
+        return self.prediction(self.dense(x_BD).tanh()).squeeze(-1)
 
 
 class ReplacedTokenHead(nn.Module):

@@ -1,4 +1,4 @@
-"""Tables that one network takes from another.
+"""Weights in several places: tables that one network takes from another, blocks that share what they learn.
 
 Shapes: V rows, E embedding size; `*` any leading dimensions.
 """
@@ -9,6 +9,15 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+LayerSharing = Literal["none", "all", "attention", "feed-forward"]
+"""What the blocks of one encoder have in common (Lan et al. 2020, ALBERT, section 3.1)."""
+SHARED_PARTS: dict[LayerSharing, tuple[str, ...]] = {
+    "none": (),
+    "all": ("attention", "attention_norm", "feed_forward", "feed_forward_norm"),
+    "attention": ("attention", "attention_norm"),
+    "feed-forward": ("feed_forward", "feed_forward_norm"),
+}
 
 Share = Literal["tables", "tokens", "detached", "disentangled"]
 """Of another network's embeddings: all three tables; that of the tokens alone; all three, but without a gradient
@@ -53,11 +62,28 @@ def shared(table: AnyEmbedding, share: Share) -> AnyEmbedding:
     return BorrowedEmbedding(table, learns=share == "disentangled")
 
 
+def share_parts(blocks: list[nn.Module], sharing: LayerSharing, groups: int) -> None:
+    """Let the blocks of each group use the parts of its first one.
+
+    Args:
+        groups: how many runs of as many blocks each there are; none shares anything with another.
+    """
+    for number, block in enumerate(blocks):
+        first = blocks[group_of(number, layers=len(blocks), groups=groups) * len(blocks) // groups]
+        for name in SHARED_PARTS[sharing]:
+            setattr(block, name, getattr(first, name))
+
+
+def group_of(layer: int, *, layers: int, groups: int) -> int:
+    """The group that a block belongs to."""
+    return layer * groups // layers
+
+
 def plain_parameters(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The parameters of a network by name, borrowed tables as what they amount to: for a copy that stands
-    alone."""
+    """The parameters of a network by name, borrowed tables as what they amount to, and what blocks share once for
+    each: for a copy that stands alone."""
     borrowed = {name: inner for name, inner in module.named_modules() if isinstance(inner, BorrowedEmbedding)}
-    for name, parameter in module.named_parameters():
+    for name, parameter in module.named_parameters(remove_duplicate=False):
         if not name.startswith(tuple(f"{outer}." for outer in borrowed)):
             yield name, parameter
     for name, inner in borrowed.items():

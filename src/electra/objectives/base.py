@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from electra.data.collate import Batch
 from electra.modeling.encoder import Encoder
 from electra.modeling.flops import Networks
-from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead, SentencePairHead
 
 Counts = dict[str, Tensor]
 TowerName = Literal["discriminator", "generator", "encoder"]
@@ -33,10 +33,15 @@ class StepOutput:
 
 @dataclass(frozen=True)
 class Tower:
-    """A network that is exported on its own."""
+    """A network that is exported on its own.
+
+    Attributes:
+        pairs: what tells whether two segments belong together, where that is learnt beside.
+    """
 
     encoder: Encoder
     head: MaskedLanguageModelHead | ReplacedTokenHead
+    pairs: SentencePairHead | None = None
 
 
 class Objective(Protocol):

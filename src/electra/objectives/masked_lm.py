@@ -102,11 +102,13 @@ class MaskedLanguageModel(nn.Module):
         return figures.figures()
 
     def towers(self) -> dict[TowerName, Tower]:
-        return {"encoder": Tower(self.encoder, self.head)}
+        return {"encoder": Tower(self.encoder, self.head, None if self.sentences is None else self.sentences.head)}
 
     def output_biases(self) -> list[nn.Parameter]:
         return [self.head.bias]
 
     def networks(self, length: int) -> Networks:
         share = slots(length, self.masking.share) / length
-        return {"encoder": Network.of(self.encoder.config, masked_share=share, wanted_share=share)}
+        first = 0 if self.sentences is None else 1 / length  # [CLS]
+        network = Network.of(self.encoder.config, masked_share=share, wanted_share=share + first)
+        return {"encoder": network}

@@ -9,6 +9,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
@@ -16,6 +17,8 @@ from electra.modeling.encoder import at
 from electra.objectives.draws import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
 
+WHOLE_WORDS = ("words", "ngrams")
+"""Kinds that must know where words begin."""
 PASSES = 3
 """How often whole words or spans are looked for that fill what is left of a row's share."""
 
@@ -24,13 +27,16 @@ PASSES = 3
 class MaskingConfig:
     """Where the text is predicted, and what stands there instead."""
 
-    kind: Literal["uniform", "frequency", "words", "spans"] = "uniform"
+    kind: Literal["uniform", "frequency", "words", "spans", "ngrams"] = "uniform"
     """uniform: every token is as likely. frequency: rare tokens are likelier (see frequency_power). words: whole
-    words, as many as fit. spans: stretches of tokens of random length (see span_length)."""
+    words, as many as fit. spans: stretches of tokens of random length (see span_length). ngrams: stretches of 1 to
+    ngram_length whole words, of n in proportion to 1 / n (ALBERT)."""
     frequency_power: float = 0.5
     """For kind frequency: a token is drawn in proportion to its frequency to minus this power."""
     span_length: float = 3.0
     """For kind spans: tokens of a stretch in the mean (a geometric distribution)."""
+    ngram_length: int = 3
+    """For kind ngrams: words of the longest stretch."""
     copies: int = 0
     """Static masking: an example has only so many masks, which take turns (RoBERTa's account of BERT: 10). 0: it
     is masked anew at every visit."""
@@ -62,6 +68,8 @@ class MaskingConfig:
             yield f"copies: must not be negative, got {self.copies}"
         if not self.span_length >= 1:
             yield f"span_length: must be at least 1, got {self.span_length}"
+        if self.ngram_length < 1:
+            yield f"ngram_length: must be at least 1, got {self.ngram_length}"
         if not self.frequency_power >= 0:
             yield f"frequency_power: must not be negative, got {self.frequency_power}"
         if self.replacement and self.random_share:
@@ -127,7 +135,7 @@ def draw(batch: Batch, config: MaskingConfig, vocabulary: Vocabulary) -> Masking
         if config.kind == "frequency":
             numbers_BL = _weighted(numbers_BL, ids_BL, vocabulary, config.frequency_power)
         order_BL = numbers_BL.masked_fill(~text_BL, -torch.inf)
-        if config.kind in ("words", "spans"):
+        if config.kind in ("words", "spans", "ngrams"):
             order_BL = _whole(order_BL, _starts(ids_BL, text_BL, seeds_B, config, vocabulary), wanted_B)
         positions_BN, used_BN = choose(order_BL, wanted_B, min(slots(L, config.share), L))
     kept_BN = uniforms(seeds_B, Purpose.KEPT, positions_BN.shape[1])
@@ -179,12 +187,25 @@ def _starts(
     """True where a word or a span begins; what is no text stands alone."""
     before_BL = text_BL.roll(1, 1)
     before_BL[:, 0] = False
-    if config.kind == "words":
+    if config.kind in WHOLE_WORDS:
         assert vocabulary.continues_V is not None
         begins_BL = ~vocabulary.continues_V[ids_BL]
+        if config.kind == "ngrams":
+            words_BL = begins_BL.long().cumsum(1)
+            first_BL = ngrams(uniforms(seeds_B, Purpose.SPANS, ids_BL.shape[1]), config.ngram_length)
+            begins_BL &= first_BL.gather(1, (words_BL - 1).clamp(min=0))
     else:
         begins_BL = uniforms(seeds_B, Purpose.SPANS, ids_BL.shape[1]) < 1 / config.span_length
     return begins_BL | ~text_BL | ~before_BL
+
+
+def ngrams(uniforms_BL: Tensor, longest: int) -> Tensor:
+    """Which words begin a stretch (B, L), where one of n words comes with a chance in proportion to 1 / n."""
+    weights_n = 1 / torch.arange(1, longest + 1, device=uniforms_BL.device)
+    lengths_BL = 1 + torch.searchsorted((weights_n / weights_n.sum()).cumsum(0)[:-1], uniforms_BL, right=True)
+    starts_BL = (lengths_BL.cumsum(1) - lengths_BL).clamp(max=uniforms_BL.shape[1])
+    first_BL = torch.zeros_like(uniforms_BL, dtype=torch.bool)
+    return F.pad(first_BL, (0, 1)).scatter(1, starts_BL, True)[:, :-1]
 
 
 def _whole(order_BL: Tensor, starts_BL: Tensor, wanted_B: Tensor) -> Tensor:

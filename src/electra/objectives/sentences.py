@@ -11,19 +11,17 @@ from torch.nn import functional as F
 
 from electra.data.collate import UNPAIRED, Batch
 from electra.modeling.encoder import EncoderConfig
-from electra.modeling.init import initialize
+from electra.modeling.heads import SentencePairHead
 from electra.objectives.base import Counts, StepOutput
 
 
 class SentenceLoss(nn.Module):
-    """A hidden layer and one logit, of the two segments not belonging together as they stand."""
+    """How badly a head tells whether the two segments of a row belong together as they stand."""
 
     def __init__(self, model: EncoderConfig, *, weight: float) -> None:
         super().__init__()
         self.weight = weight
-        self.dense = nn.Linear(model.hidden_size, model.hidden_size)
-        self.prediction = nn.Linear(model.hidden_size, 1)
-        initialize(self, model.initializer_range, linear_range=model.linear_initializer_range)
+        self.head = SentencePairHead(model)
 
     def counts(self, batch: Batch) -> Counts:
         """Rows with two segments."""
@@ -37,7 +35,7 @@ class SentenceLoss(nn.Module):
         """
         assert batch.sentences_B is not None
         paired_B = _paired(batch)
-        logits_B = self.prediction(self.dense(x_BD).tanh()).squeeze(-1).float()
+        logits_B = self.head(x_BD).float()
         labels_B = batch.sentences_B.clamp(min=0).float()
         losses_B = F.binary_cross_entropy_with_logits(logits_B, labels_B, reduction="none")
         loss = (losses_B * paired_B).sum() / counts["sentences"]

@@ -15,7 +15,8 @@ from tokenizers import Tokenizer
 from electra.config import load_config
 from electra.data import tokenizer as tokenizers
 from electra.data.examples import ExampleSet
-from electra.data.packing import PackingConfig, Piece
+from electra.data.packing import PackingConfig
+from electra.data.pieces import Piece
 from electra.data.shards import Shard, Split, SplitName, TokenData
 from electra.errors import ConfigError, DataError
 from electra.recipes.pretrain_config import PretrainConfig

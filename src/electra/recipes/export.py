@@ -13,6 +13,7 @@ from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError
 from electra.export.huggingface import save
 from electra.export.model_card import CardKind, model_card
+from electra.export.names import family_of
 from electra.export.parity import TOLERANCE, parity
 from electra.json_files import read_json
 from electra.modeling.encoder import EncoderConfig
@@ -91,10 +92,13 @@ def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = 
             card=cards[name],
             max_length=length,
             objective=config.objective.kind,
-            family="bert" if name == "encoder" and tower.encoder.config.square else "electra",
+            family=family_of(tower.encoder.config) if name == "encoder" else "electra",
+            pairs=tower.pairs,
         )
         ids_BL, segment_ids_BL, mask_BL = _sample(config.model, config.packing.sequence_length)
-        differences[name] = parity(folders[name], tower.encoder, tower.head, ids_BL, segment_ids_BL, mask_BL)
+        differences[name] = parity(
+            folders[name], tower.encoder, tower.head, ids_BL, segment_ids_BL, mask_BL, pairs=tower.pairs
+        )
     result = ExportResult(found.state["step"], folders, differences)
     for line in str(result).splitlines():
         logger.info("exported %s", line)

@@ -240,7 +240,7 @@ class Judge:
     def final(self) -> list[Outputs]:
         """Outputs on dev of the weights that count, which the network has from here on."""
         if self.setting.config.evaluation.keep == "best" and self.best.is_file():
-            self.module.load_state_dict(load_file(self.best), strict=True)
+            self.module.load_state_dict(load_file(self.best), strict=False)
             self.outputs = None
         return self.outputs or _outputs(self.setting, self.module, DEV)
 

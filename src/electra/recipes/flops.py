@@ -15,6 +15,7 @@ from electra.config import PRESETS, did_you_mean, load_config, preset_names, rea
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import ConfigError
 from electra.modeling.flops import Convention, Network, Networks, forward_terms, inference_flops, training_flops
+from electra.objectives.base import Tower
 from electra.recipes.pretrain_config import PretrainConfig, build_objective, with_vocabulary
 from electra.recipes.pretrain_start import load_start, with_shapes
 from electra.training.plan import flops_a_sequence
@@ -118,6 +119,8 @@ class Counted:
         terms: of a forward pass over one sequence in training, by network and term.
         inference: of each network's forward pass over one sequence without its head.
         training: of the whole training; None where its length is given in minutes.
+        parameters: of each network that is exported, without its head (BERT's pooler counts); empty for models of
+            the paper, of which only the compute is known.
     """
 
     name: str
@@ -129,6 +132,7 @@ class Counted:
     inference: dict[str, float]
     training_sequence: float
     training: float | None
+    parameters: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -183,6 +187,7 @@ def count(model: str, convention: Convention) -> Counted:
     if "length" in read_toml(source):
         reference = load_config(ReferenceConfig, source)
         networks, length, batch_size = reference.networks(), reference.length, reference.batch_size
+        parameters: dict[str, int] = {}
         steps: int | None = reference.steps
         sequence, sequences = training_flops(networks, length, convention), batch_size * reference.steps
     else:
@@ -192,6 +197,7 @@ def count(model: str, convention: Convention) -> Counted:
         steps = None if config.train.minutes is not None else config.train.steps
         with torch.device("meta"):
             objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
+        parameters = {name: _parameters(tower) for name, tower in objective.towers().items()}
         sequence = flops_a_sequence(objective, length, steps=steps, convention=convention)
         networks, sequences = objective.networks(length), config.train.sequences(steps or 0)  # of the last stage
     return Counted(
@@ -204,7 +210,14 @@ def count(model: str, convention: Convention) -> Counted:
         {n: inference_flops(network, length, convention) for n, network in networks.items() if network.layers},
         sequence,
         None if steps is None else sequence * sequences,
+        parameters,
     )
+
+
+def _parameters(tower: Tower) -> int:
+    """Numbers that are learnt, each once even where blocks share it."""
+    modules = [tower.encoder, *([] if tower.pairs is None else [tower.pairs.dense])]
+    return sum(parameter.numel() for module in modules for parameter in module.parameters())
 
 
 _PAPER_ROWS: list[tuple[str, str | float, tuple[str | None, str | None]]] = [
@@ -273,11 +286,12 @@ def _terms_table(model: Counted) -> Table:
 
 def _summary(models: list[Counted]) -> Table:
     table = Table("model")
-    for column in ("sequences a step", "one step", "steps", "whole training", f"x {models[0].name}"):
+    for column in ("parameters", "sequences a step", "one step", "steps", "whole training", f"x {models[0].name}"):
         table.add_column(column, justify="right")
     for model in models:
         table.add_row(
             model.name,
+            _millions(model.parameters),
             f"{model.batch_size:,}",
             _shown(model.training_sequence * model.batch_size),
             f"{model.steps:,}" if model.steps else "by the clock",
@@ -285,6 +299,12 @@ def _summary(models: list[Counted]) -> Table:
             f"{model.training / models[0].training:.3g}" if model.training and models[0].training else "",
         )
     return table
+
+
+def _millions(parameters: dict[str, int]) -> str:
+    """Of the network that is trained for its own sake."""
+    found = parameters.get("discriminator") or parameters.get("encoder")
+    return "" if found is None else f"{found / 1e6:.1f}M"
 
 
 def _shown(operations: float | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from electra import config
-from electra.data.packing import PackingConfig
+from electra.data.packing import ONE_SEGMENT, PackingConfig
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoder import EncoderConfig
 from electra.objectives.adversarial import Adversarial
@@ -93,6 +93,11 @@ class PretrainConfig:
             yield "objective.fakes: frozen needs init.generator, the generator that was trained before"
         if objective.sharing in ("detached", "disentangled") and self.init.discriminator is not None:
             yield f"objective.sharing: {objective.sharing} begins with the generator's tables; set it to none"
+        if objective.sentence_loss != "none" and self.packing.builder in ONE_SEGMENT:
+            yield (
+                f"objective.sentence_loss: {objective.sentence_loss} is about two segments, and rows of "
+                f"packing.builder {self.packing.builder} have one; choose contiguous or sentence-pairs, or none"
+            )
         if objective.sentence_loss != "none" and self.packing.one_segment_share == 1:
             yield "packing.one_segment_share: 1 leaves no pair of segments for objective.sentence_loss"
         if objective.sentence_loss != "none" and objective.kind == "electric":
@@ -126,10 +131,6 @@ class PretrainConfig:
             yield (
                 f"packing.sequence_length: {self.packing.sequence_length} is more than "
                 f"model.max_positions, {self.model.max_positions}"
-            )
-        if self.model.type_vocabulary_size < 2 and self.packing.one_segment_share < 1:
-            yield (
-                "packing.one_segment_share: a model with one row of segments knows one segment only; set it to 1"
             )
         if self.objective.kind == "masked-lm" or self.objective.fakes not in WITH_GENERATOR:
             return

@@ -24,6 +24,7 @@ from electra.data.tags import TAGS, TagTable
 from electra.data.tokenizer import continuations, load
 from electra.errors import ConfigError, DataError
 from electra.modeling.encoder import EncoderConfig
+from electra.objectives.masking import WHOLE_WORDS
 from electra.recipes.pretrain_config import AnyObjective, PretrainConfig, build_objective
 from electra.recipes.pretrain_start import Start, initialize
 from electra.training.ahead import Ahead
@@ -100,7 +101,7 @@ def tables(config: PretrainConfig, data: TokenData) -> dict[str, torch.Tensor]:
         DataError: the tags of tokens are not those of this vocabulary, or nobody knows which tokens begin a word.
     """
     known = {"counts_V": torch.from_numpy(data.unigram_counts.astype(np.int64))}
-    if config.masking.kind == "words":
+    if config.masking.kind in WHOLE_WORDS:
         known["continues_V"] = torch.from_numpy(continuations(load(data.tokenizer_path)))
     if config.objective.fakes == "same-tag" and (tags := TagTable.read(data.folder)):
         if len(tags.tags_V) != data.vocabulary_size:

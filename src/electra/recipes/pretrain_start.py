@@ -31,6 +31,8 @@ SHAPE = (
     "vocabulary_size",
     "max_positions",
     "type_vocabulary_size",
+    "share_layers",
+    "layer_groups",
     "activation",
     "layer_norm_epsilon",
 )
@@ -251,6 +253,8 @@ def _take(tower: Tower, pretrained: Pretrained, name: str, objective: ObjectiveK
                 "goes out as a BERT, whose head has the activation of the blocks; it cannot be continued here"
             )
         tower.head.load_state_dict(pretrained.head.state_dict())
+    if tower.pairs is not None and pretrained.pairs is not None:
+        tower.pairs.load_state_dict(pretrained.pairs.state_dict())
     logger.info(
         "starting from %s, %s layers of %s; the head is %s",
         name, tower.encoder.config.layers, tower.encoder.config.hidden_size, "fresh" if fresh else "its own",

@@ -98,16 +98,21 @@ def by_length(rows: Rows, batch_tokens: int) -> Iterator[NDArray[np.int64]]:
 
 
 def depths(module: FineTuning) -> dict[str, int]:
-    """How far each parameter is from the output: 0 in the head, 1 in the last block, most in the embeddings."""
+    """How far each parameter is from the output: 0 in the head, 1 in the last block, most in the embeddings.
+
+    Weights that several blocks share are as far as the last of them is.
+    """
     layers = module.encoder.config.layers
     found = {}
-    for name, _ in module.named_parameters():
+    last = {id(parameter): name for name, parameter in module.named_parameters(remove_duplicate=False)}
+    for first, parameter in module.named_parameters():
+        name = last[id(parameter)]
         if name.startswith("head."):
-            found[name] = 0
+            found[first] = 0
         elif name.startswith("encoder.blocks."):
-            found[name] = layers - int(name.split(".")[2])
+            found[first] = layers - int(name.split(".")[2])
         else:
-            found[name] = layers + 1
+            found[first] = layers + 1
     return found
 
 

@@ -1,7 +1,8 @@
 """Weights, gradients and the optimiser's state in parts, one a process (FSDP2), where one device cannot hold them.
 
-Blocks are gathered when they are computed, everything else with the objective. The optimiser sees plain tensors,
-the parts; checkpoints are written by all processes, each its parts, and read again by any number of them.
+Blocks are gathered when they are computed; everything else, and blocks that share weights, with the objective. The
+optimiser sees plain tensors, the parts; checkpoints are written by all processes, each its parts, and read by any
+number of them.
 
 What is imported inside functions takes a second or more, and few runs need it.
 """
@@ -38,7 +39,7 @@ def shard(objective: nn.Module, device: torch.device) -> None:
     mesh = init_device_mesh(device.type, (size(),))
     for module in objective.modules():
         if isinstance(module, Encoder):
-            for block in module.blocks:
+            for block in module.blocks if module.config.share_layers == "none" else ():
                 fully_shard(block, mesh=mesh)
     fully_shard(objective, mesh=mesh)
     register_fsdp_forward_method(objective, "evaluate")
