@@ -46,6 +46,13 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
+def test_a_file_that_extends_itself_is_named(tmp_path: Path) -> None:
+    one = write(tmp_path, "one.toml", 'extends = "two.toml"\n')
+    write(tmp_path, "two.toml", 'extends = ["one.toml"]\n')
+    with pytest.raises(ConfigError, match=r"one.toml: extends itself \(one.toml -> two.toml -> one.toml\)"):
+        load_config(Train, one)
+
+
 def test_extends_merges_section_by_section(tmp_path: Path) -> None:
     write(tmp_path, "base.toml", 'name = "local"\n[engine]\npower = 2\nfuel = "petrol"\n')
     child = write(tmp_path, "child.toml", 'extends = "base.toml"\n[engine]\npower = 3.5\n')

@@ -79,3 +79,15 @@ def test_what_the_killed_have_left_goes_in_the_end(tmp_path: Path) -> None:
         os.utime(left, (0, 0))
     durable.write_text(tmp_path / "f", "whole")
     assert not old.exists() and young.exists() and another.exists()
+
+
+def test_others_may_read_what_they_may_read_of_any_file(tmp_path: Path) -> None:
+    """safetensors, for one, writes files for their owner alone."""
+    (plain := tmp_path / "plain").touch()
+
+    def private(partial: Path) -> None:
+        partial.write_text("")
+        partial.chmod(0o600)
+
+    durable.write(tmp_path / "file", private)
+    assert (tmp_path / "file").stat().st_mode == plain.stat().st_mode

@@ -63,12 +63,18 @@ def overrides_of(values: Mapping[str, Any]) -> list[str]:
     return [f"{name}={json.dumps(value)}" for name, value in plain.items()]
 
 
-def read_toml(source: str | Path) -> Table:
+def read_toml(source: str | Path, *, above: tuple[Path, ...] = ()) -> Table:
     """A preset's or file's table with everything that it extends merged in below it.
 
     `extends` names a preset or a file, or several in a list, of which later ones lie over earlier ones.
+
+    Args:
+        above: the files that led here by what they extend.
     """
     path = find(source)
+    if path.resolve() in above:
+        names = " -> ".join(one.name for one in (*above[above.index(path.resolve()) :], path))
+        raise ConfigError(f"{path}: extends itself ({names})")
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # of TOML, or of UTF-8
@@ -77,7 +83,9 @@ def read_toml(source: str | Path) -> Table:
     below: Table = {}
     for parent in parents if isinstance(parents, list) else [parents]:
         beside = path.parent / str(parent)
-        below = merged(below, read_toml(beside if beside.is_file() else str(parent)))
+        below = merged(
+            below, read_toml(beside if beside.is_file() else str(parent), above=(*above, path.resolve()))
+        )
     return merged(below, table)
 
 

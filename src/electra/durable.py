@@ -16,6 +16,17 @@ ABANDONED = 24 * 3600.0
 """Seconds after which nobody is thought to be writing a file any more."""
 
 
+def _mode() -> int:
+    """What the umask leaves of a new file's rights; it can only be read by setting it."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return 0o666 & ~umask
+
+
+MODE = _mode()
+"""The rights of a new file. Some libraries write theirs for the owner alone."""
+
+
 def write(path: Path, by: Callable[[Path], object]) -> None:
     """Call `by` with a place beside `path`, then give what it wrote the name; what was there stays until then.
 
@@ -28,6 +39,7 @@ def write(path: Path, by: Callable[[Path], object]) -> None:
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
         by(partial)
+        partial.chmod(MODE)
         flush(partial)
         partial.replace(path)
     except BaseException:

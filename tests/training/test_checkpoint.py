@@ -30,6 +30,8 @@ def test_what_is_saved_is_read_back(tmp_path: Path) -> None:
     assert latest is not None and latest.state["step"] == 7 and latest.state["note"] == 7
     assert torch.equal(latest.tensors("model")["w"], torch.full((64, 8), 7.0))
     assert (latest.path / "config.toml").read_text() == "a = 1\n"
+    (plain := tmp_path / "plain").touch()
+    assert {file.stat().st_mode for file in latest.path.iterdir()} == {plain.stat().st_mode}, "others may read it"
 
 
 def test_the_last_ones_and_milestones_stay(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from electra.durable import flush
+from electra.durable import MODE, flush
 from electra.errors import CheckpointError
 from electra.training.sharding import OF_OPTIMIZER, load_whole
 
@@ -105,8 +105,10 @@ class Checkpoints:
             text = json.dumps({"step": step, "files": files, **state}, indent=1) + "\n"
             (partial / STATE).write_text(text, encoding="utf-8")
             (partial / CHECKSUM).write_text(_checksum_line(text.encode()), encoding="utf-8")
-            for file in [*partial.iterdir(), partial]:
+            for file in partial.iterdir():
+                file.chmod(MODE)
                 flush(file)
+            flush(partial)
             _remove(path)
             partial.rename(path)
             flush(self.folder)
