@@ -1,5 +1,7 @@
 """One of each kind of objective, on a toy language: what contract tests are asked of."""
 
+from dataclasses import replace
+
 import torch
 
 from electra.data.collate import Batch
@@ -39,6 +41,8 @@ KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
         ("frozen generator", 5.0, SMALLER, {"fakes": "frozen", "sharing": "none"}),
         ("top 3", 5.0, SMALLER, {"top_k": 3, "final_temperature": 0.5}),
         ("masked-lm", 1.0, SMALLER, {"kind": "masked-lm"}),
+        ("one block", 5.0, SMALLER, {}),
+        ("one block, masked-lm", 1.0, SMALLER, {"kind": "masked-lm"}),
         ("electric", 5.0, SMALLER, {"kind": "electric"}),
         ("replace-mlm", 1.0, SMALLER, {"kind": "replace-mlm"}),
         ("all-tokens-mlm", 1.0, SMALLER, {"kind": "all-tokens-mlm"}),
@@ -52,11 +56,19 @@ KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
 }
 
 
+SHAPES: dict[str, dict[str, object]] = {
+    "one block": {"share_layers": "all"},
+    "one block, masked-lm": {"share_layers": "all", "type_vocabulary_size": 1},
+}
+"""Of kinds whose network has another shape."""
+
+
 def objective(name: str, *, masking: MaskingConfig | None = None, model: EncoderConfig = MODEL) -> AnyObjective:
     config, generator = KINDS[name]
     torch.manual_seed(0)
     settings = PretrainConfig(
-        model=model, generator=generator, objective=config, masking=masking or MaskingConfig(share=0.25)
+        model=replace(model, **SHAPES.get(name, {})), generator=generator, objective=config,
+        masking=masking or MaskingConfig(share=0.25),
     )  # fmt: skip
     ours = build_objective(settings, SPECIAL, TABLES)
     for encoder in {id(tower.encoder): tower.encoder for tower in ours.towers().values()}.values():

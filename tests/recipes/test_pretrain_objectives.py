@@ -71,6 +71,16 @@ MORE = {
         "objective.kind=masked-lm",
     ],
     "rare": ["masking.kind=frequency", "masking.copies=2", "objective.sharing=disentangled"],
+    "one block": [
+        "model.share_layers=all",
+        "model.layers=2",
+        "model.embedding_size=16",
+        "objective.kind=masked-lm",
+        "objective.sentence_loss=order",
+        "masking.kind=ngrams",
+        "packing.builder=sentence-pairs",
+    ],
+    "one attention": ["model.share_layers=attention", "model.layers=2", "packing.builder=doc-sentences"],
     "growing": ["train.batch_ramp_steps=8", "train.micro_batch_size=4"],
     "bold": ["objective.temperature=2.0", "objective.final_temperature=0.5", "objective.sharing=detached"],
 }

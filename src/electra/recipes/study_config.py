@@ -7,6 +7,7 @@
     tasks = ["cola", "sst-2:0.15"]   that arms are scored by, or a part of their training data; left out: SUITE
     reached = {...}                  figures and levels: how many tokens it took to reach them
     set = {...}                      settings of all arms, by dotted name
+    own_rows = true                  arms may cut the text into rows as they like: that is what is compared
 
     [arms.electra-15]
     says = "..."                     for the table
@@ -75,6 +76,7 @@ class Study:
         axis: what `x` counts.
         reached: levels of held-out figures, by name: the tokens that it took to reach them are reported.
         settings: of all arms, by dotted name.
+        own_rows: arms may differ in how the text is cut into rows; their held-out figures are then of other rows.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Study:
     tasks: tuple[str, ...] = SUITE
     reached: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    own_rows: bool = False
 
     def toml(self, arm: Arm) -> str:
         """The config of an arm as a file of its own."""
@@ -172,6 +175,7 @@ def load_study(source: str, *, base: str | None = None) -> Study:
         control=table["control"], arms=arms,
         paper=table.get("paper", ""), axis=table.get("axis", ""), shares=tuple(table.get("shares", (1.0,))),
         tasks=tuple(table.get("tasks", SUITE)), reached=reached, settings=_settings(table, path),
+        own_rows=table.get("own_rows", False),
     )  # fmt: skip
 
 
@@ -192,10 +196,13 @@ def _beside(source: str, path: Path) -> str:
 
 
 TEXT, LIST, TABLE, NUMBER = "text, in quotation marks", "a list, in brackets", "a table, in braces", "a number"
-TYPES: Mapping[str, type | tuple[type, ...]] = {TEXT: str, LIST: list, TABLE: dict, NUMBER: (int, float)}
+TRUTH = "true or false"
+TYPES: Mapping[str, type | tuple[type, ...]] = {
+    TEXT: str, LIST: list, TABLE: dict, NUMBER: (int, float), TRUTH: bool,
+}  # fmt: skip
 KEYS = {
     "title": TEXT, "base": TEXT, "control": TEXT, "arms": TABLE, "paper": TEXT, "axis": TEXT, "shares": LIST,
-    "tasks": LIST, "reached": TABLE, "set": TABLE,
+    "tasks": LIST, "reached": TABLE, "set": TABLE, "own_rows": TRUTH,
 }  # fmt: skip
 """Of a study's file, and what each must be."""
 ARM_KEYS = {
@@ -222,7 +229,7 @@ def _untyped(table: config.Table, keys: Mapping[str, str], where: str) -> Iterat
     for key, value in table.items():
         if key not in keys:
             yield f"{where}{key}: there is no such setting{did_you_mean(key, sorted(keys))}"
-        elif not isinstance(value, TYPES[keys[key]]) or isinstance(value, bool):
+        elif not isinstance(value, TYPES[keys[key]]) or isinstance(value, bool) != (keys[key] == TRUTH):
             yield f"{where}{key}: must be {keys[key]}, got {value!r}"
 
 

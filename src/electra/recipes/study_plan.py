@@ -171,13 +171,13 @@ def _unlike(study: Study, configs: Configs) -> Iterator[str]:
     """Arms that cannot be compared: of other examples, or with no difference at all."""
     control = configs[study.control]
     for name, config in configs.items():
-        for section in ("packing", "evaluation"):
+        for section in ("evaluation",) if study.own_rows else ("packing", "evaluation"):
             mine, theirs = asdict(getattr(config, section)), asdict(getattr(control, section))
             for key in mine:
                 if mine[key] != theirs[key]:
                     yield (
                         f"{name}: {section}.{key} is {mine[key]!r}, and {theirs[key]!r} in {study.control}; all "
-                        "arms must see the same examples, so set it for all of them"
+                        "arms must see the same examples, so set it for all of them (or own_rows = true)"
                     )
     known = list(configs.items())
     for number, (name, config) in enumerate(known):
