@@ -142,6 +142,20 @@ def test_arms_that_cannot_be_compared_are_named(
     assert not (tmp_path / "out/runs").exists()
 
 
+def test_arms_may_cut_the_text_as_they_like_where_that_is_the_question(
+    study_file: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    text = study_file.read_text() + 'set = { "packing.builder" = "full-sentences" }\n'
+    study_file.write_text(text)
+    with pytest.raises(ConfigError, match=r"bert: packing.builder is 'full-sentences'.* \(or own_rows = true\)"):
+        run(command(study_file, data_folder, tmp_path))
+    study_file.write_text("own_rows = true\n" + text)
+    assert isinstance(run(command(study_file, data_folder, tmp_path, dry_run=True)), StudyPlan)
+    study_file.write_text("own_rows = 1\n" + text)
+    with pytest.raises(ConfigError, match="own_rows: must be true or false, got 1"):
+        run(command(study_file, data_folder, tmp_path))
+
+
 def test_a_study_keeps_its_tasks_and_its_base(
     study_file: Path, tasks: Path, data_folder: Path, tmp_path: Path
 ) -> None:
