@@ -174,7 +174,7 @@ def test_a_masked_language_model_goes_out_as_what_it_is(
     huggingface.save(
         tmp_path, encoder=encoder, head=head, tokenizer_json=tokenizer_json, card="", family=family, pairs=pairs
     )
-    given = inputs(config.type_vocabulary_size)
+    given = inputs(2)
     difference = parity(tmp_path, encoder, head, *(given[key] for key in given), pairs=pairs)
     assert difference is not None and difference < 1e-5
     written = json.loads((tmp_path / "config.json").read_text())
@@ -182,6 +182,8 @@ def test_a_masked_language_model_goes_out_as_what_it_is(
     model, report = theirs_of_it.from_pretrained(tmp_path, output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
     assert model.num_parameters() < 2e5
+    two = transformers.AutoTokenizer.from_pretrained(tmp_path)("the cat", "a dog", return_tensors="pt")
+    assert model(**two) is not None, "a pair as their tokenizer gives it"
     back = huggingface.load(tmp_path)
     assert isinstance(back.head, MaskedLanguageModelHead) and torch.equal(back.head.bias, head.bias)
     assert (back.pairs is not None) == (with_pairs and family in ("bert", "albert"))

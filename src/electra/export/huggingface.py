@@ -121,7 +121,10 @@ def save(
     if pairs is not None and (family, "pair") in ARCHITECTURES:
         modules.append((pairs, kind := "pair"))
     tensors = dict(pair for module, of in modules for pair in _their_tensors(module, family, of, padding))
-    texts = tokenizer_files(tokenizer, min(max_length or config.max_positions, config.max_positions))
+    texts = tokenizer_files(
+        tokenizer, min(max_length or config.max_positions, config.max_positions),
+        segments=config.type_vocabulary_size > 1,
+    )  # fmt: skip
     texts |= {
         "README.md": card,
         "config.json": json_text(

@@ -64,6 +64,8 @@ def parity(
         model = theirs.from_pretrained(folder, dtype=torch.float64, local_files_only=True).to(ids_BL.device)
         model.eval()
         more = {}
+        if encoder.config.type_vocabulary_size == 1:  # ours does not ask, theirs has no row for a second one
+            segment_ids_BL = None
         if model.config.model_type == "roberta":  # which takes the id of padding for padding, wherever it stands
             more["position_ids"] = model.config.pad_token_id + 1 + torch.arange(ids_BL.shape[1])[None]
         theirs_found = model(ids_BL, token_type_ids=segment_ids_BL, attention_mask=mask_BL.long(), **more)

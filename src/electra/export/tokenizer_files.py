@@ -12,8 +12,12 @@ from electra.json_files import json_text, read_json
 from electra.modeling.encoder import EncoderConfig
 
 
-def tokenizer_files(tokenizer: Tokenizer, max_length: int) -> dict[str, str]:
-    """The texts of the tokenizer's files by name."""
+def tokenizer_files(tokenizer: Tokenizer, max_length: int, *, segments: bool = True) -> dict[str, str]:
+    """The texts of the tokenizer's files by name.
+
+    Args:
+        segments: whether the network tells two segments apart; one that has a single row of them is given none.
+    """
     special = tokenizers.special_tokens(tokenizer)
     names = {
         role: tokenizer.id_to_token(token)
@@ -30,7 +34,7 @@ def tokenizer_files(tokenizer: Tokenizer, max_length: int) -> dict[str, str]:
         # Bert's class rebuilds the tokenizer from its vocabulary; this one takes tokenizer.json as it is.
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_length,
-        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        "model_input_names": ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"],
         **names,
     }
     files = {"tokenizer.json": tokenizer.to_str(pretty=True), "special_tokens_map.json": json_text(names)}
