@@ -113,6 +113,16 @@ def test_every_verbs_help_has_two_examples(verb: str, capsys: pytest.CaptureFixt
     assert len(re.findall(rf"^ +electra {verb}\b", shown, re.MULTILINE)) >= 2
 
 
+@pytest.mark.parametrize(
+    ("verb", "name"),
+    [("prepare", "CORPUS"), ("data merge", "PART"), ("data verify", "FOLDER"), ("report", "FOLDER")],
+)
+def test_what_must_be_named_is_not_shown_as_optional(verb: str, name: str, capsys: pytest.CaptureFixture[str]):
+    assert cli.main([*verb.split(), "--help"]) == 0
+    shown = capsys.readouterr().out.partition("-h, --help")[0]
+    assert f" {name}... " in shown and f"[{name}" not in shown and "(default: )" not in shown
+
+
 def test_help_lists_every_verb(electra: Electra, capsys: pytest.CaptureFixture[str]):
     assert electra("--help") == 0
     shown = capsys.readouterr().out

@@ -113,6 +113,22 @@ def test_a_stage_that_ends_early_leaves_its_last_line(attach: Attach):
     ]
 
 
+@pytest.mark.parametrize("total", [100, 1000])
+def test_the_end_is_said_once(attach: Attach, total: int):
+    stream, clock = io.StringIO(), Clock()
+    attach(LineHandler(stream, clock=clock))
+    for done in (0, total - 1, total, total, total):
+        step(done, total, message="reading")
+        clock.seconds += 20
+    assert stream.getvalue().count("(100%)") == 1
+
+    stream = io.StringIO()
+    attach(BarHandler(terminal(stream), clock=clock))
+    for done in (0, total, total, total):
+        logger.info("reading", extra={"progress": (done, total)})
+    assert on_screen(stream.getvalue()) == ["reading"]
+
+
 def test_work_goes_on_when_the_reader_of_stderr_has_gone(attach: Attach, capsys: pytest.CaptureFixture[str]):
     reading, writing = os.pipe()
     os.close(reading)

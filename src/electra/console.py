@@ -88,6 +88,8 @@ class LineHandler(logging.Handler):
 
     def _advance(self, line: str, record: logging.LogRecord, done: int, total: int | None) -> None:
         begins = self._stages.begins(record, done)
+        if self._stages.ended(line, done, total):
+            return
         if begins:
             self._write(self._held)
         self._held = line
@@ -137,7 +139,10 @@ class BarHandler(logging.Handler):
         super().close()
 
     def _advance(self, record: logging.LogRecord, done: int, total: int | None) -> None:
-        if self._stages.begins(record, done):
+        begins = self._stages.begins(record, done)
+        if self._stages.ended(_message(record), done, total):
+            return
+        if begins:
             self._finish()
         if self._bar is None:
             self._bar = _Bar(self._console, done, total)
@@ -189,13 +194,23 @@ class _Stages:
     def __init__(self) -> None:
         self._place: tuple[str, int] | None = None
         self._done = 0
+        self._end = ""  # what was said when all was done
 
     def begins(self, record: logging.LogRecord, done: int) -> bool:
         """Whether the record comes from another line of code than the last one, or counts from anew."""
         place = (record.pathname, record.lineno)
         fresh = place != self._place or done < self._done
         self._place, self._done = place, done
+        if fresh:
+            self._end = ""
         return fresh
+
+    def ended(self, message: str, done: int, total: int | None) -> bool:
+        """Whether all was done before, with the same words: what comes after that adds nothing."""
+        if done != total:
+            return False
+        before, self._end = self._end, message
+        return before == message
 
 
 def _progress(record: logging.LogRecord) -> tuple[int, int | None] | None:
@@ -210,4 +225,5 @@ def _message(record: logging.LogRecord) -> str:
 
 def _share(done: int, total: int | None) -> str:
     """How far something is, for people: a percentage, or a count where the end is not known."""
-    return f"{done:,.0f}" if not total else f"{done / total:.0%}"
+    # Rounded down: 100 % is the end.
+    return f"{done:,.0f}" if not total else f"{int(100 * done / total)}%"

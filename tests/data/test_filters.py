@@ -28,6 +28,9 @@ def test_lengths() -> None:
     filters = Filters(least_characters=10, most_characters=20)
     assert filters.reason("a" * 9) == "too short" and filters.reason("a" * 21) == "too long"
     assert filters.reason("a" * 10) is None and filters.reason("a" * 20) is None
+    assert list(Filters(-5, -1).problems()) == [
+        "least_characters = -5 must not be negative", "most_characters = -1 must not be negative"
+    ]  # fmt: skip
     assert list(Filters(30, 20).problems()) == ["most_characters = 20 is less than least_characters"]
 
 
@@ -37,4 +40,7 @@ def test_languages() -> None:
     assert filters.reason(GERMAN) is None and filters.reason(ENGLISH) == "another language"
     assert filters.reason("1234 " * 400 + GERMAN * 20 + "5678 " * 400) is None, "told by its middle"
     assert not list(filters.problems())
-    assert "language = 'german' is no code that is known: " in next(Filters(languages=("german",)).problems())
+    [problem] = Filters(languages=("en", "german")).problems()
+    assert problem == "language = 'german' is no code that is known; did you mean 'de'?"
+    [problem] = Filters(languages=("xx",)).problems()
+    assert problem == "language = 'xx' is no code that is known; docs/data-preparation.md lists them"

@@ -226,6 +226,17 @@ def test_a_flip_of_any_byte_is_noticed(data_folder: Path, tmp_path: Path) -> Non
     assert TokenData.open(copy).fingerprint == TokenData.open(data_folder).fingerprint
 
 
+def test_a_lost_checksum_of_the_manifest_is_warned_of(
+    data_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(data_folder, tmp_path / "data")
+    TokenData.open(tmp_path / "data")
+    assert not caplog.records
+    (tmp_path / "data/manifest.sha256").unlink()
+    TokenData.open(tmp_path / "data")
+    assert "manifest.sha256 is missing, so nothing tells whether manifest.json was changed" in caplog.text
+
+
 def test_files_that_were_found_whole_are_not_read_again_unless_they_change(
     data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

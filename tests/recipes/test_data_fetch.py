@@ -14,8 +14,10 @@ import pytest
 
 from electra.cli import main
 from electra.data.shards import TokenData
-from electra.errors import DataError
+from electra.errors import ConfigError, DataError
 from electra.recipes.data_fetch import FetchConfig, run
+from electra.recipes.prepare import PrepareConfig
+from electra.recipes.prepare import run as prepare
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -58,7 +60,7 @@ def test_from_an_object_store(there: Path, tmp_path: Path) -> None:
 
 def test_it_goes_on_where_it_was_stopped(there: Path, tmp_path: Path) -> None:
     lost = (there / "train-00000.tokens").rename(tmp_path / "lost")
-    with pytest.raises(DataError, match=r"train-00000\.tokens: cannot be fetched \(FileNotFoundError"):
+    with pytest.raises(DataError, match=r"train-00000\.tokens: cannot be fetched \(there is no such file"):
         run(FetchConfig(str(there), tmp_path / "here"))
     assert not (tmp_path / "here/manifest.json").exists(), "it is no data yet"
     before = list((tmp_path / "here").iterdir())
@@ -90,7 +92,56 @@ def test_a_manifest_writes_nothing_outside(there: Path, tmp_path: Path, name: st
         run(FetchConfig(str(there), tmp_path / "here"))
 
 
-@pytest.mark.parametrize("source", ["nowhere", "http://127.0.0.1:9/data", "nosuch://a/b", "s3://bucket/data"])
-def test_what_cannot_be_reached_is_said(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("nowhere", "there is no such file"),
+        ("http://127.0.0.1:9/data", "the connection is refused"),
+        ("http://nowhere.invalid/data", "no host of that name is known"),
+        ("nosuch://a/b", "Protocol not known: nosuch"),
+        ("s3://bucket/data", "pip install 'electra[remote]'"),
+    ],
+)
+def test_what_cannot_be_reached_is_said(
+    source: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["data", "fetch", source, "--out", str(tmp_path / "here")]) == 2
-    assert "manifest.json: cannot be fetched (" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "manifest.json: cannot be fetched (" in said and why in said and "Error" not in said
+
+
+def test_what_a_server_answers_is_said(
+    server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["data", "fetch", f"{server}/none", "--out", str(tmp_path / "here")]) == 2
+    assert "(there is no such file)" in capsys.readouterr().err
+    monkeypatch.setattr(Quiet, "do_GET", lambda self: self.send_error(403))
+    assert main(["data", "fetch", server, "--out", str(tmp_path / "here")]) == 2
+    assert "(the server answers with status 403)" in capsys.readouterr().err
+
+
+def test_what_else_lies_in_the_folder_is_left_alone(there: Path, data_folder: Path, tmp_path: Path) -> None:
+    def contents(folder: Path) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    other = tmp_path / "other"
+    (corpus := tmp_path / "corpus.txt").write_text("A fox follows the road.\n\nA sailor paints a boat.")
+    prepare(PrepareConfig((str(corpus),), other, tokenizer=data_folder / "tokenizer.json", workers=1))
+    before = contents(other)
+    with pytest.raises(ConfigError, match=r"holds other data \(fingerprint \w{8} there, \w{8} to be fetched"):
+        run(FetchConfig(str(there), other))
+    (other / "manifest.json").unlink()
+    with pytest.raises(ConfigError, match="holds the beginning of other data"):
+        run(FetchConfig(str(there), other))
+    (other / "manifest.sha256").unlink()
+    with pytest.raises(ConfigError, match="is not empty"):
+        run(FetchConfig(str(there), other))
+    assert contents(other) == {name: before[name] for name in before if not name.startswith("manifest")}
+
+
+def test_these_data_are_mended_where_they_are(there: Path, tmp_path: Path) -> None:
+    run(FetchConfig(str(there), tmp_path / "here"))
+    (tmp_path / "here/tags.json").write_text("{}")  # of `electra data tags`
+    (tmp_path / "here/train-00000.tokens").write_bytes(b"damaged")
+    run(FetchConfig(str(there), tmp_path / "here"))
+    TokenData.open(tmp_path / "here")

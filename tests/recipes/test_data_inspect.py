@@ -7,12 +7,18 @@ import numpy as np
 import pytest
 
 from electra.cli import main
+from electra.data import batches
 from electra.data import tokenizer as tokenizers
 from electra.data.collate import collate
 from electra.data.examples import ExampleSet
 from electra.data.shards import SplitName, TokenData
 from electra.errors import ConfigError, DataError
+from electra.recipes import data_inspect
 from electra.recipes.data_inspect import InspectConfig, run
+from electra.recipes.data_merge import MergeConfig
+from electra.recipes.data_merge import run as merge
+from electra.recipes.prepare import PrepareConfig
+from electra.recipes.prepare import run as prepare
 
 SHORT = ("packing.sequence_length=32",)
 
@@ -65,6 +71,31 @@ def test_the_figures_are_those_of_the_rows(data_folder: Path) -> None:
     options = ("packing.sequence_length=64", "packing.builder=original")
     everything = run(InspectConfig(data_folder, examples=10**6, overrides=options))
     assert any("⋯" in segment for row in everything.rows for segment in row.segments)
+
+
+def test_of_a_mixture_rows_are_drawn_by_weight(
+    data_folder: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And of every part, however large the ones before it are."""
+    (corpus := tmp_path / "few.jsonl").write_text("".join(corpus_file.read_text().splitlines(keepends=True)[:40]))
+    few, mixture = tmp_path / "few", tmp_path / "mixture"
+    monkeypatch.setattr(batches, "BATCH_ITEMS", 8)
+    given = {"tokenizer": data_folder / "tokenizer.json", "workers": 1, "shard_tokens": 500}
+    prepare(PrepareConfig((str(corpus),), few, **given))
+    merge(MergeConfig((few, data_folder), mixture, weights=(3.0, 1.0)))
+    found = run(InspectConfig(mixture, examples=200, overrides=SHORT))
+    assert found.mixture == [(str(few), 0.75), (str(data_folder), 0.25)]
+    shares = [sum(f"({folder})" in row.where for row in found.rows) / 200 for folder in (few, data_folder)]
+    assert sum(shares) == 1 and abs(shares[0] - 0.75) < 0.1
+
+    monkeypatch.setattr(data_inspect, "ENOUGH_TOKENS", 1000)
+    beginning = run(InspectConfig(mixture, examples=200, overrides=SHORT))
+    assert found.shards == (6, 6) and beginning.shards == (2, 6)
+    assert {row.where.partition("(")[2].partition(")")[0] for row in beginning.rows} == {
+        str(few),
+        str(data_folder),
+    }
+    assert np.array_equal(beginning.lengths[-300:], found.lengths[-300:]), "packed as in the whole"
 
 
 def test_it_is_shown(data_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

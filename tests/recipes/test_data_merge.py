@@ -81,6 +81,38 @@ def test_what_does_not_belong_together_is_refused(parts: list[Path], corpus_file
         run(MergeConfig(tuple(parts), other))
 
 
+def test_what_was_merged_before_is_left_alone(parts: list[Path], tmp_path: Path) -> None:
+    out, command = tmp_path / "data", MergeConfig(tuple(parts), tmp_path / "data", weights=(3.0, 1.0))
+    first = run(command)
+    (out / "tags.json").write_text("{}")  # of `electra data tags`
+    made = {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    again = run(command)
+    assert again.before and again.manifest == first.manifest and "nothing to do" in str(again)
+    assert made == {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    for other in (replace(command, weights=(1.0, 3.0)), replace(command, parts=tuple(reversed(parts)))):
+        with pytest.raises(ConfigError, match="is not empty: it holds data that were made otherwise"):
+            run(other)
+    (out / "unigram.npy").write_bytes(b"damaged")
+    with pytest.raises(DataError, match=r"unigram\.npy: sha256"):
+        run(command)
+
+
+def test_all_that_is_damaged_is_listed(
+    parts: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copies = [Path(shutil.copytree(part, tmp_path / part.name)) for part in parts]
+    for name in ("train-00000.sentences", "unigram.npy"):
+        (copies[0] / name).write_bytes(b"damaged")
+    (copies[1] / "manifest.json").write_bytes(b"{")
+    assert main(["data", "verify", str(copies[0]), str(parts[0]), str(copies[1])]) == 2
+    said = capsys.readouterr().err
+    for words in (
+        "train-00000.sentences: ", "unigram.npy: sha256", f"delete {copies[0]}, then repeat the command",
+        f"{parts[0]}: whole", f"manifest.json: it is damaged, or manifest.sha256 is; delete {copies[1]}",
+    ):  # fmt: skip
+        assert words in said
+
+
 def test_verify_and_stats(parts: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(MergeConfig(tuple(parts), tmp_path / "data"))
     assert main(["data", "verify", str(tmp_path / "data"), str(parts[0])]) == 0

@@ -166,8 +166,22 @@ def test_finished_data_is_left_alone(tmp_path: Path) -> None:
         DataError, match=r"other options \(vocabulary_size: 600 there, 700 now\); give another --out"
     ):
         run(config(corpus, tmp_path / "data", vocabulary_size=700))
+    with pytest.raises(DataError, match=r"\(deduplicate: False there, True now\)"):
+        run(config(corpus, tmp_path / "data", deduplicate=True))
     write_corpus(corpus, 51)
     with pytest.raises(DataError, match=r"other options \(sources: "):
+        run(config(corpus, tmp_path / "data"))
+
+
+def test_finished_data_that_are_damaged_are_not_taken_for_done(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "a.jsonl", 50)
+    run(config(corpus, tmp_path / "data"))
+    tokens = tmp_path / "data/train-00000.tokens"
+    tokens.write_bytes(bytes([tokens.read_bytes()[0] ^ 1]) + tokens.read_bytes()[1:])
+    with pytest.raises(DataError, match=r"train-00000\.tokens: sha256 (.|\n)*delete .*data, then repeat"):
+        run(config(corpus, tmp_path / "data"))
+    (tmp_path / "data/manifest.json").write_text("{")
+    with pytest.raises(DataError, match=r"it is damaged(.|\n)*delete .*data, then repeat"):
         run(config(corpus, tmp_path / "data"))
 
 
@@ -317,6 +331,18 @@ def test_progress_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
     run(config(write_corpus(tmp_path / "a.jsonl", 50), tmp_path / "data"))
     done, total = [record.progress for record in caplog.records if hasattr(record, "progress")][-1]
     assert done == total > 0
+
+
+def test_progress_knows_of_what_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "BATCH_ITEMS", 8)
+    caplog.set_level(logging.INFO, "electra")
+    corpus = write_corpus(tmp_path / "a.jsonl", 40)
+    corpus.write_text(corpus.read_text() * 2)
+    run(config(corpus, tmp_path / "data", deduplicate=True))
+    seen = [record.progress for record in caplog.records if record.msg == "Encoding"]  # type: ignore[attr-defined]
+    assert len(seen) == 10 and len(set(seen)) == 10 and seen[-1][0] == seen[-1][1]
 
 
 def test_a_preparation_ends_the_same_whenever_the_power_goes(tmp_path: Path) -> None:

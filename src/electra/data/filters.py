@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from electra.data.languages import near
 from electra.errors import ConfigError
 
 Reason = Literal["too short", "too long", "another language", "a copy of an earlier one"]
@@ -33,10 +34,15 @@ class Filters:
 
     def problems(self) -> Iterator[str]:
         """What is wrong with the settings."""
-        if self.most_characters and self.most_characters < self.least_characters:
+        for name in ("least_characters", "most_characters"):
+            if (value := getattr(self, name)) < 0:
+                yield f"{name} = {value} must not be negative"
+        if 0 < self.most_characters < self.least_characters:
             yield f"most_characters = {self.most_characters} is less than least_characters"
         if self.languages and (unknown := [one for one in self.languages if one not in _languages()]):
-            yield f"language = {unknown[0]!r} is no code that is known: {' '.join(sorted(_languages()))}"
+            code = near(unknown[0])
+            advice = f"did you mean {code!r}?" if code in _languages() else "docs/data-preparation.md lists them"
+            yield f"language = {unknown[0]!r} is no code that is known; {advice}"
 
     def reason(self, text: str) -> Reason | None:
         """Why a document is left out; None where it is not."""

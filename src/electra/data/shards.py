@@ -13,8 +13,9 @@ A shard NAME is raw little-endian arrays side by side:
 
 import hashlib
 import json
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +26,8 @@ import numpy.typing as npt
 from electra import durable
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import DataError
+
+logger = logging.getLogger(__name__)
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -114,36 +117,37 @@ class TokenData:
                 since are not read again.
 
         Raises:
-            DataError: when the folder is not (or not completely) prepared, or a file is missing or damaged.
+            DataError: when the folder is not (or not completely) prepared, or files are missing or damaged; all
+                of them are named.
         """
         folder = Path(folder)
         manifest = read_manifest(folder)
+        if verify and not (folder / CHECKSUM).is_file():
+            logger.warning(
+                "%s: %s is missing, so nothing tells whether %s was changed; if it was not: "
+                "cd %s && sha256sum %s > %s",
+                folder, CHECKSUM, MANIFEST, folder, MANIFEST, CHECKSUM,
+            )  # fmt: skip
         stamps = _stamps(folder, manifest)
         try:
             dtype = np.dtype(manifest["dtype"]).newbyteorder("<")
+            if faults := list(_faults(folder, manifest, dtype, verify, found_whole or {})):
+                raise DataError("\n".join(faults) + f"\n  {_anew(folder)}")
             splits = {
                 split: Split(
-                    [
-                        _open_shard(folder, record, dtype, verify, found_whole or {})
-                        for record in manifest["splits"][split]["shards"]
-                    ]
+                    [_open_shard(folder, record, dtype) for record in manifest["splits"][split]["shards"]]
                 )
                 for split in SPLITS
             }
             special = SpecialTokens(**manifest["tokenizer"]["special_tokens"])
-            expected = manifest["tokenizer"]["sha256"]
         except (KeyError, TypeError) as error:
             raise DataError(
-                f"{folder / MANIFEST}: the manifest lacks or garbles {error}; prepare the data again"
+                f"{folder / MANIFEST}: the manifest lacks or garbles {error}; {_anew(folder)}"
             ) from error
-        _check_file(folder / TOKENIZER, None, expected)
-        _check_file(folder / UNIGRAM_COUNTS, None, manifest.get("unigram_counts"))
         try:
             counts = np.load(folder / UNIGRAM_COUNTS)
         except Exception as error:  # its header is parsed as Python is, with as many errors
-            raise DataError(
-                f"{folder / UNIGRAM_COUNTS}: cannot be read ({error}); prepare the data again"
-            ) from error
+            raise DataError(f"{folder / UNIGRAM_COUNTS}: cannot be read ({error}); {_anew(folder)}") from error
         return cls(folder, manifest, special, splits["train"], splits["heldout"], counts, stamps)
 
     @property
@@ -168,12 +172,12 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         raise DataError(f"{path.parent}: no prepared data here ({MANIFEST} is missing); {state}")
     checksum = path.with_name(CHECKSUM)  # data that were prepared by early versions have none
     if checksum.is_file() and checksum.read_bytes() != _checksum_line(path.read_bytes()).encode():
-        raise DataError(f"{path}: it is damaged, or {checksum.name} is; prepare or copy the data again")
+        raise DataError(f"{path}: it is damaged, or {checksum.name} is; {_anew(path.parent)}")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         version = manifest["format"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(f"{path}: not a manifest ({error!r}); prepare the data again") from error
+        raise DataError(f"{path}: not a manifest ({error!r}); {_anew(path.parent)}") from error
     if version != FORMAT:
         raise DataError(f"{path}: format {version}, but this version of electra reads format {FORMAT}")
     return dict(manifest)
@@ -212,20 +216,19 @@ def _checksum_line(manifest: bytes) -> str:
     return f"{hashlib.sha256(manifest).hexdigest()}  {MANIFEST}\n"
 
 
-def _open_shard(
-    folder: Path, record: dict[str, Any], dtype: np.dtype[Any], verify: bool, found_whole: Stamps
-) -> Shard:
+def _open_shard(folder: Path, record: dict[str, Any], dtype: np.dtype[Any]) -> Shard:
     name = record["name"]
     arrays: dict[str, Any] = {}
-    for kind, checksum in record["sha256"].items():
-        path = folder / f"{name}.{kind}"
-        length = record["tokens" if kind == "unigram" else kind]
-        item = ENDS if kind in ("sentences", "documents") else dtype
-        wanted = verify and not (path.is_file() and found_whole.get(str(path.resolve())) == _stamp(path))
-        _check_file(path, length * item.itemsize, checksum if wanted else None)
+    for kind in record["sha256"]:
+        length, item = _layout(record, kind, dtype)
         # An empty file cannot be mapped.
-        arrays[kind] = np.memmap(path, item, mode="r") if length else np.zeros(0, item)
+        arrays[kind] = np.memmap(folder / f"{name}.{kind}", item, mode="r") if length else np.zeros(0, item)
     return Shard(name, arrays["tokens"], arrays["sentences"], arrays["documents"], arrays.get("unigram"))
+
+
+def _layout(record: dict[str, Any], kind: str, dtype: np.dtype[Any]) -> tuple[int, np.dtype[Any]]:
+    """How many items a shard's file has, and of what type."""
+    return record["tokens" if kind == "unigram" else kind], ENDS if kind in ("sentences", "documents") else dtype
 
 
 def shard_files(manifest: dict[str, Any], where: str | Path) -> dict[str, str]:
@@ -242,7 +245,7 @@ def shard_files(manifest: dict[str, Any], where: str | Path) -> dict[str, str]:
             for kind, sha256 in record["sha256"].items()
         }
     except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{where}: the manifest lacks or garbles {error}; prepare the data again") from error
+        raise DataError(f"{where}: the manifest lacks or garbles {error}; make the data again") from error
     if odd := [name for name in found if not PLAIN.fullmatch(name)]:
         raise DataError(f"{where}: the manifest names a file that cannot be beside it: {odd[0][:80]!r}")
     return found
@@ -259,13 +262,30 @@ def _stamp(path: Path) -> list[int]:
     return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
 
 
-def _check_file(path: Path, size: int | None, checksum: str | None) -> None:
+def _faults(
+    folder: Path, manifest: dict[str, Any], dtype: np.dtype[Any], verify: bool, found_whole: Stamps
+) -> Iterator[str]:
+    """What is wrong with the files that a manifest names; all are looked at."""
+    for split in SPLITS:
+        for record in manifest["splits"][split]["shards"]:
+            for kind, checksum in record["sha256"].items():
+                path = folder / f"{record['name']}.{kind}"
+                length, item = _layout(record, kind, dtype)
+                wanted = verify and not (path.is_file() and found_whole.get(str(path.resolve())) == _stamp(path))
+                yield from _fault(path, length * item.itemsize, checksum if wanted else None)
+    yield from _fault(folder / TOKENIZER, None, manifest["tokenizer"]["sha256"])
+    yield from _fault(folder / UNIGRAM_COUNTS, None, manifest.get("unigram_counts"))
+
+
+def _fault(path: Path, size: int | None, checksum: str | None) -> Iterator[str]:
     if not path.is_file():
-        raise DataError(f"{path}: the file is missing; prepare or copy it again")
-    found = path.stat().st_size
-    if size is not None and found != size:
-        raise DataError(f"{path}: {size} bytes expected, {found} found; prepare or copy it again")
-    if checksum is not None and (actual := file_sha256(path)) != checksum:
-        raise DataError(
-            f"{path}: sha256 {checksum} expected, {actual} found: it is damaged; prepare or copy it again"
-        )
+        yield f"{path}: the file is missing"
+    elif size is not None and (found := path.stat().st_size) != size:
+        yield f"{path}: {size} bytes expected, {found} found"
+    elif checksum is not None and (actual := file_sha256(path)) != checksum:
+        yield f"{path}: sha256 {checksum} expected, {actual} found: it is damaged"
+
+
+def _anew(folder: Path) -> str:
+    """What to do about damage: the command alone would take the folder for finished."""
+    return f"delete {folder}, then repeat the command that made it"

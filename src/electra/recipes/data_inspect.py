@@ -1,7 +1,8 @@
 """`electra data inspect`: prepared data as a run will see it, row by row and in figures."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from tokenizers import Tokenizer
 from electra.config import load_config
 from electra.data import tokenizer as tokenizers
 from electra.data.examples import ExampleSet
+from electra.data.mixture import BLOCK, Mixture
 from electra.data.packing import PackingConfig
 from electra.data.pieces import Piece
 from electra.data.shards import Shard, Split, SplitName, TokenData
@@ -22,7 +24,7 @@ from electra.errors import ConfigError, DataError
 from electra.recipes.pretrain_config import PretrainConfig
 
 ENOUGH_TOKENS = 50_000_000
-"""What is packed for the figures; of larger data only the first shards."""
+"""What is packed for the figures; of larger data only the first shards, of a mixture those of each part."""
 BINS = 16
 BAR = 40
 """Characters of the longest bar."""
@@ -51,7 +53,7 @@ class ShownRow:
     """A row as a person reads it.
 
     Attributes:
-        where: row, shard, document, number of tokens.
+        where: row, shard, document, part of a mixture, number of tokens.
         segments: the text of one segment or two; `…` where a sentence is cut, `⋯` where sentences are left out,
             and in angle brackets where a document begins and ends.
     """
@@ -75,6 +77,7 @@ class Inspection:
         lengths: tokens of each row, special ones included.
         one_segment, full: shares of the rows.
         dropped: share of the tokens that stand in no row.
+        mixture: the parts of a mixture, and the share of a run's rows that each has.
     """
 
     rows: list[ShownRow]
@@ -84,10 +87,11 @@ class Inspection:
     one_segment: float
     full: float
     dropped: float
+    mixture: list[tuple[str, float]]
 
     def __rich__(self) -> RenderableType:
         packed, present = self.shards
-        some = "" if packed == present else f" (of the first {packed:,} of {present:,} shards)"
+        some = "" if packed == present else f" (of {packed:,} of {present:,} shards)"
         padding = 1 - self.lengths.mean() / self.packing.sequence_length
         facts = Table(box=None, show_header=False, pad_edge=False)
         facts.add_column(style="dim")
@@ -103,6 +107,9 @@ class Inspection:
             ("tokens in no row", f"{self.dropped:.1%} (what the original's builder drops)"),
         ):
             facts.add_row(name, value)
+        if self.mixture:
+            shares = ", ".join(f"{share:.1%} of {folder}" for folder, share in self.mixture)
+            facts.add_row("mixture", f"a run's rows are {shares}; the figures here count every row once")
         return Group(*self.rows, facts, "", *self._histogram())
 
     def _histogram(self) -> Iterator[str]:
@@ -119,6 +126,8 @@ class Inspection:
 def run(config: InspectConfig) -> Inspection:
     """Show rows of prepared data as a run will see them, and a histogram of their lengths.
 
+    Of a mixture rows are drawn by weight.
+
     Examples:
         electra data inspect DATA
         electra data inspect DATA --split heldout --packing.sequence_length 512 --packing.builder original
@@ -129,41 +138,65 @@ def run(config: InspectConfig) -> Inspection:
             raise ConfigError(f"--{name}: must not be negative, got {getattr(config, name)}")
     data = TokenData.open(config.data, verify=False)
     split: Split = getattr(data, config.split)
-    shards = list(_enough(split.shards))
+    parts = data.manifest.get("mixture", []) if config.split == "train" else []
+    sizes = [part["shards"] for part in parts] or [len(split.shards)]
+    shards = list(_enough(split.shards, sizes))
     examples = ExampleSet(
         Split(shards), settings.packing, seed=settings.train.seed if config.split == "train" else 0
     )  # as a run packs it
     if len(examples) == 0:
         raise DataError(f"{config.data}: its {config.split} part has no text; prepare a larger corpus")
-    chosen = np.random.default_rng(config.seed).permutation(len(examples))[: config.examples]
+    if parts:
+        if 0 in (counts := examples.counts(sizes)):
+            raise DataError(f"{parts[counts.index(0)]['folder']}: this part of the mixture gives no row")
+        order = Mixture(counts, tuple(part["weight"] for part in parts))
+        chosen = order.drawn(np.arange(min(config.examples, len(examples))), seed=config.seed)[1]
+        shares = (order.quotas / BLOCK).tolist()
+    else:
+        chosen, shares = np.random.default_rng(config.seed).permutation(len(examples))[: config.examples], []
+    folders = [part["folder"] for part in parts]
+    from_folders = [folder for folder, size in zip(folders, sizes, strict=False) for _ in range(size)]
     tokenizer = tokenizers.load(data.tokenizer_path)
     segments = examples.segment_counts
     text_tokens = int(examples.lengths.sum()) - int((segments + 1).sum())
     return Inspection(
-        [_shown(row, examples, shards, tokenizer) for row in sorted(chosen.tolist())],
+        [_shown(row, examples, shards, from_folders, tokenizer) for row in sorted(chosen.tolist())],
         settings.packing,
-        (len(shards), len(split.shards)),
+        (sum(len(shard.tokens) > 0 for shard in shards), len(shards)),
         examples.lengths,
         float((segments == 1).mean()),
         float((examples.lengths >= settings.packing.sequence_length - 1).mean()),
         1 - text_tokens / sum(len(shard.tokens) for shard in shards),
+        list(zip(folders, shares, strict=True)),
     )
 
 
-def _enough(shards: list[Shard]) -> Iterator[Shard]:
-    tokens = 0
-    for shard in shards:
-        if tokens < ENOUGH_TOKENS:
-            yield shard
-        tokens += len(shard.tokens)
+def _enough(shards: list[Shard], sizes: list[int]) -> Iterator[Shard]:
+    """The first shards of each part of so many; empty ones for the others, since packing goes by their number."""
+    rest = iter(shards)
+    for size in sizes:
+        tokens = 0
+        for shard in islice(rest, size):
+            yield shard if tokens < ENOUGH_TOKENS / len(sizes) else _emptied(shard)
+            tokens += len(shard.tokens)
 
 
-def _shown(row: int, examples: ExampleSet, shards: list[Shard], tokenizer: Tokenizer) -> ShownRow:
-    shard = shards[int(examples.shards_of(np.array([row]))[0])]
+def _emptied(shard: Shard) -> Shard:
+    return replace(
+        shard, tokens=shard.tokens[:0], sentence_ends=shard.sentence_ends[:0],
+        document_ends=shard.document_ends[:0], unigram=None,
+    )  # fmt: skip
+
+
+def _shown(
+    row: int, examples: ExampleSet, shards: list[Shard], folders: list[str], tokenizer: Tokenizer
+) -> ShownRow:
+    number = int(examples.shards_of(np.array([row]))[0])
+    shard, part = shards[number], f" ({folders[number]})" if folders else ""
     [both] = examples.segments(np.array([row]))
     segments = [pieces for pieces in both if pieces]
     document = int(np.searchsorted(shard.document_ends, _sentence(shard, segments[0][0][0]), side="right"))
-    where = f"row {row:,}: document {document:,} of {shard.name}, {examples.lengths[row]:,} tokens"
+    where = f"row {row:,}: document {document:,} of {shard.name}{part}, {examples.lengths[row]:,} tokens"
     return ShownRow(where, [_text(pieces, shard, document, tokenizer) for pieces in segments])
 
 

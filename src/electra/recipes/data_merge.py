@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
@@ -21,6 +21,7 @@ from electra.data.mixture import BLOCK
 from electra.data.shard_writer import write_counts, write_unigram_fakes
 from electra.data.shards import (
     FORMAT,
+    MANIFEST,
     SPLITS,
     TOKENIZER,
     UNIGRAM_COUNTS,
@@ -28,6 +29,7 @@ from electra.data.shards import (
     TokenData,
     file_sha256,
     fingerprint,
+    read_manifest,
     token_dtype,
     write_manifest,
 )
@@ -42,7 +44,9 @@ KINDS = ("documents", "sentences", "tokens")
 class MergeConfig:
     """What to join, and where to."""
 
-    parts: tyro.conf.Positional[tuple[Path, ...]]
+    parts: Annotated[
+        tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="PART...", help_behavior_hint="(required)")
+    ]
     """Folders that `electra prepare` made with one tokenizer, in the order that their shards are to have."""
     out: Path
     """The folder to write: a new one."""
@@ -53,10 +57,11 @@ class MergeConfig:
 
 @dataclass(frozen=True)
 class MergeResult:
-    """The folder that was written, and its manifest."""
+    """A folder of merged data, and its manifest; `before` when it was there already and nothing was done."""
 
     folder: Path
     manifest: dict[str, Any]
+    before: bool = False
 
     def __str__(self) -> str:
         train, heldout = (self.manifest["splits"][split] for split in SPLITS)
@@ -64,6 +69,8 @@ class MergeResult:
         return (
             f"{self.folder}: {documents:,} documents, {train['tokens']:,} tokens to train on and "
             f"{heldout['tokens']:,} held out, in {shards} shards"
+            + "; were merged before, nothing to do"
+            * self.before
         )
 
 
@@ -73,7 +80,8 @@ def run(config: MergeConfig) -> MergeResult:
     All parts must have been made with one tokenizer: train it once, and give it to every other `electra prepare`
     with --tokenizer. Shards are linked where the file system can, else copied; they are checked first. Documents
     that two parts have in common stay twice. With --weights the result is a mixture: each part has its share of
-    the rows of training, whatever its size, and small ones come round more often.
+    the rows of training, whatever its size, and small ones come round more often. On data that were merged so
+    before the same command does nothing.
 
     Examples:
         electra data merge PART-1 PART-2 PART-3 --out DATA
@@ -89,6 +97,8 @@ def run(config: MergeConfig) -> MergeResult:
         raise ConfigError(f"--weights: at most {BLOCK:,} parts, got {len(config.parts):,}")
     if bad := [weight for weight in config.weights if not 0 < weight < math.inf]:
         raise ConfigError(f"--weights: must be above 0, got {bad[0]:g}")
+    if (config.out / MANIFEST).is_file():
+        return _finished(config)
     if config.out.exists() and any(not OURS.fullmatch(path.name) for path in config.out.iterdir()):
         raise ConfigError(f"--out: {config.out} is not empty; give a new folder")
     parts = [TokenData.open(folder) for folder in config.parts]
@@ -106,6 +116,24 @@ def run(config: MergeConfig) -> MergeResult:
     if mixed := [part.folder for part in parts if part.mixture]:
         raise DataError(f"{mixed[0]} is a mixture already; merge what it was made of")
     return MergeResult(config.out, _merged(config.out, parts, config.weights))
+
+
+def _finished(config: MergeConfig) -> MergeResult:
+    """What is there already, if it was merged of the same parts with the same weights.
+
+    Raises:
+        ConfigError: it was not.
+        DataError: its files are missing or damaged.
+    """
+    before = read_manifest(config.out)
+    parts = [read_manifest(folder)["fingerprint"] for folder in config.parts]
+    weights = tuple(part["weight"] for part in before.get("mixture", ()))
+    if before["made"].get("parts") != parts or weights != config.weights:
+        raise ConfigError(
+            f"--out: {config.out} is not empty: it holds data that were made otherwise; give a new folder"
+        )
+    TokenData.open(config.out)
+    return MergeResult(config.out, before, before=True)
 
 
 def _merged(out: Path, parts: list[TokenData], weights: tuple[float, ...]) -> dict[str, Any]:

@@ -4,7 +4,7 @@
     sources ──batches──▶ workers: sentences, ids ──in order──▶ shards ──▶ unigram counts, fakes ──▶ manifest
 
 Work is committed every now and then to progress.json; the same command goes on from there after a kill, and ends
-with the same bytes.
+with the same bytes, but for the date and the seconds in the manifest.
 """
 
 import errno
@@ -17,11 +17,11 @@ from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from tokenizers import Tokenizer
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from electra import durable
 from electra.data import tokenizer as tokenizers_
@@ -34,6 +34,7 @@ from electra.data.shards import (
     MANIFEST,
     SPLITS,
     TOKENIZER,
+    TokenData,
     read_manifest,
     token_dtype,
 )
@@ -55,7 +56,7 @@ UNIGRAM_SAMPLE = 2_000_000  # characters; its trainer takes ten times the time a
 class PrepareConfig:
     """The command line of `electra prepare`."""
 
-    corpus: Positional[tuple[str, ...]]
+    corpus: Annotated[Positional[tuple[str, ...]], arg(metavar="CORPUS...", help_behavior_hint="(required)")]
     """Files (.txt .jsonl .csv .tsv .parquet, each also .gz or .zst), folders, patterns, - for standard input, or
     hub:NAME[:CONFIG] for a data set of the Hugging Face hub."""
     out: Path
@@ -202,14 +203,20 @@ def _described(sources: list[Source]) -> list[dict[str, Any]]:
 
 
 def _finished(config: PrepareConfig, settings: dict[str, Any]) -> PrepareResult:
-    """What is there already, if it was made from the same corpus with the same settings."""
+    """What is there already, if it was made from the same corpus with the same settings.
+
+    Raises:
+        DataError: it was not, or its files are missing or damaged.
+    """
     manifest = read_manifest(config.out)
     before = dict(manifest["made"]["options"])
-    sources = before.pop("sources")
+    sources = before.pop("sources", None)  # merged data have none
     check_same_options(config.out, before, settings)
     if "-" not in config.corpus:  # standard input cannot be compared
         found = find_sources(config.corpus, out=config.out, text_column=config.text_column)
         check_same_options(config.out, {"sources": sources}, {"sources": _described(found)})
+    logger.info("%s was prepared before; comparing its files with their checksums", config.out)
+    TokenData.open(config.out)
     _tidy(config.out)  # the kill may have come between the manifest and that
     return PrepareResult(config.out, manifest, before=True)
 
@@ -238,7 +245,7 @@ def _survey(config: PrepareConfig, sources: list[Source], given: Tokenizer | Non
     )
     durable.write_text(config.out / TOKENIZER, tokenizer.to_str(pretty=True))
     progress.heldout = choose_heldout(seen, config.heldout)
-    progress.total_characters = seen.characters if seen.complete else None
+    progress.total_characters = seen.read if seen.complete else None
     progress.save(config.out)
 
 
@@ -310,7 +317,7 @@ def _encode(
                 hashes.write(np.array(batch.hashes, np.uint64).tobytes())
             full = [train.add(trained), heldout.add(held)]
             progress.add(batch, unknown=trained.unknown + held.unknown, rejects_bytes=len(raw))
-            logger.info("Encoding", extra={"progress": (progress.characters, progress.total_characters)})
+            logger.info("Encoding", extra={"progress": (progress.read, progress.total_characters)})
             read += batch.read
             if any(full) or read - committed >= COMMIT_CHARACTERS:
                 commit()

@@ -12,6 +12,8 @@ from electra.data.survey import DuplicateCounter, HeldoutRule
 from electra.errors import DataError
 
 PROGRESS = "progress.json"
+NOT_FILTERED = {"deduplicate": False, "least_characters": 0, "most_characters": 0, "language": []}
+"""Options that are written down only where they are others than these."""
 
 
 @dataclass
@@ -23,10 +25,12 @@ class Progress:
     heldout: HeldoutRule | None = None
     """Known once the survey is done and the tokenizer written."""
     total_characters: int | None = None
-    """Characters in the corpus, if the survey saw all of it."""
+    """Characters in the corpus, with those that are left out, if the survey saw all of it."""
     position: Position = (0, 0)
     documents: int = 0
     characters: int = 0
+    read: int = 0
+    """Characters, with those of documents that are left out."""
     unknown: int = 0
     rejects: int = 0
     rejects_bytes: int = 0
@@ -69,6 +73,7 @@ class Progress:
         self.position = batch.end
         self.documents += len(batch.hashes)
         self.characters += batch.characters
+        self.read += batch.read
         self.unknown += unknown
         self.rejects += len(batch.rejects)
         self.rejects_bytes += rejects_bytes
@@ -89,6 +94,7 @@ def check_same_options(folder: Path, before: dict[str, Any], now: dict[str, Any]
     Raises:
         DataError: naming what differs between the options of a folder and those given now.
     """
+    before, now = NOT_FILTERED | before, NOT_FILTERED | now
     differing = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     if differing:
         changes = "; ".join(f"{name}: {before.get(name)!r} there, {now.get(name)!r} now" for name in differing)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -15,7 +16,9 @@ from electra.reports.sections import sections
 class ReportConfig:
     """The command line of `electra report`."""
 
-    folders: tyro.conf.Positional[tuple[Path, ...]]
+    folders: Annotated[
+        tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="FOLDER...", help_behavior_hint="(required)")
+    ]
     """Folders that `electra pretrain`, `electra finetune` or `electra study` wrote; several runs are compared."""
     out: Path = Path("report.html")
     """The file to write."""
