@@ -126,6 +126,8 @@ def test_a_process_that_dies_ends_the_run_and_the_command_goes_on(
     assert broken.returncode != 0 and time.monotonic() - began < 120
     assert "process 1 (of 2, counted from 0) is gone" in broken.stderr
     assert [path.name for path in (run / "checkpoints").glob("step-*")] == ["step-00000010"]
+    end = json.loads((run / "ended.json").read_text())
+    assert end["message"].startswith("process 1 (of 2, counted from 0) is gone") and end["step"] in (12, 13)
     done = torchrun(BREAKING, "die", tmp_path / "broken", *arguments(data_folder, run))
     assert done.returncode == 0, done.stderr
     assert_same_losses(run, one)
@@ -144,3 +146,9 @@ def test_a_process_that_hangs_is_noticed(data_folder: Path, tmp_path: Path) -> N
     broken = torchrun(BREAKING, "hang", tmp_path / "broken", *arguments(data_folder, tmp_path / "run", *more))
     assert broken.returncode != 0
     assert "process 1 (of 2, counted from 0) is gone, or has given no answer for 0.1 minutes" in broken.stderr
+
+
+def test_a_batch_that_does_not_divide_is_refused_before_anything_else(data_folder: Path, tmp_path: Path) -> None:
+    refused = torchrun("-m", "electra", *arguments(data_folder, tmp_path / "run", "--train.batch_size", "9"))
+    assert "the batch size 9 does not divide into 2 equal parts" in refused.stderr
+    assert not (tmp_path / "run").exists()

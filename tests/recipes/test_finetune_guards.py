@@ -83,7 +83,7 @@ def test_finished_seeds_are_those_of_their_data_and_their_encoder(
     shutil.copytree(data, other)
     with (other / "dev.csv").open("a") as file:
         file.write("fox fox,1\n")
-    with pytest.raises(CheckpointError, match="trained with another data"):
+    with pytest.raises(CheckpointError, match="trained with other data"):
         tune(small_model, other, out)
     assert tune(str(moved), data, out).seeds == first.seeds, "the same encoder elsewhere"
     weights = load_file(moved / "model.safetensors")

@@ -47,6 +47,10 @@ def figures(run: Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in record.items() if k not in ("seconds", "tokens_per_second")} for record in records]
 
 
+def contents(run: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
 @pytest.fixture(scope="module")
 def finished(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> PretrainResult:
     """A run of 40 steps."""
@@ -81,6 +85,12 @@ def test_the_exports_load_in_transformers(finished: PretrainResult) -> None:
     assert discriminator(**batch).logits.shape == batch["input_ids"].shape
     assert generator(**batch).logits.shape == (*batch["input_ids"].shape, len(tokenizer))
     assert type(transformers.AutoModel.from_pretrained(folders["discriminator"])).__name__ == "ElectraModel"
+
+
+def test_a_run_that_was_stopped_says_of_which_step_its_figures_are(finished: PretrainResult) -> None:
+    stopped = dataclasses.replace(finished.outcome, step=43, stopped_by=2)
+    table = dataclasses.replace(finished, outcome=stopped).__rich__().renderables[0]  # type: ignore[union-attr]
+    assert table.title == "evaluated at step 40; stopped at step 43"
 
 
 def test_a_finished_run_given_again_does_nothing_new(finished: PretrainResult, data_folder: Path) -> None:
@@ -122,8 +132,18 @@ def test_fresh_starts_beside(finished: PretrainResult, data_folder: Path) -> Non
 
 
 def test_another_config_is_refused(finished: PretrainResult, data_folder: Path) -> None:
+    before = contents(finished.run)
     with pytest.raises(CheckpointError, match=r"optimizer.learning_rate: the run has 0.001, asked for 0.5"):
         pretrain(config(data_folder, finished.run, "train.steps=40", "optimizer.learning_rate=0.5"))
+    assert contents(finished.run) == before, "it stays as it is, finished"
+
+
+def test_a_config_that_is_garbled_has_a_copy(finished: PretrainResult, data_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished.run, tmp_path / "run")
+    (tmp_path / "run/config.toml").write_text("[[[")
+    copy = tmp_path / "run/checkpoints/step-00000040/config.toml"
+    with pytest.raises(CheckpointError, match=rf"not valid TOML(.|\n)*cp {copy} "):
+        pretrain(config(data_folder, tmp_path / "run", "train.steps=40"))
 
 
 def test_data_made_with_another_tokenizer_is_refused(
@@ -134,11 +154,11 @@ def test_data_made_with_another_tokenizer_is_refused(
     options = {"corpus": (str(corpus_file),), "lowercase": False, "strip_accents": False, "workers": 1}
     prepare.run(prepare.PrepareConfig(**options, vocabulary_size=600, out=tmp_path / "same size"))  # type: ignore[arg-type]
     prepare.run(prepare.PrepareConfig(**options, vocabulary_size=550, out=tmp_path / "other size"))  # type: ignore[arg-type]
-    before = figures(finished.run)
+    before = contents(finished.run)
     for name in ("same size", "other size"):
-        with pytest.raises((CheckpointError, ConfigError), match=r"another data|vocabulary_size"):
+        with pytest.raises((CheckpointError, ConfigError), match=r"other data|vocabulary_size"):
             pretrain(config(tmp_path / name, finished.run, "train.steps=40"))
-    assert figures(finished.run) == before
+    assert contents(finished.run) == before
 
 
 def test_a_shard_cut_short_is_named(data_folder: Path, tmp_path: Path) -> None:
@@ -159,6 +179,7 @@ def test_a_shard_cut_short_is_named(data_folder: Path, tmp_path: Path) -> None:
         (["--objective.sharing", "all"], "objective.sharing: all needs a generator of the discriminator's shape"),
         (["--model.vocabulary_size", "77"], "model.vocabulary_size is 77, but the tokenizer"),
         (["--train.device", "cuda"], "train.device: cuda, but torch sees no GPU"),
+        (["--objective.fakes", "same-tag"], "no tags of its tokens"),
     ],
 )
 def test_mistakes_end_with_exit_2_and_what_to_do(
@@ -166,6 +187,7 @@ def test_mistakes_end_with_exit_2_and_what_to_do(
 ) -> None:
     assert main(command(data_folder, tmp_path / "run", *arguments)) == 2
     assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_data_and_out_must_be_given(capsys: pytest.CaptureFixture[str]) -> None:

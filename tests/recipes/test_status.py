@@ -52,6 +52,9 @@ def test_a_run_that_is_alive_has_time_left(folder: Path) -> None:
 
 def test_the_states_of_a_run(folder: Path) -> None:
     assert status_of(folder).state == "dead"
+    for said in ('{"how": 3}', '{"how": "strangely"}', "[]", ""):
+        (folder / "ended.json").write_text(said)
+        assert status_of(folder).state == "dead"
     (folder / "ended.json").write_text(json.dumps({"how": "stopped"}))
     assert status_of(folder).state == "stopped"
     os.utime(folder / "metrics.jsonl", (time.time() - 9000,) * 2)
@@ -59,7 +62,32 @@ def test_the_states_of_a_run(folder: Path) -> None:
         assert status_of(folder).state == "silent"
         lines = (folder / "metrics.jsonl").read_text().splitlines()
         (folder / "metrics.jsonl").write_text(lines[0] + "\n")
-        assert status_of(folder).state == "beginning"
+        assert (status_of(folder).state, status_of(folder).step) == ("running", 80), "a checkpoint is there"
+        shutil.rmtree(folder / "checkpoints")
+        assert (status_of(folder).state, status_of(folder).step) == ("beginning", 0)
+
+
+def test_a_checkpoint_further_than_the_last_report_counts(folder: Path) -> None:
+    (folder / "checkpoints" / "step-00000101").mkdir()
+    assert status_of(folder).step == 101
+    (folder / "metrics.jsonl").write_text("garbled")
+    assert (status_of(folder).state, status_of(folder).step) == ("dead", 101)
+
+
+def test_why_a_run_failed_is_said(folder: Path) -> None:
+    (folder / "ended.json").write_text(json.dumps({"how": "failed", "message": "the disk is full\n  make room"}))
+    assert "failed: the disk is full\n  make room" in shown(folder)
+    shutil.copytree(folder, folder.parent / "two")
+    text = shown(folder.parent)
+    assert text.count("the disk is full") == 2 and "make room" not in text
+
+
+def test_a_run_that_died_in_its_export_is_dead(folder: Path) -> None:
+    (folder / "checkpoints" / "step-00000200").mkdir()
+    (folder / "export").mkdir()
+    assert "dead: trained, but the export is not written; the same command" in shown(folder)
+    (folder / "curves.png").touch()
+    assert status_of(folder).state == "finished"
 
 
 def test_one_run_is_shown_in_full_and_many_in_a_table(folder: Path) -> None:
@@ -101,3 +129,6 @@ def test_events_and_the_end_of_a_run(data_folder: Path, tmp_path: Path) -> None:
     assert {"started 0", "checkpoint 10", "checkpoint 20", "finished 20"} <= set(events)
     assert json.loads((tmp_path / "run/ended.json").read_text())["how"] == "finished"
     assert not (tmp_path / "run/taken.json").exists()
+    (tmp_path / "run/checkpoints/step-00000020/state.json").write_text("{}")
+    pretrain(config(data_folder, tmp_path / "run", *more))
+    assert "warning 0" in heard.read_text().splitlines(), "a checkpoint was damaged"

@@ -77,6 +77,7 @@ def test_a_full_disk_leaves_the_old_ones_and_nothing_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoints = Checkpoints(tmp_path, CheckpointConfig())
+    assert checkpoints.newest() == "there is no checkpoint yet"
     save(checkpoints, 10)
 
     def full(*_: object) -> None:
@@ -149,6 +150,16 @@ def test_there_is_a_whole_checkpoint_whenever_the_power_goes(tmp_path: Path) -> 
         assert sorted(path.name for path in folder.iterdir()) == ["step-00000030", "step-00000040"]
 
     assert survived(tmp_path, lambda folder: save(Checkpoints(folder, config), 30), check, before=before) > 10
+
+
+def test_a_state_that_lacks_something_is_damaged(tmp_path: Path) -> None:
+    path = save(Checkpoints(tmp_path, CheckpointConfig()), 1)
+    (path / "state.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"state\.json is damaged, or state\.sha256 is"):
+        read_checkpoint(path)
+    (path / "state.sha256").unlink()
+    with pytest.raises(CheckpointError, match=r"state\.json is damaged: it lacks 'files'"):
+        read_checkpoint(path)
 
 
 @pytest.mark.parametrize("name", ["../outside", "a" * 300])

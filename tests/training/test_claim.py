@@ -34,7 +34,7 @@ def test_a_run_is_taken_by_one_and_a_dead_ones_by_the_next(tmp_path: Path) -> No
         assert fourth
 
 
-@pytest.mark.parametrize("written", ["", '{"host": "an'])
+@pytest.mark.parametrize("written", ["", '{"host": "an', "3", "[]"])
 def test_a_claim_that_its_owner_died_over_is_no_claim_for_ever(written: str, tmp_path: Path) -> None:
     path = tmp_path / "taken.json"
     path.write_text(written)

@@ -1,6 +1,7 @@
 """A command of the user's at every event, and how a run ended."""
 
 import json
+import logging
 import sys
 from pathlib import Path
 
@@ -43,6 +44,19 @@ def test_what_goes_wrong_is_told_and_kept(tmp_path: Path) -> None:
     assert json.loads(run.end.read_text())["how"] == "stopped"
 
 
-def test_a_command_that_fails_disturbs_nobody(tmp_path: Path) -> None:
-    with events(RunFolder(tmp_path), "exit 3; no-such-command-as-this") as happened:
+def test_an_end_has_the_step_that_was_reached(tmp_path: Path) -> None:
+    with pytest.raises(DivergedError), events(RunFolder(tmp_path), "") as happened:
+        happened.reached = lambda: 63
+        raise DivergedError("steps are not finite")
+    assert json.loads((tmp_path / "ended.json").read_text())["step"] == 63
+
+
+def test_a_command_that_fails_disturbs_nobody_and_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), events(RunFolder(tmp_path), "exit 7") as happened:
         happened("started", "")
+        happened("checkpoint", "")
+    assert [m.partition(";")[0] for m in caplog.messages] == [
+        "tracking.on_event ended with exit status 7 at the event 'started'"
+    ]

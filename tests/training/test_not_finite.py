@@ -69,7 +69,7 @@ def test_a_skipped_step_changes_no_weight(tmp_path: Path) -> None:
 
 def test_many_of_them_in_a_row_stop_a_run_without_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(
-        DivergedError, match=r"the last one step 8 \(loss nan, .*; 5 in a row(.|\n)*checkpoint is none"
+        DivergedError, match=r"the last one step 8 \(loss nan, .*; 5 in a row(.|\n)*there is no checkpoint yet"
     ):
         train(tmp_path / "run", TrainConfig(steps=40), objective=poisoned(set(range(3, 40))))
 
@@ -140,18 +140,42 @@ def test_a_gradient_that_is_infinite_is_caught_in_its_step(tmp_path: Path) -> No
     assert all(torch.isfinite(value).all() for value in weights(trainer).values())
 
 
-def test_a_run_goes_back_from_a_spike_where_that_is_wanted(tmp_path: Path) -> None:
+def leaping(steps: set[int]) -> NextId:
+    """An objective whose loss leaps at some steps."""
     objective = NextId()
     plain = objective.forward
 
     def forward(batch: Batch, counts: Counts | None = None) -> StepOutput:
         output = plain(batch, counts)
-        return replace(output, loss=output.loss + 20) if batch.seed == 25 else output
+        return replace(output, loss=output.loss + 20) if batch.seed in steps else output
 
     objective.forward = forward  # type: ignore[method-assign]
-    config = TrainConfig(steps=32, report_every=2, on_spike="go-back")
-    trainer, _ = train(tmp_path / "run", config, objective=objective)
+    return objective
+
+
+def test_a_run_goes_back_from_a_spike_where_that_is_wanted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config, objective = TrainConfig(steps=32, report_every=2, on_spike="go-back"), leaping({25})
+    with caplog.at_level(logging.WARNING, logger="electra"):
+        trainer, _ = train(tmp_path / "run", config, objective=objective)
     assert trainer.progress.passed_over == [24, 25]
-    assert "loss spike" in [r["health"] for r in metrics(tmp_path / "run") if "health" in r]
+    (spike,) = [r for r in metrics(tmp_path / "run") if r.get("health") == "loss spike"]
+    assert spike["step"] == 26 and spike["remedy"] == "the run goes back to step-00000024"
+    said = [message for message in caplog.messages if "spike" in message or "went back" in message]
+    assert "go back to the checkpoint before it" not in said[0] and said[0].endswith(spike["remedy"])
+    assert said[1:] == ["went back from step 26 to step-00000024, and on without steps 25 to 26"]
     warned, _ = train(tmp_path / "warned", replace(config, on_spike="warn"), objective=objective)
     assert not warned.progress.passed_over
+
+
+@pytest.mark.parametrize(
+    ("leaps", "every", "last"),
+    [({25, 29}, 12, "the run went back once already"), ({13}, 20, "there is no checkpoint to go back to")],
+)
+def test_a_run_that_only_warns_of_a_spike_says_why(tmp_path: Path, leaps: set[int], every: int, last: str) -> None:
+    config = TrainConfig(steps=32, report_every=2, on_spike="go-back")
+    train(tmp_path / "run", config, objective=leaping(leaps), checkpoint=CheckpointConfig(every=every))
+    spikes = [r for r in metrics(tmp_path / "run") if r.get("health") == "loss spike"]
+    assert spikes[-1]["remedy"] == f"{last}; this is only a warning"
+    assert [r["step"] for r in spikes] == [step + 1 for step in sorted(leaps)]

@@ -16,6 +16,7 @@ from electra.recipes.finetune_config import FinetuneConfig
 from electra.tasks import squad_files
 from electra.tasks.base import Prediction, Problem
 from electra.training.run_folder import RunFolder, agree
+from electra.training.state import different
 
 MAY_CHANGE = ("out", "data.path", "model")
 """Settings that say where something lies now; that it is the same is seen by its fingerprint."""
@@ -94,8 +95,8 @@ def _read_result(folder: Path, config: FinetuneConfig, identity: Mapping[str, st
         raise DataError(f"{path}: cannot be read ({error}); remove it to run this seed again") from error
     if odd := [name for name, value in identity.items() if found.identity.get(name) != value]:
         raise CheckpointError(
-            f"{folder} was trained with another {' and another '.join(odd)}; give another --out, or "
-            "start beside it with --fresh"
+            f"{folder} was trained with {' and '.join(map(different, odd))}; give another --out, or start beside "
+            "it with --fresh"
         )
     return found
 

@@ -29,7 +29,7 @@ from electra.recipes.pretrain_config import (
     build_objective,
     with_vocabulary,
 )
-from electra.recipes.pretrain_parts import assembled, evaluation, fitted, opened
+from electra.recipes.pretrain_parts import assembled, evaluation, fitted, identity, opened
 from electra.recipes.pretrain_profile import Profile, profiled
 from electra.recipes.pretrain_start import (
     Start,
@@ -40,13 +40,15 @@ from electra.recipes.pretrain_start import (
     with_shapes_of,
 )
 from electra.reports.curves import plot_curves
+from electra.training.checkpoint import Checkpoints
 from electra.training.claim import claimant, listen, taken
 from electra.training.deterministic import deterministic
-from electra.training.distributed import first_here, joined, leads, rank, told
+from electra.training.distributed import first_here, joined, leads, peers_named, rank, told
 from electra.training.events import events
 from electra.training.plan import Plan, plan
 from electra.training.precision import Precision
-from electra.training.run_folder import RunFolder, agree, environment, open_run
+from electra.training.run_folder import RunFolder, agree, environment, open_run, stored_config
+from electra.training.state import check_newest
 from electra.training.tracking import log_file
 from electra.training.trainer import Outcome, Rules, Trainer
 
@@ -132,20 +134,18 @@ def _pretrained(config: PretrainConfig, *, fresh: bool) -> "PretrainResult":
     start = Start() if begun else load_start(config.init)
     config = with_shapes(config, start)
     check_vocabulary(start, data, config.init)
+    config = replace(config, model=fitted(config, data))
     run_folder = RunFolder(Path(told(str(open_run(out, fresh=fresh).path if leads() else out))))
-    with (
-        _alone_at(run_folder.path),
-        log_file(run_folder.log_of(rank())),
-        events(run_folder, config.tracking.on_event) as happened,
-    ):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_alone_at(run_folder.path))
+        config = _of_the_run(replace(config, out=run_folder.path), run_folder, data, begun=begun)
+        # Only now: a command that is refused leaves a run as it was.
+        stack.enter_context(log_file(run_folder.log_of(rank())))
+        happened = stack.enter_context(events(run_folder, config.tracking.on_event))
+        stack.enter_context(peers_named(minutes=config.train.timeout_minutes))
         if first_here():
             run_folder.verified.parent.mkdir(exist_ok=True)
             durable.write_text(run_folder.verified, json.dumps(data.stamps) + "\n")
-        if begun:
-            config = with_shapes_of(config, load_config(PretrainConfig, run_folder.config))
-        config = replace(config, out=run_folder.path, model=fitted(config, data))
-        if told(run_folder.config.exists()):
-            config = agree(run_folder, config, settled=SETTLED, ignore=IGNORED)
         objective, batches, precision, device = assembled(config, data, None if begun else start)
         del start  # whole networks
         config = replace(config, train=replace(config.train, precision=precision.name))
@@ -168,17 +168,32 @@ def _pretrained(config: PretrainConfig, *, fresh: bool) -> "PretrainResult":
             rules=_rules(config),
             happened=happened,
         )
+        happened.reached = lambda: trainer.progress.step
         outcome = trainer.run()
         finished = outcome.stopped_by is None and leads()
         exported = export_run(run_folder.path) if finished else None
         if finished:  # nobody will pack or verify for this run again
             shutil.rmtree(run_folder.index, ignore_errors=True)
-        picture = plot_curves(run_folder.path, run_folder.path / "curves.png") if finished else None
+        picture = plot_curves(run_folder.path, run_folder.curves) if finished else None
         if outcome.stopped_by is None:
             happened("finished", f"after {outcome.step:,} steps", outcome.step)
         else:
             happened("stopped", f"by {signal.Signals(outcome.stopped_by).name}", outcome.step)
     return PretrainResult(run_folder.path, outcome, exported, picture)
+
+
+def _of_the_run(config: PretrainConfig, run_folder: RunFolder, data: TokenData, *, begun: bool) -> PretrainConfig:
+    """The config of what is in a run's folder, once it is sure that the command and its data go on with that.
+
+    Raises:
+        CheckpointError: they do not.
+    """
+    if begun:
+        config = with_shapes_of(config, stored_config(run_folder, PretrainConfig))
+    if told(run_folder.config.exists()):
+        config = agree(run_folder, config, settled=SETTLED, ignore=IGNORED)
+    check_newest(Checkpoints(run_folder.checkpoints, config.checkpoint), identity(config, data))
+    return config
 
 
 @contextlib.contextmanager
@@ -195,10 +210,8 @@ def _alone_at(folder: Path) -> Iterator[None]:
             mine = stack.enter_context(taken(folder))
         if not told(mine):
             who = claimant(folder) or {}
-            raise CheckpointError(
-                f"{folder}: process {who.get('process', '?')} on {who.get('host', 'another machine')} is at this "
-                "run; wait for its end, or give another --out"
-            )
+            name = f"process {who['process']} on {who['host']}" if who.keys() >= {"process", "host"} else "someone"
+            raise CheckpointError(f"{folder}: {name} is at this run; wait for its end, or give another --out")
         yield
 
 
@@ -269,9 +282,9 @@ class PretrainResult:
         return 128 + self.outcome.stopped_by if self.outcome.stopped_by else 0
 
     def __rich__(self) -> RenderableType:
-        table = Table(
-            "held-out figure", "value", title=f"step {self.outcome.evaluation['step']:,}", title_justify="left"
-        )
+        seen, step = self.outcome.evaluation["step"], self.outcome.step
+        title = f"step {seen:,}" if seen == step else f"evaluated at step {seen:,}; stopped at step {step:,}"
+        table = Table("held-out figure", "value", title=title, title_justify="left")
         for name, value in self.outcome.evaluation.items():
             if name.startswith("eval/"):
                 table.add_row(name.removeprefix("eval/").replace("_", " "), f"{value:.4f}")

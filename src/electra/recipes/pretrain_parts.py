@@ -47,16 +47,21 @@ def opened(config: PretrainConfig) -> tuple[TokenData, Path]:
     """The data of a run and the folder that it writes to.
 
     Raises:
-        ConfigError: one of them is not named.
-        DataError: the data is damaged or too little.
+        ConfigError: one of them is not named, there is no such device, or a batch does not divide among the
+            processes.
+        DataError: the data is damaged or too little, or has no tags where some are wanted.
     """
     if config.data is None or config.out is None:
         raise ConfigError("a run needs --data (made by `electra prepare`) and --out, the folder to write to")
+    # What can be refused is refused before anything is written or takes long.
+    device_of(config.train.device)
+    _check_shares(config)
     found_whole = RunFolder(config.out).found_whole()
     verified = partial(TokenData.open, config.data, found_whole=found_whole)
     data = patiently(verified if first_here() else None) or TokenData.open(config.data, verify=False)
     if not data.manifest["splits"]["heldout"]["tokens"]:
         raise DataError(f"{data.folder}: nothing is held out of so short a text; prepare it with more")
+    check_tags(config, data)
     return data, config.out
 
 
@@ -140,6 +145,15 @@ def device_of(wanted: str) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
+def _check_shares(config: PretrainConfig) -> None:
+    """Raises:
+    ConfigError: a batch, of any size that it grows through, does not divide among the processes.
+    """
+    ramp, batch = config.train.batch_ramp_steps, config.train.batch_size
+    for first in {-(-third * ramp // 3) for third in range(4)}:  # the first step of each size
+        rows(first, seed=0, batch_size=batch, examples=batch, world=size(), ramp=ramp)
+
+
 def _compiled(config: PretrainConfig, device: torch.device) -> bool:
     wanted = config.train.compile == "on" or (config.train.compile == "auto" and device.type == "cuda")
     return wanted and (config.train.sharding == "none" or size() == 1)
@@ -196,7 +210,7 @@ def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
             order.epochs(train.sequences(steps)) if order else train.sequences(steps) / len(examples)
         ),
         length=config.packing.sequence_length,
-        identity=_identity(config, data),
+        identity=identity(config, data),
         rows=described,
     )
 
@@ -231,7 +245,7 @@ def _index(config: PretrainConfig, data: TokenData) -> ExampleIndex:
     return found
 
 
-def _identity(config: PretrainConfig, data: TokenData) -> dict[str, str]:
+def identity(config: PretrainConfig, data: TokenData) -> dict[str, str]:
     """Facts that a run must find again to go on."""
     if config.objective.fakes != "same-tag":
         return {"data": data.fingerprint}

@@ -12,17 +12,23 @@ from rich.table import Column, Table
 
 from electra.config import load_config
 from electra.errors import CheckpointError, ElectraError
-from electra.json_files import understood
+from electra.json_files import read_json, understood
 from electra.recipes.pretrain_config import PretrainConfig
 from electra.reports.metrics import read_metrics
 from electra.training.claim import claimant
+from electra.training.events import ENDS
 from electra.training.run_folder import RunFolder
 from electra.training.tracking import clock, evaluation_line
 
 SILENT = 10.0
 """Times the usual pause between two reports: longer, and a process that lives is said to be silent."""
-SHOWN = {"eval/unigram_auc": "AUC", "eval/discriminator_loss": "loss", "eval/masked_lm_accuracy": "accuracy"}
-"""Held-out figures in the table; AUC is that on unigram fakes, accuracy that of the generator."""
+SHOWN = {
+    "eval/unigram_auc": "AUC on unigram fakes",
+    "eval/discriminator_loss": "discriminator loss",
+    "eval/masked_lm_accuracy": "masked-LM accuracy",
+}
+"""Held-out figures in the table."""
+UNFINISHED = "trained, but the export is not written; the same command does that"
 
 
 @dataclass(frozen=True)
@@ -55,9 +61,11 @@ class Status:
     """One run.
 
     Attributes:
-        state: beginning (it has reported nothing yet); running; silent (its process lives, and has reported
-            nothing for long); finished; stopped (by a signal, after it had saved); failed (by an error); dead
-            (none of these, and nobody is at it).
+        state: beginning (it has neither reported nor saved anything yet); running; silent (its process lives, and
+            has reported nothing for long); finished; stopped (by a signal, after it had saved); failed (by an
+            error); dead (none of these, and nobody is at it).
+        step: the last one reported, or that of the newest checkpoint where that is further.
+        message: why it failed, or what is left to do; None: nothing to say.
         seconds_left: None where it is not known.
         since: seconds since the last report.
         health: what the watch has found, and where and what to do.
@@ -66,6 +74,7 @@ class Status:
 
     run: str
     state: str
+    message: str | None
     step: int
     steps: int | None
     seconds_left: float | None
@@ -76,6 +85,10 @@ class Status:
     health: tuple[tuple[str, str], ...]
     checkpoint: str | None
     process: dict[str, Any] | None
+
+    def said(self) -> str:
+        """Why it is in its state, where that is known."""
+        return f"{self.state}: {self.message}" if self.message else ""
 
     def shown(self) -> list[tuple[str, str]]:
         """The held-out figures of the table that the run has."""
@@ -93,21 +106,24 @@ class Statuses:
         if self.json:
             return "\n".join(json.dumps(vars(one)) for one in self.found)
         table = Table(Column("run", overflow="fold"), "state", "step", "left", "loss", "held out", "health")
+        several = len(self.found) > 1
         for one in self.found:
+            health = [name for name, _ in one.health] + (one.said().splitlines()[:1] if several else [])
             table.add_row(
                 one.run, one.state, f"{one.step:,}" + (f"/{one.steps:,}" if one.steps else ""),
                 "" if one.seconds_left is None else clock(one.seconds_left),
                 "" if one.loss is None else f"{one.loss:.4f}",
                 "\n".join(f"{words} {one.evaluation[key]:.3f}" for key, words in one.shown()),
-                "\n".join(name for name, _ in one.health),
+                "\n".join(health),
             )  # fmt: skip
-        if len(self.found) > 1:
+        if several:
             return table
         (one,) = self.found
         speed = "" if one.tokens_per_second is None else f"{one.tokens_per_second:,.0f} tokens/s; "
         lines = [f"{speed}last report {clock(one.since)} ago; newest checkpoint {one.checkpoint or 'none'}"]
         lines += [evaluation_line(one.evaluation)] if one.evaluation else []
-        return Group(table, *lines, *(f"{name}: {remedy}" for name, remedy in one.health))
+        lines += [f"{name}: {remedy}" for name, remedy in one.health]
+        return Group(table, *lines, *([one.said()] if one.message else []))
 
 
 def status_of(folder: Path) -> Status:
@@ -123,23 +139,32 @@ def status_of(folder: Path) -> Status:
 def _status_of(folder: Path) -> Status:
     run_folder, metrics = RunFolder(folder), read_metrics(folder)
     last = metrics.reports[-1] if metrics.reports else {}
-    step, steps = int(last.get("step", 0)), _steps(run_folder)
-    process = claimant(folder)
+    checkpoints = sorted(path.name for path in run_folder.checkpoints.glob("step-*"))
+    step, steps, process = int(last.get("step", 0)), _steps(run_folder), claimant(folder)
+    if checkpoints and (process is None or not last):  # while it reports, one beyond is damaged
+        number = checkpoints[-1].removeprefix("step-")
+        step = max(step, int(number) if number.isdecimal() else 0)
     since = max(0.0, time.time() - run_folder.metrics.stat().st_mtime)
     usual = last["seconds"] / len(metrics.reports) if last else float("inf")
     if process is not None:
-        state = "beginning" if not last else "silent" if since > SILENT * usual + 60 else "running"
-    else:
-        reached = steps is not None and step >= steps and run_folder.export.is_dir()
-        state = _end(run_folder) or ("finished" if reached else "dead")
+        state, message = "silent" if since > SILENT * usual + 60 else "running", None
+        state = state if last or checkpoints else "beginning"
+    elif end := _end(run_folder):
+        state, message = end
+    else:  # it was killed, or what it wrote last is lost
+        trained = steps is not None and step >= steps
+        state = "finished" if trained and run_folder.curves.is_file() else "dead"
+        message = UNFINISHED if trained and state == "dead" else None
     speed = last.get("tokens_per_second")
-    checkpoints = sorted(path.name for path in run_folder.checkpoints.glob("step-*"))
     return Status(
         run=str(folder),
         state=state,
+        message=message,
         step=step,
         steps=steps,
-        seconds_left=(steps - step) * last["seconds"] / step if steps and step and state == "running" else None,
+        seconds_left=(steps - step) * last["seconds"] / step
+        if steps and last and step and state == "running"
+        else None,
         since=since,
         loss=last.get("loss"),
         tokens_per_second=speed,
@@ -168,12 +193,15 @@ def _runs_in(folder: Path) -> list[Path]:
     return found
 
 
-def _end(run_folder: RunFolder) -> str:
-    """How it ended, where it had time to say so."""
+def _end(run_folder: RunFolder) -> tuple[str, str | None] | None:
+    """How it ended, and why it failed if it did; None where it had no time to say so."""
     try:
-        return str(json.loads(run_folder.end.read_text(encoding="utf-8"))["how"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return ""
+        said = read_json(run_folder.end)
+    except CheckpointError:
+        return None
+    if said.get("how") not in ENDS:
+        return None
+    return said["how"], str(said.get("message", "")) or None if said["how"] == "failed" else None
 
 
 def _steps(run_folder: RunFolder) -> int | None:

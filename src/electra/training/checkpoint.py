@@ -70,10 +70,16 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of one run."""
+    """The checkpoints of one run.
 
-    def __init__(self, folder: Path, config: CheckpointConfig) -> None:
-        self.folder, self.config = folder, config
+    Args:
+        warn: told of every damaged one that is passed over.
+    """
+
+    def __init__(
+        self, folder: Path, config: CheckpointConfig, *, warn: Callable[[str], object] = logger.warning
+    ) -> None:
+        self.folder, self.config, self.warn = folder, config, warn
 
     def save(
         self,
@@ -115,10 +121,9 @@ class Checkpoints:
         except Exception as error:
             # safetensors reports a full disk as an error of its own, so every kind is caught here
             shutil.rmtree(partial, ignore_errors=True)
-            last = self.names()[-1:] or ["none"]
             raise CheckpointError(
                 f"the checkpoint of step {step} could not be written to {self.folder}: {error}\n"
-                f"  the last good checkpoint is {last[0]}; make room, then give the same command again"
+                f"  {self.newest()}; make room, then give the same command again"
             ) from error
         self._rotate(path.name)
         return path
@@ -131,6 +136,12 @@ class Checkpoints:
         """The names of all checkpoints, oldest first."""
         return sorted(path.name for path in self.folder.glob("step-*") if path.is_dir())
 
+    def newest(self) -> str:
+        """What to say of the newest one."""
+        for name in self.names()[-1:]:
+            return f"the last good checkpoint is {name} in {self.folder}"
+        return "there is no checkpoint yet"
+
     def latest(self) -> Checkpoint | None:
         """The newest checkpoint that is whole; damaged ones are named and passed over.
 
@@ -142,7 +153,7 @@ class Checkpoints:
             try:
                 return read_checkpoint(self.folder / name)
             except CheckpointError as error:
-                logger.warning("%s; going on with the checkpoint before it", error)
+                self.warn(f"{error}; going on with the checkpoint before it")
         if names:
             raise CheckpointError(
                 f"none of the {len(names)} checkpoints in {self.folder} can be read; start another run beside it "
@@ -187,12 +198,19 @@ def read_checkpoint(path: Path) -> Checkpoint:
         content = (path / STATE).read_bytes()
         checksum = path / CHECKSUM  # those of early versions have none
         sound = not checksum.is_file() or checksum.read_bytes() == _checksum_line(content).encode()
-        state = json.loads(content)
-        files = {name: (facts["bytes"], facts["sha256"]) for name, facts in state["files"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except OSError as error:
         raise CheckpointError(f"{path / STATE} cannot be read: {error}") from error
     if not sound:
         raise CheckpointError(f"{path / STATE} is damaged, or {CHECKSUM} is")
+    try:
+        state = json.loads(content)
+        files = {name: (facts["bytes"], facts["sha256"]) for name, facts in state["files"].items()}
+    except KeyError as error:
+        raise CheckpointError(f"{path / STATE} is damaged: it lacks {error}") from error
+    except (TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path / STATE} is damaged: it holds something else than a checkpoint's") from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path / STATE} cannot be read: {error}") from error
     for name, expected in files.items():
         file = path / name
         if file.name != name or len(name) > LONGEST_NAME:

@@ -81,7 +81,8 @@ def listen(folder: Path) -> None:
     path = folder / CLAIM
     if not path.is_file() or not _is_alive(path) or _is_visible(_owner(path)):
         return
-    logger.warning("%s: another machine was at this run a moment ago; waiting for a sign of life", folder)
+    who = "another machine" if _owner(path) else f"someone ({CLAIM}, which says who, cannot be read)"
+    logger.warning("%s: %s was at this run a moment ago; waiting for a sign of life", folder, who)
     before = path.stat().st_mtime
     ends = time.monotonic() + LISTENED * BEAT
     while time.monotonic() < ends:
@@ -112,8 +113,9 @@ def _started(process: int) -> int:
 
 def _owner(path: Path) -> dict[str, Any]:
     """Who wrote a claim; empty where it is torn."""
-    with contextlib.suppress(OSError, ValueError):
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        if isinstance(owner := json.loads(path.read_text(encoding="utf-8")), dict):
+            return owner
     return {}
 
 
@@ -191,6 +193,6 @@ def _is_alive(path: Path) -> bool:
                 return False
         except ProcessLookupError:
             return False
-        except (OSError, KeyError, ValueError):
+        except (OSError, KeyError, ValueError, TypeError):
             pass
     return abs(time.time() - last) < DEAD  # a clock that was set back makes signs of life of the future

@@ -35,9 +35,10 @@ ROLL_CALL = datetime.timedelta(seconds=5)
 
 
 class _Messages:
-    """The group of processes that this one talks to; None: it is alone."""
+    """The group of processes that this one talks to, and the one for a roll call; None: it is alone."""
 
     group: dist.ProcessGroup | None = None
+    last_call: dist.ProcessGroup | None = None
 
 
 def rank() -> int:
@@ -95,28 +96,39 @@ def joined(*, minutes: float) -> Iterator[None]:
         store = dist.PrefixStore(part, store)  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=store, rank=number, world_size=count, timeout=timeout)
         _Messages.group = dist.new_group(backend="gloo", timeout=timeout)
-        last_call = dist.new_group(backend="gloo", timeout=ROLL_CALL)
+        _Messages.last_call = dist.new_group(backend="gloo", timeout=ROLL_CALL)
         if leads():
             logger.info("%s processes; one that gives no answer for %g minutes is given up", size(), minutes)
-        try:
+        with peers_named(minutes=minutes):
             yield
-        except RuntimeError as error:
-            if not _is_of_a_peer(error):
-                raise
-            missing = ", ".join(map(str, _missing(last_call)))
-            which = (
-                f"process {missing} (of {size()}, counted from 0)"
-                if missing
-                else "a process that the leader's log names"
-            )
-            raise ProcessError(
-                f"{which} is gone, or has given no answer for {minutes:g} minutes; its own log says more, and the "
-                f"same command goes on from the last checkpoint\n  {str(error).splitlines()[0]}"
-            ) from error
     finally:
-        _Messages.group = None
+        _Messages.group = _Messages.last_call = None
         with contextlib.suppress(RuntimeError):
             dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def peers_named(*, minutes: float) -> Iterator[None]:
+    """Say which process is gone where one is; for parts of what is `joined` that keep what went wrong.
+
+    Raises:
+        ProcessError: within the block, another process was gone, or gave no answer for so long.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if _Messages.last_call is None or not _is_of_a_peer(error):
+            raise
+        missing = ", ".join(map(str, _missing(_Messages.last_call)))
+        which = (
+            f"process {missing} (of {size()}, counted from 0)"
+            if missing
+            else "a process that the leader's log names"
+        )
+        raise ProcessError(
+            f"{which} is gone, or has given no answer for {minutes:g} minutes; its own log says more, and the "
+            f"same command goes on from the last checkpoint\n  {str(error).splitlines()[0]}"
+        ) from error
 
 
 def _is_of_a_peer(error: RuntimeError) -> bool:

@@ -6,7 +6,7 @@ import logging
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from electra import durable
@@ -26,37 +26,54 @@ class Events:
     """Starts a command at every event, and keeps in the run's folder how it ended.
 
     The command is started by the shell with ELECTRA_EVENT, ELECTRA_RUN, ELECTRA_STEP and ELECTRA_MESSAGE in its
-    environment, and not waited for; a run goes on whatever becomes of it.
+    environment, and not waited for; a run goes on whatever becomes of it. The first time that it fails is named.
+
+    Attributes:
+        reached: the step that the run has come to, for an end that nothing else tells the step of.
     """
 
     def __init__(self, run: RunFolder, command: str) -> None:
         self.run, self.command = run, command
-        self._started: list[subprocess.Popen[bytes]] = []
+        self.reached: Callable[[], int] = lambda: 0
+        self._started: list[tuple[Event, subprocess.Popen[bytes]]] = []
+        self._failed = False
 
-    def __call__(self, event: Event, message: str, step: int = 0) -> None:
-        """Something happened."""
+    def __call__(self, event: Event, message: str, step: int | None = None) -> None:
+        """Something happened, at the step that is reached where none is given."""
         if not leads():
             return
+        step = self.reached() if step is None else step
         if event in ENDS:
             facts = {"how": event, "message": message, "step": step, "time": time.time()}
             durable.write_text(self.run.end, json.dumps(facts) + "\n")
         if self.command:
             told = {"EVENT": event, "RUN": str(self.run.path), "STEP": str(step), "MESSAGE": message}
             environment = {**os.environ, **{f"ELECTRA_{name}": value for name, value in told.items()}}
-            self._started = [one for one in self._started if one.poll() is None]
+            self._look_after()
             try:
-                self._started.append(
-                    subprocess.Popen(self.command, shell=True, env=environment, stdin=subprocess.DEVNULL)
-                )
+                started = subprocess.Popen(self.command, shell=True, env=environment, stdin=subprocess.DEVNULL)
+                self._started.append((event, started))
             except OSError as error:
                 logger.warning("tracking.on_event could not be started: %s", error)
 
     def close(self) -> None:
         """Wait for commands that have not ended; those that take too long are left to themselves."""
         ends = time.monotonic() + PATIENCE
-        for one in self._started:
+        for _, one in self._started:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 one.wait(max(0.0, ends - time.monotonic()))
+        self._look_after()
+
+    def _look_after(self) -> None:
+        """Forget the commands that have ended; the first that did not end well is named, later ones are not."""
+        for event, one in self._started:
+            if one.poll() and not self._failed:
+                self._failed = True
+                logger.warning(
+                    "tracking.on_event ended with exit status %s at the event %r; this is said once, and the run "
+                    "goes on", one.returncode, event,
+                )  # fmt: skip
+        self._started = [(event, one) for event, one in self._started if one.returncode is None]
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """A run's folder: the interface between the verbs, and the guard against mixing two runs up."""
 
+import contextlib
 import json
 import logging
 import os
@@ -14,7 +15,7 @@ import torch
 
 from electra import __version__, durable
 from electra.config import flat, load_config
-from electra.errors import CheckpointError
+from electra.errors import CheckpointError, ConfigError
 from electra.json_files import read_json
 from electra.training.distributed import rank, size
 
@@ -61,6 +62,11 @@ class RunFolder:
     def end(self) -> Path:
         """How the run ended, where it ended in order."""
         return self.path / "ended.json"
+
+    @property
+    def curves(self) -> Path:
+        """The last file of a run that goes to its end."""
+        return self.path / "curves.png"
 
     @property
     def card(self) -> Path:
@@ -137,9 +143,9 @@ def agree(run: RunFolder, wanted: Config, *, settled: Mapping[str, Any], ignore:
         ignore: settings that do not change the result (where the data lies now).
 
     Raises:
-        CheckpointError: naming each setting that differs.
+        CheckpointError: naming each setting that differs; or the run's config cannot be read.
     """
-    stored = load_config(type(wanted), run.config)
+    stored = stored_config(run, type(wanted))
     have, want = flat(stored), flat(wanted)
     differences = [
         f"{name}: the run has {have[name]!r}, asked for {want[name]!r}"
@@ -157,6 +163,22 @@ def agree(run: RunFolder, wanted: Config, *, settled: Mapping[str, Any], ignore:
     for name in ignore:
         stored = _with(stored, name, want[name])
     return stored
+
+
+def stored_config(run: RunFolder, kind: type[Config]) -> Config:
+    """The config that a run was begun with.
+
+    Raises:
+        CheckpointError: it cannot be read; naming a checkpoint's copy that can.
+    """
+    try:
+        return load_config(kind, run.config)
+    except ConfigError as error:
+        for copy in sorted(run.checkpoints.glob(f"step-*/{run.config.name}"), reverse=True):
+            with contextlib.suppress(ConfigError):
+                load_config(kind, copy)
+                raise CheckpointError(f"{error}\n  a checkpoint has a copy: cp {copy} {run.config}") from error
+        raise
 
 
 def _with(config: Config, name: str, value: Any) -> Config:

@@ -9,10 +9,14 @@ import torch
 from torch import nn
 
 from electra.errors import CheckpointError
-from electra.training.checkpoint import Checkpoint, Checkpoints, read_checkpoint, write_tensors
+from electra.json_files import read_json
+from electra.training.checkpoint import STATE, Checkpoint, Checkpoints, read_checkpoint, write_tensors
 from electra.training.distributed import leads, told
 from electra.training.sharding import is_sharded, load_parts, part, reshard, save_parts
 from electra.training.update import Update
+
+SHOWN = 8
+"""Digits of a fingerprint that a message has."""
 
 
 def save(
@@ -58,18 +62,44 @@ def latest(checkpoints: Checkpoints) -> Checkpoint | None:
     return found if leads() or name is None else read_checkpoint(checkpoints.folder / name)
 
 
+def different(name: str) -> str:
+    """How to say that a fact of an identity is not the same."""
+    return f"{'other' if name in ('data', 'tags') else 'another'} {name}"
+
+
 def check_identity(checkpoint: Checkpoint, identity: dict[str, str]) -> None:
     """Refuse to go on with other data.
 
     Raises:
         CheckpointError: naming what differs.
     """
-    stored = checkpoint.state["identity"]
+    _check(checkpoint.path, checkpoint.state["identity"], identity)
+
+
+def check_newest(checkpoints: Checkpoints, identity: dict[str, str]) -> None:
+    """The same of the newest checkpoint, of which nothing else is read yet: before a run takes anything up.
+
+    One that cannot be read is `latest`'s to name.
+
+    Raises:
+        CheckpointError: naming what differs.
+    """
+    for name in checkpoints.names()[-1:]:
+        try:
+            stored = read_json(checkpoints.folder / name / STATE)["identity"]
+        except (CheckpointError, KeyError):
+            return
+        if isinstance(stored, dict):
+            _check(checkpoints.folder / name, stored, identity)
+
+
+def _check(path: Path, stored: dict[str, str], identity: dict[str, str]) -> None:
     for name, value in identity.items():
-        if stored.get(name) != value:
+        if (known := stored.get(name)) != value:
+            there, here = (str(fingerprint)[:SHOWN] for fingerprint in (known, value))
             raise CheckpointError(
-                f"{checkpoint.path} was trained with another {name}: it has {stored.get(name)!r}, "
-                f"given is {value!r}; give the --data of that run, another --out, or --fresh"
+                f"{path} was trained with {different(name)} (fingerprint {there} there, {here} now); "
+                "give the --data of that run, another --out, or --fresh"
             )
 
 

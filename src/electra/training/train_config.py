@@ -43,7 +43,8 @@ class TrainConfig:
     """Of several processes: how long one waits for the others before it gives them up and the run ends."""
     on_spike: Literal["warn", "go-back"] = "warn"
     """When the loss leaps: warn; or go-back, too, to the last checkpoint and on without the batches since the last
-    report. (Where numbers are not finite a run always goes back, once, and on without that batch.)"""
+    report; once, until there is a newer checkpoint. (Where numbers are not finite a run always goes back, once,
+    and on without that batch.)"""
     report_every: int = 50
     """Steps between two lines of the console and of metrics.jsonl."""
 

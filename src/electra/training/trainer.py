@@ -20,13 +20,13 @@ from torch import nn
 
 from electra import durable
 from electra.data.collate import Batch
-from electra.errors import DivergedError
 from electra.modeling.flops import Networks, training_flops
 from electra.training.account import Account, Refused
 from electra.training.checkpoint import Checkpoint, CheckpointConfig, Checkpoints
 from electra.training.distributed import Agreement, leads, size, told
 from electra.training.evaluation import EvaluationConfig
 from electra.training.events import Event
+from electra.training.going_back import NOT_FINITE_IN_A_ROW, answered, diverged
 from electra.training.health import LOSS_SPIKE, Finding, Watch
 from electra.training.length import enough_measured, reserved_for_evaluations, second_a_step
 from electra.training.optim import OptimizerConfig, build_optimizer
@@ -43,8 +43,6 @@ from electra.training.update import Update
 
 logger = logging.getLogger(__name__)
 
-NOT_FINITE_IN_A_ROW = 5
-"""So many steps in a row that cannot be applied end a run."""
 OVERFLOWS_IN_A_ROW = 24
 """In float16 the scale of the loss is below 1 after so many of them, so it is not to blame."""
 
@@ -134,7 +132,8 @@ class Trainer:
     ) -> None:
         self.objective, self.config, self.optimizer_config = objective, config, optimizer
         self.feed, self.evaluation_config, self.evaluate = feed, evaluation, evaluate
-        self.checkpoints, self.tracking_config = Checkpoints(run.checkpoints, checkpoint), tracking
+        self.checkpoints = Checkpoints(run.checkpoints, checkpoint, warn=self._warn)
+        self.tracking_config = tracking
         self.run_folder, self.config_text, self.texts = run, config_text, texts
         self.precision, self.device = precision, device
         self.rules, self.happened = rules or Rules(), happened
@@ -242,16 +241,8 @@ class Trainer:
         for one, file in zip(refused, files, strict=True):
             self._say(self.watch.skipped(one.step, rows=file), step=one.step)
         if before is not None or last.in_a_row >= NOT_FINITE_IN_A_ROW:
-            tried = f"{NOT_FINITE_IN_A_ROW} in a row"
-            if before is not None:
-                tried = f"the run had gone back to a checkpoint because of step {before} already"
-            raise DivergedError(
-                f"steps are not finite, the last one step {last.step} (loss {last.loss:g}, norm of the gradient "
-                f"{last.gradient_norm:g}); {tried}\n  its rows are in {self.run_folder.path / files[-1]}\n"
-                f"  the last good checkpoint is {(self.checkpoints.names() or ['none'])[-1]} in "
-                f"{self.checkpoints.folder}; lower optimizer.learning_rate or set train.precision to float32 and "
-                "start beside it with --fresh"
-            )
+            rows = self.run_folder.path / files[-1]
+            raise diverged(last, before=before, rows=rows, newest=self.checkpoints.newest())
         return False
 
     def _go_back(self, checkpoint: Checkpoint, without: Sequence[int], what: str) -> None:
@@ -261,9 +252,7 @@ class Trainer:
         self._restore(checkpoint)
         self.progress.passed_over, self.progress.went_back_from = passed_over, max(without) + 1
         self._open_tracking(checkpoint)
-        message = f"went back from step {came:,} to {checkpoint.path.name}, and on without {what}"
-        logger.warning("%s", message)
-        self.happened("warning", message, came)
+        self._warn(f"went back from step {came:,} to {checkpoint.path.name}, and on without {what}", came)
 
     def _after_step(self) -> None:
         """Reports, evaluations and checkpoints that are due."""
@@ -329,13 +318,19 @@ class Trainer:
         left = (progress.steps - progress.step) * progress.seconds / progress.step if progress.steps else None
         line = report_line(figures, steps=progress.steps, utilisation=utilisation, seconds_left=left)
         self.tracking.report(figures, line=line, done=progress.step, total=progress.steps)
-        findings = self.watch.report(figures)
+        findings, came, checkpoint = self.watch.report(figures), progress.step, None
         spikes = any(finding.name == LOSS_SPIKE for finding in findings)
-        goes_back = spikes and self.config.on_spike == "go-back" and progress.went_back_from is None
-        if goes_back and (checkpoint := latest(self.checkpoints)):
-            first = max(checkpoint.state["progress"]["step"], progress.step - self.config.report_every)
-            self._go_back(checkpoint, range(first, progress.step), f"steps {first + 1:,} to {progress.step:,}")
-        self._say(findings)
+        if spikes and self.config.on_spike == "go-back":
+            before = progress.went_back_from is not None
+            checkpoint = None if before else latest(self.checkpoints)
+            findings = answered(findings, checkpoint.path.name if checkpoint else None, before=before)
+        for finding in findings:
+            self._warn(str(finding), came)
+        if checkpoint:
+            first = max(checkpoint.state["progress"]["step"], came - self.config.report_every)
+            what = f"steps {first + 1:,} to {came:,}" if first + 1 < came else f"step {came:,}"
+            self._go_back(checkpoint, range(first, came), what)
+        self._note(findings, came)  # only now: what metrics.jsonl has beyond the checkpoint was cut off
 
     def _evaluate(self) -> None:
         start = time.perf_counter()
@@ -354,15 +349,19 @@ class Trainer:
 
     def _say(self, findings: list[Finding], *, step: int | None = None) -> None:
         """Name findings in the console and in metrics.jsonl; of a step, or of the run as it stands."""
+        step = self.progress.step if step is None else step
         for finding in findings:
-            logger.warning("%s", finding)
-            self.happened("warning", str(finding), self.progress.step if step is None else step)
-            self.tracking.metrics.write({
-                "step": self.progress.step if step is None else step,
-                "health": finding.name,
-                "message": finding.message,
-                "remedy": finding.remedy,
-            })  # fmt: skip
+            self._warn(str(finding), step)
+        self._note(findings, step)
+
+    def _note(self, findings: list[Finding], step: int) -> None:
+        for one in findings:
+            found = {"step": step, "health": one.name, "message": one.message, "remedy": one.remedy}
+            self.tracking.metrics.write(found)
+
+    def _warn(self, message: str, step: int | None = None) -> None:
+        logger.warning("%s", message)
+        self.happened("warning", message, self.progress.step if step is None else step)
 
     def _save(self) -> None:
         self._settle()
