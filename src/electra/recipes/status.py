@@ -4,7 +4,7 @@ import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Group, RenderableType
@@ -35,7 +35,9 @@ UNFINISHED = "trained, but the export is not written; the same command does that
 class StatusConfig:
     """Which runs to look at."""
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
+    runs: Annotated[
+        tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...", help_behavior_hint="(required)")
+    ]
     """Folders of runs, or folders in which runs lie, however deep."""
     json: bool = False
     """Write one JSON object a line in place of a table."""
