@@ -3,7 +3,7 @@
     pip install 'electra[corpus]'
     electra prepare SAMPLE --out SAMPLED       # trains the tokenizer on some of the text
     python examples/clean_corpus.py TEXTS SAMPLED/tokenizer.json OUT --tasks 16
-    electra data merge OUT/shards/part-* --out DATA
+    electra data merge OUT/shards/part-*-of-00016 --out DATA
 
 TEXTS is a folder of .jsonl files (also .gz, .zst), a document a line with its text under "text", or a URL for
 fsspec (s3://bucket/texts); other formats are a matter of another reader (WarcReader, ParquetReader, ...). The work
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=2, help="parts that the work is divided into")
     parser.add_argument("--workers", type=int, default=-1, help="parts that are worked on at once; default: all")
     parser.add_argument("--slurm", metavar="PARTITION", help="run as jobs of Slurm")
-    parser.add_argument("--language", default="en", help="the language whose words and stop words are counted")
+    parser.add_argument("--language", default="en", help="the language that text is cut into words by")
     options = parser.parse_args()
     run(options)
     if not options.slurm:
@@ -65,7 +65,11 @@ def run(options: argparse.Namespace) -> None:
         ("1-quality", options.tasks, [
             JsonlReader(options.texts, glob_pattern="*.jsonl*"),
             # books are long; and punctuation is counted among the words, so prose has fewer than .8 with a letter
-            GopherQualityFilter(max_doc_words=None, max_non_alpha_words_ratio=0.7, language=language),
+            # and its stop words are English ones
+            GopherQualityFilter(
+                max_doc_words=None, max_non_alpha_words_ratio=0.7, language=language,
+                min_stop_words=2 if language == "en" else None,
+            ),
             JsonlWriter(kept),
         ]),
         ("2-exact-signatures", options.tasks, [JsonlReader(kept), ExactDedupSignature(f"{out}/exact", exact)]),

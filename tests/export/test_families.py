@@ -195,6 +195,40 @@ def test_a_masked_language_model_goes_out_as_what_it_is(
         assert sum(p.numel() for p in back.encoder.parameters()) == sum(p.numel() for p in encoder.parameters())
 
 
+@pytest.mark.parametrize("sharing", ["all", "attention", "feed-forward"])
+def test_what_blocks_share_is_one_again(tokenizer_json: Path, tmp_path: Path, sharing: Any) -> None:
+    """Also of a type that holds a copy for each; not where somebody has tuned the copies apart."""
+    torch.manual_seed(0)
+    config = EncoderConfig(
+        hidden_size=32, feed_forward_size=48, heads=4, layers=4, embedding_size=16, layer_groups=2,
+        vocabulary_size=tokenizers.vocabulary_size(tokenizers.load(tokenizer_json)), share_layers=sharing,
+    )  # fmt: skip
+    encoder = Encoder(config)
+    huggingface.save(
+        tmp_path, encoder=encoder, head=ReplacedTokenHead(config), tokenizer_json=tokenizer_json, card=""
+    )
+    back = huggingface.load(tmp_path).encoder
+    assert (back.config.share_layers, back.config.layer_groups) == (sharing, 2)
+    assert sum(p.numel() for p in back.parameters()) == sum(p.numel() for p in encoder.parameters())
+    ids_BL = inputs(2)["input_ids"]
+    torch.testing.assert_close(back(ids_BL), encoder.eval()(ids_BL))
+    tensors = load_file(tmp_path / "model.safetensors")
+    part = "output.dense" if sharing == "feed-forward" else "attention.self.key"
+    tensors[f"electra.encoder.layer.1.{part}.weight"] += 1
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    apart = huggingface.load(tmp_path).encoder
+    assert apart.config.share_layers == "none" and not torch.equal(apart(ids_BL), back(ids_BL))
+
+
+def test_no_id_of_padding_is_no_harm(tokenizer_json: Path, tmp_path: Path) -> None:
+    theirs("BertForMaskedLM", tmp_path, tokenizer_json, pad_token_id=None)
+    assert json.loads((tmp_path / "config.json").read_text())["pad_token_id"] is None
+    huggingface.load(tmp_path)
+    theirs("RobertaForMaskedLM", tmp_path, tokenizer_json, pad_token_id=None)
+    with pytest.raises(CheckpointError, match="pad_token_id must be an id"):
+        huggingface.load(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -9,7 +9,7 @@ Shapes: D hidden size, E embedding size, V vocabulary.
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -156,6 +156,7 @@ def load(folder: Path) -> Pretrained:
         name: our_shape(name, tensor, family, described.padding)
         for name, tensor in renamed(_read_weights(folder), family).items()
     }
+    config = _without_copies(config, family, tensors)
     kind = head_kind(tensors, family)
     if task is None and kind not in (None, "discriminator", "generator"):
         kind = None
@@ -251,6 +252,30 @@ def _our_state(
         if len(parts) == len(names):
             state[name] = torch.cat(parts)
     return state
+
+
+def _without_copies(config: EncoderConfig, family: Family, tensors: dict[str, Tensor]) -> EncoderConfig:
+    """Take out of `tensors` what blocks share and a folder of this type holds for each of them.
+
+    Where the copies differ, since they were tuned elsewhere, they stay, and the config given back shares none.
+    """
+    if config.share_layers == "none" or family == "albert":
+        return config
+    with torch.device("meta"), _Uninitialized():
+        encoder = Encoder(config)
+    firsts: dict[int, tuple[str, ...]] = {}
+    copies: dict[str, str] = {}
+    for name, parameter in encoder.named_parameters(remove_duplicate=False):
+        names = their_names(encoder, name, family=family, kind="generator")
+        copies |= dict(zip(names, firsts.setdefault(id(parameter), names), strict=True))
+    for copy, first in copies.items():
+        one, other = tensors.get(copy), tensors.get(first)
+        if one is None or other is None or not torch.equal(one, other):
+            return replace(config, share_layers="none", layer_groups=1)
+    for copy, first in copies.items():
+        if copy != first:
+            del tensors[copy]
+    return config
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ from electra.errors import CheckpointError
 from electra.export.names import FAMILIES, Family, HeadKind
 from electra.json_files import read_json
 from electra.modeling.encoder import Activation, EncoderConfig
+from electra.modeling.sharing import SHARED_PARTS
 
 ARCHITECTURES: dict[tuple[Family, HeadKind], str] = {
     ("electra", "discriminator"): "ElectraForPreTraining",
@@ -29,6 +30,8 @@ without a hidden layer: only the encoder loads there. A pair's stands for both h
 
 OBJECTIVE = "electra_objective"
 """The key that says what a network was trained by; it is ours."""
+SHARING = {"share_layers": "electra_share_layers", "layer_groups": "electra_layer_groups"}
+"""The keys of what the blocks share, where the type knows nothing of that; they are ours."""
 TASK = "electra_task"
 """The key of what a fine-tuned network knows of its task; it is ours."""
 
@@ -83,7 +86,10 @@ def to_json(
     if family == "roberta":
         fields["max_position_embeddings"] += padding + 1  # it counts positions from there
     if family == "albert":
-        fields |= {"num_hidden_groups": config.layer_groups, "inner_group_num": 1, "classifier_dropout_prob": 0.0}
+        fields |= {"num_hidden_groups": config.layer_groups, "inner_group_num": 1}
+        fields["classifier_dropout_prob"] = config.dropout
+    elif config.share_layers != "none":
+        fields |= {theirs: values[ours] for ours, theirs in SHARING.items()}
     activation = next(theirs for theirs, ours in _ACTIVATIONS.items() if ours == config.activation)
     return {
         "architectures": [ARCHITECTURES[family, kind]],
@@ -155,6 +161,8 @@ def from_json(path: Path) -> Described:
         if not isinstance(values[ours], allowed) or isinstance(values[ours], bool):
             problems.append(f"{name} must be a number, found {values[ours]!r}")
     padding = theirs.get("pad_token_id", PADDING[family])
+    if family != "roberta" and padding is None:
+        padding = PADDING[family]
     if not isinstance(padding, int) or padding < 0:
         problems.append(f"pad_token_id must be an id, found {padding!r}")
     elif family == "roberta" and not problems:
@@ -167,6 +175,10 @@ def from_json(path: Path) -> Described:
             problems.append("embedding_size is hidden_size; the projection between them is not computed here then")
         if not isinstance(values["layer_groups"], int):
             problems.append(f"num_hidden_groups must be a number, found {values['layer_groups']!r}")
+    elif theirs.get(SHARING["share_layers"]) in SHARED_PARTS and isinstance(
+        theirs.get(SHARING["layer_groups"]), int
+    ):
+        values |= {ours: theirs[name] for ours, name in SHARING.items()}
     activation = theirs.get("hidden_act", "gelu_new" if family == "albert" else "gelu")
     if not isinstance(activation, str) or activation not in _ACTIVATIONS:
         problems.append(f"hidden_act is {activation!r}; computed here are {', '.join(_ACTIVATIONS)}")

@@ -68,8 +68,9 @@ def share_parts(blocks: list[nn.Module], sharing: LayerSharing, groups: int) -> 
     Args:
         groups: how many runs of as many blocks each there are; none shares anything with another.
     """
+    firsts: dict[int, nn.Module] = {}
     for number, block in enumerate(blocks):
-        first = blocks[group_of(number, layers=len(blocks), groups=groups) * len(blocks) // groups]
+        first = firsts.setdefault(group_of(number, layers=len(blocks), groups=groups), block)
         for name in SHARED_PARTS[sharing]:
             setattr(block, name, getattr(first, name))
 

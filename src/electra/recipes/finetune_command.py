@@ -23,7 +23,7 @@ class FinetuneCommand:
     """The command line of `electra finetune`."""
 
     model: tyro.conf.Positional[str]
-    """A run, an export, or a Hugging Face folder or id of type electra or bert."""
+    """A run, an export, or a Hugging Face folder or id of a type that is read here."""
     task: str | None = None
     """A task by name, or a TOML file that describes one."""
     data: Path | None = None

@@ -176,7 +176,7 @@ class FinetuneConfig:
     """Everything that decides what a fine-tuning computes."""
 
     model: str = ""
-    """The encoder to start from: a run, an export, or a Hugging Face folder or id of type electra or bert."""
+    """The encoder to start from: a run, an export, or a Hugging Face folder or id of a type that is read here."""
     task: str = ""
     """A task's name (`electra finetune --help` lists them), or any name for data of one's own."""
     kind: Kind = "named"

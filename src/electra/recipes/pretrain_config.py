@@ -34,8 +34,8 @@ class InitConfig:
     put in their place."""
 
     discriminator: str | None = None
-    """An export, a run, or a Hugging Face folder or id of type electra or bert to continue; for masked-lm, its one
-    encoder. The shape of [model] is taken from it."""
+    """An export, a run, or a Hugging Face folder or id to continue (docs/checkpoints.md says of which types); for
+    masked-lm, its one encoder. The shape of [model] is taken from it."""
     generator: str | None = None
     """The same for the generator beside it, with its masked-LM head; left out: a fresh one, as in [generator]. A
     generator that is trained on needs init.discriminator, too; one with objective.fakes frozen may stand alone."""
@@ -134,7 +134,10 @@ class PretrainConfig:
             )
         if self.objective.kind == "masked-lm" or self.objective.fakes not in WITH_GENERATOR:
             return
-        size = self.model.embedding_size
+        generator, size = self.generator.encoder(self.model), self.model.embedding_size
+        if generator.layers % generator.layer_groups:
+            groups = generator.layer_groups
+            yield f"generator.layers: {generator.layers} do not divide into {groups} groups of blocks"
         if self.objective.sharing != "none" and self.generator.embedding_size not in (0, size):
             yield f"generator.embedding_size: shared tables are {size} wide; leave it at 0, or share none"
         if self.objective.sharing == "all" and self.generator.encoder(self.model) != self.model:

@@ -112,6 +112,8 @@ class StudyReport:
         if self.facts["suite"]:
             line += f"; {self.sum_up()}"
         line += "; difference: 95 % t-interval over the seeds, each arm by itself"
+        if self.facts.get("own_rows"):
+            line += "; held-out figures are of rows that each arm cuts its own way, so compare the tasks alone"
         if tune := self.facts["tune"]:
             line += f"; fine-tuned with {' '.join(tune)}"
         return Group(*self.tables(), line, *(str(file) for file in self.files))

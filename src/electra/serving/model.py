@@ -22,7 +22,7 @@ class Model:
     `encoder, tokenizer = electra.load(MODEL)` gives the two parts.
 
     Args:
-        model: a run, an export, a fine-tuning, or a Hugging Face folder or id of type electra or bert.
+        model: a run, an export, a fine-tuning, or a Hugging Face folder or id of a type that is read here.
         device: such as "cpu" or "cuda"; None: the GPU where there is one.
 
     Raises:
