@@ -30,7 +30,7 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """The shape of one encoder (paper, table 6)."""
+    """The shape of one encoder (paper, table 6); `positions` says which of the two classes it is for."""
 
     layers: int = 12
     """Transformer blocks."""
@@ -61,6 +61,14 @@ class EncoderConfig:
     linear_initializer_range: float = 0.02
     """Standard deviation of the truncated normal that the weights of linear layers start from; 0: for each layer,
     one over the root of its inputs."""
+    positions: Literal["absolute", "relative"] = "absolute"
+    """How tokens know where they stand: by a table that is added to them (BERT, `Encoder`), or by how far they are
+    from each other, which attention asks for (Transformer-XL and XLNet, `RelativeEncoder`). With relative there is
+    no longest input, and segments count in attention alone."""
+    direction: Literal["both", "left"] = "both"
+    """Where a token may look: at all the others, or at those before it only (causal). Left needs relative."""
+    memory_length: int = 0
+    """States of so many earlier tokens that each block attends to besides, without a gradient; needs relative."""
 
     @property
     def square(self) -> bool:
@@ -81,6 +89,24 @@ class EncoderConfig:
         for name in ("dropout", "attention_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 yield f"{name}: must lie in [0, 1), got {getattr(self, name)}"
+        yield from self._position_problems()
+
+    def _position_problems(self) -> Iterator[str]:
+        if self.memory_length < 0:
+            yield f"memory_length: must not be negative, got {self.memory_length}"
+        if self.positions == "relative":
+            if not self.square:
+                yield (
+                    f"embedding_size: with relative positions it is the hidden_size, {self.hidden_size}, "
+                    f"got {self.embedding_size}"
+                )
+            if self.hidden_size % 2:
+                yield f"hidden_size: must be even with relative positions, got {self.hidden_size}"
+            return
+        if self.direction != "both":
+            yield f"direction: {self.direction} needs positions relative"
+        if self.memory_length > 0:
+            yield "memory_length: a memory needs positions relative"
 
 
 class Embeddings(nn.Module):
@@ -190,6 +216,7 @@ class Encoder(nn.Module):
     ) -> None:
         super().__init__()
         assert config.vocabulary_size > 0, "the vocabulary's size is settled before a network is built"
+        assert config.positions == "absolute", "a RelativeEncoder has relative positions"
         self.config = config
         self.embeddings = Embeddings(config, tables=tables, share=share, share_norm=share_norm)
         self.projection = nn.Identity() if config.square else nn.Linear(config.embedding_size, config.hidden_size)
