@@ -66,7 +66,7 @@ def of_ours(ours: EncoderConfig) -> tuple[Any, RelativeEncoder, Tensor]:
             parameter += 0.2 * torch.randn_like(parameter)
     bias_V = torch.randn(V, dtype=torch.float64)
     model = theirs(ours)
-    report = model.load_state_dict(to_xlnet(encoder.state_dict(), word_bias_V=bias_V), strict=False)
+    report = model.load_state_dict(to_xlnet(encoder.state_dict(), heads=4, word_bias_V=bias_V), strict=False)
     assert not report.unexpected_keys and report.missing_keys == ["lm_loss.weight"]
     assert model.lm_loss.weight is model.transformer.word_embedding.weight
     return model, encoder, bias_V
@@ -186,12 +186,12 @@ def test_gradients_are_theirs() -> None:
 def test_weights_go_out_and_come_back() -> None:
     encoder = RelativeEncoder(CONFIG)
     bias_V = torch.randn(V)
-    state, back_V = from_xlnet(to_xlnet(encoder.state_dict(), word_bias_V=bias_V))
+    state, back_V = from_xlnet(to_xlnet(encoder.state_dict(), heads=4, word_bias_V=bias_V))
     assert back_V is not None and torch.equal(back_V, bias_V)
     assert state.keys() == encoder.state_dict().keys()
     assert all(torch.equal(tensor, state[name]) for name, tensor in encoder.state_dict().items())
     small = RelativeEncoder(replace(CONFIG, type_vocabulary_size=1), query_stream=False)
-    out = to_xlnet(small.state_dict())
+    out = to_xlnet(small.state_dict(), heads=4)
     assert (out["transformer.mask_emb"] == 0).all() and (out["transformer.layer.2.rel_attn.seg_embed"] == 0).all()
     state, _ = from_xlnet(out, segments=False, query_stream=False)
     small.load_state_dict(state)
@@ -205,7 +205,7 @@ def test_a_folder_of_what_goes_out_loads_in_transformers(tmp_path: Path) -> None
 
     ours = config("both", activation="gelu_tanh", layer_norm_epsilon=1e-5, type_vocabulary_size=1, memory_length=0)
     encoder = RelativeEncoder(ours).eval()
-    save_file(to_xlnet(encoder.state_dict()), tmp_path / "model.safetensors", metadata={"format": "pt"})
+    save_file(to_xlnet(encoder.state_dict(), heads=4), tmp_path / "model.safetensors", metadata={"format": "pt"})
     (tmp_path / "config.json").write_text(json_text(config_fields(ours)))
     model, report = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
     assert type(model).__name__ == "XLNetLMHeadModel" and not any(report.values())
@@ -220,7 +220,7 @@ def test_a_folder_of_what_goes_out_loads_in_transformers(tmp_path: Path) -> None
 
 
 def test_tensors_and_configs_that_are_none_of_ours() -> None:
-    tensors = to_xlnet(RelativeEncoder(CONFIG).state_dict())
+    tensors = to_xlnet(RelativeEncoder(CONFIG).state_dict(), heads=4)
     bare = {
         name.removeprefix("transformer."): tensor for name, tensor in tensors.items() if name != "lm_loss.bias"
     }  # fmt: skip

@@ -275,7 +275,7 @@ def test_starts_from_the_ranges_of_the_config() -> None:
     torch.manual_seed(0)
     network = RelativeEncoder(replace(CONFIG, hidden_size=128, embedding_size=128))
     attention = network.blocks[0].attention
-    for own in (attention.content_bias_HK, attention.segments_2HK, network.query_stream.weight):
+    for own in (attention.content_bias, attention.segments.weight, network.query_stream.weight):
         assert 0.15 < own.std() < 0.35
     assert attention.query.bias is None and attention.key_value.bias is None
     with pytest.raises(AssertionError, match="without a query stream"):

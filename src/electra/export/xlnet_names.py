@@ -25,10 +25,10 @@ _INSIDE_BLOCKS = {
     "attention.key_value.weight": ("rel_attn.k", "rel_attn.v"),
     "attention.position.weight": ("rel_attn.r",),
     "attention.output.weight": ("rel_attn.o",),
-    "attention.content_bias_HK": ("rel_attn.r_w_bias",),
-    "attention.position_bias_HK": ("rel_attn.r_r_bias",),
-    "attention.segment_bias_HK": ("rel_attn.r_s_bias",),
-    "attention.segments_2HK": ("rel_attn.seg_embed",),
+    "attention.content_bias": ("rel_attn.r_w_bias",),
+    "attention.position_bias": ("rel_attn.r_r_bias",),
+    "attention.segment_bias": ("rel_attn.r_s_bias",),
+    "attention.segments.weight": ("rel_attn.seg_embed",),
     **{
         f"{ours}.{leaf}": (f"{theirs}.{leaf}",)
         for ours, theirs in {
@@ -41,7 +41,11 @@ _INSIDE_BLOCKS = {
     },
 }
 _PROJECTIONS = ("rel_attn.q", "rel_attn.k", "rel_attn.v", "rel_attn.r")
-_SEGMENTS = ("attention.segment_bias_HK", "attention.segments_2HK")
+_BY_HEAD = (
+    *_PROJECTIONS,
+    *(f"rel_attn.{name}" for name in ("o", "r_w_bias", "r_r_bias", "r_s_bias", "seg_embed")),
+)
+_SEGMENTS = ("attention.segment_bias", "attention.segments.weight")
 _ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",
     "gelu_pytorch_tanh": "gelu_tanh",
@@ -64,7 +68,7 @@ _FIELDS = {
 _REQUIRED: dict[str, Any] = {"clamp_len": -1, "bi_data": False, "same_length": False, "untie_r": True}
 
 
-def to_xlnet(state: Mapping[str, Tensor], *, word_bias_V: Tensor | None = None) -> dict[str, Tensor]:
+def to_xlnet(state: Mapping[str, Tensor], *, heads: int, word_bias_V: Tensor | None = None) -> dict[str, Tensor]:
     """The tensors of XLNetLMHeadModel for the state of a `RelativeEncoder`.
 
     Where ours has no segments or no query stream, theirs are 0. The logits' table is that of the embeddings, which
@@ -72,22 +76,23 @@ def to_xlnet(state: Mapping[str, Tensor], *, word_bias_V: Tensor | None = None) 
 
     Args:
         state: of `RelativeEncoder.state_dict`.
+        heads: of the network.
         word_bias_V: what is added to the logits of words; None: nothing.
     """
     layers = 1 + max(int(name.split(".")[1]) for name in state if name.startswith("blocks."))
-    H, K = state["blocks.0.attention.content_bias_HK"].shape
     table_VD = state["embeddings.token.weight"]
+    D = table_VD.shape[1]
     found = {PREFIX + "word_embedding.weight": table_VD}
-    found[PREFIX + "mask_emb"] = state.get("query_stream.weight", table_VD.new_zeros(1, H * K)).view(1, 1, -1)
+    found[PREFIX + "mask_emb"] = state.get("query_stream.weight", table_VD.new_zeros(1, D)).view(1, 1, -1)
     found[WORD_BIAS] = table_VD.new_zeros(len(table_VD)) if word_bias_V is None else word_bias_V
-    absent = {"attention.segment_bias_HK": (H, K), "attention.segments_2HK": (2, H, K)}
+    absent = {"attention.segment_bias": (D,), "attention.segments.weight": (2, D)}
     for layer in range(layers):
         for ours, theirs in _INSIDE_BLOCKS.items():
             tensor = state.get(f"blocks.{layer}.{ours}")
             if tensor is None:
                 tensor = table_VD.new_zeros(absent[ours])
             for name, part in zip(theirs, tensor.chunk(len(theirs)), strict=True):
-                found[f"{PREFIX}layer.{layer}.{name}"] = _their_layout(name, part, (H, K))
+                found[f"{PREFIX}layer.{layer}.{name}"] = _their_layout(name, part, (heads, D // heads))
     return {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in found.items()}
 
 
@@ -195,15 +200,15 @@ def config_of(fields: Mapping[str, Any]) -> EncoderConfig:
 
 
 def _their_layout(name: str, tensor: Tensor, heads: tuple[int, int]) -> Tensor:
-    if name == "rel_attn.o":
-        return tensor.unflatten(1, heads)
-    return tensor.T.unflatten(1, heads) if name in _PROJECTIONS else tensor
+    if name in _PROJECTIONS:
+        tensor = tensor.T
+    return tensor.unflatten(-1, heads) if name in _BY_HEAD else tensor
 
 
 def _our_layout(name: str, tensor: Tensor) -> Tensor:
     if name == "mask_emb":
         return tensor.view(1, -1)
     name = name.split(".", 2)[-1]
-    if name == "rel_attn.o":
-        return tensor.flatten(1)
-    return tensor.flatten(1).T if name in _PROJECTIONS else tensor
+    if name in _BY_HEAD:
+        tensor = tensor.flatten(-2)
+    return tensor.T if name in _PROJECTIONS else tensor

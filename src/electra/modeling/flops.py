@@ -136,8 +136,8 @@ def relative_terms(
 
     Every pair of a query and a key counts, also those that a mask hides, and for each pair its distance once: what
     `relative_attention` computes of distances that no pair has, or leaves out of hidden pairs, does not count.
-    A backward pass is twice as much but for the memory, of which no gradient is made: its keys and values cost one
-    forward pass.
+    A backward pass is twice as much, but only once for the projections of memory and distances, which get no
+    gradient.
 
     Args:
         memory: tokens that it holds.

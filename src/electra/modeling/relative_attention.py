@@ -11,8 +11,8 @@ It is divided by the root of the head size. There is one r for a distance, whate
 is one product for all pairs, (queries, distances), of which each query needs a run of its own: that of a query one
 place further on starts one distance earlier. Reading the product with its rows one shorter lines the runs up.
 
-Shapes: B batch, L length, M memory, C = M + L keys, X queries, R distances, D hidden size, H heads, K head size;
-G is 2, for keys and values in one tensor.
+Shapes: B batch, L length, M memory, C = M + L keys, X queries, T queries of a tile, R distances (r: those of a
+tile), D hidden size, E = 2 D, H heads, K head size; G is 2, for keys and values in one tensor.
 """
 
 from dataclasses import dataclass
@@ -42,11 +42,11 @@ class RelativeAttention(nn.Module):
         self.key_value = nn.Linear(hidden_size, 2 * hidden_size, bias=False)
         self.position = nn.Linear(hidden_size, hidden_size, bias=False)
         self.output = nn.Linear(hidden_size, hidden_size, bias=False)
-        head_size = hidden_size // heads
-        self.content_bias_HK = nn.Parameter(torch.zeros(heads, head_size))
-        self.position_bias_HK = nn.Parameter(torch.zeros(heads, head_size))
-        self.segment_bias_HK = nn.Parameter(torch.zeros(heads, head_size)) if segments else None
-        self.segments_2HK = nn.Parameter(torch.zeros(2, heads, head_size)) if segments else None
+        # Flat, as biases are: weight decay passes over what has one axis.
+        self.content_bias = nn.Parameter(torch.zeros(hidden_size))
+        self.position_bias = nn.Parameter(torch.zeros(hidden_size))
+        self.segment_bias = nn.Parameter(torch.zeros(hidden_size)) if segments else None
+        self.segments = nn.Embedding(2, hidden_size) if segments else None
         self.dropout = Dropout(dropout)
 
     def forward(
@@ -61,13 +61,16 @@ class RelativeAttention(nn.Module):
             context_BCE = torch.cat([self.key_value(memory_BMD), context_BCE], 1)
         context_BCGHK = context_BCE.unflatten(-1, (2, *heads))
         position_RHK = self.position(sinusoids_RD).unflatten(-1, heads)
-        dtype = query_BXHK.dtype
-        biases = self.content_bias_HK.to(dtype), self.position_bias_HK.to(dtype)
+        content_HK, distance_HK = (
+            bias.to(query_BXHK.dtype).view(heads) for bias in (self.content_bias, self.position_bias)
+        )
         segment_BXH = self._segment_scores(query_BXHK) if sight.different_BXC is not None else None
         share = self.dropout.share if self.training else 0.0
         on_cpu = x_BLD.device.type == "cpu" and not torch.compiler.is_compiling()
         attend = attend_by_head if on_cpu else attend_fused
-        y_BXHK = attend(query_BXHK, context_BCGHK, position_RHK, biases, segment_BXH, sight, share)
+        y_BXHK = attend(
+            query_BXHK, context_BCGHK, position_RHK, (content_HK, distance_HK), segment_BXH, sight, share
+        )
         if sight.blind_BX is not None:
             y_BXHK = y_BXHK.masked_fill(sight.blind_BX[:, :, None, None], 0.0)
         return self.output(y_BXHK.flatten(2))
@@ -77,11 +80,13 @@ class RelativeAttention(nn.Module):
 
         The softmax does not feel what is added to all keys, so the two scores themselves are not needed.
         """
-        if self.segments_2HK is None or self.segment_bias_HK is None:
+        if self.segments is None or self.segment_bias is None:
             return None
-        difference_HK = (self.segments_2HK[1] - self.segments_2HK[0]).to(query_BXHK.dtype)
-        constant_H = (self.segment_bias_HK.to(query_BXHK.dtype) * difference_HK).sum(-1)
-        return torch.einsum("bxhk,hk->bxh", query_BXHK, difference_HK) + constant_H
+        same_D, other_D = self.segments.weight
+        difference_HK = (other_D - same_D).view(query_BXHK.shape[-2:])
+        constant_H = (self.segment_bias.view(difference_HK.shape) * difference_HK).sum(-1)
+        scores_BXH = torch.einsum("bxhk,hk->bxh", query_BXHK, difference_HK.to(query_BXHK.dtype))
+        return scores_BXH + constant_H.to(scores_BXH.dtype)
 
 
 Biases = tuple[Tensor, Tensor]
