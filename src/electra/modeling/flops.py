@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from electra.modeling.encoder import EncoderConfig
+from electra.modeling.recurrence import RelativeConfig
+from electra.modeling.sight import distances
 
 Convention = Literal["modern", "paper"]
 TRAINING = {"modern": 3, "paper": 2}
@@ -119,6 +121,50 @@ def training_flops(networks: Networks, length: int, convention: Convention = "mo
 def inference_flops(network: Network, length: int, convention: Convention) -> float:
     """Operations of an encoder alone, for all the states of one sequence: what a user of it computes."""
     return sum(encoder_terms(replace(network, wanted_share=1.0), length, convention).values())
+
+
+def relative_terms(
+    config: RelativeConfig,
+    length: int,
+    *,
+    memory: int = 0,
+    targets: int = 0,
+    wanted: int | None = None,
+    segments: bool = False,
+    rows: int = 1,
+) -> Terms:
+    """Operations of a forward pass of a `RelativeEncoder` over one sequence, by term (modern), without a head.
+
+    Every pair of a query and a key counts, also those that a mask hides, and for each pair its distance once: what
+    `relative_attention` computes of distances that no pair has, or leaves out of hidden pairs, does not count.
+    A backward pass is twice as much, but only once for the projections of memory and distances, which get no
+    gradient.
+
+    Args:
+        memory: tokens that it holds.
+        targets: positions of the query stream.
+        wanted: positions whose states are wanted of the last block; None: all.
+        segments: they are given.
+        rows: sequences of a batch, which share the vectors of distances.
+    """
+    hidden, inner, keys = config.hidden_size, config.feed_forward_size, memory + length
+    rows_of_distances = len(distances(length, keys, left=config.direction == "left"))
+    queries = (config.layers - 1) * (length + targets) + (length if wanted is None else wanted) + targets
+    pairs = queries * 2 * hidden * keys
+    terms = {
+        "attention keys and values": config.layers * keys * 2 * 2 * hidden * hidden,
+        "attention distances": config.layers * rows_of_distances * 2 * hidden * hidden / rows,
+        "attention queries": queries * 2 * hidden * hidden,
+        "attention scores of contents": pairs,
+        "attention scores of distances": pairs,
+        "attention weighted values": pairs,
+        "attention output": queries * 2 * hidden * hidden,
+        "feed-forward inner": queries * 2 * hidden * inner,
+        "feed-forward outer": queries * 2 * hidden * inner,
+    }
+    if segments and config.type_vocabulary_size > 1:
+        terms["attention scores of segments"] = queries * 2 * hidden
+    return terms
 
 
 def _modern_encoder(network: Network, length: int) -> Iterator[tuple[str, float]]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from electra.modeling.relative_attention import RelativeAttention
+
 if TYPE_CHECKING:
     from electra.modeling.encoder import Block, Encoder
 
@@ -24,7 +26,8 @@ def initialize(module: nn.Module, deviation: float, *, linear_range: float) -> N
 
     Weights come from a normal distribution cut at two standard deviations, as in BERT: `deviation` for embedding
     tables; for linear layers `linear_range`, or one over the root of their inputs where that is 0. Biases start at
-    0, LayerNorm at the identity.
+    0, LayerNorm at the identity. What relative attention adds to queries, and its vectors of segments, start as
+    tables do (as in XLNet).
     """
     for layer in module.modules():
         match layer:
@@ -38,6 +41,9 @@ def initialize(module: nn.Module, deviation: float, *, linear_range: float) -> N
             case nn.LayerNorm():
                 nn.init.ones_(layer.weight)
                 nn.init.zeros_(layer.bias)
+            case RelativeAttention():
+                for own in layer.parameters(recurse=False):
+                    nn.init.trunc_normal_(own, std=deviation, a=-2 * deviation, b=2 * deviation)
 
 
 @torch.no_grad()

@@ -1,0 +1,240 @@
+"""Our `RelativeEncoder` and transformers' XLNet with the same weights, both ways, in float64."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from electra.errors import CheckpointError
+from electra.export.xlnet_names import config_fields, config_of, from_xlnet, to_xlnet
+from electra.modeling.encoder import at
+from electra.modeling.recurrence import RelativeConfig, RelativeEncoder
+
+transformers: Any = pytest.importorskip("transformers")
+
+B, L, V = 3, 11, 60
+CONFIG = RelativeConfig(
+    layers=3, hidden_size=32, embedding_size=32, feed_forward_size=48, heads=4, vocabulary_size=V, dropout=0.2,
+    attention_dropout=0.2, initializer_range=0.3, memory_length=9,
+)  # fmt: skip
+TOKENS_BL = torch.arange(L) < torch.tensor([11, 7, 4])[:, None]
+TARGETS_BN = torch.tensor([[3, 5], [0, 6], [1, 3]])
+Direction = Literal["both", "left"]
+
+
+def config(direction: Direction, **settings: Any) -> RelativeConfig:
+    return replace(CONFIG, direction=direction, **settings)
+
+
+def in_float64(model: Any) -> Any:
+    """Their vectors of distances stay in float32, which their two streams cannot multiply with float64."""
+    encoding = model.transformer.relative_positional_encoding
+    model.transformer.relative_positional_encoding = lambda *args, **kwargs: encoding(*args, **kwargs).double()
+    return model.double().eval()
+
+
+def theirs(ours: RelativeConfig) -> Any:
+    """With weights that they drew themselves, biases and norms included."""
+    fields = config_fields(ours)
+    del fields["architectures"], fields["model_type"]
+    torch.manual_seed(0)
+    model = transformers.XLNetLMHeadModel(transformers.XLNetConfig(**fields))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias") or "layer_norm" in name:
+                parameter += 0.3 * torch.randn_like(parameter)
+    return in_float64(model)
+
+
+def of_theirs(model: Any, ours: RelativeConfig) -> tuple[RelativeEncoder, Tensor]:
+    state, bias_V = from_xlnet(model.state_dict())
+    encoder = RelativeEncoder(ours).double().eval()
+    encoder.load_state_dict(state)
+    assert bias_V is not None
+    return encoder, bias_V
+
+
+def of_ours(ours: RelativeConfig) -> tuple[Any, RelativeEncoder, Tensor]:
+    torch.manual_seed(1)
+    encoder = RelativeEncoder(ours).double().eval()
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter += 0.2 * torch.randn_like(parameter)
+    bias_V = torch.randn(V, dtype=torch.float64)
+    model = theirs(ours)
+    report = model.load_state_dict(to_xlnet(encoder.state_dict(), heads=4, word_bias_V=bias_V), strict=False)
+    assert not report.unexpected_keys and report.missing_keys == ["lm_loss.weight"]
+    assert model.lm_loss.weight is model.transformer.word_embedding.weight
+    return model, encoder, bias_V
+
+
+def inputs(seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Ids, segments, and where each position may look; every target may look somewhere."""
+    random = torch.Generator().manual_seed(seed)
+    ids_BL, segment_ids_BL = (torch.randint(most, (B, L), generator=random) for most in (V, 2))
+    permutation_BLL = torch.rand(B, L, L, generator=random) < 0.5
+    permutation_BLL[:, :, 2] = True
+    return ids_BL, segment_ids_BL, permutation_BLL
+
+
+def unseen(permutation_BLL: Tensor) -> Tensor:
+    """Their `perm_mask`: 1 where a position may not look, nor a target at itself."""
+    return (~permutation_BLL | torch.eye(L, dtype=torch.bool)).double()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("direction", ["both", "left"])
+@pytest.mark.parametrize("way", ["their weights", "our weights"])
+def test_one_stream_with_and_without_memory_and_segments(direction: Direction, way: str) -> None:
+    ours = config(direction)
+    if way == "their weights":
+        model = theirs(ours)
+        encoder, bias_V = of_theirs(model, ours)
+    else:
+        model, encoder, bias_V = of_ours(ours)
+    (first_BL, segment_ids_BL, _), (second_BL, *_) = inputs(1), inputs(2)
+    for segments in (None, segment_ids_BL):
+        before = model(first_BL, token_type_ids=segments)
+        found = encoder(first_BL, segments)
+        logits_BLV = F.linear(found.states_BND, encoder.embeddings.token.weight, bias_V)
+        assert (logits_BLV - before.logits).abs().max() < 1e-12 and before.logits.std() > 0.5
+        memory = torch.stack([mems.transpose(0, 1) for mems in before.mems])
+        assert memory.shape == (3, B, 9, 32) and (found.memory_YBMD - memory).abs().max() < 1e-12
+        after = model.transformer(second_BL, token_type_ids=segments, mems=list(before.mems))
+        found = encoder(second_BL, segments, memory_YBMD=found.memory_YBMD)
+        assert (found.states_BND - after.last_hidden_state).abs().max() < 1e-12
+        memory = torch.stack([mems.transpose(0, 1) for mems in after.mems])
+        assert (found.memory_YBMD - memory).abs().max() < 1e-12
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("direction", ["both", "left"])
+@pytest.mark.parametrize("way", ["their weights", "our weights"])
+@pytest.mark.parametrize("memory", [False, True])
+def test_two_streams_under_permutation_and_padding(direction: Direction, way: str, memory: bool) -> None:
+    ours = config(direction)
+    if way == "their weights":
+        model = theirs(ours)
+        encoder, bias_V = of_theirs(model, ours)
+    else:
+        model, encoder, bias_V = of_ours(ours)
+    ids_BL, segment_ids_BL, permutation_BLL = inputs(2)
+    mems = torch.randn(3, B, 9, 32, dtype=torch.float64) if memory else None
+    found = encoder(
+        ids_BL, segment_ids_BL, TOKENS_BL, memory_YBMD=mems, permutation_BLL=permutation_BLL,
+        targets_BN=TARGETS_BN,
+    )  # fmt: skip
+    logits_BNV = F.linear(found.targets_BND, encoder.embeddings.token.weight, bias_V)
+    # To the left alone, their code takes such a mask for a batch of one only.
+    seen_BNL = at(permutation_BLL & TOKENS_BL[:, None], TARGETS_BN)
+    if direction == "left":
+        seen_BNL = seen_BNL & (torch.arange(L) < TARGETS_BN[:, :, None])
+    for row in range(B):
+        one = slice(row, row + 1)
+        expected = model(
+            ids_BL[one], token_type_ids=segment_ids_BL[one], attention_mask=TOKENS_BL[one].double(),
+            perm_mask=unseen(permutation_BLL)[one], target_mapping=F.one_hot(TARGETS_BN[one], L).double(),
+            mems=None if mems is None else [states[one].transpose(0, 1) for states in mems],
+            output_hidden_states=True,
+        )  # fmt: skip
+        # A target that may look at nothing sees everything there, and nothing here.
+        seeing_N = seen_BNL[row].any(-1) | memory
+        assert (logits_BNV[row] - expected.logits[0])[seeing_N].abs().max() < 1e-12
+        states_LD = expected.hidden_states[-2][0]  # content and query stream in turn
+        assert (found.states_BND[row] - states_LD)[TOKENS_BL[row]].abs().max() < 1e-12
+    if direction == "both":
+        expected = model(
+            ids_BL, token_type_ids=segment_ids_BL, attention_mask=TOKENS_BL.double(),
+            perm_mask=unseen(permutation_BLL), target_mapping=F.one_hot(TARGETS_BN, L).double(),
+            mems=None if mems is None else [states.transpose(0, 1) for states in mems],
+        )  # fmt: skip
+        assert (logits_BNV - expected.logits).abs().max() < 1e-12
+
+
+def test_gradients_are_theirs() -> None:
+    ours = config("both")
+    model = theirs(ours)
+    encoder, _ = of_theirs(model, ours)
+    ids_BL, segment_ids_BL, permutation_BLL = inputs(2)
+    mems = torch.randn(3, B, 9, 32, dtype=torch.float64)
+    weights_BND = torch.randn(B, 2, 32, dtype=torch.float64)
+    encoder.train().embeddings.dropout.share = 0.0  # ours in the way that it trains
+    for block in encoder.blocks:
+        block.dropout.share = block.attention.dropout.share = 0.0
+    (
+        encoder(
+            ids_BL, segment_ids_BL, memory_YBMD=mems, permutation_BLL=permutation_BLL, targets_BN=TARGETS_BN
+        ).targets_BND
+        * weights_BND
+    ).sum().backward()
+    expected = model.transformer(
+        ids_BL, token_type_ids=segment_ids_BL, perm_mask=unseen(permutation_BLL),
+        target_mapping=F.one_hot(TARGETS_BN, L).double(), mems=[states.transpose(0, 1) for states in mems],
+    ).last_hidden_state  # fmt: skip
+    (expected * weights_BND).sum().backward()
+    grads = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    expected_grads, _ = from_xlnet(grads)
+    # In the last block theirs makes states of tokens that are not used, as ours does without positions.
+    for name, parameter in encoder.named_parameters():
+        torch.testing.assert_close(parameter.grad, expected_grads[name], atol=1e-11, rtol=1e-9)
+
+
+def test_weights_go_out_and_come_back() -> None:
+    encoder = RelativeEncoder(CONFIG)
+    bias_V = torch.randn(V)
+    state, back_V = from_xlnet(to_xlnet(encoder.state_dict(), heads=4, word_bias_V=bias_V))
+    assert back_V is not None and torch.equal(back_V, bias_V)
+    assert state.keys() == encoder.state_dict().keys()
+    assert all(torch.equal(tensor, state[name]) for name, tensor in encoder.state_dict().items())
+    small = RelativeEncoder(replace(CONFIG, type_vocabulary_size=1), query_stream=False)
+    out = to_xlnet(small.state_dict(), heads=4)
+    assert (out["transformer.mask_emb"] == 0).all() and (out["transformer.layer.2.rel_attn.seg_embed"] == 0).all()
+    state, _ = from_xlnet(out, segments=False, query_stream=False)
+    small.load_state_dict(state)
+
+
+@torch.no_grad()
+def test_a_folder_of_what_goes_out_loads_in_transformers(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    from electra.json_files import json_text
+
+    ours = config("both", activation="gelu_tanh", layer_norm_epsilon=1e-5, type_vocabulary_size=1, memory_length=0)
+    encoder = RelativeEncoder(ours).eval()
+    save_file(to_xlnet(encoder.state_dict(), heads=4), tmp_path / "model.safetensors", metadata={"format": "pt"})
+    (tmp_path / "config.json").write_text(json_text(config_fields(ours)))
+    model, report = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert type(model).__name__ == "XLNetLMHeadModel" and not any(report.values())
+    ids_BL, *_ = inputs(1)
+    given = model(ids_BL)
+    assert given.mems is None
+    expected_BLV = F.linear(encoder(ids_BL).states_BND, encoder.embeddings.token.weight)
+    assert (given.logits - expected_BLV).abs().max() < 1e-5
+    assert config_of(model.config.to_dict()) == replace(
+        ours, type_vocabulary_size=2, linear_initializer_range=0.02
+    )  # fmt: skip
+
+
+def test_tensors_and_configs_that_are_none_of_ours() -> None:
+    tensors = to_xlnet(RelativeEncoder(CONFIG).state_dict(), heads=4)
+    bare = {
+        name.removeprefix("transformer."): tensor for name, tensor in tensors.items() if name != "lm_loss.bias"
+    }  # fmt: skip
+    assert from_xlnet(bare)[0].keys() == from_xlnet(tensors)[0].keys()
+    table_VD = tensors["transformer.word_embedding.weight"]
+    from_xlnet({**tensors, "lm_loss.weight": table_VD, "sequence_summary.summary.bias": torch.zeros(2)})
+    broken = {**tensors, "lm_loss.weight": table_VD + 1, "transformer.layer.1.other": table_VD}
+    del broken["transformer.layer.0.rel_attn.r"]
+    with pytest.raises(CheckpointError) as caught:
+        from_xlnet(broken)
+    for message in ("layer.0.rel_attn.r: is missing", "layer.1.other: belongs", "lm_loss.weight: differs"):
+        assert message in str(caught.value)
+    fields = {**config_fields(CONFIG), "bi_data": True, "clamp_len": 400, "attn_type": "other"}
+    with pytest.raises(CheckpointError) as caught:
+        config_of(fields)
+    for message in ("bi_data is True", "clamp_len is 400", "attn_type is 'other'"):
+        assert message in str(caught.value)
