@@ -23,10 +23,11 @@ from electra.recipes.prepare import run as prepare
 SHORT = ("packing.sequence_length=32",)
 
 
+@pytest.mark.parametrize("builder", ["contiguous", "full-sentences", "doc-sentences", "sentence-pairs"])
 @pytest.mark.parametrize(("split", "seed"), [("train", 5), ("heldout", 0)])
-def test_the_rows_are_those_that_a_run_sees(data_folder: Path, split: SplitName, seed: int) -> None:
+def test_the_rows_are_those_that_a_run_sees(data_folder: Path, split: SplitName, seed: int, builder: str) -> None:
     """Training rows are packed from the run's seed, held-out rows alike for all."""
-    overrides = (*SHORT, "train.seed=5")
+    overrides = (*SHORT, "train.seed=5", f"packing.builder={builder}")
     found = run(InspectConfig(data_folder, examples=30, split=split, overrides=overrides))
     data = TokenData.open(data_folder)
     examples = ExampleSet(getattr(data, split), found.packing, seed=seed)
@@ -39,9 +40,13 @@ def test_the_rows_are_those_that_a_run_sees(data_folder: Path, split: SplitName,
         text = " ".join(shown.segments)
         for mark in ("‹document begins› ", " ‹document ends›", "…"):
             text = text.replace(mark, "")
-        assert text == whole
+        assert text.replace(" [SEP] ", " ") == whole
         assert f"{len(ids)} tokens" in shown.where
         assert len(shown.segments) == 1 + int(batch.segment_ids_BL.max())
+        if builder == "full-sentences":  # a document begins behind another, and only there
+            assert shown.segments[0].count("‹document ends› [SEP] ‹document begins›") == ids.count(3) - 1
+    if builder != "sentence-pairs":
+        assert found.dropped == pytest.approx(0, abs=1e-9)
 
 
 def test_documents_begin_and_end_where_they_do(data_folder: Path, corpus_file: Path) -> None:

@@ -60,6 +60,11 @@ class ExampleSet:
         """Segments of each row, 1 or 2."""
         return np.where(self._segment_ends[:, 0] < self._segment_ends[:, 1], 2, 1)
 
+    @property
+    def piece_counts(self) -> npt.NDArray[np.int64]:
+        """Pieces of each row, of both segments together."""
+        return np.diff(self._segment_ends[:, 1], prepend=0)
+
     def shards_of(self, rows: Rows) -> Rows:
         """The shard of each row, (rows,)."""
         return np.searchsorted(self._past_last, rows, side="right")

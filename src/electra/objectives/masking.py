@@ -29,8 +29,9 @@ class MaskingConfig:
 
     kind: Literal["uniform", "frequency", "words", "spans", "ngrams"] = "uniform"
     """uniform: every token is as likely. frequency: rare tokens are likelier (see frequency_power). words: whole
-    words, as many as fit. spans: stretches of tokens of random length (see span_length). ngrams: stretches of 1 to
-    ngram_length whole words, of n in proportion to 1 / n (ALBERT)."""
+    words, as many as fit (of a row so short that none fits into its share, none). spans: stretches of tokens of
+    random length (see span_length). ngrams: stretches of 1 to ngram_length whole words, of n of them in proportion
+    to 1 / n (ALBERT)."""
     frequency_power: float = 0.5
     """For kind frequency: a token is drawn in proportion to its frequency to minus this power."""
     span_length: float = 3.0

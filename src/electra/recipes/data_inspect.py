@@ -25,6 +25,8 @@ from electra.recipes.pretrain_config import PretrainConfig
 
 ENOUGH_TOKENS = 50_000_000
 """What is packed for the figures; of larger data only the first shards, of a mixture those of each part."""
+SEPARATED = " [SEP] "
+"""Between two documents of a row."""
 BINS = 16
 BAR = 40
 """Characters of the longest bar."""
@@ -159,6 +161,8 @@ def run(config: InspectConfig) -> Inspection:
     tokenizer = tokenizers.load(data.tokenizer_path)
     segments = examples.segment_counts
     text_tokens = int(examples.lengths.sum()) - int((segments + 1).sum())
+    if settings.packing.separates_documents:
+        text_tokens -= int((examples.piece_counts - 1).sum())
     return Inspection(
         [_shown(row, examples, shards, from_folders, tokenizer) for row in sorted(chosen.tolist())],
         settings.packing,
@@ -197,11 +201,17 @@ def _shown(
     segments = [pieces for pieces in both if pieces]
     document = int(np.searchsorted(shard.document_ends, _sentence(shard, segments[0][0][0]), side="right"))
     where = f"row {row:,}: document {document:,} of {shard.name}{part}, {examples.lengths[row]:,} tokens"
+    if examples.config.separates_documents:  # each piece is of a document of its own
+        firsts = [
+            int(np.searchsorted(shard.document_ends, _sentence(shard, p[0]), side="right")) for p in segments[0]
+        ]
+        texts = [_text([p], shard, first, tokenizer) for p, first in zip(segments[0], firsts, strict=True)]
+        return ShownRow(where, [SEPARATED.join(texts)])
     return ShownRow(where, [_text(pieces, shard, document, tokenizer) for pieces in segments])
 
 
 def _text(pieces: list[Piece], shard: Shard, document: int, tokenizer: Tokenizer) -> str:
-    """A segment's text with its boundaries."""
+    """The text of a segment, all of one document, with its boundaries."""
     first_sentence = int(shard.document_ends[document - 1]) if document else 0
     begin = int(shard.sentence_ends[first_sentence - 1]) if first_sentence else 0
     end = int(shard.sentence_ends[shard.document_ends[document] - 1])

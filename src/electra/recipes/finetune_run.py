@@ -240,7 +240,11 @@ class Judge:
     def final(self) -> list[Outputs]:
         """Outputs on dev of the weights that count, which the network has from here on."""
         if self.setting.config.evaluation.keep == "best" and self.best.is_file():
-            self.module.load_state_dict(load_file(self.best), strict=False)
+            weights = load_file(self.best)
+            assert weights.keys() == dict(self.module.named_parameters()).keys(), (
+                "what was kept is of this network"
+            )
+            self.module.load_state_dict(weights, strict=False)  # what blocks share stands there once
             self.outputs = None
         return self.outputs or _outputs(self.setting, self.module, DEV)
 

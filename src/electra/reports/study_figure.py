@@ -23,6 +23,10 @@ def draw_study(facts: dict[str, Any], rows: Sequence[Row], out: Path) -> list[Pa
     return files
 
 
+INSIDE = 4
+"""Lines whose names have room in the picture; those of more stand beside it."""
+
+
 def study_figure(facts: dict[str, Any], rows: Sequence[Row]) -> Any | None:
     """The score, or the held-out AUC where nothing was fine-tuned; None where there is nothing to draw."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window, whatever the machine
@@ -50,8 +54,9 @@ def study_figure(facts: dict[str, Any], rows: Sequence[Row]) -> Any | None:
     drawn = "means over the seeds, ± their standard deviation" if several else "one seed"
     axes.set_title(f"{facts['title']}\n{facts['flops']:.2g} FLOPs a run; {drawn}", fontsize=10)
     axes.grid(alpha=0.3)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize=8)
+    if labels := axes.get_legend_handles_labels()[1]:
+        beside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if len(labels) > INSIDE else {}
+        axes.legend(frameon=False, fontsize=8, **beside)
     return figure
 
 
