@@ -55,8 +55,8 @@ def study_figure(facts: dict[str, Any], rows: Sequence[Row]) -> Any | None:
     axes.set_title(f"{facts['title']}\n{facts['flops']:.2g} FLOPs a run; {drawn}", fontsize=10)
     axes.grid(alpha=0.3)
     if labels := axes.get_legend_handles_labels()[1]:
-        beside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if len(labels) > INSIDE else {}
-        axes.legend(frameon=False, fontsize=8, **beside)
+        beside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+        axes.legend(frameon=False, fontsize=8, **(beside if len(labels) > INSIDE else {}))
     return figure
 
 
