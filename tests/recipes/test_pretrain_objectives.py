@@ -152,7 +152,7 @@ def test_fakes_of_the_same_part_of_speech_want_tags(
     assert tried("with", "same-tag-fakes", data=data).exported is not None
     other = replace(table, tags_V=np.where(table.tags_V == 1, 2, table.tags_V))
     other.write(data)
-    with pytest.raises(CheckpointError, match="another tags"):
+    with pytest.raises(CheckpointError, match="other tags"):
         tried("with", "same-tag-fakes", data=data)
     (data / "tags.json").write_text("{}")
     with pytest.raises(DataError, match="cannot be read"):
