@@ -1,0 +1,151 @@
+"""Training steps of BERT, RoBERTa and ALBERT on a CPU: ours beside transformers' classes, wired with skill.
+
+    OMP_NUM_THREADS=1 python benchmarks/masked_encoders.py [--precisions float32 bfloat16] [--rounds 9]
+
+Both run in this process, in turn, on the same random rows without padding, with the same dropout: forward and
+backward passes of both losses (words, and pairs where the encoder has such a loss), no optimiser. Ours draws its
+masks in the step; theirs are given to it. Of theirs, words are predicted at the chosen positions alone, and attention
+is PyTorch's fused one. Ratios are those of the same round, medians over the rounds; with one thread the seconds are
+the processor's.
+
+Shapes: B batch, L length, N slots a row, D hidden size.
+"""
+
+import argparse
+import functools
+import json
+import os
+import statistics
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+from torch.nn import functional as F
+
+from electra.config import load_config
+from electra.data.collate import Batch
+from electra.data.tokenizer import SpecialTokens
+from electra.objectives.masked_lm import MaskedLanguageModel
+from electra.recipes.pretrain_config import PretrainConfig, build_objective
+from electra.training.memory import keep_freed_memory
+from encoders import backward, measured
+
+Step = Callable[[], float]
+SPECIAL = SpecialTokens(0, 1, 2, 3, 4)
+PRESETS = {"bert": "bert-mini", "roberta": "roberta-tiny", "albert": "albert-tiny"}
+CLASSES = {"bert": "BertForPreTraining", "roberta": "RobertaForMaskedLM", "albert": "AlbertForPreTraining"}
+
+
+def settings(name: str, options: argparse.Namespace) -> PretrainConfig:
+    size = options.hidden_size
+    config = load_config(PretrainConfig, PRESETS[name])
+    return replace(
+        config,
+        model=replace(
+            config.model, layers=options.layers, hidden_size=size, feed_forward_size=4 * size, heads=options.heads,
+            embedding_size=size // 2 if name == "albert" else size, vocabulary_size=options.vocabulary,
+            dropout=options.dropout, attention_dropout=options.dropout, max_positions=options.length,
+        ),
+        masking=replace(config.masking, kind="uniform"),  # n-grams want to know where words begin
+    )  # fmt: skip
+
+
+def batch(name: str, options: argparse.Namespace) -> Batch:
+    B, L = options.rows, options.length
+    random = torch.Generator().manual_seed(1)
+    ids_BL = torch.randint(5, options.vocabulary, (B, L), generator=random)
+    ids_BL[:, 0], ids_BL[:, L // 2], ids_BL[:, -1] = SPECIAL.classify, SPECIAL.separate, SPECIAL.separate
+    segments_BL = (torch.arange(L) > L // 2).long().expand(B, -1)
+    pairs_B = None if name == "roberta" else torch.randint(2, (B,), generator=random)
+    return Batch(ids_BL, segments_BL, torch.full((B,), L), seed=1, sentences_B=pairs_B)
+
+
+def ours(name: str, options: argparse.Namespace) -> Step:
+    torch.manual_seed(0)
+    objective = build_objective(settings(name, options), SPECIAL).train()
+    given = batch(name, options)
+    return lambda: backward(objective(given).loss, objective)
+
+
+def peer(name: str, options: argparse.Namespace) -> Step:
+    torch.manual_seed(0)
+    config, given = settings(name, options), batch(name, options)
+    objective = build_objective(config, SPECIAL)
+    assert isinstance(objective, MaskedLanguageModel)
+    masking = objective.draw(given)
+    model = config.model
+    shape = {
+        "vocab_size": model.vocabulary_size, "hidden_size": model.hidden_size, "num_hidden_layers": model.layers,
+        "num_attention_heads": model.heads, "intermediate_size": model.feed_forward_size,
+        "hidden_dropout_prob": model.dropout, "attention_probs_dropout_prob": model.attention_dropout,
+        "max_position_embeddings": model.max_positions + 1, "pad_token_id": 0,
+    }  # fmt: skip
+    if name == "albert":
+        shape |= {"embedding_size": model.embedding_size, "hidden_act": "gelu_new"}
+    architecture = getattr(transformers, CLASSES[name])
+    network = architecture(architecture.config_class(**shape)).train()
+    base = getattr(network, name)
+    words: Callable[[Tensor], Tensor] = {
+        "bert": lambda x: network.cls.predictions(x),
+        "roberta": lambda x: network.lm_head(x),
+        "albert": lambda x: network.predictions(x),
+    }[name]
+    used_n = masking.used_BN.flatten()
+    rows_n = torch.arange(options.rows)[:, None].expand_as(masking.positions_BN).flatten()[used_n]
+    positions_n, targets_n = masking.positions_BN.flatten()[used_n], masking.at(given.input_ids_BL)[used_n]
+    types_BL = None if name == "roberta" else given.segment_ids_BL
+
+    def step() -> float:
+        found = base(masking.input_ids_BL, token_type_ids=types_BL)
+        loss = F.cross_entropy(words(found[0][rows_n, positions_n]).float(), targets_n)
+        if given.sentences_B is not None:
+            pairs = network.cls.seq_relationship if name == "bert" else network.sop_classifier
+            loss = loss + F.cross_entropy(pairs(found[1]).float(), given.sentences_B)
+        return backward(loss, network)
+
+    return step
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in {
+        "layers": 4, "hidden-size": 256, "heads": 4, "rows": 32, "length": 128, "vocabulary": 8_192, "rounds": 9,
+    }.items():  # fmt: skip
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--precisions", nargs="+", default=["float32", "bfloat16"])
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    keep_freed_memory()
+    transformers.logging.set_verbosity_error()
+    found: list[dict[str, Any]] = []
+    for precision in options.precisions:
+        cast = torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16")
+        for name in PRESETS:
+            steps = {"ours": ours(name, options), "transformers": peer(name, options)}
+            within = {of: functools.partial(_within, cast, step) for of, step in steps.items()}
+            seconds = measured(within, options.rounds)
+            ratios = sorted(a / b for a, b in zip(seconds["transformers"], seconds["ours"], strict=True))
+            mine, theirs = (statistics.median(seconds[of]) for of in ("ours", "transformers"))
+            ratio = statistics.median(ratios)
+            print(
+                f"{name}, {precision}: ours {mine:.3f} s a step; transformers {theirs:.3f}: ours quicker by "
+                f"{ratio:.2f} ({ratios[0]:.2f}–{ratios[-1]:.2f})", flush=True,
+            )  # fmt: skip
+            found.append({"model": name, "precision": precision, "ratio": ratio})
+    print(f"threads: {torch.get_num_threads()}, load of the last minute: {os.getloadavg()[0]:.1f}")
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1))
+
+
+def _within(cast: Any, step: Step) -> float:
+    with cast:
+        return step()
+
+
+if __name__ == "__main__":
+    main()
