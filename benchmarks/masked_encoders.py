@@ -4,9 +4,9 @@
 
 Both run in this process, in turn, on the same random rows without padding, with the same dropout: forward and
 backward passes of both losses (words, and pairs where the encoder has such a loss), no optimiser. Ours draws its
-masks in the step; theirs are given to it. Of theirs, words are predicted at the chosen positions alone, and attention
-is PyTorch's fused one. Ratios are those of the same round, medians over the rounds; with one thread the seconds are
-the processor's.
+masks in the step; theirs are given to it. Of theirs, words are predicted at the chosen positions alone, and
+attention is PyTorch's fused one. Ratios are those of the same round, medians over the rounds; with one thread the
+seconds are the processor's.
 
 Shapes: B batch, L length, N slots a row, D hidden size.
 """
