@@ -246,6 +246,19 @@ def test_what_does_not_fit_is_named(
     refused(CheckpointError, "has another activation than GELU", *towers)
 
 
+@pytest.mark.parametrize("kind", ["replaced-token", "masked-lm"])
+def test_what_blocks_share_goes_on_to_be_shared(data_folder: Path, tmp_path: Path, kind: str) -> None:
+    shape = "model.share_layers=all", "model.layers=2", "model.embedding_size=16", f"objective.kind={kind}"
+    made = pretrain(config(data_folder, tmp_path / "made", *shape)).run / "export"
+    tower = made / ("discriminator" if kind == "replaced-token" else "encoder")
+    objective = started(
+        config(data_folder, tmp_path / "run", f"objective.kind={kind}", f"init.discriminator={tower}")
+    )
+    assert objective.encoder.config.share_layers == "all"
+    assert objective.encoder.blocks[0].feed_forward is objective.encoder.blocks[1].feed_forward
+    assert same(objective.encoder, load_pretrained(tower).encoder)
+
+
 def test_one_row_of_segments_stands_for_both(data_folder: Path, tmp_path: Path) -> None:
     result = pretrain(config(data_folder, tmp_path / "run", "model.type_vocabulary_size=1"))
     assert result.outcome.step == 4 and result.exported is not None

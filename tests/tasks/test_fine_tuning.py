@@ -128,6 +128,15 @@ def test_a_head_of_tokens_gets_all_states(tokenizer: Tokenizer) -> None:
     assert wanted == {"all": 1.0, "one": 1 / 32}
 
 
+def test_what_blocks_share_is_as_deep_as_the_last_of_them() -> None:
+    config = replace(encoder().config, layers=4, share_layers="all", layer_groups=2)
+    found = depths(FineTuning(Encoder(config), LABELS))
+    of_blocks = {name: depth for name, depth in found.items() if ".blocks." in name}
+    assert {name.split(".")[2] for name in of_blocks} == {"0", "2"}, "each once"
+    assert {(name.split(".")[2], depth) for name, depth in of_blocks.items()} == {("0", 3), ("2", 1)}
+    assert found["encoder.embeddings.token.weight"] == 5
+
+
 def test_depths_count_from_the_head() -> None:
     found = depths(network())
     assert found["head.prediction.weight"] == 0
