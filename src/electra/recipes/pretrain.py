@@ -63,8 +63,8 @@ class PretrainCommand:
     """The command line of `electra pretrain`."""
 
     preset: tyro.conf.Positional[str]
-    """A preset (quickstart, electra-tiny, -small, -base, -large, ...-plus-plus, bert-base, roberta-base, albert-base
-    and their other sizes) or a TOML file."""
+    """A preset (quickstart, electra-tiny, -small, -base, -large, ...-plus-plus, and bert-, roberta- and albert- in
+    their sizes) or a TOML file."""
     data: Path | None = None
     """The folder that `electra prepare` made."""
     out: Path | None = None
