@@ -52,7 +52,7 @@ def study_figure(facts: dict[str, Any], rows: Sequence[Row]) -> Any | None:
     (axes.set_xlabel if not (placed or len(facts["shares"]) > 1) else axes.set_ylabel)(label)
     several = any(len(row.scores) > 1 for row in rows)
     drawn = "means over the seeds, ± their standard deviation" if several else "one seed"
-    axes.set_title(f"{facts['title']}\n{facts['flops']:.2g} FLOPs a run; {drawn}", fontsize=10)
+    figure.suptitle(f"{facts['title']}\n{facts['flops']:.2g} FLOPs a run; {drawn}", fontsize=10)
     axes.grid(alpha=0.3)
     if labels := axes.get_legend_handles_labels()[1]:
         beside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
