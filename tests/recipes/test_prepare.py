@@ -1,5 +1,4 @@
 import errno
-import hashlib
 import io
 import json
 import logging
@@ -13,43 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
+from small_corpus import WORDS, article, config, files, write_corpus
 
-from electra.data import batches
 from electra.data.shards import TokenData
 from electra.data.tokenizer import load, train
 from electra.errors import ConfigError, DataError
 from electra.recipes import prepare
-from electra.recipes.prepare import PrepareConfig, run
+from electra.recipes.prepare import run
 from power import survived
-
-WORDS = """
-    ferry harbour island baker coffee timetable seven noon leaves comes back waits reads the an of to and with wall
-    lamp rope quay gull storm cabin crew deck engine whistle ticket child aunt letter suitcase morning evening fog
-""".split()  # noqa: SIM905 (read more easily than a list of strings)
-
-
-def article(random: Random, sentences: int = 8) -> str:
-    lines = [" ".join(random.choices(WORDS, k=random.randrange(4, 12))) for _ in range(sentences)]
-    return " ".join(line.capitalize() + "." for line in lines)
-
-
-def write_corpus(path: Path, count: int, *, seed: int = 0) -> Path:
-    random = Random(seed)
-    path.write_text("".join(json.dumps({"id": i, "text": article(random)}) + "\n" for i in range(count)))
-    return path
-
-
-def config(corpus: Path | str, out: Path, **options: Any) -> PrepareConfig:
-    return PrepareConfig((str(corpus),), out, **{"vocabulary_size": 600, "workers": 1, **options})
-
-
-def files(folder: Path) -> dict[str, str]:
-    """The checksum of every file but the manifest, which tells the time."""
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in folder.iterdir()
-        if path.name not in ("manifest.json", "manifest.sha256")
-    }
 
 
 def untimed(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -333,18 +303,6 @@ def test_progress_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
     assert done == total > 0
 
 
-def test_progress_knows_of_what_is_left_out(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(batches, "BATCH_ITEMS", 8)
-    caplog.set_level(logging.INFO, "electra")
-    corpus = write_corpus(tmp_path / "a.jsonl", 40)
-    corpus.write_text(corpus.read_text() * 2)
-    run(config(corpus, tmp_path / "data", deduplicate=True))
-    seen = [record.progress for record in caplog.records if record.msg == "Encoding"]  # type: ignore[attr-defined]
-    assert len(seen) == 10 and len(set(seen)) == 10 and seen[-1][0] == seen[-1][1]
-
-
 def test_a_preparation_ends_the_same_whenever_the_power_goes(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus.jsonl", 60)
     whole = tmp_path / "whole"
@@ -361,41 +319,3 @@ def test_a_preparation_ends_the_same_whenever_the_power_goes(tmp_path: Path) -> 
         assert files(folder / "data") == files(whole) and not list(folder.glob("data/.*"))
 
     assert survived(tmp_path, again, check) > 30
-
-
-def test_copies_and_what_is_too_short_are_left_out_and_counted(tmp_path: Path) -> None:
-    random = Random(1)
-    texts = [article(random) for _ in range(40)]
-    lines = [*texts, "Noon.", *texts[:10], article(random), texts[0]]
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in lines))
-    manifest = run(config(corpus, tmp_path / "data", deduplicate=True, least_characters=20)).manifest
-    assert manifest["statistics"]["documents"] == 41
-    assert manifest["statistics"]["left_out"] == {"too short": 1, "a copy of an earlier one": 11}
-    assert manifest["statistics"]["duplicate_share"] == 0 and not (tmp_path / "data/seen.hashes").exists()
-    alone = tmp_path / "alone.jsonl"
-    alone.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*texts, lines[-2]]))
-    run(config(alone, tmp_path / "alone"))
-    assert files(tmp_path / "alone") == files(tmp_path / "data"), "as if they had never been there"
-    with pytest.raises(DataError, match="left out by the filters"):
-        run(config(corpus, tmp_path / "none", least_characters=10**6))
-
-
-def test_with_copies_left_out_it_ends_the_same_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "BATCH_ITEMS", 8)
-    monkeypatch.setattr(prepare, "COMMIT_CHARACTERS", 3000)
-    random = Random(2)
-    texts = [article(random) for _ in range(40)]
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text("".join(json.dumps({"text": random.choice(texts)}) + "\n" for _ in range(120)))
-    whole = tmp_path / "whole"
-    run(config(corpus, whole, deduplicate=True))
-
-    def again(folder: Path) -> None:
-        run(config(corpus, folder / "data", deduplicate=True, tokenizer=whole / "tokenizer.json"))
-
-    def check(folder: Path) -> None:
-        again(folder)
-        assert files(folder / "data") == files(whole)
-
-    assert survived(tmp_path, again, check) > 60
