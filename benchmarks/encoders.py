@@ -15,7 +15,6 @@ Shapes: B batch, L length, M memory, N targets, Y blocks, D hidden size.
 """
 
 import argparse
-import functools
 import json
 import os
 import statistics
@@ -151,52 +150,29 @@ def same_dropout(network: Any) -> None:
         layer.ff.dropout = nn.Identity()
 
 
-def measured(steps: dict[str, Step], rounds: int) -> dict[str, list[float]]:
+def measured(steps: dict[str, Step], rounds: int, precision: str) -> dict[str, list[float]]:
     """Seconds of single steps, one of each in turn; the first round only warms up."""
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     for number in range(rounds + 1):
         for name, step in steps.items():
             start = clock()
-            step()
+            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+                step()
             if number:
                 seconds[name].append(clock() - start)
     return seconds
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in {
-        "layers": 4, "hidden-size": 256, "heads": 4, "rows": 16, "length": 128, "memory": 128,
-        "vocabulary": 8_192, "rounds": 9,
-    }.items():  # fmt: skip
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--precisions", nargs="+", default=["float32", "bfloat16"])
-    parser.add_argument("--only", choices=["xlnet", "transformer-xl"])
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-    keep_freed_memory()
-    transformers.logging.set_verbosity_error()
-    batch, found = Batch(options), []
-    models: dict[str, dict[str, Step]] = {
-        "xlnet": {"ours": ours(options, batch, left=False), "transformers": peer(options, batch, left=False)},
-        "transformer-xl": {
-            "ours": ours(options, batch, left=True),
-            "transformers": peer(options, batch, left=True),
-            "plain": ours(options, batch, left=True, plain=True),
-        },
-    }
+def compare(models: dict[str, dict[str, Step]], options: argparse.Namespace) -> None:
+    """Measure our step of each model, the first one, beside the others, and print a line for each."""
+    found = []
     for precision in options.precisions:
         for model, steps in models.items():
-            if options.only not in (None, model):
-                continue
-            cast = torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16")
-            cast_steps = {name: functools.partial(_within, cast, step) for name, step in steps.items()}
-            seconds = measured(cast_steps, options.rounds)
-            line = f"{model}, {precision}: ours {statistics.median(seconds['ours']):.3f} s a step"
-            for name, theirs in list(seconds.items())[1:]:
-                ratios = sorted(a / b for a, b in zip(theirs, seconds["ours"], strict=True))
+            mine, *others = measured(steps, options.rounds, precision).items()
+            line = f"{model}, {precision}: {mine[0]} {statistics.median(mine[1]):.3f} s a step"
+            for name, theirs in others:
+                ratios = sorted(a / b for a, b in zip(theirs, mine[1], strict=True))
                 middle = statistics.median(ratios)
                 line += f"; {name} {statistics.median(theirs):.3f}: ours quicker by {middle:.2f}"
                 line += f" ({ratios[0]:.2f}–{ratios[-1]:.2f})"
@@ -207,9 +183,36 @@ def main() -> None:
         options.json.write_text(json.dumps(found, indent=1))
 
 
-def _within(cast: Any, step: Step) -> float:
-    with cast:
-        return step()
+def parsed(description: str | None, sizes: dict[str, int], models: list[str]) -> argparse.Namespace:
+    """The command line of both benchmarks of encoders."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in sizes.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--precisions", nargs="+", default=["float32", "bfloat16"])
+    parser.add_argument("--only", choices=models)
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+def main() -> None:
+    sizes = {
+        "layers": 4, "hidden-size": 256, "heads": 4, "rows": 16, "length": 128, "memory": 128,
+        "vocabulary": 8_192, "rounds": 9,
+    }  # fmt: skip
+    options = parsed(__doc__, sizes, ["xlnet", "transformer-xl"])
+    keep_freed_memory()
+    transformers.logging.set_verbosity_error()
+    batch = Batch(options)
+    models: dict[str, dict[str, Step]] = {
+        "xlnet": {"ours": ours(options, batch, left=False), "transformers": peer(options, batch, left=False)},
+        "transformer-xl": {
+            "ours": ours(options, batch, left=True),
+            "transformers": peer(options, batch, left=True),
+            "plain": ours(options, batch, left=True, plain=True),
+        },
+    }
+    compare({name: steps for name, steps in models.items() if options.only in (None, name)}, options)
 
 
 if __name__ == "__main__":

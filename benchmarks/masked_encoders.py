@@ -12,14 +12,8 @@ Shapes: B batch, L length, N slots a row, D hidden size.
 """
 
 import argparse
-import functools
-import json
-import os
-import statistics
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
@@ -32,7 +26,7 @@ from electra.data.tokenizer import SpecialTokens
 from electra.objectives.masked_lm import MaskedLanguageModel
 from electra.recipes.pretrain_config import PretrainConfig, build_objective
 from electra.training.memory import keep_freed_memory
-from encoders import backward, measured
+from encoders import backward, compare, parsed
 
 Step = Callable[[], float]
 SPECIAL = SpecialTokens(0, 1, 2, 3, 4)
@@ -111,40 +105,20 @@ def peer(name: str, options: argparse.Namespace) -> Step:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in {
+    sizes = {
         "layers": 4, "hidden-size": 256, "heads": 4, "rows": 32, "length": 128, "vocabulary": 8_192, "rounds": 9,
-    }.items():  # fmt: skip
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--precisions", nargs="+", default=["float32", "bfloat16"])
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    }  # fmt: skip
+    options = parsed(__doc__, sizes, list(PRESETS))
     keep_freed_memory()
     transformers.logging.set_verbosity_error()
-    found: list[dict[str, Any]] = []
-    for precision in options.precisions:
-        cast = torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16")
-        for name in PRESETS:
-            steps = {"ours": ours(name, options), "transformers": peer(name, options)}
-            within = {of: functools.partial(_within, cast, step) for of, step in steps.items()}
-            seconds = measured(within, options.rounds)
-            ratios = sorted(a / b for a, b in zip(seconds["transformers"], seconds["ours"], strict=True))
-            mine, theirs = (statistics.median(seconds[of]) for of in ("ours", "transformers"))
-            ratio = statistics.median(ratios)
-            print(
-                f"{name}, {precision}: ours {mine:.3f} s a step; transformers {theirs:.3f}: ours quicker by "
-                f"{ratio:.2f} ({ratios[0]:.2f}–{ratios[-1]:.2f})", flush=True,
-            )  # fmt: skip
-            found.append({"model": name, "precision": precision, "ratio": ratio})
-    print(f"threads: {torch.get_num_threads()}, load of the last minute: {os.getloadavg()[0]:.1f}")
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1))
-
-
-def _within(cast: Any, step: Step) -> float:
-    with cast:
-        return step()
+    compare(
+        {
+            name: {"ours": ours(name, options), "transformers": peer(name, options)}
+            for name in PRESETS
+            if options.only in (None, name)
+        },
+        options,
+    )
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("without_transformers")
 def test_every_study_that_is_shipped_has_arms_that_can_be_built(name: str, tmp_path: Path) -> None:
     study = load_study(name)
     for arm in study.arms:
-        (path := tmp_path / f"{arm.name}.toml").write_text(study.toml(arm))
+        (path := tmp_path / f"{arm.name}.toml").write_text(study.toml(arm, tmp_path))
         config = load_config(PretrainConfig, path, ["train.steps=100", "model.vocabulary_size=400"])
         assert config.train.steps == 100
 
@@ -253,3 +253,18 @@ def test_stopping_keeps_the_exit_code(
     monkeypatch.setattr("electra.recipes.study.run_job", lambda *_: 143)
     result = run(command(study_file, data_folder, tmp_path))
     assert isinstance(result, Stopped) and result.exit_code == 143
+
+
+def test_a_study_may_be_moved_with_its_base(study_file: Path, data_folder: Path, tmp_path: Path) -> None:
+    """Nothing in its folder says where on a machine it lies."""
+    text = study_file.read_text()
+    study_file.write_text(text.replace(str(tmp_path / "base.toml"), "base.toml"))
+    (here := tmp_path / "here").mkdir()
+    for name in ("base.toml", study_file.name):
+        shutil.move(tmp_path / name, here / name)
+    run(command(here / study_file.name, data_folder, here))
+    written = [here / "out/study.json", *(here / "out/arms").iterdir()]
+    assert len(written) > 2 and not any(str(tmp_path) in path.read_text() for path in written)
+    shutil.move(here, there := tmp_path / "there")
+    result = run(command(there / study_file.name, data_folder, there))
+    assert isinstance(result, StudyReport) and all(row.results for row in result.rows)

@@ -52,7 +52,7 @@ _FIELDS: dict[str, tuple[str, int | float, int | float, int | float, int | float
 }
 PADDING = {"electra": 0, "bert": 0, "roberta": 1, "albert": 0}
 """The id of [PAD] where the file leaves it out."""
-_ACTIVATIONS: dict[str, Activation] = {
+ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",
     "gelu_pytorch_tanh": "gelu_tanh",
     "gelu_new": "gelu_tanh",
@@ -90,7 +90,7 @@ def to_json(
         fields["classifier_dropout_prob"] = config.dropout
     elif config.share_layers != "none":
         fields |= {theirs: values[ours] for ours, theirs in SHARING.items()}
-    activation = next(theirs for theirs, ours in _ACTIVATIONS.items() if ours == config.activation)
+    activation = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation)
     return {
         "architectures": [ARCHITECTURES[family, kind]],
         "model_type": family,
@@ -180,12 +180,12 @@ def from_json(path: Path) -> Described:
     ):
         values |= {ours: theirs[name] for ours, name in SHARING.items()}
     activation = theirs.get("hidden_act", "gelu_new" if family == "albert" else "gelu")
-    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
-        problems.append(f"hidden_act is {activation!r}; computed here are {', '.join(_ACTIVATIONS)}")
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
+        problems.append(f"hidden_act is {activation!r}; computed here are {', '.join(ACTIVATIONS)}")
     if not problems and values["vocabulary_size"] < 1:
         problems.append(f"vocab_size must be at least 1, found {values['vocabulary_size']}")
     if not problems:
-        values["activation"] = _ACTIVATIONS[activation]
+        values["activation"] = ACTIVATIONS[activation]
         problems.extend(EncoderConfig(**values).problems())
     if problems:
         raise CheckpointError(f"{path}: this model cannot be loaded:\n" + "\n".join(f"  {p}" for p in problems))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from electra.errors import CheckpointError
-from electra.modeling.encoder import Activation
+from electra.export.model_config import ACTIVATIONS
 from electra.modeling.recurrence import RelativeConfig
 
 PREFIX = "transformer."
@@ -47,14 +47,6 @@ _BY_HEAD = (
     *(f"rel_attn.{name}" for name in ("o", "r_w_bias", "r_r_bias", "r_s_bias", "seg_embed")),
 )
 _SEGMENTS = ("attention.segment_bias", "attention.segments.weight")
-_ACTIVATIONS: dict[str, Activation] = {
-    "gelu": "gelu",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_new": "gelu_tanh",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
 _FIELDS = {
     "layers": "n_layer",
     "hidden_size": "d_model",
@@ -143,7 +135,7 @@ def config_fields(config: RelativeConfig) -> dict[str, Any]:
     takes and gives memories too, as ours does; without a `memory_length` it is to keep none, since for it a
     `mem_len` of 0 means to keep everything.
     """
-    activation = next(theirs for theirs, ours in _ACTIVATIONS.items() if ours == config.activation)
+    activation = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation)
     remembers = config.memory_length > 0
     return {
         "architectures": ["XLNetLMHeadModel"],
@@ -180,8 +172,8 @@ def config_of(fields: Mapping[str, Any]) -> RelativeConfig:
     ]
     values = {ours: fields.get(theirs, defaults[theirs]) for ours, theirs in _FIELDS.items()}
     activation, direction = fields.get("ff_activation", "gelu"), fields.get("attn_type", "bi")
-    if activation not in _ACTIVATIONS:
-        problems.append(f"ff_activation is {activation!r}; computed here are {', '.join(_ACTIVATIONS)}")
+    if activation not in ACTIVATIONS:
+        problems.append(f"ff_activation is {activation!r}; computed here are {', '.join(ACTIVATIONS)}")
     if direction not in ("bi", "uni"):
         problems.append(f"attn_type is {direction!r}; computed here are bi, uni")
     if not problems:
@@ -189,7 +181,7 @@ def config_of(fields: Mapping[str, Any]) -> RelativeConfig:
             **values,
             embedding_size=values["hidden_size"],
             attention_dropout=values["dropout"],
-            activation=_ACTIVATIONS[activation],
+            activation=ACTIVATIONS[activation],
             direction="left" if direction == "uni" else "both",
             memory_length=fields.get("mem_len") or 0,
         )

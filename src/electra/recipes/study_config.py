@@ -20,6 +20,7 @@
 A file of one's own works as a name does.
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -92,9 +93,9 @@ class Study:
     settings: Mapping[str, Any] = field(default_factory=dict)
     own_rows: bool = False
 
-    def toml(self, arm: Arm) -> str:
-        """The config of an arm as a file of its own."""
-        table: dict[str, Any] = {"extends": [self.base, *arm.extends]}
+    def toml(self, arm: Arm, folder: Path) -> str:
+        """The config of an arm as a file of its own in a folder, from where it names other files."""
+        table: dict[str, Any] = {"extends": [seen_from(folder, one) for one in (self.base, *arm.extends)]}
         for name, value in {**self.settings, **arm.settings}.items():
             *sections, key = name.split(".")
             below = table
@@ -193,6 +194,11 @@ def _beside(source: str, path: Path) -> str:
     """A file that lies beside the study's by its whole path, whoever reads it from wherever; else the name."""
     beside = path.parent / source
     return str(beside.resolve()) if beside.is_file() else source
+
+
+def seen_from(folder: Path, source: str) -> str:
+    """A file's path from a folder, wherever the two lie together on a machine; the name of a preset as it is."""
+    return os.path.relpath(source, folder.resolve()) if Path(source).is_absolute() else source
 
 
 TEXT, LIST, TABLE, NUMBER = "text, in quotation marks", "a list, in brackets", "a table, in braces", "a number"

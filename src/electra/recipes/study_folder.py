@@ -15,6 +15,7 @@ from electra.data.shards import TokenData
 from electra.errors import CheckpointError
 from electra.recipes.pretrain import IGNORED
 from electra.recipes.pretrain_config import PretrainConfig
+from electra.recipes.study_config import seen_from
 from electra.recipes.study_plan import Configs, precision_here
 from electra.recipes.study_runs import Common
 from electra.reports.study import Results, read_facts
@@ -51,7 +52,7 @@ def check_same(common: Common, configs: Configs, data: TokenData, before: Result
             f"{common.out} was begun with a budget of {before['budget']:g} ({before['flops']:.4g} FLOPs); "
             f"give that, or {another}"
         )
-    if before["base"] != study.base:
+    if before["base"] not in (study.base, seen_from(common.out, study.base)):  # the former of early versions
         raise CheckpointError(f"{common.out} was begun with --base {before['base']}; give that, or {another}")
     for name in ("shares", "reached"):
         if (had := before[name]) != (wanted := _json(getattr(study, name))):
@@ -108,7 +109,8 @@ def begun(common: Common, configs: Configs, data: TokenData) -> Common:
 def _facts(common: Common, configs: Configs, data: TokenData) -> Results:
     study = common.study
     facts = {
-        "study": study.name, "title": study.title, "base": study.base, "control": study.control,
+        "study": study.name, "title": study.title, "base": seen_from(common.out, study.base),
+        "control": study.control,
         "paper": study.paper, "axis": study.axis, "shares": study.shares, "reached": study.reached,
         "suite": common.suite, "tune": common.tune, "flops": common.flops, "budget": common.budget,
         "data": data.fingerprint, "own_rows": study.own_rows,

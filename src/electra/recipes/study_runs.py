@@ -107,7 +107,7 @@ def arm_config(common: Common, arm: Arm, settings: Mapping[str, Any], *, folder:
     Raises:
         ConfigError: the arm's settings are wrong.
     """
-    path, text = folder / f"{arm.name}.toml", common.study.toml(arm)
+    path, text = folder / f"{arm.name}.toml", common.study.toml(arm, folder)
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         folder.mkdir(parents=True, exist_ok=True)
         durable.write_text(path, text)
