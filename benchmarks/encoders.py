@@ -29,9 +29,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from electra.modeling import relative_attention
-from electra.modeling.encoder import at
+from electra.modeling.encoder import EncoderConfig, at
 from electra.modeling.kernels import sampled_cross_entropy
-from electra.modeling.recurrence import RelativeConfig, RelativeEncoder
+from electra.modeling.recurrence import RelativeEncoder
 from electra.training.memory import keep_freed_memory
 
 Step = Callable[[], float]
@@ -57,8 +57,8 @@ class Batch:
         self.memory_YBMD = torch.randn(size, generator=random) if M else None
 
 
-def config(options: argparse.Namespace, *, left: bool) -> RelativeConfig:
-    return RelativeConfig(
+def config(options: argparse.Namespace, *, left: bool) -> EncoderConfig:
+    return EncoderConfig(positions="relative",
         layers=options.layers, hidden_size=options.hidden_size, embedding_size=options.hidden_size,
         feed_forward_size=4 * options.hidden_size, heads=options.heads, vocabulary_size=options.vocabulary,
         type_vocabulary_size=1 if left else 2, dropout=options.dropout, attention_dropout=options.dropout,
@@ -81,9 +81,9 @@ def ours(options: argparse.Namespace, batch: Batch, *, left: bool, plain: bool =
 
     def states_and_words() -> tuple[Tensor, Tensor]:
         if left:
-            states_BLD = encoder(batch.ids_BL, memory_YBMD=batch.memory_YBMD).states_BND
+            states_BLD = encoder.read(batch.ids_BL, memory_YBMD=batch.memory_YBMD).states_BND
             return states_BLD[:, :-1].flatten(0, 1), batch.ids_BL[:, 1:].flatten()
-        targets_BND = encoder(
+        targets_BND = encoder.read(
             batch.ids_BL, batch.segment_ids_BL, memory_YBMD=batch.memory_YBMD, positions_BN=none_BN,
             permutation_BLL=batch.permutation_BLL, targets_BN=batch.targets_BN,
         ).targets_BND  # fmt: skip

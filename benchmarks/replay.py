@@ -281,7 +281,7 @@ def slot_logits(objective: AnyObjective, batch: Batch, masking: Masking) -> Tens
         hidden_nE = masking.at(objective.cloze(batch))
         return hidden_nE @ objective.left.embeddings.token.weight.T + objective.cloze_head.bias
     if isinstance(objective, MaskedLanguageModel):
-        x_nD, _ = objective.states(batch, masking)
+        x_nD, _ = objective.states(batch, masking, objective.memory)
         return objective.head.logits(x_nD, objective.encoder.embeddings.token.weight)
     assert isinstance(objective, ReplacedToken) and objective.generator is not None
     generator = objective.generator

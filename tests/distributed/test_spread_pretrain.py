@@ -33,8 +33,8 @@ def arguments(data: Path, out: Path, *more: str) -> list[str]:
     return ["pretrain", "electra-tiny", "--data", str(data), "--out", str(out), *options, *more]
 
 
-def alone(data: Path, out: Path) -> None:
-    given = [f"{name}={value}" for name, value in SETTINGS.items()]
+def alone(data: Path, out: Path, **more: str | int) -> None:
+    given = [f"{name}={value}" for name, value in {**SETTINGS, **more}.items()]
     pretrain(load_config(PretrainConfig, "electra-tiny", [*given, f"data={data}", f"out={out}"]))
 
 
@@ -97,6 +97,24 @@ def test_a_run_goes_on_with_another_number_of_processes(
         shutil.rmtree(run / f"checkpoints/step-000000{later}")
     alone(data_folder, run)
     assert_same_losses(run, one)
+
+
+def test_two_processes_remember_their_rows_and_so_does_one_that_goes_on(data_folder: Path, tmp_path: Path) -> None:
+    stream: dict[str, str | int] = {
+        "model.positions": "relative", "model.memory_length": 32, "model.type_vocabulary_size": 1,
+        "objective.sharing": "tokens", "init.attention": "random", "packing.builder": "stream",
+        "train.micro_batch_size": 2,
+    }  # fmt: skip
+    alone(data_folder, expected := tmp_path / "expected", **stream)
+    more = [part for name, value in stream.items() for part in (f"--{name}", str(value))]
+    run = tmp_path / "run"
+    done = torchrun("-m", "electra", *arguments(data_folder, run, *more))
+    assert done.returncode == 0, done.stderr
+    assert_same_losses(run, expected)
+    for later in ("30", "40"):
+        shutil.rmtree(run / f"checkpoints/step-000000{later}")
+    alone(data_folder, run, **stream)
+    assert_same_losses(run, expected)
 
 
 def test_parts_that_two_processes_hold_are_the_run_of_one(one: Path, data_folder: Path, tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from contract import MODEL, batch, objective, rows
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from electra.data.collate import Continued
+from electra.modeling.recurrence import RelativeEncoder
 from electra.training.optim import OptimizerConfig, build_optimizer
 from electra.training.precision import Precision
 from electra.training.sharding import shard
@@ -14,6 +16,10 @@ from electra.training.update import Update
 
 STEPS = (3, 8, 9)
 """Of ten: both stages of those that have two."""
+
+
+def continued(first_row: int) -> Continued:
+    return Continued(torch.full((3,), 7), torch.zeros(3, dtype=torch.bool), first_row)
 
 
 def updated(
@@ -33,7 +39,12 @@ def updated(
         whole = batch(12, seed=step)
         parts = [replace(rows(whole, slice(3 * n, 3 * n + 3)), seed=100 * step + n) for n in range(4)]
         share = len(parts) // world
-        figures.append(update(parts[rank * share : (rank + 1) * share], 1e-3))
+        mine = parts[rank * share : (rank + 1) * share]
+        if isinstance(
+            next(iter(ours.towers().values())).encoder, RelativeEncoder
+        ):  # their rows go on from step to step
+            mine = [replace(one, continued=continued(3 * n)) for n, one in enumerate(mine)]
+        figures.append(update(mine, 1e-3))
     held = {key: parameter.detach().clone() for key, parameter in ours.named_parameters()}
     weights = {key: value.full_tensor() if isinstance(value, DTensor) else value for key, value in held.items()}
     return weights, [{key: float(value) for key, value in one.items()} for one in figures]

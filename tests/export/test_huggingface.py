@@ -213,7 +213,7 @@ def test_an_untied_output_table_is_refused(export) -> None:  # type: ignore[no-u
     ("change", "message"),
     [
         ({"hidden_act": "mish"}, "hidden_act is 'mish'; computed here are gelu, "),
-        ({"model_type": "gpt2"}, "model_type is 'gpt2'; electra, bert, roberta, albert are read here"),
+        ({"model_type": "gpt2"}, "model_type is 'gpt2'; electra, bert, roberta, albert, xlnet are read here"),
         ({"model_type": None}, "model_type is None; electra, bert"),
         ({"model_type": ["bert"]}, "model_type is "),
         ({"hidden_act": ["gelu"]}, "hidden_act is "),

@@ -11,13 +11,13 @@ from torch.nn import functional as F
 
 from electra.errors import CheckpointError
 from electra.export.xlnet_names import config_fields, config_of, from_xlnet, to_xlnet
-from electra.modeling.encoder import at
-from electra.modeling.recurrence import RelativeConfig, RelativeEncoder
+from electra.modeling.encoder import EncoderConfig, at
+from electra.modeling.recurrence import RelativeEncoder
 
 transformers: Any = pytest.importorskip("transformers")
 
 B, L, V = 3, 11, 60
-CONFIG = RelativeConfig(
+CONFIG = EncoderConfig(positions="relative",
     layers=3, hidden_size=32, embedding_size=32, feed_forward_size=48, heads=4, vocabulary_size=V, dropout=0.2,
     attention_dropout=0.2, initializer_range=0.3, memory_length=9,
 )  # fmt: skip
@@ -26,7 +26,7 @@ TARGETS_BN = torch.tensor([[3, 5], [0, 6], [1, 3]])
 Direction = Literal["both", "left"]
 
 
-def config(direction: Direction, **settings: Any) -> RelativeConfig:
+def config(direction: Direction, **settings: Any) -> EncoderConfig:
     return replace(CONFIG, direction=direction, **settings)
 
 
@@ -37,7 +37,7 @@ def in_float64(model: Any) -> Any:
     return model.double().eval()
 
 
-def theirs(ours: RelativeConfig) -> Any:
+def theirs(ours: EncoderConfig) -> Any:
     """With weights that they drew themselves, biases and norms included."""
     fields = config_fields(ours)
     del fields["architectures"], fields["model_type"]
@@ -50,7 +50,7 @@ def theirs(ours: RelativeConfig) -> Any:
     return in_float64(model)
 
 
-def of_theirs(model: Any, ours: RelativeConfig) -> tuple[RelativeEncoder, Tensor]:
+def of_theirs(model: Any, ours: EncoderConfig) -> tuple[RelativeEncoder, Tensor]:
     state, bias_V = from_xlnet(model.state_dict())
     encoder = RelativeEncoder(ours).double().eval()
     encoder.load_state_dict(state)
@@ -58,7 +58,7 @@ def of_theirs(model: Any, ours: RelativeConfig) -> tuple[RelativeEncoder, Tensor
     return encoder, bias_V
 
 
-def of_ours(ours: RelativeConfig) -> tuple[Any, RelativeEncoder, Tensor]:
+def of_ours(ours: EncoderConfig) -> tuple[Any, RelativeEncoder, Tensor]:
     torch.manual_seed(1)
     encoder = RelativeEncoder(ours).double().eval()
     with torch.no_grad():
@@ -99,13 +99,13 @@ def test_one_stream_with_and_without_memory_and_segments(direction: Direction, w
     (first_BL, segment_ids_BL, _), (second_BL, *_) = inputs(1), inputs(2)
     for segments in (None, segment_ids_BL):
         before = model(first_BL, token_type_ids=segments)
-        found = encoder(first_BL, segments)
+        found = encoder.read(first_BL, segments)
         logits_BLV = F.linear(found.states_BND, encoder.embeddings.token.weight, bias_V)
         assert (logits_BLV - before.logits).abs().max() < 1e-12 and before.logits.std() > 0.5
         memory = torch.stack([mems.transpose(0, 1) for mems in before.mems])
         assert memory.shape == (3, B, 9, 32) and (found.memory_YBMD - memory).abs().max() < 1e-12
         after = model.transformer(second_BL, token_type_ids=segments, mems=list(before.mems))
-        found = encoder(second_BL, segments, memory_YBMD=found.memory_YBMD)
+        found = encoder.read(second_BL, segments, memory_YBMD=found.memory_YBMD)
         assert (found.states_BND - after.last_hidden_state).abs().max() < 1e-12
         memory = torch.stack([mems.transpose(0, 1) for mems in after.mems])
         assert (found.memory_YBMD - memory).abs().max() < 1e-12
@@ -124,7 +124,7 @@ def test_two_streams_under_permutation_and_padding(direction: Direction, way: st
         model, encoder, bias_V = of_ours(ours)
     ids_BL, segment_ids_BL, permutation_BLL = inputs(2)
     mems = torch.randn(3, B, 9, 32, dtype=torch.float64) if memory else None
-    found = encoder(
+    found = encoder.read(
         ids_BL, segment_ids_BL, TOKENS_BL, memory_YBMD=mems, permutation_BLL=permutation_BLL,
         targets_BN=TARGETS_BN,
     )  # fmt: skip
@@ -166,7 +166,7 @@ def test_gradients_are_theirs() -> None:
     for block in encoder.blocks:
         block.dropout.share = block.attention.dropout.share = 0.0
     (
-        encoder(
+        encoder.read(
             ids_BL, segment_ids_BL, memory_YBMD=mems, permutation_BLL=permutation_BLL, targets_BN=TARGETS_BN
         ).targets_BND
         * weights_BND
@@ -212,7 +212,7 @@ def test_a_folder_of_what_goes_out_loads_in_transformers(tmp_path: Path) -> None
     ids_BL, *_ = inputs(1)
     given = model(ids_BL)
     assert given.mems is None
-    expected_BLV = F.linear(encoder(ids_BL).states_BND, encoder.embeddings.token.weight)
+    expected_BLV = F.linear(encoder.read(ids_BL).states_BND, encoder.embeddings.token.weight)
     assert (given.logits - expected_BLV).abs().max() < 1e-5
     assert config_of(model.config.to_dict()) == replace(
         ours, type_vocabulary_size=2, linear_initializer_range=0.02

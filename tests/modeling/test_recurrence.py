@@ -9,11 +9,12 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from electra.modeling import relative_attention
-from electra.modeling.encoder import at
+from electra.modeling.encoder import EncoderConfig, at
 from electra.modeling.flops import relative_terms
-from electra.modeling.recurrence import RelativeConfig, RelativeEncoder
+from electra.modeling.recurrence import RelativeEncoder
 
-CONFIG = RelativeConfig(
+CONFIG = EncoderConfig(
+    positions="relative",
     layers=3,
     hidden_size=32,
     embedding_size=32,
@@ -32,7 +33,7 @@ TOKENS_BL = torch.arange(12) < LENGTHS_B[:, None]
 TARGETS_BN = torch.tensor([[3, 11, 0], [4, 1, 0], [2, 8, 5]])
 
 
-def encoder(config: RelativeConfig = CONFIG) -> RelativeEncoder:
+def encoder(config: EncoderConfig = CONFIG) -> RelativeEncoder:
     torch.manual_seed(0)
     return RelativeEncoder(config).double().eval()
 
@@ -57,12 +58,12 @@ def close(found: Tensor | None, expected: Tensor | None) -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("config", [CONFIG, LEFT], ids=["both", "left"])
-def test_padding_changes_no_token(config: RelativeConfig) -> None:
+def test_padding_changes_no_token(config: EncoderConfig) -> None:
     ids_BL, segment_ids_BL = batch()
     network = encoder(config)
-    memory = network(*batch(5)).memory_YBMD
-    found = network(ids_BL, segment_ids_BL, TOKENS_BL, memory_YBMD=memory, permutation_BLL=permutation())
-    other = network(
+    memory = network.read(*batch(5)).memory_YBMD
+    found = network.read(ids_BL, segment_ids_BL, TOKENS_BL, memory_YBMD=memory, permutation_BLL=permutation())
+    other = network.read(
         ids_BL.masked_fill(~TOKENS_BL, 7), segment_ids_BL, TOKENS_BL, memory_YBMD=memory,
         permutation_BLL=permutation(),
     )  # fmt: skip
@@ -70,7 +71,7 @@ def test_padding_changes_no_token(config: RelativeConfig) -> None:
     close(found.memory_YBMD, other.memory_YBMD)
     for row, length in enumerate(LENGTHS_B.tolist()):
         one = slice(row, row + 1), slice(0, length)
-        alone = network(
+        alone = network.read(
             ids_BL[one], segment_ids_BL[one], memory_YBMD=memory[:, one[0]],
             permutation_BLL=permutation()[one[0], :length, :length],
         )  # fmt: skip
@@ -81,11 +82,11 @@ def test_padding_changes_no_token(config: RelativeConfig) -> None:
 @torch.no_grad()
 def test_a_later_token_changes_nothing_before_it() -> None:
     ids_BL, _ = batch()
-    network, memory = encoder(LEFT), encoder(LEFT)(*batch(5)).memory_YBMD
+    network, memory = encoder(LEFT), encoder(LEFT).read(*batch(5)).memory_YBMD
     changed_BL = ids_BL.clone()
     changed_BL[:, 6] = (ids_BL[:, 6] + 1) % 60
-    found = network(ids_BL, memory_YBMD=memory, targets_BN=TARGETS_BN)
-    other = network(changed_BL, memory_YBMD=memory, targets_BN=TARGETS_BN)
+    found = network.read(ids_BL, memory_YBMD=memory, targets_BN=TARGETS_BN)
+    other = network.read(changed_BL, memory_YBMD=memory, targets_BN=TARGETS_BN)
     assert torch.equal(found.states_BND[:, :6], other.states_BND[:, :6])
     assert (found.states_BND[:, 6:] != other.states_BND[:, 6:]).any(-1).all()
     # The query stream sees what is before it only.
@@ -103,8 +104,8 @@ def test_one_block_remembers_as_if_it_had_read_on(segments: bool) -> None:
     given = (segment_ids_BL,) if segments else ()
     before = (torch.zeros_like(segment_ids_BL),) if segments else ()
     network = encoder(config)
-    found = network(ids_BL, *given, memory_YBMD=network(earlier_BL, *before).memory_YBMD)
-    at_once = network(
+    found = network.read(ids_BL, *given, memory_YBMD=network.read(earlier_BL, *before).memory_YBMD)
+    at_once = network.read(
         torch.cat([earlier_BL, ids_BL], 1),
         *(torch.cat([a, b], 1) for a, b in zip(before, given, strict=True)),
     )
@@ -117,10 +118,10 @@ def test_memory_is_the_last_tokens_of_each_row() -> None:
     network = encoder(replace(CONFIG, layers=1))
     (first_BL, _), (second_BL, _) = batch(), batch(3)
     lengths_B = torch.tensor([2, 0, 12])
-    memory = network(first_BL, None, TOKENS_BL).memory_YBMD
+    memory = network.read(first_BL, None, TOKENS_BL).memory_YBMD
     assert memory.shape == (1, 3, 7, 32) and (memory[0, 1, :2] == 0).all()
     close(memory[0, 1, 2:], network.embeddings.token(first_BL[1, :5]))
-    memory = network(
+    memory = network.read(
         second_BL, None, torch.arange(12) < lengths_B[:, None], memory_YBMD=memory
     ).memory_YBMD  # fmt: skip
     for row in range(3):
@@ -133,28 +134,28 @@ def test_a_memory_grows_and_empty_slots_are_not_there() -> None:
     config = replace(CONFIG, memory_length=30)
     ids_BL, segment_ids_BL = batch()
     network = encoder(config)
-    memory = network(*batch(3)).memory_YBMD
+    memory = network.read(*batch(3)).memory_YBMD
     assert memory.shape[2] == 12
     padded = torch.cat([torch.zeros(3, 3, 4, 32, dtype=torch.float64), memory], 2)
-    found = network(ids_BL, segment_ids_BL, memory_YBMD=padded)
-    expected = network(ids_BL, segment_ids_BL, memory_YBMD=memory)
+    found = network.read(ids_BL, segment_ids_BL, memory_YBMD=padded)
+    expected = network.read(ids_BL, segment_ids_BL, memory_YBMD=memory)
     close(found.states_BND, expected.states_BND)
     assert expected.memory_YBMD.shape[2] == 24 and found.memory_YBMD.shape[2] == 28
     close(found.memory_YBMD[:, :, 4:], expected.memory_YBMD)
-    assert network(ids_BL, memory_YBMD=expected.memory_YBMD).memory_YBMD.shape[2] == 30
-    assert encoder(replace(config, memory_length=0))(ids_BL).memory_YBMD is None
+    assert network.read(ids_BL, memory_YBMD=expected.memory_YBMD).memory_YBMD.shape[2] == 30
+    assert encoder(replace(config, memory_length=0)).read(ids_BL).memory_YBMD is None
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("config", [CONFIG, LEFT], ids=["both", "left"])
-def test_fresh_rows_have_no_past(config: RelativeConfig) -> None:
+def test_fresh_rows_have_no_past(config: EncoderConfig) -> None:
     ids_BL, segment_ids_BL = batch()
     network = encoder(config)
-    memory = network(*batch(3)).memory_YBMD
+    memory = network.read(*batch(3)).memory_YBMD
     fresh_B = torch.tensor([False, True, False])
-    found = network(ids_BL, segment_ids_BL, TOKENS_BL, memory_YBMD=memory, fresh_B=fresh_B)
-    going = network(ids_BL, segment_ids_BL, TOKENS_BL, memory_YBMD=memory)
-    anew = network(ids_BL, segment_ids_BL, TOKENS_BL)
+    found = network.read(ids_BL, segment_ids_BL, TOKENS_BL, memory_YBMD=memory, fresh_B=fresh_B)
+    going = network.read(ids_BL, segment_ids_BL, TOKENS_BL, memory_YBMD=memory)
+    anew = network.read(ids_BL, segment_ids_BL, TOKENS_BL)
     for row, expected in enumerate((going, anew, going)):
         close(found.states_BND[row], expected.states_BND[row])
         close(found.memory_YBMD[:, row], expected.memory_YBMD[:, row])
@@ -164,10 +165,10 @@ def test_fresh_rows_have_no_past(config: RelativeConfig) -> None:
 def test_no_gradient_enters_the_memory() -> None:
     ids_BL, segment_ids_BL = batch()
     network = encoder()
-    memory = network(*batch(3)).memory_YBMD
+    memory = network.read(*batch(3)).memory_YBMD
     assert memory.grad_fn is None
     memory.requires_grad_()
-    found = network(ids_BL, segment_ids_BL, memory_YBMD=memory, targets_BN=TARGETS_BN)
+    found = network.read(ids_BL, segment_ids_BL, memory_YBMD=memory, targets_BN=TARGETS_BN)
     (found.states_BND.square().sum() + found.targets_BND.sum()).backward()
     assert memory.grad is None and not found.memory_YBMD.requires_grad
     assert all(parameter.grad is not None for parameter in network.parameters())
@@ -175,15 +176,15 @@ def test_no_gradient_enters_the_memory() -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("config", [CONFIG, LEFT], ids=["both", "left"])
-def test_a_target_never_sees_its_own_token(config: RelativeConfig) -> None:
+def test_a_target_never_sees_its_own_token(config: EncoderConfig) -> None:
     """With a permutation its state depends on the tokens that come before it in it, and on nothing else."""
     ids_BL, segment_ids_BL = batch()
     network, order_BLL = encoder(config), permutation()
-    memory = network(*batch(3)).memory_YBMD
+    memory = network.read(*batch(3)).memory_YBMD
     allowed_BLL = order_BLL.tril() if config.direction == "left" else order_BLL
 
     def targets(ids_BL: Tensor) -> Tensor:
-        return network(
+        return network.read(
             ids_BL, segment_ids_BL, memory_YBMD=memory, permutation_BLL=order_BLL, targets_BN=TARGETS_BN
         ).targets_BND  # fmt: skip
 
@@ -203,30 +204,30 @@ def test_a_target_never_sees_its_own_token(config: RelativeConfig) -> None:
 def test_a_target_that_may_see_nothing_has_a_state_that_depends_on_nothing() -> None:
     network = encoder()
     nothing_BLL = torch.zeros(3, 12, 12, dtype=torch.bool)
-    found = [network(batch(seed)[0], permutation_BLL=nothing_BLL, targets_BN=TARGETS_BN) for seed in (1, 3)]
+    found = [network.read(batch(seed)[0], permutation_BLL=nothing_BLL, targets_BN=TARGETS_BN) for seed in (1, 3)]
     assert torch.equal(found[0].targets_BND, found[1].targets_BND) and found[0].states_BND.isfinite().all()
     assert found[0].targets_BND.isfinite().all()
 
 
 @pytest.mark.parametrize("config", [CONFIG, LEFT], ids=["both", "left"])
 @pytest.mark.parametrize("layers", [1, 3])
-def test_states_at_certain_positions_are_those_of_all(config: RelativeConfig, layers: int) -> None:
+def test_states_at_certain_positions_are_those_of_all(config: EncoderConfig, layers: int) -> None:
     network = encoder(replace(config, layers=layers))
-    memory = network(*batch(3)).memory_YBMD
+    memory = network.read(*batch(3)).memory_YBMD
     weights_BND, results = torch.randn(3, 3, 32, dtype=torch.float64), []
     given: dict[str, Any] = {
         "attention_mask_BL": TOKENS_BL, "memory_YBMD": memory, "targets_BN": TARGETS_BN,
         "permutation_BLL": permutation(),
     }  # fmt: skip
     for positions_BN in (None, TARGETS_BN):
-        found = network(*batch(), **given, positions_BN=positions_BN)
+        found = network.read(*batch(), **given, positions_BN=positions_BN)
         states_BND = at(found.states_BND, TARGETS_BN) if positions_BN is None else found.states_BND
         loss = ((states_BND + 2 * found.targets_BND) * weights_BND).sum()
         grads = torch.autograd.grad(loss, list(network.parameters()))
         results.append([states_BND, found.targets_BND, found.memory_YBMD, *grads])
     for every, some in zip(*results, strict=True):
         close(some, every)
-    alone = network(*batch(), **given, positions_BN=TARGETS_BN[:, :0])
+    alone = network.read(*batch(), **given, positions_BN=TARGETS_BN[:, :0])
     assert alone.states_BND.shape == (3, 0, 32)
     close(alone.targets_BND, results[0][1])
 
@@ -234,11 +235,11 @@ def test_states_at_certain_positions_are_those_of_all(config: RelativeConfig, la
 def test_ids_of_one_segment_are_as_none() -> None:
     ids_BL, segment_ids_BL = batch()
     network = encoder()
-    close(network(ids_BL, torch.zeros_like(ids_BL)).states_BND, network(ids_BL).states_BND)
-    assert (network(ids_BL, segment_ids_BL).states_BND - network(ids_BL).states_BND).abs().max() > 1e-3
+    close(network.read(ids_BL, torch.zeros_like(ids_BL)).states_BND, network.read(ids_BL).states_BND)
+    assert (network.read(ids_BL, segment_ids_BL).states_BND - network.read(ids_BL).states_BND).abs().max() > 1e-3
     one = encoder(replace(CONFIG, type_vocabulary_size=1))
-    close(one(ids_BL, segment_ids_BL).states_BND, one(ids_BL).states_BND)
-    close(network(ids_BL, tokens_BLE=network.embeddings.token(ids_BL)).states_BND, network(ids_BL).states_BND)
+    close(one(ids_BL, segment_ids_BL), one(ids_BL))
+    close(network(ids_BL, tokens_BLE=network.embeddings.token(ids_BL)), network(ids_BL))
 
 
 def test_a_seed_decides_what_is_dropped() -> None:
@@ -246,7 +247,7 @@ def test_a_seed_decides_what_is_dropped() -> None:
     states = []
     for seed in (3, 3, 4):
         torch.manual_seed(seed)
-        states.append(network(*batch(), targets_BN=TARGETS_BN).targets_BND)
+        states.append(network.read(*batch(), targets_BN=TARGETS_BN).targets_BND)
     assert torch.equal(states[0], states[1]) and not torch.equal(states[0], states[2])
 
 
@@ -257,7 +258,7 @@ def test_training_steps_lessen_the_loss(precision: torch.dtype) -> None:
     (ids_BL, segment_ids_BL), memory = batch(), None
     for _ in range(30):
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == torch.bfloat16):
-            found = network(
+            found = network.read(
                 ids_BL, segment_ids_BL, memory_YBMD=memory, permutation_BLL=permutation(), targets_BN=TARGETS_BN
             )
             memory, logits = found.memory_YBMD, found.targets_BND @ network.embeddings.token.weight.T
@@ -286,29 +287,29 @@ def test_networks_that_are_none() -> None:
         return "\n".join(replace(CONFIG, **settings).problems())
 
     assert not problems() and not problems(direction="left", memory_length=0)
-    assert "embedding_size: must be the hidden_size, 32, got 16" in problems(embedding_size=16)
+    assert "it is the hidden_size, 32; got 16" in problems(embedding_size=16)
     assert "must be even" in problems(hidden_size=33, embedding_size=33, heads=3)
     assert "memory_length: must not be negative" in problems(memory_length=-1)
-    assert "share_layers: blocks of relative attention share nothing" in problems(share_layers="all")
+    assert "memory_length: needs positions relative" in problems(positions="learnt")
+    assert "direction: needs positions relative" in problems(positions="learnt", direction="left")
+    assert "share_layers: blocks with relative positions share nothing" in problems(share_layers="all")
 
 
 @pytest.mark.parametrize("config", [CONFIG, LEFT], ids=["both", "left"])
 @pytest.mark.parametrize("targets", [0, 3])
-def test_flops_are_what_torch_counts(
-    config: RelativeConfig, targets: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flops_are_what_torch_counts(config: EncoderConfig, targets: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def plainly(*arguments: Any) -> Tensor:
         *given, share = arguments
         assert not share
         return relative_attention.attend_plain(*given, 1.0)
 
     network = encoder(config)
-    memory = network(*batch(3)).memory_YBMD
+    memory = network.read(*batch(3)).memory_YBMD
     monkeypatch.setattr(relative_attention, "attend_by_head", plainly)
     ids_BL, segment_ids_BL = batch()
     for rows, wanted, segments in ((1, None, True), (3, 2, False)):
         with FlopCounterMode(display=False) as counter:
-            network(
+            network.read(
                 ids_BL[:rows], segment_ids_BL[:rows] if segments else None, memory_YBMD=memory[:, :rows],
                 targets_BN=TARGETS_BN[:rows] if targets else None,
                 positions_BN=None if wanted is None else TARGETS_BN[:rows, :wanted],

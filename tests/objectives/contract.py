@@ -6,7 +6,7 @@ import torch
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoder import Encoder, EncoderConfig
 from electra.modeling.init import attend_to_neighbours
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
 from electra.objectives.masking import MaskingConfig
@@ -52,11 +52,20 @@ KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
         ("gumbel-straight", 5.0, SMALLER, {"kind": "adversarial", "adversary": "gumbel-straight"}),
         ("generator first", 5.0, ALIKE, {"kind": "two-stage", "sharing": "none"}),
         ("encoder first", 5.0, SMALLER, {"kind": "two-stage", "first_stage": "encoder"}),
+        ("causal-lm", 1.0, SMALLER, {"kind": "causal-lm"}),
+        ("permutation-lm", 1.0, SMALLER, {"kind": "permutation-lm"}),
+        ("relative, masked-lm", 1.0, SMALLER, {"kind": "masked-lm"}),
+        ("relative, replaced-token", 5.0, SMALLER, {"sharing": "tokens"}),
     )
 }
 
 
+RELATIVE: dict[str, object] = {"positions": "relative", "embedding_size": 32, "memory_length": 16}
 SHAPES: dict[str, dict[str, object]] = {
+    "causal-lm": {**RELATIVE, "direction": "left"},
+    "permutation-lm": RELATIVE,
+    "relative, masked-lm": {**RELATIVE, "type_vocabulary_size": 1},
+    "relative, replaced-token": {**RELATIVE, "type_vocabulary_size": 1},
     "one block": {"share_layers": "all"},
     "one block, masked-lm": {"share_layers": "all", "type_vocabulary_size": 1},
 }
@@ -72,7 +81,8 @@ def objective(name: str, *, masking: MaskingConfig | None = None, model: Encoder
     )  # fmt: skip
     ours = build_objective(settings, SPECIAL, TABLES)
     for encoder in {id(tower.encoder): tower.encoder for tower in ours.towers().values()}.values():
-        attend_to_neighbours(encoder)  # which would take most of the steps to find
+        if isinstance(encoder, Encoder):
+            attend_to_neighbours(encoder)  # which would take most of the steps to find
     return ours
 
 

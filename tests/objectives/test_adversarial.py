@@ -67,7 +67,7 @@ def test_reinforce_is_the_formula(share: float) -> None:
     targets_n, used_n = masking.at(one.input_ids_BL), masking.used_BN.flatten()
     samples_n = masking.at(output.seen["corrupted_ids"])
     replaced_BL = (output.seen["corrupted_ids"] != one.input_ids_BL).float()
-    logits_BL = ours.discriminate(output.seen["corrupted_ids"], one.segment_ids_BL, None)
+    logits_BL = ours.head(ours.encoder(output.seen["corrupted_ids"], one.segment_ids_BL, None))
     losses_BL = F.binary_cross_entropy_with_logits(logits_BL, replaced_BL, reduction="none")
     reward_n = masking.at(losses_BL.detach())
     sure_n, right_n = ours.baseline(states_nD.detach()).squeeze(-1).sigmoid(), (-reward_n).exp()

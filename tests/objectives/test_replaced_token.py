@@ -211,7 +211,7 @@ def test_evaluation_counts_the_unigram_copy_where_it_differs() -> None:
     copy = one.input_ids_BL.clone()
     copy[:, 5] = 299
     figures = ours.evaluate([(one, replace(one, input_ids_BL=copy))])
-    logits_BL = ours.discriminate(copy, one.segment_ids_BL, None)
+    logits_BL = ours.head(ours.encoder(copy, one.segment_ids_BL, None))
     text_BL = candidates(one.input_ids_BL, SPECIAL)
     fakes, rest = logits_BL[:, 5], logits_BL[text_BL & (torch.arange(24) != 5)]
     expected = (fakes[:, None] > rest[None]).float().mean()  # the definition of the AUC

@@ -15,6 +15,7 @@ import torch
 from electra.data.examples import ExampleSet, Stream
 from electra.data.pieces import SPECIALS_TWO_SEGMENTS, Piece, cut
 from electra.data.sampling import Rows, splitmix
+from electra.data.streams import SEPARATOR
 from electra.data.tokenizer import SpecialTokens
 
 SentenceKind = Literal["none", "next", "order"]
@@ -24,10 +25,26 @@ UNPAIRED = -1
 
 
 @dataclass(frozen=True)
+class Continued:
+    """How the rows of a batch go on from the batch before, where they are windows of a stream.
+
+    Attributes:
+        next_ids_B: int64: the token behind each row.
+        fresh_B: True where a row begins anew.
+        first_row: which of the rows of this process is the first one here.
+    """
+
+    next_ids_B: torch.Tensor
+    fresh_B: torch.Tensor
+    first_row: int = 0
+
+
+@dataclass(frozen=True)
 class Batch:
     """One batch of text as it is, not yet masked: [CLS] A [SEP] [PAD]... or [CLS] A [SEP] B [SEP] [PAD]... .
 
-    An A of several documents has a [SEP] between any two of them.
+    An A of several documents has a [SEP] between any two of them. Windows of a stream are all text, with a [SEP]
+    behind each document.
     """
 
     input_ids_BL: torch.Tensor
@@ -44,6 +61,8 @@ class Batch:
     sentences_B: torch.Tensor | None = None
     """int64: 0 where the two segments of a row are as in the text, 1 where they were made not to be, -1 where
     there is one alone; None: they are not asked about."""
+    continued: Continued | None = None
+    """None: the rows have nothing to do with those of the batch before."""
 
     @property
     def row_seeds(self) -> torch.Tensor:
@@ -61,7 +80,11 @@ class Batch:
             for tensor in (self.input_ids_BL, self.segment_ids_BL, self.lengths_B, self.row_seeds)
         )
         sentences_B = None if self.sentences_B is None else self.sentences_B.to(device, non_blocking=True)
-        return Batch(ids_BL, segments_BL, lengths_B, seed=self.seed, seeds_B=seeds_B, sentences_B=sentences_B)
+        continued = self.continued
+        if continued is not None:
+            next_ids_B, fresh_B = (x_B.to(device) for x_B in (continued.next_ids_B, continued.fresh_B))
+            continued = Continued(next_ids_B, fresh_B, continued.first_row)
+        return Batch(ids_BL, segments_BL, lengths_B, self.seed, seeds_B, sentences_B, continued)
 
 
 def collate(
@@ -74,6 +97,8 @@ def collate(
     stream: Stream = "tokens",
     seeds: npt.NDArray[np.int64] | None = None,
     sentences: SentenceKind = "none",
+    fresh: bool = True,
+    first_row: int = 0,
 ) -> Batch:
     """Gather rows of an example set into one batch.
 
@@ -87,10 +112,22 @@ def collate(
         seeds: (B,) those of the rows, handed on too.
         sentences: what half of the pairs of segments become, as the seeds of the rows decide.
         stream: "unigram" reads the corrupted copy of the same text, in the same layout.
+        fresh, first_row: of windows of a stream, as in `Continued`.
 
     Raises:
         DataError: the split has no such stream.
     """
+    if examples.config.streams:
+        return _windows(
+            examples,
+            row_indices,
+            special=special,
+            seed=seed,
+            stream=stream,
+            seeds=seeds,
+            fresh=fresh,
+            first_row=first_row,
+        )
     segments = examples.segments(row_indices)
     shards_B2 = np.repeat(examples.shards_of(row_indices)[:, None], 2, axis=1)
     labels_B = None
@@ -127,6 +164,38 @@ def collate(
         seed=seed,
         seeds_B=None if seeds is None else torch.from_numpy(seeds),
         sentences_B=None if labels_B is None else torch.from_numpy(labels_B),
+    )
+
+
+def _windows(
+    examples: ExampleSet,
+    row_indices: Rows,
+    *,
+    special: SpecialTokens,
+    seed: int,
+    stream: Stream,
+    seeds: npt.NDArray[np.int64] | None,
+    fresh: bool,
+    first_row: int,
+) -> Batch:
+    """Windows of a stream, all of them full."""
+    streams, length = examples.stream(stream), examples.config.sequence_length
+    ids_BX = np.empty((len(row_indices), length + 1), np.int64)
+    shards, segments = examples.shards_of(row_indices).tolist(), examples.segments(row_indices)
+    for shard, (pieces, _), ids_X in zip(shards, segments, ids_BX, strict=True):
+        column = 0
+        for start, count in pieces:
+            text = special.separate if start == SEPARATOR else streams[shard][start : start + count]
+            ids_X[column : column + count] = text
+            column += count
+    ids_BL = torch.from_numpy(np.ascontiguousarray(ids_BX[:, :-1]))
+    return Batch(
+        ids_BL,
+        torch.zeros_like(ids_BL),
+        torch.full((len(ids_BL),), length),
+        seed=seed,
+        seeds_B=None if seeds is None else torch.from_numpy(seeds),
+        continued=Continued(torch.from_numpy(ids_BX[:, -1].copy()), torch.full((len(ids_BL),), fresh), first_row),
     )
 
 

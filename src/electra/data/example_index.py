@@ -131,18 +131,20 @@ def _parts(split: Split, config: PackingConfig, seed: int) -> Iterator[dict[str,
         columns = {
             "pieces": found.pieces,
             "segment_ends": found.segment_ends + before,
-            "lengths": _lengths(found, separated=config.separates_documents),
+            "lengths": _lengths(found, config),
         }
         yield {name: column.astype(COLUMNS[name][0], copy=False) for name, column in columns.items()}
         before += len(found.pieces)
 
 
-def _lengths(packed: Examples, *, separated: bool) -> npt.NDArray[np.int64]:
+def _lengths(packed: Examples, config: PackingConfig) -> npt.NDArray[np.int64]:
+    if config.streams:
+        return np.full(len(packed.segment_ends), config.sequence_length)
     tokens = np.concatenate([[0], np.cumsum(packed.pieces[:, 1])])
     ends = tokens[packed.segment_ends]
     starts = np.concatenate([[0], ends[:-1, 1]])
     special = np.where(ends[:, 0] < ends[:, 1], SPECIALS_TWO_SEGMENTS, SPECIALS_ONE_SEGMENT)
-    if separated:
+    if config.separates_documents:
         special += np.diff(packed.segment_ends[:, 1], prepend=0) - 1
     return ends[:, 1] - starts + special
 

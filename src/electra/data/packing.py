@@ -26,6 +26,7 @@ from electra.data.pieces import (
     cut,
 )
 from electra.data.sentence_packing import pack_sentence_pairs, pack_sentences
+from electra.data.streams import pack_stream
 
 TwoSpans = npt.NDArray[np.int64]
 """Shape (examples, 4): start_1, length_1, start_2, length_2 in tokens; length_2 = 0 is a single segment."""
@@ -35,8 +36,8 @@ DRAWS_PER_EXAMPLE = 3
 _DRAWN_AHEAD = 8192
 
 
-Builder = Literal["contiguous", "original", "sentence-pairs", "full-sentences", "doc-sentences"]
-ONE_SEGMENT: tuple[Builder, ...] = ("full-sentences", "doc-sentences")
+Builder = Literal["contiguous", "original", "sentence-pairs", "full-sentences", "doc-sentences", "stream"]
+ONE_SEGMENT: tuple[Builder, ...] = ("full-sentences", "doc-sentences", "stream")
 """Whose rows have one segment."""
 
 
@@ -50,7 +51,8 @@ class PackingConfig:
     google-research/electra builds them, which fills the first segment up with later short sentences and drops what
     does not fit (it gathers lines; here, sentences, which also end within lines). sentence-pairs: two sentences
     that follow one another. full-sentences: as many whole sentences as fit, across documents, with [SEP] between
-    those. doc-sentences: the same, but a row ends with its document."""
+    those. doc-sentences: the same, but a row ends with its document. stream: windows of whole documents, not
+    shuffled, each row of a batch the one behind that of the batch before; [SEP] behind documents, no [CLS]."""
 
     sequence_length: int = 128
     """Longest row in tokens, [CLS] and [SEP] included."""
@@ -66,6 +68,11 @@ class PackingConfig:
     def separates_documents(self) -> bool:
         """Whether there is [SEP] between the pieces of a segment, which are of different documents then."""
         return self.builder == "full-sentences"
+
+    @property
+    def streams(self) -> bool:
+        """Whether rows go on from batch to batch."""
+        return self.builder == "stream"
 
     def problems(self) -> Iterator[str]:
         if self.minimum_length < 1:
@@ -95,6 +102,8 @@ def pack(
         check_offsets(sentence_ends, document_ends)
         if config.builder == "sentence-pairs":
             return pack_sentence_pairs(sentence_ends, document_ends, length=config.sequence_length)
+        if config.streams:
+            return pack_stream(sentence_ends, document_ends, length=config.sequence_length)
         across = config.builder == "full-sentences"
         return pack_sentences(sentence_ends, document_ends, length=config.sequence_length, across=across)
     spans = pack_two_segments(sentence_ends, document_ends, config, rng=rng).reshape(-1, 2)

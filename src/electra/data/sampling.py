@@ -31,6 +31,10 @@ class Order(Protocol):
         """The epoch that each visit is in, and its example, (visits,) each."""
         ...
 
+    def epochs(self, visits: int) -> float:
+        """How often the example that comes round most often is seen in so many visits."""
+        ...
+
 
 def rows(
     step: int,

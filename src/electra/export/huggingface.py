@@ -1,8 +1,8 @@
-"""Hugging Face folders of type electra, bert, roberta and albert, out and in, without transformers.
+"""Hugging Face folders of type electra, bert, roberta, albert and xlnet, out and in, without transformers.
 
-Post-norm blocks, learnt positions and tied tables are what transformers' classes of these types compute, so a
-folder written here loads there with no weight missing, and one written there loads here. Configuration, tokenizer
-and the tensors' names are in files of their own beside this one.
+Post-norm blocks and tied tables are what transformers' classes of these types compute, with learnt positions, or
+with relative ones in an xlnet. So a folder written here loads there with no weight missing, and one written there
+loads here. Configuration, tokenizer and the tensors' names are in files of their own beside this one.
 
 Shapes: D hidden size, E embedding size, V vocabulary.
 """
@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 from electra import durable
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError
-from electra.export.model_config import ARCHITECTURES, from_json, to_json
+from electra.export.model_config import ARCHITECTURES, Described, from_json, to_json
 from electra.export.names import (
     Family,
     HeadKind,
@@ -38,18 +38,27 @@ from electra.export.names import (
     their_shape,
 )
 from electra.export.tokenizer_files import agree, read_tokenizer, tokenizer_files
+from electra.export.xlnet_names import WORD_BIAS, from_xlnet, to_xlnet
 from electra.json_files import json_text
+from electra.modeling.any_encoder import AnyEncoder, build_encoder
 from electra.modeling.encoder import Encoder, EncoderConfig
-from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead, SentencePairHead
+from electra.modeling.heads import (
+    LanguageModelHead,
+    MaskedLanguageModelHead,
+    ReplacedTokenHead,
+    SentencePairHead,
+)
+from electra.modeling.recurrence import RelativeEncoder
 from electra.modeling.sharing import plain_parameters
 from electra.modeling.task_heads import ConditionalSpanHead, SpanHead, TaskHead, TextHead, TokenHead
 
 logger = logging.getLogger(__name__)
 
-Head = MaskedLanguageModelHead | ReplacedTokenHead | TaskHead
+Head = MaskedLanguageModelHead | ReplacedTokenHead | LanguageModelHead | TaskHead
 KINDS: dict[type[nn.Module], HeadKind] = {
     MaskedLanguageModelHead: "generator",
     ReplacedTokenHead: "discriminator",
+    LanguageModelHead: "language-model",
     TextHead: "text",
     TokenHead: "token",
     SpanHead: "span",
@@ -65,7 +74,7 @@ NAMED = 20
 class Pretrained:
     """What a folder holds. The networks are in evaluation mode, in fp32, on the CPU."""
 
-    encoder: Encoder
+    encoder: AnyEncoder
     head: Head | None
     """None where the folder has an encoder alone, or was fine-tuned for a task elsewhere."""
     tokenizer: Tokenizer
@@ -82,7 +91,7 @@ class Pretrained:
 def save(
     folder: Path,
     *,
-    encoder: Encoder,
+    encoder: AnyEncoder,
     head: Head,
     tokenizer_json: Path,
     card: str,
@@ -113,7 +122,10 @@ def save(
     kind = KINDS[type(head)]
     if isinstance(head, TextHead) and head.dense is None:
         kind = "linear-text"
-    assert family == "electra" or (kind == "generator" and family == family_of(config))
+    if isinstance(encoder, RelativeEncoder):
+        family = "xlnet"
+    words = kind in ("generator", "language-model")
+    assert family in ("electra", "xlnet") or (words and family == family_of(config))
     tokenizer = tokenizers.load(tokenizer_json)
     agree(tokenizer, config, tokenizer_json)
     padding = tokenizers.special_tokens(tokenizer).pad
@@ -121,8 +133,9 @@ def save(
     if pairs is not None and (family, "pair") in ARCHITECTURES:
         modules.append((pairs, kind := "pair"))
     tensors = dict(pair for module, of in modules for pair in _their_tensors(module, family, of, padding))
+    most = max_length or config.max_positions
     texts = tokenizer_files(
-        tokenizer, min(max_length or config.max_positions, config.max_positions),
+        tokenizer, most if config.positions == "relative" else min(most, config.max_positions),
         segments=config.type_vocabulary_size > 1,
     )  # fmt: skip
     texts |= {
@@ -152,6 +165,8 @@ def load(folder: Path) -> Pretrained:
     """
     described = from_json(folder / "config.json")
     family, config, task = described.family, described.encoder, described.task
+    if family == "xlnet":
+        return _load_relative(folder, described)
     tensors = {
         name: our_shape(name, tensor, family, described.padding)
         for name, tensor in renamed(_read_weights(folder), family).items()
@@ -173,9 +188,7 @@ def load(folder: Path) -> Pretrained:
     inside = (f"{family}.embeddings", f"{family}.encoder.")
     problems.extend(f"{name}: is not known here" for name in sorted(tensors) if name.startswith(inside))
     if problems:
-        more = [f"... and {len(problems) - NAMED} more"] if len(problems) > NAMED else []
-        lines = "\n".join(f"  {line}" for line in [*problems[:NAMED], *more])
-        raise CheckpointError(f"{folder}: the weights do not fit config.json:\n{lines}")
+        raise CheckpointError(f"{folder}: the weights do not fit config.json:\n" + _listed(problems))
     if tensors:
         logger.info("%s: passed over %s, which belong to another head", folder, ", ".join(sorted(tensors)))
     for (module, _), state in zip(modules, states, strict=True):
@@ -183,6 +196,40 @@ def load(folder: Path) -> Pretrained:
         module.eval()
     tokenizer, max_length = read_tokenizer(folder, config)
     return Pretrained(encoder, head, tokenizer, described.objective, max_length, task, pairs)
+
+
+def _load_relative(folder: Path, described: Described) -> Pretrained:
+    """The same of a folder of type xlnet, whose names the encoder has in a file of their own."""
+    config, task = described.encoder, described.task
+    tensors = _read_weights(folder)
+    kind = head_kind(tensors, "xlnet")
+    if task is None and kind not in (None, "discriminator", "generator", "language-model"):
+        kind = None
+    with torch.device("meta"), _Uninitialized():
+        encoder, head = build_encoder(config, query_stream=True), _head("xlnet", kind, config, tensors)
+    problems: list[str] = []
+    of_head: dict[str, Tensor] = {}
+    if head is not None:
+        of_head = _our_state(head, "xlnet", kind or "generator", tensors, problems)
+    state, _ = from_xlnet(tensors, segments=config.type_vocabulary_size > 1)
+    problems.extend(
+        f"{name}: expected {tuple(parameter.shape)}, found {tuple(state[name].shape)}"
+        for name, parameter in encoder.named_parameters()
+        if state[name].shape != parameter.shape
+    )
+    if problems:
+        raise CheckpointError(f"{folder}: the weights do not fit config.json:\n" + _listed(problems))
+    encoder.load_state_dict(state, assign=True)
+    if head is not None:
+        head.load_state_dict(of_head, assign=True)
+        head.eval()
+    tokenizer, max_length = read_tokenizer(folder, config)
+    return Pretrained(encoder.eval(), head, tokenizer, described.objective, max_length, task)
+
+
+def _listed(problems: list[str]) -> str:
+    more = [f"... and {len(problems) - NAMED} more"] if len(problems) > NAMED else []
+    return "\n".join(f"  {line}" for line in [*problems[:NAMED], *more])
 
 
 class _Uninitialized(TorchFunctionMode):
@@ -204,6 +251,8 @@ def _head(family: Family, kind: HeadKind | None, config: EncoderConfig, tensors:
             return None
         case "discriminator":
             return ReplacedTokenHead(config)
+        case "language-model":
+            return LanguageModelHead(config)
         case "text":
             return TextHead(config, len(tensors.get("classifier.out_proj.bias", ())), hidden=True)
         case "linear-text":
@@ -214,6 +263,8 @@ def _head(family: Family, kind: HeadKind | None, config: EncoderConfig, tensors:
             return SpanHead(config)
         case "conditional-span":
             return ConditionalSpanHead(config, answerable="conditional_span.answerable.bias" in tensors)
+    if family == "xlnet":
+        return MaskedLanguageModelHead.full_size(config)
     return MaskedLanguageModelHead(
         config, activation=config.activation if family in ("bert", "albert") else "gelu"
     )
@@ -222,6 +273,11 @@ def _head(family: Family, kind: HeadKind | None, config: EncoderConfig, tensors:
 def _their_tensors(
     module: nn.Module, family: Family, kind: HeadKind, padding: int = 0
 ) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(module, RelativeEncoder):
+        theirs = to_xlnet(module.state_dict(), heads=module.config.heads)
+        del theirs[WORD_BIAS]
+        yield from ((name, tensor.float().cpu()) for name, tensor in theirs.items())
+        return
     for name, parameter in plain_parameters(module):
         names = their_names(module, name, family=family, kind=kind)
         for their_name, part in zip(names, parameter.detach().float().chunk(len(names)), strict=True):

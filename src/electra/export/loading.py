@@ -9,12 +9,12 @@ from tokenizers import Tokenizer
 from electra.errors import CheckpointError
 from electra.export.huggingface import OLD_WEIGHTS, WEIGHTS, Pretrained
 from electra.export.huggingface import load as load_folder
-from electra.modeling.encoder import Encoder
+from electra.modeling.any_encoder import AnyEncoder
 
 _FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
 
 
-def load(model: str | Path) -> tuple[Encoder, Tokenizer]:
+def load(model: str | Path) -> tuple[AnyEncoder, Tokenizer]:
     """The encoder of a MODEL, in evaluation mode, and its tokenizer.
 
     Of a run's folder it is the discriminator, or the one encoder that was trained; RUN/export/generator names the

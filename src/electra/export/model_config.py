@@ -1,14 +1,15 @@
 """config.json of Hugging Face folders, out and in."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from electra import __version__
 from electra.errors import CheckpointError
-from electra.export.names import FAMILIES, Family, HeadKind
+from electra.export.names import ACTIVATIONS, FAMILIES, Family, HeadKind
+from electra.export.xlnet_names import config_fields, config_of
 from electra.json_files import read_json
-from electra.modeling.encoder import Activation, EncoderConfig
+from electra.modeling.encoder import EncoderConfig
 from electra.modeling.sharing import SHARED_PARTS
 
 ARCHITECTURES: dict[tuple[Family, HeadKind], str] = {
@@ -19,6 +20,7 @@ ARCHITECTURES: dict[tuple[Family, HeadKind], str] = {
     ("roberta", "generator"): "RobertaForMaskedLM",
     ("albert", "generator"): "AlbertForMaskedLM",
     ("albert", "pair"): "AlbertForPreTraining",
+    ("xlnet", "language-model"): "XLNetLMHeadModel",
     ("electra", "text"): "ElectraForSequenceClassification",
     ("electra", "linear-text"): "ElectraModel",
     ("electra", "token"): "ElectraForTokenClassification",
@@ -27,7 +29,11 @@ ARCHITECTURES: dict[tuple[Family, HeadKind], str] = {
 }
 """The class of transformers that an export is for. It has none for the conditional span, nor for a text's head
 without a hidden layer: only the encoder loads there. A pair's stands for both heads, of words and of pairs."""
+BARE = "XLNetModel"
+"""The class for the networks with relative positions under any other head."""
 
+SEGMENTS = "electra_segments"
+"""The key of whether an xlnet knows of segments; theirs all do. It is ours."""
 OBJECTIVE = "electra_objective"
 """The key that says what a network was trained by; it is ours."""
 SHARING = {"share_layers": "electra_share_layers", "layer_groups": "electra_layer_groups"}
@@ -52,14 +58,6 @@ _FIELDS: dict[str, tuple[str, int | float, int | float, int | float, int | float
 }
 PADDING = {"electra": 0, "bert": 0, "roberta": 1, "albert": 0}
 """The id of [PAD] where the file leaves it out."""
-ACTIVATIONS: dict[str, Activation] = {
-    "gelu": "gelu",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_new": "gelu_tanh",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
 # Settings of theirs that change what is computed, with the value that is computed here (and is their default).
 _REQUIRED: dict[str, str | bool | int] = {
     "position_embedding_type": "absolute",
@@ -79,8 +77,19 @@ def to_json(
     task: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """What config.json says of a network; `padding` is the id of [PAD]."""
+    ours = {
+        "pad_token_id": padding,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+        "electra_version": __version__,
+        OBJECTIVE: objective,
+        **({} if task is None else _of_task(task)),
+    }
+    if family == "xlnet":
+        architecture = {"architectures": [ARCHITECTURES.get((family, kind), BARE)]}
+        return {**config_fields(config), **architecture, SEGMENTS: config.type_vocabulary_size > 1, **ours}
     values = asdict(config)
-    fields = {theirs: values[ours] for ours, (theirs, *_) in _FIELDS.items()}
+    fields = {theirs: values[name] for name, (theirs, *_) in _FIELDS.items()}
     if family in ("bert", "roberta"):
         del fields["embedding_size"]
     if family == "roberta":
@@ -89,19 +98,14 @@ def to_json(
         fields |= {"num_hidden_groups": config.layer_groups, "inner_group_num": 1}
         fields["classifier_dropout_prob"] = config.dropout
     elif config.share_layers != "none":
-        fields |= {theirs: values[ours] for ours, theirs in SHARING.items()}
-    activation = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation)
+        fields |= {theirs: values[name] for name, theirs in SHARING.items()}
+    activation = next(theirs for theirs, name in ACTIVATIONS.items() if name == config.activation)
     return {
         "architectures": [ARCHITECTURES[family, kind]],
         "model_type": family,
         **fields,
         "hidden_act": activation,
-        "pad_token_id": padding,
-        "tie_word_embeddings": True,
-        "dtype": "float32",
-        "electra_version": __version__,
-        OBJECTIVE: objective,
-        **({} if task is None else _of_task(task)),
+        **ours,
     }
 
 
@@ -142,11 +146,17 @@ def from_json(path: Path) -> Described:
         CheckpointError: it cannot be read, or describes one that is not computed here; every reason is named.
     """
     theirs = read_json(path)
+    if theirs.get("model_type") == "xlnet":
+        config = config_of(theirs, path)
+        if theirs.get(SEGMENTS) is False:
+            config = replace(config, type_vocabulary_size=1)
+        padding = theirs.get("pad_token_id", 5)
+        return Described("xlnet", config, padding, theirs.get(OBJECTIVE), theirs.get(TASK))
     family = next((known for known in FAMILIES if known == theirs.get("model_type")), None)
     if family is None:
         raise CheckpointError(
             f"{path}: this model cannot be loaded: model_type is {theirs.get('model_type')!r}; "
-            f"{', '.join(FAMILIES)} are read here"
+            f"{', '.join(FAMILIES)}, xlnet are read here"
         )
     problems = [
         f"{name} is {found!r}; only {value!r} is computed here"

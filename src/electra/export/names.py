@@ -12,16 +12,26 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.encoder import Activation, Encoder, EncoderConfig
 from electra.modeling.sharing import group_of
 
-Family = Literal["electra", "bert", "roberta", "albert"]
+Family = Literal["electra", "bert", "roberta", "albert", "xlnet"]
 FAMILIES: tuple[Family, ...] = ("electra", "bert", "roberta", "albert")
+"""Those with learnt positions."""
 HeadKind = Literal[
-    "discriminator", "generator", "pair", "text", "linear-text", "token", "span", "conditional-span"
-]
-"""A logit a token of its having been replaced, a logit a word of the vocabulary, one of two segments not belonging
-together; and those of fine-tuned networks (modeling/task_heads.py)."""
+    "discriminator", "generator", "language-model", "pair", "text", "linear-text", "token", "span",
+    "conditional-span",
+]  # fmt: skip
+"""A logit a token of its having been replaced, a logit a word of the vocabulary, with a hidden layer before and
+without, one of two segments not belonging together; and those of fine-tuned networks (modeling/task_heads.py)."""
+ACTIVATIONS: dict[str, Activation] = {
+    "gelu": "gelu",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
 
 _OUTSIDE_BLOCKS = {
     "embeddings.token": "embeddings.word_embeddings",
@@ -70,6 +80,7 @@ _HEADS: dict[tuple[Family, HeadKind], dict[str, str]] = {
         "": "cls.predictions",
     },
     ("bert", "pair"): {"dense": "bert.pooler.dense", "prediction": "cls.seq_relationship"},
+    ("xlnet", "language-model"): {"": "lm_loss"},
     ("roberta", "generator"): {"dense": "lm_head.dense", "norm": "lm_head.layer_norm", "": "lm_head"},
     ("albert", "generator"): {
         "dense": "predictions.dense",
@@ -94,16 +105,23 @@ _COPIES: dict[str, str] = {
 
 def family_of(config: EncoderConfig) -> Family:
     """The type whose classes compute what a masked language model of this shape does."""
+    if config.positions == "relative":
+        return "xlnet"
     if config.square:
         return "roberta" if config.type_vocabulary_size == 1 else "bert"
     return "albert" if config.share_layers == "all" else "electra"
+
+
+def heads(family: Family, kind: HeadKind) -> dict[str, str]:
+    """Their names for the parts of a head. An xlnet has a class for words alone; others go as an electra's."""
+    return _HEADS.get((family, kind)) or _HEADS["electra", kind]
 
 
 def their_names(module: nn.Module, name: str, *, family: Family, kind: HeadKind) -> tuple[str, ...]:
     """Their names for one of our parameters, in the order in which they are joined along the first axis."""
     path, _, leaf = name.rpartition(".")
     if not isinstance(module, Encoder):
-        return (f"{_HEADS[family, kind][path]}.{leaf}",)
+        return (f"{heads(family, kind)[path]}.{leaf}",)
     if path.startswith("blocks."):
         _, index, inside = path.split(".", 2)
         if family == "albert":
@@ -174,8 +192,9 @@ def has_pairs(tensors: dict[str, Tensor], family: Family) -> bool:
 
 def head_kind(tensors: dict[str, Tensor], family: Family) -> HeadKind | None:
     """The head that belongs to these tensors, if there is one."""
+    known = (family, "electra") if family == "xlnet" else (family,)
     for (of, kind), names in _HEADS.items():
         prefixes = tuple(f"{their_name}." for their_name in names.values())
-        if of == family and kind != "pair" and any(name.startswith(prefixes) for name in tensors):
+        if of in known and kind != "pair" and any(name.startswith(prefixes) for name in tensors):
             return kind
     return None

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from electra.export.huggingface import Head
+from electra.export.model_config import BARE
 from electra.json_files import read_json
-from electra.modeling.encoder import Encoder
-from electra.modeling.heads import MaskedLanguageModelHead, SentencePairHead
+from electra.modeling.any_encoder import AnyEncoder
+from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, SentencePairHead
 from electra.modeling.task_heads import ConditionalSpanHead, SpanHead, TextHead
 
 PAIR_LOGITS = ("seq_relationship_logits", "sop_logits")
@@ -29,7 +30,7 @@ TOLERANCE = 1e-5
 @torch.inference_mode()
 def parity(
     folder: Path,
-    encoder: Encoder,
+    encoder: AnyEncoder,
     head: Head,
     ids_BL: Tensor,
     segment_ids_BL: Tensor | None = None,
@@ -37,7 +38,8 @@ def parity(
     *,
     pairs: SentencePairHead | None = None,
 ) -> float | None:
-    """The largest absolute difference between our logits and transformers', at tokens.
+    """The largest absolute difference between our logits and transformers', at tokens; or between states, where
+    transformers has a class for the encoder but none for the head.
 
     Both compute in float64: with rounding out of the way, what is left is a difference in what is computed. In
     float32, logits of 20 differ by up to 1e-5 from the order of sums alone.
@@ -61,32 +63,49 @@ def parity(
     mask_BL = torch.ones_like(ids_BL, dtype=torch.bool) if attention_mask_BL is None else attention_mask_BL
     encoder, head = (copy.deepcopy(module).double().eval() for module in (encoder, head))  # type: ignore[assignment]
     with _quiet():
-        model = theirs.from_pretrained(folder, dtype=torch.float64, local_files_only=True).to(ids_BL.device)
+        model = (
+            theirs.from_pretrained(folder, dtype=torch.float64, local_files_only=True).double().to(ids_BL.device)
+        )
         model.eval()
         more = {}
+        if model.config.model_type == "xlnet":
+            _distances_in_float64(model)
         if encoder.config.type_vocabulary_size == 1:  # ours does not ask, theirs has no row for a second one
             segment_ids_BL = None
         if model.config.model_type == "roberta":  # which takes the id of padding for padding, wherever it stands
             more["position_ids"] = model.config.pad_token_id + 1 + torch.arange(ids_BL.shape[1])[None]
-        theirs_found = model(ids_BL, token_type_ids=segment_ids_BL, attention_mask=mask_BL.long(), **more)
+        # Their network that looks to the left takes no mask; what is behind a token changes nothing there.
+        theirs_mask_BL = None if encoder.config.direction == "left" else mask_BL.long()
+        theirs_found = model(ids_BL, token_type_ids=segment_ids_BL, attention_mask=theirs_mask_BL, **more)
         x_BLD = encoder(ids_BL, segment_ids_BL, attention_mask_BL)
-        if isinstance(head, MaskedLanguageModelHead):
+        if architecture == BARE:
+            found = x_BLD
+        elif isinstance(head, MaskedLanguageModelHead | LanguageModelHead):
             found = head.logits(x_BLD, encoder.embeddings.token.weight)
         else:
             found = head(x_BLD)
-    if isinstance(head, SpanHead):
+    if architecture == BARE:
+        expected = theirs_found.last_hidden_state
+    elif isinstance(head, SpanHead):
         expected = torch.stack([theirs_found.start_logits, theirs_found.end_logits], -1)
     elif "prediction_logits" in theirs_found:
         expected = theirs_found.prediction_logits
     else:
         expected = theirs_found.logits
-    of_texts = isinstance(head, TextHead)  # else there is one a token
+    of_texts = isinstance(head, TextHead) and architecture != BARE  # else there is one a token
     differences = (found - expected)[slice(None) if of_texts else mask_BL].abs()
     of_pairs = next((theirs_found[name] for name in PAIR_LOGITS if name in theirs_found), None)
     if pairs is None or of_pairs is None:
         return float(differences.max())
     found_B = copy.deepcopy(pairs).double()(x_BLD[:, 0])
     return max(float(differences.max()), float((of_pairs[:, 1] - of_pairs[:, 0] - found_B).abs().max()))
+
+
+def _distances_in_float64(model: Any) -> None:
+    """Their vectors of distances stay in float32, with which float64 cannot be multiplied."""
+    inner = getattr(model, "transformer", model)
+    encoding = inner.relative_positional_encoding
+    inner.relative_positional_encoding = lambda *args, **kwargs: encoding(*args, **kwargs).double()
 
 
 @contextlib.contextmanager

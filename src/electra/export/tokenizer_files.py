@@ -59,6 +59,8 @@ def read_tokenizer(folder: Path, config: EncoderConfig) -> tuple[Tokenizer, int]
     length = read_json(folder / "tokenizer_config.json", optional=True).get("model_max_length") or math.inf
     if not isinstance(length, int | float) or not length >= 1:
         raise DataError(f"{folder / 'tokenizer_config.json'}: model_max_length is {length!r}, which is no length")
+    if config.positions == "relative" and length < 1e9:
+        return tokenizer, int(length)
     return tokenizer, int(min(length, config.max_positions))
 
 

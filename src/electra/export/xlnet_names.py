@@ -9,14 +9,15 @@ Shapes: D hidden size, H heads, K head size, V vocabulary.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from electra.errors import CheckpointError
-from electra.export.model_config import ACTIVATIONS
-from electra.modeling.recurrence import RelativeConfig
+from electra.export.names import ACTIVATIONS
+from electra.modeling.encoder import EncoderConfig
 
 PREFIX = "transformer."
 WORD_BIAS, WORD_TABLE = "lm_loss.bias", "lm_loss.weight"
@@ -128,7 +129,7 @@ def from_xlnet(
     return state, tensors.get(WORD_BIAS)
 
 
-def config_fields(config: RelativeConfig) -> dict[str, Any]:
+def config_fields(config: EncoderConfig) -> dict[str, Any]:
     """The fields of config.json with which transformers' XLNet computes what ours does.
 
     Its one dropout is that of states; it has none of its own for attention. With `use_mems_train` a training step
@@ -153,7 +154,7 @@ def config_fields(config: RelativeConfig) -> dict[str, Any]:
     }
 
 
-def config_of(fields: Mapping[str, Any]) -> RelativeConfig:
+def config_of(fields: Mapping[str, Any], source: str | Path = "this XLNet") -> EncoderConfig:
     """The network that a config.json of an XLNet describes.
 
     `reuse_len` is not read: it decides how many tokens of a batch enter the memory, not what is computed of them.
@@ -177,7 +178,8 @@ def config_of(fields: Mapping[str, Any]) -> RelativeConfig:
     if direction not in ("bi", "uni"):
         problems.append(f"attn_type is {direction!r}; computed here are bi, uni")
     if not problems:
-        config = RelativeConfig(
+        config = EncoderConfig(
+            positions="relative",
             **values,
             embedding_size=values["hidden_size"],
             attention_dropout=values["dropout"],
@@ -187,7 +189,7 @@ def config_of(fields: Mapping[str, Any]) -> RelativeConfig:
         )
         problems.extend(config.problems())
     if problems:
-        raise CheckpointError("this XLNet cannot be loaded:\n" + "\n".join(f"  {p}" for p in problems))
+        raise CheckpointError(f"{source} cannot be loaded:\n" + "\n".join(f"  {p}" for p in problems))
     return config
 
 

@@ -44,8 +44,17 @@ class EncoderConfig:
     """Attention heads; each is hidden_size / heads wide."""
     vocabulary_size: int = 0
     """Rows of the token table; 0: as many as the data's tokenizer has."""
+    positions: Literal["learnt", "relative"] = "learnt"
+    """How a network knows where tokens stand. learnt: a vector for each position, as in BERT. relative: by how far
+    they are from each other, as in Transformer-XL and XLNet."""
     max_positions: int = 512
-    """Rows of the position table: the longest input."""
+    """Rows of the position table: the longest input. Relative positions have no table and no longest input."""
+    direction: Literal["both", "left"] = "both"
+    """With relative positions: a token looks at all the others (XLNet), or only at those before it
+    (Transformer-XL)."""
+    memory_length: int = 0
+    """With relative positions: each block attends to its states of so many earlier tokens besides, without a
+    gradient. In training that is for rows that go on from batch to batch (packing.builder stream)."""
     type_vocabulary_size: int = 2
     """Rows of the segment table; with 1, every token belongs to the first segment (RoBERTa)."""
     share_layers: LayerSharing = "none"
@@ -90,6 +99,22 @@ class EncoderConfig:
         for name in ("dropout", "attention_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 yield f"{name}: must lie in [0, 1), got {getattr(self, name)}"
+        if self.memory_length < 0:
+            yield f"memory_length: must not be negative, got {self.memory_length}"
+        if self.positions == "learnt":
+            for name in ("direction", "memory_length"):
+                if getattr(self, name) != getattr(EncoderConfig, name):
+                    yield f"{name}: needs positions relative; leave it out, or set that"
+            return
+        if not self.square:
+            yield (
+                f"embedding_size: with relative positions it is the hidden_size, {self.hidden_size}; "
+                f"got {self.embedding_size}"
+            )
+        if self.hidden_size % 2:
+            yield f"hidden_size: must be even with relative positions, got {self.hidden_size}"
+        if self.share_layers != "none":
+            yield f"share_layers: blocks with relative positions share nothing, got {self.share_layers}"
 
 
 class Embeddings(nn.Module):

@@ -10,12 +10,12 @@ GELU 8, dropout 4), masked tokens are predicted at .15625 of the positions, and 
 the forward pass. Its one slip is kept: the LayerNorm behind the attention is counted for one number, not for all.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from electra.modeling.encoder import EncoderConfig
-from electra.modeling.recurrence import RelativeConfig
 from electra.modeling.sight import distances
 
 Convention = Literal["modern", "paper"]
@@ -24,6 +24,8 @@ TRAINING = {"modern": 3, "paper": 2}
 
 PAPER_MASKED_SHARE = 0.15625
 """Of the positions, whatever the masking: 20 of 128."""
+OF_MEMORY = "attention keys and values of the memory"
+"""A term of which the backward pass costs as much as the forward pass: it has no gradient to hand on."""
 SOFTMAX, LAYER_NORM, GELU, DROPOUT = 5, 5, 8, 4
 """Operations an element, by the paper's convention."""
 
@@ -49,8 +51,9 @@ class Network:
     """Width of a head; 0: hidden_size / heads."""
     vocabulary_size: int = 30_522
     """Rows of the token table."""
-    head: Literal["masked-lm", "language-model", "replaced-token", "none"] = "masked-lm"
-    """What is predicted: masked tokens, every token, of every token whether it was replaced, or nothing."""
+    head: Literal["masked-lm", "language-model", "words", "replaced-token", "none"] = "masked-lm"
+    """What is predicted: masked tokens, every token, masked tokens without a hidden layer before, of every token
+    whether it was replaced, or nothing."""
     masked_share: float = PAPER_MASKED_SHARE
     """Share of the positions at which masked tokens are predicted (modern only)."""
     cross_attention: bool = False
@@ -59,10 +62,15 @@ class Network:
     """Share of the positions whose states are wanted: the last block does no more (modern only)."""
     trained: bool = True
     """A backward pass follows."""
+    relative: EncoderConfig | None = None
+    """The config, where positions are relative; such a network is counted alike in both conventions."""
+    target_share: float = 0.0
+    """Positions of the query stream, as a share of all."""
 
     @classmethod
     def of(cls, config: EncoderConfig, **others: Any) -> "Network":
         """The network of an encoder; `others` are fields that its config does not have."""
+        others = {"relative": config if config.positions == "relative" else None, **others}
         return cls(
             config.layers,
             config.hidden_size,
@@ -106,16 +114,28 @@ def encoder_terms(network: Network, length: int, convention: Convention) -> Term
     """The same without the head."""
     if not network.layers:
         return {}
+    if network.relative is not None:
+        return relative_terms(
+            network.relative,
+            length,
+            memory=network.relative.memory_length,
+            targets=network.target_share * length,
+            wanted=network.wanted_share * length,
+            segments=True,
+            rows=math.inf,
+        )
     one_token = _modern_encoder if convention == "modern" else _paper_encoder
     return {name: length * value for name, value in one_token(network, length)}
 
 
 def training_flops(networks: Networks, length: int, convention: Convention = "modern") -> float:
     """Operations of a forward and a backward pass of all networks over one sequence of `length` tokens."""
-    return sum(
-        (TRAINING[convention] if network.trained else 1) * sum(forward_terms(network, length, convention).values())
-        for network in networks.values()
-    )
+    total = 0.0
+    for network in networks.values():
+        times = TRAINING[convention] if network.trained else 1
+        for name, value in forward_terms(network, length, convention).items():
+            total += (min(times, 2) if name == OF_MEMORY else times) * value  # no gradient of what is remembered
+    return total
 
 
 def inference_flops(network: Network, length: int, convention: Convention) -> float:
@@ -124,14 +144,14 @@ def inference_flops(network: Network, length: int, convention: Convention) -> fl
 
 
 def relative_terms(
-    config: RelativeConfig,
+    config: EncoderConfig,
     length: int,
     *,
     memory: int = 0,
-    targets: int = 0,
-    wanted: int | None = None,
+    targets: float = 0,
+    wanted: float | None = None,
     segments: bool = False,
-    rows: int = 1,
+    rows: float = 1,
 ) -> Terms:
     """Operations of a forward pass of a `RelativeEncoder` over one sequence, by term (modern), without a head.
 
@@ -145,14 +165,15 @@ def relative_terms(
         targets: positions of the query stream.
         wanted: positions whose states are wanted of the last block; None: all.
         segments: they are given.
-        rows: sequences of a batch, which share the vectors of distances.
+        rows: sequences of a batch, which share the vectors of distances; inf: so many that those do not count.
     """
     hidden, inner, keys = config.hidden_size, config.feed_forward_size, memory + length
     rows_of_distances = len(distances(length, keys, left=config.direction == "left"))
     queries = (config.layers - 1) * (length + targets) + (length if wanted is None else wanted) + targets
     pairs = queries * 2 * hidden * keys
     terms = {
-        "attention keys and values": config.layers * keys * 2 * 2 * hidden * hidden,
+        "attention keys and values": config.layers * length * 2 * 2 * hidden * hidden,
+        OF_MEMORY: config.layers * memory * 2 * 2 * hidden * hidden,
         "attention distances": config.layers * rows_of_distances * 2 * hidden * hidden / rows,
         "attention queries": queries * 2 * hidden * hidden,
         "attention scores of contents": pairs,
@@ -207,11 +228,12 @@ def _paper_encoder(network: Network, length: int) -> Iterator[tuple[str, float]]
 def _head(network: Network, convention: Convention) -> Iterator[tuple[str, float]]:
     hidden, embedding, vocabulary = network.hidden_size, network.embedding, network.vocabulary_size
     paper = convention == "paper"
-    if network.head in ("masked-lm", "language-model"):
-        masked = PAPER_MASKED_SHARE if paper else network.masked_share
+    if network.head in ("masked-lm", "language-model", "words"):
+        masked = PAPER_MASKED_SHARE if paper and network.head == "masked-lm" else network.masked_share
         share = 1.0 if network.head == "language-model" else masked
         elements = (GELU + LAYER_NORM + 1) * embedding if paper else 0
-        yield "head hidden layer", share * (2 * hidden * embedding + elements)
+        if network.head != "words":
+            yield "head hidden layer", share * (2 * hidden * embedding + elements)
         yield (
             "head vocabulary",
             share * (2 * embedding * vocabulary + ((SOFTMAX + 2) * vocabulary if paper else 0)),

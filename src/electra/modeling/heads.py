@@ -44,6 +44,22 @@ class MaskedLanguageModelHead(nn.Module):
         return F.linear(self(x_ND), table_VE, self.bias)
 
 
+class LanguageModelHead(nn.Module):
+    """The product of the states with the token table, and a bias: that of Transformer-XL and XLNet."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(config.vocabulary_size))
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        """States as the token table sees them (N, D): as they are."""
+        return x_ND
+
+    def logits(self, x_ND: Tensor, table_VD: Tensor) -> Tensor:
+        """Logits over the vocabulary (N, V)."""
+        return F.linear(x_ND, table_VD, self.bias)
+
+
 class CopyHead(nn.Module):
     """A masked language model's head, and the logit of the token that stands there being right."""
 

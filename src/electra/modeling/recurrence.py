@@ -9,9 +9,8 @@ Shapes: B batch, L length, M memory, C = M + L keys, N wanted positions or targe
 R distances, D hidden size, Y blocks. A tensor's name ends with its shape (`x_BLD`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,30 +20,7 @@ from electra.modeling.encoder import EncoderConfig, FeedForward, at
 from electra.modeling.init import initialize
 from electra.modeling.relative_attention import RelativeAttention
 from electra.modeling.sight import Allowed, Sight, distances, may_ask, sinusoids
-
-
-@dataclass(frozen=True)
-class RelativeConfig(EncoderConfig):
-    """The shape of an encoder whose tokens know how far they are from each other, in place of where they stand.
-
-    There is no longest input (`max_positions` says nothing), and segments count in attention alone.
-    """
-
-    direction: Literal["both", "left"] = "both"
-    """Where a token may look: at all the others (XLNet), or at those before it only (causal, Transformer-XL)."""
-    memory_length: int = 0
-    """States of so many earlier tokens that each block attends to besides, without a gradient."""
-
-    def problems(self) -> Iterator[str]:
-        yield from super().problems()
-        if self.memory_length < 0:
-            yield f"memory_length: must not be negative, got {self.memory_length}"
-        if not self.square:
-            yield f"embedding_size: must be the hidden_size, {self.hidden_size}, got {self.embedding_size}"
-        if self.hidden_size % 2:
-            yield f"hidden_size: must be even, got {self.hidden_size}"
-        if self.share_layers != "none":
-            yield f"share_layers: blocks of relative attention share nothing, got {self.share_layers}"
+from electra.modeling.unpadding import Unpadding
 
 
 @dataclass(frozen=True)
@@ -62,10 +38,25 @@ class RelativeStates:
     memory_YBMD: Tensor | None
 
 
+@dataclass
+class Past:
+    """What is remembered of the rows of a batch. An encoder that reads with it puts the next one there.
+
+    Attributes:
+        length: how many tokens of each row are to be remembered.
+        memory_YBMD: None: nothing yet.
+        fresh_B: True where a row begins anew; None: nowhere.
+    """
+
+    length: int
+    memory_YBMD: Tensor | None = None
+    fresh_B: Tensor | None = None
+
+
 class TokenEmbeddings(nn.Module):
     """Token embeddings as wide as states, and dropout."""
 
-    def __init__(self, config: RelativeConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.token = nn.Embedding(config.vocabulary_size, config.embedding_size)
         self.dropout = Dropout(config.dropout)
@@ -77,7 +68,7 @@ class TokenEmbeddings(nn.Module):
 class RelativeBlock(nn.Module):
     """Attention and feed-forward, each added to its input and normalised afterwards (post-norm)."""
 
-    def __init__(self, config: RelativeConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.attention = RelativeAttention(
             config.hidden_size,
@@ -111,7 +102,7 @@ class RelativeEncoder(nn.Module):
             then be a parameter without a gradient.
     """
 
-    def __init__(self, config: RelativeConfig, *, query_stream: bool = True) -> None:
+    def __init__(self, config: EncoderConfig, *, query_stream: bool = True) -> None:
         super().__init__()
         assert config.vocabulary_size > 0, "the vocabulary's size is settled before a network is built"
         self.config = config
@@ -126,8 +117,42 @@ class RelativeEncoder(nn.Module):
         segment_ids_BL: Tensor | None = None,
         attention_mask_BL: Tensor | None = None,
         *,
+        positions_BN: Tensor | None = None,
+        unpadding: Unpadding | None = None,
+        tokens_BLE: Tensor | None = None,
+        past: Past | None = None,
+        permutation_BLL: Tensor | None = None,
+        targets_BN: Tensor | None = None,
+    ) -> Tensor:
+        """What an `Encoder` gives: states (B, L, D), or (B, N, D) where only some are wanted; then targets'.
+
+        Args: as of `read`, and
+            unpadding: of no use here; padding is computed.
+            past: the memory to read with, in place of which the next is put. None: there is none, nor will be.
+        """
+        found = self.read(
+            ids_BL, segment_ids_BL, attention_mask_BL,
+            memory_YBMD=None if past is None else past.memory_YBMD,
+            fresh_B=None if past is None else past.fresh_B,
+            memory_length=0 if past is None else past.length,
+            positions_BN=positions_BN, permutation_BLL=permutation_BLL, targets_BN=targets_BN,
+            tokens_BLE=tokens_BLE,
+        )  # fmt: skip
+        if past is not None:
+            past.memory_YBMD, past.fresh_B = found.memory_YBMD, None
+        return (
+            found.states_BND if found.targets_BND is None else torch.cat([found.states_BND, found.targets_BND], 1)
+        )
+
+    def read(
+        self,
+        ids_BL: Tensor,
+        segment_ids_BL: Tensor | None = None,
+        attention_mask_BL: Tensor | None = None,
+        *,
         memory_YBMD: Tensor | None = None,
         fresh_B: Tensor | None = None,
+        memory_length: int | None = None,
         positions_BN: Tensor | None = None,
         permutation_BLL: Tensor | None = None,
         targets_BN: Tensor | None = None,
@@ -147,6 +172,7 @@ class RelativeEncoder(nn.Module):
                 padding mean nothing.
             memory_YBMD: what the previous batch gave; None: these rows have no past.
             fresh_B: True where a row begins a new document: what the memory holds of it is forgotten.
+            memory_length: how many tokens the memory that comes back has at most; None: as the config says.
             positions_BN: the positions whose states are wanted; the last block does no work at the others. N may
                 be 0 where the query stream alone is wanted.
             permutation_BLL: True where the first position may look at the second; None: everywhere.
@@ -154,11 +180,12 @@ class RelativeEncoder(nn.Module):
             tokens_BLE: token embeddings in place of those of the ids.
         """
         length, left = ids_BL.shape[1], self.config.direction == "left"
+        segments_BL = None if self.config.type_vocabulary_size == 1 else segment_ids_BL
         x_BXD = self._start(ids_BL, targets_BN, tokens_BLE)
         memory_YBMD = None if memory_YBMD is None else _begun(memory_YBMD.detach().to(x_BXD.dtype), fresh_B)
         slots, held_BM = 0 if memory_YBMD is None else memory_YBMD.shape[2], _held(memory_YBMD)
         allowed = Allowed(
-            ids_BL, segment_ids_BL, attention_mask_BL, held_BM, slots, permutation_BLL, left=left
+            ids_BL, segments_BL, attention_mask_BL, held_BM, slots, permutation_BLL, left=left
         )  # fmt: skip
         rows = distances(length, slots + length, left=left)
         sinusoids_RD = sinusoids(rows, self.config.hidden_size, ids_BL.device).to(x_BXD.dtype)
@@ -175,8 +202,11 @@ class RelativeEncoder(nn.Module):
         return RelativeStates(
             x_BXD[:, :count],
             None if targets_BN is None else x_BXD[:, count:],
-            self._next_memory(memory_YBMD, held_BM, inputs, attention_mask_BL),
-        )
+            _next_memory(
+                memory_YBMD, held_BM, inputs, attention_mask_BL,
+                length=self.config.memory_length if memory_length is None else memory_length,
+            ),
+        )  # fmt: skip
 
     def _start(self, ids_BL: Tensor, targets_BN: Tensor | None, tokens_BLE: Tensor | None) -> Tensor:
         """Both streams, one behind the other: all that a block does to them is the same but for what they see."""
@@ -187,38 +217,40 @@ class RelativeEncoder(nn.Module):
         start_BND = self.query_stream.weight.expand(*targets_BN.shape, -1)
         return torch.cat([x_BLD, self.embeddings.dropout(start_BND)], 1)
 
-    def _next_memory(
-        self,
-        memory_YBMD: Tensor | None,
-        held_BM: Tensor | None,
-        inputs: Sequence[Tensor],
-        attention_mask_BL: Tensor | None,
-    ) -> Tensor | None:
-        """Of each row the last `memory_length` tokens of old memory and batch together.
 
-        Padding never enters it: a row that ends with padding keeps so many more of its older tokens, and one
-        without any token keeps its memory as it is. Where a row has had fewer tokens than there are slots, its
-        first slots are empty.
-        """
-        if not self.config.memory_length:
-            return None
-        with torch.no_grad():
-            states_YBCD = torch.stack(list(inputs))
-            if memory_YBMD is not None:
-                states_YBCD = torch.cat([memory_YBMD, states_YBCD], 2)
-            Y, B, C, D = states_YBCD.shape
-            slots = min(self.config.memory_length, C)
-            if attention_mask_BL is None and held_BM is None:
-                return states_YBCD[:, :, -slots:].clone()
-            tokens_BC = states_YBCD.new_ones(B, C, dtype=torch.bool)
-            if held_BM is not None:
-                tokens_BC[:, : held_BM.shape[1]] = held_BM
-            if attention_mask_BL is not None:
-                tokens_BC[:, -attention_mask_BL.shape[1] :] = attention_mask_BL
-            # Tokens go behind, in their order, and what is none before them.
-            order_BM = tokens_BC.to(torch.uint8).argsort(dim=1, stable=True)[:, -slots:]
-            found_YBMD = states_YBCD.gather(2, order_BM[None, :, :, None].expand(Y, -1, -1, D))
-            return found_YBMD.masked_fill_(~tokens_BC.gather(1, order_BM)[:, :, None], 0.0)
+def _next_memory(
+    memory_YBMD: Tensor | None,
+    held_BM: Tensor | None,
+    inputs: Sequence[Tensor],
+    attention_mask_BL: Tensor | None,
+    *,
+    length: int,
+) -> Tensor | None:
+    """Of each row the last `length` tokens of old memory and batch together.
+
+    Padding never enters it: a row that ends with padding keeps so many more of its older tokens, and one
+    without any token keeps its memory as it is. Where a row has had fewer tokens than there are slots, its
+    first slots are empty.
+    """
+    if not length:
+        return None
+    with torch.no_grad():
+        states_YBCD = torch.stack(list(inputs))
+        if memory_YBMD is not None:
+            states_YBCD = torch.cat([memory_YBMD, states_YBCD], 2)
+        Y, B, C, D = states_YBCD.shape
+        slots = min(length, C)
+        if attention_mask_BL is None and held_BM is None:
+            return states_YBCD[:, :, -slots:].clone()
+        tokens_BC = states_YBCD.new_ones(B, C, dtype=torch.bool)
+        if held_BM is not None:
+            tokens_BC[:, : held_BM.shape[1]] = held_BM
+        if attention_mask_BL is not None:
+            tokens_BC[:, -attention_mask_BL.shape[1] :] = attention_mask_BL
+        # Tokens go behind, in their order, and what is none before them.
+        order_BM = tokens_BC.to(torch.uint8).argsort(dim=1, stable=True)[:, -slots:]
+        found_YBMD = states_YBCD.gather(2, order_BM[None, :, :, None].expand(Y, -1, -1, D))
+        return found_YBMD.masked_fill_(~tokens_BC.gather(1, order_BM)[:, :, None], 0.0)
 
 
 def _begun(memory_YBMD: Tensor, fresh_B: Tensor | None) -> Tensor:

@@ -7,9 +7,9 @@ from typing import Literal, Protocol
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
-from electra.modeling.encoder import Encoder
+from electra.modeling.any_encoder import AnyEncoder
 from electra.modeling.flops import Networks
-from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead, SentencePairHead
+from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead, SentencePairHead
 
 Counts = dict[str, Tensor]
 TowerName = Literal["discriminator", "generator", "encoder"]
@@ -39,8 +39,8 @@ class Tower:
         pairs: what tells whether two segments belong together, where that is learnt beside.
     """
 
-    encoder: Encoder
-    head: MaskedLanguageModelHead | ReplacedTokenHead
+    encoder: AnyEncoder
+    head: MaskedLanguageModelHead | ReplacedTokenHead | LanguageModelHead
     pairs: SentencePairHead | None = None
 
 

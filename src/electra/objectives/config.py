@@ -8,8 +8,11 @@ from electra.data.collate import SentenceKind
 from electra.modeling.encoder import EncoderConfig
 
 ObjectiveKind = Literal[
-    "replaced-token", "masked-lm", "electric", "replace-mlm", "all-tokens-mlm", "adversarial", "two-stage"
-]
+    "replaced-token", "masked-lm", "electric", "replace-mlm", "all-tokens-mlm", "adversarial", "two-stage",
+    "causal-lm", "permutation-lm",
+]  # fmt: skip
+ALONE: tuple[ObjectiveKind, ...] = ("masked-lm", "causal-lm", "permutation-lm")
+"""Kinds of one network, with no fakes."""
 FakesKind = Literal["generator", "frozen", "uniform", "unigram", "same-tag"]
 WITH_GENERATOR: tuple[FakesKind, ...] = ("generator", "frozen")
 Anneal = Literal["none", "linear", "cosine"]
@@ -42,7 +45,10 @@ class GeneratorConfig:
     then the least number of them. 0: they say."""
 
     def encoder(self, discriminator: EncoderConfig) -> EncoderConfig:
-        """The generator's full shape beside a discriminator's; everything not named here is the same."""
+        """The generator's full shape beside a discriminator's; everything not named here is the same.
+
+        Its positions are always learnt, so it has no memory: it reads each row by itself.
+        """
         heads, hidden = self.heads or max(1, self.hidden_size // 64), self.hidden_size
         inner = self.feed_forward_size or 4 * self.hidden_size
         if self.width:
@@ -56,6 +62,9 @@ class GeneratorConfig:
             layers=self.layers or discriminator.layers,
             feed_forward_size=inner,
             heads=heads,
+            positions="learnt",
+            direction="both",
+            memory_length=0,
         )
 
     def problems(self) -> Iterator[str]:
@@ -79,7 +88,8 @@ class ObjectiveConfig:
     cloze model whose discriminator gives pseudo-log-likelihoods. replace-mlm: fakes stand in place of [MASK], and
     the full-size network predicts the chosen positions. all-tokens-mlm: it predicts every position, with a gate
     that may copy what stands there. adversarial: the generator is trained to deceive the discriminator. two-stage:
-    one network is trained alone for a share of the run, then the rest."""
+    one network is trained alone for a share of the run, then the rest. causal-lm: Transformer-XL's objective, what
+    comes next. permutation-lm: XLNet's, tokens in a random order, those that [masking] chooses."""
     discriminator_weight: float = 50.0
     """λ, the weight of the discriminator's loss (paper, equation 4), or of the full-size network's that reads
     fakes."""
@@ -184,12 +194,14 @@ class ObjectiveConfig:
         for name, kind in ONLY_FOR.items():
             if self.kind != kind and getattr(self, name) != getattr(ObjectiveConfig, name):
                 yield f"{name}: is for {kind}, and the objective is {self.kind}; leave it out"
-        if self.kind == "masked-lm":
+        if self.kind in ALONE:
             if self.discriminator_positions not in ("text", "all"):
-                yield "discriminator_positions: masked-lm has no discriminator; leave it at text"
+                yield f"discriminator_positions: {self.kind} has no discriminator; leave it at text"
             for name in ("fakes", "temperature", "final_temperature", "top_k"):
                 if getattr(self, name) != getattr(ObjectiveConfig, name):
-                    yield f"{name}: masked-lm draws no fakes; leave it out"
+                    yield f"{name}: {self.kind} draws no fakes; leave it out"
+        if self.kind in ("causal-lm", "permutation-lm") and self.sentence_loss != "none":
+            yield f"sentence_loss: is not for {self.kind}; set it to none"
         if self.unigram_power != 1 and self.fakes not in ("unigram", "same-tag"):
             yield f"unigram_power: is for fakes unigram and same-tag, not {self.fakes}; leave it out"
         if self.kind == "electric" and self.final_temperature:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
+from electra.modeling.any_encoder import build_encoder
 from electra.modeling.encoder import Embeddings, Encoder, EncoderConfig, attention_mask
 from electra.modeling.flops import Network
 from electra.modeling.heads import MaskedLanguageModelHead
@@ -21,6 +22,7 @@ from electra.objectives.detection import GeneratorFigures
 from electra.objectives.draws import Purpose, uniforms
 from electra.objectives.generators import CountedFakes, Generator
 from electra.objectives.masking import Masking, MaskingConfig, candidates, draw, slots, write
+from electra.objectives.memory import Memory
 from electra.objectives.sentences import SentenceLoss
 from electra.objectives.vocabulary import Vocabulary
 
@@ -72,9 +74,10 @@ class Corrupting(nn.Module, ABC):
         if config.fakes in WITH_GENERATOR:
             self._add_networks(model, generator.encoder(model))
         else:
-            self.encoder = Encoder(model)
+            self.encoder = build_encoder(model)
             if vocabulary.gives(config.fakes):
                 self.counted = CountedFakes(config.fakes, vocabulary, power=config.unigram_power)
+        self.memory = Memory(model)
         self.add_heads(model)
 
     @abstractmethod
@@ -88,7 +91,7 @@ class Corrupting(nn.Module, ABC):
             beside = Encoder(shape)
             self.encoder = Encoder(model, tables=beside.embeddings, share=SHARES[config.sharing])
         else:
-            self.encoder = Encoder(model)
+            self.encoder = build_encoder(model)
             beside = self._beside(shape)
         self.generator = Generator(
             beside, MaskedLanguageModelHead(shape), sampling=self.sampling, frozen=config.fakes == "frozen"
@@ -99,10 +102,16 @@ class Corrupting(nn.Module, ABC):
         sharing = self.config.sharing
         if sharing == "all":
             assert shape == self.encoder.config, "a network that plays both roles has one shape"
+            assert isinstance(self.encoder, Encoder)
             return self.encoder
-        tables: Embeddings | None = None if sharing == "none" else self.encoder.embeddings
         share = SHARES.get(sharing, "tables")
-        return Encoder(shape, tables=tables, share=share, share_norm=self.config.share_norm)
+        tables: Embeddings | None = None
+        if isinstance(self.encoder, Encoder) and sharing != "none":
+            tables = self.encoder.embeddings
+        beside = Encoder(shape, tables=tables, share=share, share_norm=self.config.share_norm)
+        if tables is None and sharing == "tokens":  # a network with relative positions has this table alone
+            beside.embeddings.token = self.encoder.embeddings.token
+        return beside
 
     def begin_step(self, step: int, steps: int | None) -> None:
         """Let the temperature go on towards its end."""

@@ -31,6 +31,8 @@ class Purpose(IntEnum):
     SPANS = 6
     NOISE = 7
     """Of the Gumbel distribution."""
+    ORDER = 8
+    """In which tokens are predicted."""
 
 
 def uniforms(seeds_B: Tensor, purpose: Purpose, count: int) -> Tensor:

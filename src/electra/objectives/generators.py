@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
-from electra.modeling.encoder import Encoder
+from electra.modeling.any_encoder import AnyEncoder
 from electra.modeling.flops import Network
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels import PLAIN, Sampling, sampled_cross_entropy
@@ -26,7 +26,12 @@ class Generator(nn.Module):
     """
 
     def __init__(
-        self, encoder: Encoder, head: MaskedLanguageModelHead, *, sampling: Sampling = PLAIN, frozen: bool = False
+        self,
+        encoder: AnyEncoder,
+        head: MaskedLanguageModelHead,
+        *,
+        sampling: Sampling = PLAIN,
+        frozen: bool = False,
     ) -> None:
         super().__init__()
         self.encoder, self.head, self.sampling, self.frozen = encoder, head, sampling, frozen

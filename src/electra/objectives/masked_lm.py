@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
-from electra.modeling.encoder import Encoder, EncoderConfig, attention_mask
+from electra.modeling.any_encoder import build_encoder
+from electra.modeling.encoder import EncoderConfig, attention_mask
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels import sampled_cross_entropy
@@ -23,6 +24,7 @@ from electra.objectives.base import Counts, StepOutput, Tower, TowerName
 from electra.objectives.config import ObjectiveConfig
 from electra.objectives.draws import Purpose, uniforms
 from electra.objectives.masking import Masking, MaskingConfig, draw, slots
+from electra.objectives.memory import Memory
 from electra.objectives.sentences import SentenceLoss, with_first
 from electra.objectives.vocabulary import Vocabulary
 
@@ -38,14 +40,15 @@ class MaskedLanguageModel(nn.Module):
         if config.sentence_loss != "none":
             self.sentences = SentenceLoss(model, weight=config.sentence_weight)
         self.config, self.masking, self.vocabulary = config, masking, vocabulary
-        self.encoder = Encoder(model)
+        self.encoder = build_encoder(model)
+        self.memory = Memory(model)
         self.head = MaskedLanguageModelHead.full_size(model)
 
     def forward(self, batch: Batch, counts: Counts | None = None, *, masking: Masking | None = None) -> StepOutput:
         """`loss` = generator_loss, the mean over the chosen positions (under this name in every objective)."""
         masking = masking or self.draw(batch)
         counts = counts or self.counts(batch, masking)
-        x_nD, x_BD = self.states(batch, masking)
+        x_nD, x_BD = self.states(batch, masking, self.memory)
         used_n = masking.used_BN.flatten().float()
         negative_log_likelihood, _ = sampled_cross_entropy(
             self.head(x_nD),
@@ -73,12 +76,12 @@ class MaskedLanguageModel(nn.Module):
         """Choose positions and put [MASK] there."""
         return draw(batch, self.masking, self.vocabulary)
 
-    def states(self, batch: Batch, masking: Masking) -> tuple[Tensor, Tensor]:
+    def states(self, batch: Batch, masking: Masking, memory: Memory) -> tuple[Tensor, Tensor]:
         """The encoder's states (n, D) at the slots, and (B, D) at [CLS] where pairs are asked about."""
         mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
         positions_BN = masking.positions_BN if self.sentences is None else with_first(masking.positions_BN)
-        x_BND: Tensor = self.encoder(
-            masking.input_ids_BL, batch.segment_ids_BL, mask_BL, positions_BN=positions_BN
+        x_BND = memory.read(
+            self.encoder, batch, masking.input_ids_BL, batch.segment_ids_BL, mask_BL, positions_BN=positions_BN
         )
         return x_BND[:, : masking.positions_BN.shape[1]].flatten(0, 1), x_BND[:, -1]
 
@@ -88,10 +91,11 @@ class MaskedLanguageModel(nn.Module):
         figures = detection.GeneratorFigures()
         training = self.training
         self.eval()
+        memory = self.memory.fresh()
         for batch, _ in batches:
             masking = self.draw(batch)
             figures.add(
-                self.head(self.states(batch, masking)[0]),
+                self.head(self.states(batch, masking, memory)[0]),
                 self.encoder.embeddings.token.weight,
                 self.head.bias,
                 targets_N=masking.at(batch.input_ids_BL),

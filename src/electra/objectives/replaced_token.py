@@ -26,6 +26,7 @@ from electra.objectives.base import Counts, StepOutput, Tower, TowerName
 from electra.objectives.corruption import Corrupted, Corrupting
 from electra.objectives.draws import Purpose, uniforms
 from electra.objectives.masking import Masking, choose, inside
+from electra.objectives.memory import Memory
 
 
 class ReplacedToken(Corrupting):
@@ -49,7 +50,7 @@ class ReplacedToken(Corrupting):
         """
         corrupted = self.corrupt(batch, masking=masking, samples_n=samples_n)
         counts = counts or self.counts(batch, corrupted.masking)
-        x_BLD = self.encoder(corrupted.ids_BL, batch.segment_ids_BL, corrupted.mask_BL)
+        x_BLD = self.read(batch, corrupted.ids_BL, corrupted.mask_BL, self.memory)
         output = self.output(batch, corrupted, self.head(x_BLD), counts)
         return self.judged_pairs(output, x_BLD[:, 0], batch, counts)
 
@@ -92,9 +93,9 @@ class ReplacedToken(Corrupting):
                 positions_BN, used_BN = choose(order_BL, masking.used_BN.sum(1), most)
         return torch.zeros_like(batch.input_ids_BL).scatter_add_(1, positions_BN, used_BN.long()) > 0
 
-    def discriminate(self, ids_BL: Tensor, segment_ids_BL: Tensor, mask_BL: Tensor | None) -> Tensor:
-        """Logits (B, L) of each token having been replaced."""
-        return self.head(self.encoder(ids_BL, segment_ids_BL, mask_BL))
+    def read(self, batch: Batch, ids_BL: Tensor, mask_BL: Tensor | None, memory: Memory) -> Tensor:
+        """The discriminator's states (B, L, D) for a batch with these ids in it."""
+        return memory.read(self.encoder, batch, ids_BL, batch.segment_ids_BL, mask_BL)
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
@@ -102,10 +103,12 @@ class ReplacedToken(Corrupting):
         generator, fakes, unigram = detection.GeneratorFigures(), detection.Detection(), detection.Detection()
         training = self.training
         self.eval()
+        memories = self.memory.fresh(), self.memory.fresh()
         for batch, unigram_batch in batches:
             corrupted, text_BL = self.judged(batch, generator), self.text(batch)
-            for figures, ids_BL in ((fakes, corrupted.ids_BL), (unigram, unigram_batch.input_ids_BL)):
-                logits_BL = self.discriminate(ids_BL, batch.segment_ids_BL, corrupted.mask_BL)
+            texts = (fakes, corrupted.ids_BL), (unigram, unigram_batch.input_ids_BL)
+            for (figures, ids_BL), memory in zip(texts, memories, strict=True):
+                logits_BL = self.head(self.read(batch, ids_BL, corrupted.mask_BL, memory))
                 figures.add(logits_BL[text_BL], (ids_BL != batch.input_ids_BL)[text_BL])
         self.train(training)
         return generator.figures() | fakes.figures() | {"eval/unigram_auc": unigram.auc()}

@@ -20,7 +20,7 @@ from electra.data.sampling import epoch_rows, step_seed
 from electra.data.tokenizer import special_tokens
 from electra.errors import DivergedError
 from electra.export.huggingface import Pretrained
-from electra.modeling.encoder import Encoder
+from electra.modeling.any_encoder import build_encoder
 from electra.recipes.finetune_config import FinetuneConfig
 from electra.recipes.finetune_outcome import MAY_CHANGE, SeedResult, why_failed, write_predictions
 from electra.reports.metrics import read_metrics
@@ -150,7 +150,8 @@ def new_module(setting: Setting, seed: int) -> FineTuning:
     """The pre-trained encoder, copied, under a new head."""
     torch.manual_seed(seed)
     share, trained = setting.config.train.dropout, setting.pretrained.encoder
-    encoder = Encoder(replace(trained.config, dropout=share, attention_dropout=share))
+    config = replace(trained.config, dropout=share, attention_dropout=share)
+    encoder = build_encoder(config, query_stream="query_stream.weight" in trained.state_dict())
     encoder.load_state_dict(trained.state_dict())
     module = FineTuning(encoder, setting.task.problem, reduction=setting.config.optimizer.reduction)
     return module.to(setting.device)

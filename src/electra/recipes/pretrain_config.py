@@ -13,10 +13,12 @@ from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoder import EncoderConfig
 from electra.objectives.adversarial import Adversarial
 from electra.objectives.all_tokens_mlm import AllTokensMlm
-from electra.objectives.config import WITH_GENERATOR, GeneratorConfig, ObjectiveConfig, ObjectiveKind
+from electra.objectives.causal_lm import CausalLanguageModel
+from electra.objectives.config import ALONE, WITH_GENERATOR, GeneratorConfig, ObjectiveConfig, ObjectiveKind
 from electra.objectives.electric import Electric
 from electra.objectives.masked_lm import MaskedLanguageModel
 from electra.objectives.masking import MaskingConfig
+from electra.objectives.permutation_lm import PermutationLanguageModel
 from electra.objectives.replace_mlm import ReplaceMlm
 from electra.objectives.replaced_token import ReplacedToken
 from electra.objectives.two_stage import TwoStage
@@ -26,6 +28,9 @@ from electra.training.evaluation import EvaluationConfig
 from electra.training.optim import OptimizerConfig
 from electra.training.tracking import TrackingConfig
 from electra.training.train_config import TrainConfig
+
+RELATIVE: tuple[ObjectiveKind, ...] = ("causal-lm", "permutation-lm", "masked-lm", "replaced-token")
+"""What networks with relative positions learn."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ class PretrainConfig:
             yield "optimizer.steps_before: the schedule goes on at once, so give train.steps, not train.minutes"
         objective = self.objective
         if self.init.generator is not None and (
-            objective.kind in ("masked-lm", "electric") or objective.fakes not in WITH_GENERATOR
+            objective.kind in (*ALONE, "electric") or objective.fakes not in WITH_GENERATOR
         ):
             yield "init.generator: the objective has no generator apart; leave it out"
         if self.init.generator is not None and self.init.discriminator is None and objective.fakes != "frozen":
@@ -104,10 +109,28 @@ class PretrainConfig:
             yield "objective.sentence_loss: is not for electric"
         if objective.kind == "two-stage":
             yield from self._two_stage_problems()
+        yield from self._stream_problems()
         if self.masking.replacement and objective.kind == "adversarial":
             yield "masking.replacement: must be false for adversarial, where every sample has a reward"
+        if self.masking.replacement and objective.kind == "permutation-lm":
+            yield "masking.replacement: must be false for permutation-lm: a target has one place in the order"
         if self.masking.replacement and objective.discriminator_positions in ("masked", "random"):
             yield "masking.replacement: must be false where objective.discriminator_positions is masked or random"
+
+    def _stream_problems(self) -> Iterator[str]:
+        """Rows that go on from batch to batch."""
+        model, packing = self.model, self.packing
+        if packing.streams and self.train.batch_ramp_steps:
+            yield "train.batch_ramp_steps: rows of a stream are as many in each batch; set it to 0"
+        if model.memory_length and not packing.streams:
+            yield (
+                f"model.memory_length: examples of packing.builder {packing.builder} are shuffled, so there is "
+                "nothing to remember; set packing.builder stream, or a memory_length of 0"
+            )
+        if packing.streams and model.positions == "relative" and model.type_vocabulary_size > 1:
+            yield "model.type_vocabulary_size: rows of a stream have one segment; set it to 1"
+        if self.evaluation.memory_length and not model.memory_length:
+            yield "evaluation.memory_length: the model remembers nothing; set model.memory_length"
 
     def _two_stage_problems(self) -> Iterator[str]:
         objective = self.objective
@@ -127,12 +150,15 @@ class PretrainConfig:
 
     def shape_problems(self) -> Iterator[str]:
         """Where the shapes of the networks are at odds with each other or with the rest."""
-        if self.packing.sequence_length > self.model.max_positions:
+        generates = self.objective.kind not in ALONE and self.objective.fakes in WITH_GENERATOR
+        relative = self.model.positions == "relative"
+        if self.packing.sequence_length > self.model.max_positions and (generates or not relative):
             yield (
                 f"packing.sequence_length: {self.packing.sequence_length} is more than "
-                f"model.max_positions, {self.model.max_positions}"
+                f"model.max_positions, {self.model.max_positions}{' (of the generator)' if relative else ''}"
             )
-        if self.objective.kind == "masked-lm" or self.objective.fakes not in WITH_GENERATOR:
+        yield from self._relative_problems() if relative else self._learnt_problems()
+        if not generates:
             return
         generator, size = self.generator.encoder(self.model), self.model.embedding_size
         if generator.layers % generator.layer_groups:
@@ -142,6 +168,27 @@ class PretrainConfig:
             yield f"generator.embedding_size: shared tables are {size} wide; leave it at 0, or share none"
         if self.objective.sharing == "all" and self.generator.encoder(self.model) != self.model:
             yield ("objective.sharing: all needs a generator of the discriminator's shape: set generator.width 1")
+
+    def _learnt_problems(self) -> Iterator[str]:
+        if self.objective.kind in ("causal-lm", "permutation-lm"):
+            yield f"model.positions: {self.objective.kind} is for relative ones; set it to relative"
+
+    def _relative_problems(self) -> Iterator[str]:
+        objective, direction = self.objective, self.model.direction
+        if objective.kind not in RELATIVE:
+            yield f"model.positions: {objective.kind} is for learnt ones; relative are for {', '.join(RELATIVE)}"
+            return
+        if (objective.kind == "causal-lm") != (direction == "left"):
+            yield f"model.direction: {direction} is not for {objective.kind}; set it to " + (
+                "left" if objective.kind == "causal-lm" else "both"
+            )
+        if objective.kind not in ALONE and objective.sharing not in ("none", "tokens"):
+            yield (
+                f"objective.sharing: {objective.sharing} is for learnt positions; beside relative ones the "
+                "generator may share tokens, or none"
+            )
+        if self.init.attention != "random":
+            yield "init.attention: is for learnt positions; set it to random"
 
 
 def load_config(source: str | Path, settings: Mapping[str, Any] | None = None) -> PretrainConfig:
@@ -167,7 +214,7 @@ SETTLED = {"train.steps": None, "train.precision": "auto", "model.vocabulary_siz
 
 
 ReadsFakes = ReplacedToken | ReplaceMlm | AllTokensMlm
-AnyObjective = ReadsFakes | Electric | MaskedLanguageModel
+AnyObjective = ReadsFakes | Electric | MaskedLanguageModel | CausalLanguageModel | PermutationLanguageModel
 READ_FAKES: dict[ObjectiveKind, type[ReadsFakes]] = {
     "replaced-token": ReplacedToken,
     "replace-mlm": ReplaceMlm,
@@ -189,5 +236,9 @@ def build_objective(
     vocabulary = Vocabulary(special, settings.model.vocabulary_size, **(tables or {}))
     if config.kind == "masked-lm":
         return MaskedLanguageModel(settings.model, config=config, masking=masking, vocabulary=vocabulary)
+    if config.kind == "causal-lm":
+        return CausalLanguageModel(settings.model)
+    if config.kind == "permutation-lm":
+        return PermutationLanguageModel(settings.model, masking=masking, vocabulary=vocabulary)
     kind = Electric if config.kind == "electric" else READ_FAKES[config.kind]
     return kind(settings.model, settings.generator, config=config, masking=masking, vocabulary=vocabulary)

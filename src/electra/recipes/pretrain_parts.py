@@ -20,11 +20,13 @@ from electra.data.examples import ExampleSet
 from electra.data.mixture import Mixture
 from electra.data.sampling import Rows, row_seeds, rows, step_seed
 from electra.data.shards import TokenData
+from electra.data.streams import StreamOrder
 from electra.data.tags import TAGS, TagTable
 from electra.data.tokenizer import continuations, load
 from electra.errors import ConfigError, DataError
 from electra.modeling.encoder import EncoderConfig
 from electra.objectives.masking import WHOLE_WORDS
+from electra.objectives.memory import memories
 from electra.recipes.pretrain_config import AnyObjective, PretrainConfig, build_objective
 from electra.recipes.pretrain_start import Start, initialize
 from electra.training.ahead import Ahead
@@ -39,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 HELDOUT_ROWS = 32
 """Rows that are evaluated at once; it does not depend on the run's batch, so that masks can be compared."""
+STRETCH = 16
+"""Windows that a row of a held-out stream reads one behind the other, or more."""
 LARGE = 100_000_000
 """Tokens from which on a training part is packed once, into the run's folder, and not at every start."""
 
@@ -165,7 +169,7 @@ def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
     examples = ExampleSet(data.train, config.packing, seed=config.train.seed, index=index)
     if len(examples) == 0:
         raise DataError(f"{data.folder}: its training part has no text; prepare a larger corpus")
-    order = _order(data, examples)
+    order = _order(config, data, examples)
     train, share = config.train, config.train.batch_size // size()
     at_once = min(train.micro_batch_size or share, share)
 
@@ -199,6 +203,8 @@ def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
                 seed=step_seed(train.seed, step, micro_step=rank() * len(starts) + number),
                 seeds=seeds[start : start + at_once],
                 sentences=config.objective.sentence_loss,
+                fresh=isinstance(order, StreamOrder) and order.fresh(step),
+                first_row=start,
                 trim=device.type == "cpu" and not _compiled(config, device),
             ).to(device)
             for number, start in enumerate(starts)
@@ -215,12 +221,20 @@ def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
     )
 
 
-def _order(data: TokenData, examples: ExampleSet) -> Mixture | None:
-    """Whose turn it is, where the data are a mixture.
+def _order(config: PretrainConfig, data: TokenData, examples: ExampleSet) -> Mixture | StreamOrder | None:
+    """Whose turn it is, where the data are a mixture or a stream.
 
     Raises:
+        ConfigError: the text is too short for the batch, or a mixture cannot be a stream.
         DataError: a part has no example.
     """
+    if config.packing.streams:
+        if data.mixture:
+            raise ConfigError(
+                f"packing.builder: the parts of {data.folder} are drawn by weight, not read from beginning to "
+                "end; choose another builder, or merge them without weights"
+            )
+        return StreamOrder(len(examples), config.train.batch_size)
     if not data.mixture:
         return None
     shards, weights = zip(*data.mixture, strict=True)
@@ -255,18 +269,26 @@ def identity(config: PretrainConfig, data: TokenData) -> dict[str, str]:
 def heldout_batches(
     config: PretrainConfig, data: TokenData, device: torch.device
 ) -> Iterator[tuple[Batch, Batch]]:
-    """The same held-out rows, masks and fakes every time, whatever the run's seed: as they are, and their copy."""
+    """The same held-out rows, masks and fakes every time, whatever the run's seed: as they are, and their copy.
+
+    Those of a stream go on from batch to batch, too: each row reads a stretch of at least `STRETCH` windows.
+    """
     examples = ExampleSet(data.heldout, config.packing, seed=0)
     if len(examples) == 0:
         raise DataError(f"{data.folder}: its held-out part has no text; prepare it with a larger --heldout")
-    count = min(config.evaluation.examples, len(examples))
-    chosen = rows(0, seed=0, batch_size=count, examples=len(examples))
+    count, size = min(config.evaluation.examples, len(examples)), HELDOUT_ROWS
+    if config.packing.streams:
+        size = max(1, min(HELDOUT_ROWS, count // STRETCH))
+        count -= count % size
+        chosen = StreamOrder(count, size).drawn(np.arange(count), seed=0)[1]
+    else:
+        chosen = rows(0, seed=0, batch_size=count, examples=len(examples))
     seeds = row_seeds(0, seed=0, batch_size=count, examples=len(examples))
-    for start in range(0, count, HELDOUT_ROWS):
-        place = slice(start, start + HELDOUT_ROWS)
+    for start in range(0, count, size):
+        place = slice(start, start + size)
         read = partial(
             collate, examples, chosen[place], special=data.special, seed=step_seed(0, start), seeds=seeds[place],
-            trim=False,
+            trim=False, fresh=start == 0,
         )  # fmt: skip
         yield read().to(device), read(stream="unigram").to(device)
 
@@ -275,12 +297,14 @@ def evaluation(
     config: PretrainConfig, data: TokenData, objective: AnyObjective, precision: Precision, device: torch.device
 ) -> Callable[[int], dict[str, float]]:
     batches = list(heldout_batches(config, data, device))
+    for memory in memories(objective).values():
+        memory.evaluation_length = config.evaluation.memory_length
     # Other shapes than in training: they would be compiled, too.
     eager = partial(torch.compiler.set_stance, "force_eager") if _compiled(config, device) else nullcontext
 
     def evaluate(examples: int) -> dict[str, float]:
         with precision.autocast(device), eager():
-            return objective.evaluate(batches[: math.ceil(examples / HELDOUT_ROWS)])
+            return objective.evaluate(batches[: math.ceil(examples / len(batches[0][0].lengths_B))])
 
     return evaluate
 
@@ -292,4 +316,7 @@ def _precision(config: PretrainConfig, objective: AnyObjective, batches: Feed, d
         objective(batch).loss.backward()
         objective.zero_grad(set_to_none=True)
 
-    return Precision(**told(asdict(choose_precision(config.train.precision, device, step))))
+    chosen = Precision(**told(asdict(choose_precision(config.train.precision, device, step))))
+    for memory in memories(objective).values():  # as if nothing had been read
+        memory.restore(None)
+    return chosen

@@ -13,6 +13,7 @@ from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export.huggingface import Pretrained
 from electra.export.loading import find, load_pretrained
+from electra.modeling.any_encoder import AnyEncoder
 from electra.modeling.encoder import ACTIVATIONS, Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.init import attend_to_neighbours
@@ -29,6 +30,7 @@ SHAPE = (
     "feed_forward_size",
     "heads",
     "vocabulary_size",
+    "positions",
     "max_positions",
     "type_vocabulary_size",
     "share_layers",
@@ -187,6 +189,7 @@ def initialize(objective: AnyObjective, config: PretrainConfig, data: TokenData,
     encoders = list({id(tower.encoder): tower.encoder for tower in towers.values()}.values())
     if init.attention == "neighbours":
         for encoder in encoders:
+            assert isinstance(encoder, Encoder), "relative positions are refused before"
             attend_to_neighbours(encoder)
     if init.token_table == "cooccurrence":
         _count_table(encoders, data)
@@ -207,7 +210,7 @@ def _generator(shape: EncoderConfig, model: EncoderConfig) -> GeneratorConfig:
     )
 
 
-def _unlike(discriminator: Pretrained | None, generator: Encoder, config: PretrainConfig) -> Iterator[str]:
+def _unlike(discriminator: Pretrained | None, generator: AnyEncoder, config: PretrainConfig) -> Iterator[str]:
     """Where a generator cannot stand beside a discriminator: another shape, or other weights that are shared."""
     expected, sharing = config.generator.encoder(config.model), config.objective.sharing
     if sharing != "none":
@@ -241,13 +244,17 @@ def _take(tower: Tower, pretrained: Pretrained, name: str, objective: ObjectiveK
     Raises:
         ConfigError: the head has another activation than the objective's.
     """
-    tower.encoder.load_state_dict(pretrained.encoder.state_dict())
+    state = pretrained.encoder.state_dict()
+    if "query_stream.weight" not in tower.encoder.state_dict():  # an objective of one stream
+        state.pop("query_stream.weight", None)
+    tower.encoder.load_state_dict(state)
     fresh = type(tower.head) is not type(pretrained.head)
     if isinstance(tower.head, ReplacedTokenHead):  # an energy is no log-odds
         fresh |= (pretrained.objective == "electric") != (objective == "electric")
     if not fresh:
         assert pretrained.head is not None
-        if tower.head.activation is not pretrained.head.activation:
+        assert isinstance(tower.head, type(pretrained.head))
+        if getattr(tower.head, "activation", None) is not getattr(pretrained.head, "activation", None):
             raise ConfigError(
                 f"{name}: its head has GELU, but a masked language model with embeddings as wide as its states "
                 "goes out as a BERT, whose head has the activation of the blocks; it cannot be continued here"
@@ -261,7 +268,7 @@ def _take(tower: Tower, pretrained: Pretrained, name: str, objective: ObjectiveK
     )  # fmt: skip
 
 
-def _count_table(encoders: list[Encoder], data: TokenData) -> None:
+def _count_table(encoders: list[AnyEncoder], data: TokenData) -> None:
     """Token tables from counts; each keeps the deviation that it would have had with random numbers."""
     logger.info("counting which token follows which, for the token embeddings to start from")
     size = encoders[0].config.embedding_size

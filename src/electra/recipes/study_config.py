@@ -8,6 +8,8 @@
     reached = {...}                  figures and levels: how many tokens it took to reach them
     set = {...}                      settings of all arms, by dotted name
     own_rows = true                  arms may cut the text into rows as they like: that is what is compared
+    figure = "eval/perplexity"       the held-out figure that arms are scored by without tasks; left out: the AUC
+    costs = true                     show parameters, speed and memory too
 
     [arms.electra-15]
     says = "..."                     for the table
@@ -37,6 +39,7 @@ from electra.recipes import finetune_task
 FOLDER = PRESETS / "studies"
 SUITE = ("cola", "sst-2:0.15", "mrpc", "sts-b", "chunking")
 """What arms are scored by where a study does not say; SST-2 with 10,000 sentences, others for each seed."""
+AUC = "eval/unigram_auc"
 NAME = re.compile(r"[\w-][\w.-]*")
 """Of an arm."""
 PATHS = ("init.generator",)
@@ -78,6 +81,8 @@ class Study:
         reached: levels of held-out figures, by name: the tokens that it took to reach them are reported.
         settings: of all arms, by dotted name.
         own_rows: arms may differ in how the text is cut into rows; their held-out figures are then of other rows.
+        figure: the held-out figure that arms are scored by where nothing is fine-tuned.
+        costs: parameters, speed and memory are shown.
     """
 
     name: str
@@ -92,6 +97,8 @@ class Study:
     reached: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     own_rows: bool = False
+    figure: str = AUC
+    costs: bool = False
 
     def toml(self, arm: Arm, folder: Path) -> str:
         """The config of an arm as a file of its own in a folder, from where it names other files."""
@@ -176,7 +183,7 @@ def load_study(source: str, *, base: str | None = None) -> Study:
         control=table["control"], arms=arms,
         paper=table.get("paper", ""), axis=table.get("axis", ""), shares=tuple(table.get("shares", (1.0,))),
         tasks=tuple(table.get("tasks", SUITE)), reached=reached, settings=_settings(table, path),
-        own_rows=table.get("own_rows", False),
+        own_rows=table.get("own_rows", False), figure=table.get("figure", AUC), costs=table.get("costs", False),
     )  # fmt: skip
 
 
@@ -209,6 +216,7 @@ TYPES: Mapping[str, type | tuple[type, ...]] = {
 KEYS = {
     "title": TEXT, "base": TEXT, "control": TEXT, "arms": TABLE, "paper": TEXT, "axis": TEXT, "shares": LIST,
     "tasks": LIST, "reached": TABLE, "set": TABLE, "own_rows": TRUTH,
+    "figure": TEXT, "costs": TRUTH,
 }  # fmt: skip
 """Of a study's file, and what each must be."""
 ARM_KEYS = {

@@ -114,6 +114,7 @@ def _facts(common: Common, configs: Configs, data: TokenData) -> Results:
         "paper": study.paper, "axis": study.axis, "shares": study.shares, "reached": study.reached,
         "suite": common.suite, "tune": common.tune, "flops": common.flops, "budget": common.budget,
         "data": data.fingerprint, "own_rows": study.own_rows,
+        "figure": study.figure, "costs": study.costs,
         "arms": {
             arm.name: {
                 "says": arm.says, "control": arm.control, "paper": arm.paper, "line": arm.line, "x": arm.x,

@@ -18,19 +18,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from electra import durable
 from electra.config import load_config, overrides_of
+from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError, DivergedError
 from electra.objectives.base import TowerName
 from electra.recipes.finetune import finetune
 from electra.recipes.finetune_config import FinetuneConfig
 from electra.recipes.pretrain import pretrain
-from electra.recipes.pretrain_config import PretrainConfig
+from electra.recipes.pretrain_config import PretrainConfig, build_objective
 from electra.recipes.study_config import Arm, Study, task_and_fraction
 from electra.reports.metrics import read_metrics
 from electra.reports.study import read_facts, tasks_of
 from electra.serving.minimal_pairs import accuracies
 from electra.serving.scorer import Scorer
+from electra.training.plan import count_parameters, plan
 from electra.training.precision import PrecisionName
 from electra.training.run_folder import RunFolder
 
@@ -176,11 +180,13 @@ def _pretrained(common: Common, job: Job, steps: int) -> dict[str, Any] | int:
         return trained.exit_code
     assert trained.exported is not None
     metrics = read_metrics(folder / "run")
+    settled = load_config(PretrainConfig, folder / "run" / "config.toml")
     return {
         **about,
         **{name: metrics.reports[-1][name] for name in ("tokens", "flops", "seconds")},
-        "precision": load_config(PretrainConfig, folder / "run" / "config.toml").train.precision,
+        "precision": settled.train.precision,
         "tower": tower_of(trained.exported.folders),
+        **_costs(settled),
         "evaluation": {k: v for k, v in metrics.evaluations[-1].items() if k.startswith("eval/")},
         "reached": {
             f"{name} {level:g}": _reached(metrics.evaluations, name, level)
@@ -189,6 +195,16 @@ def _pretrained(common: Common, job: Job, steps: int) -> dict[str, Any] | int:
         },
         "blimp": None,
     }
+
+
+def _costs(config: PretrainConfig) -> dict[str, float]:
+    """Parameters of the network that is scored, and about how much memory its training takes, in bytes."""
+    with torch.device("meta"):
+        objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
+    towers, length = objective.towers(), config.packing.sequence_length
+    tower = towers[tower_of(towers)]
+    memory = plan(objective, config.train, length=length).memory
+    return {"parameters": count_parameters(tower.encoder, tower.head), "memory": memory}
 
 
 def _folder(task: str, tune: Sequence[str]) -> str:

@@ -9,11 +9,13 @@ from electra.reports.metrics import Figures, read_metrics
 TRAINING = {
     "generator_loss": "masked LM", "discriminator_loss": "discriminator", "encoder_loss": "encoder",
     "adversarial_loss": "adversarial", "baseline_loss": "baseline", "sentence_loss": "pairs of segments",
+    "language_model_loss": "language model", "permutation_lm_loss": "permutation LM",
 }  # fmt: skip
 DETECTION = {"eval/unigram_auc": "unigram fakes", "eval/discriminator_auc": "fakes as in training"}
 FILLING = {
     "eval/masked_lm_accuracy": "masks, argmax", "eval/masked_lm_sample_accuracy": "masks, samples",
     "eval/encoder_masked_lm_accuracy": "masks, the large network", "eval/restored_accuracy": "fakes restored",
+    "eval/language_model_accuracy": "the next token", "eval/permutation_lm_accuracy": "targets in a random order",
 }  # fmt: skip
 BESIDE = {
     "eval/unigram_auc": ("finding unigram fakes in held-out text", "area under the ROC curve"),

@@ -22,6 +22,7 @@ from rich.table import Table
 from electra import durable
 from electra.errors import CheckpointError
 from electra.json_files import read_json, understood
+from electra.reports.study_scores import AUC, digits_of, named, shown
 
 SURE = 0.95
 """How often an interval holds the true difference."""
@@ -47,8 +48,8 @@ class Row:
         results: of the seeds that have all tasks, failed ones left out.
         failed: how many seeds came to numbers that are not finite.
         unscored: how many were trained, and not fine-tuned for all tasks in the way that the study asks for.
-        scores: of each seed, in percent: the average over the tasks, or, where nothing was fine-tuned, the AUC;
-            empty for an arm that has no discriminator then.
+        scores: of each seed, in percent: the average over the tasks, or, where nothing was fine-tuned, the study's
+            held-out figure (a loss as it is); empty for an arm that does not have it.
         difference, interval: to its control at the same share, over the seeds that both have.
         verdict: of the difference, in words.
         agrees: whether the published scores are in the same order; None where there are none, or where these
@@ -163,11 +164,13 @@ class StudyReport:
         reached = [f"{name} {level:g}" for name, levels in self.facts["reached"].items() for level in levels]
         title = self.facts["title"] + ("" if share == 1 else f", {share:.4g} of the budget")
         table = Table("arm", "n", *suite, title=title, title_justify="left")
+        digits = 1 if suite else digits_of(self.figure)
         for name in (
-            "average" if suite else "AUC, unigram fakes", "difference", "verdict", *(("paper",) if suite else ()),
+            "average" if suite else named(self.figure), "difference", "verdict", *(("paper",) if suite else ()),
             *(("BLiMP",) if pairs else ()),
             *(f"tokens to {name.removeprefix('eval/')}" for name in reached),
-            *(() if suite else ("masked-LM accuracy",)),
+            *(("masked-LM accuracy",) if self._fills_masks else ()),
+            *(("parameters", "tokens/s", "memory, about") if self.facts.get("costs") else ()),
         ):  # fmt: skip
             table.add_column(name)
         for row in rows:
@@ -177,17 +180,33 @@ class StudyReport:
                 table.add_row(row.says, count)
                 continue
             cells = [row.says, count, *(_task(row, task) for task in suite)]
-            spread = f" ± {row.deviation:.1f}" if len(row.scores) > 1 else ""
-            cells += [f"{row.mean:.1f}{spread}" if row.scores else "–", _difference(row), row.verdict]
+            spread = f" ± {row.deviation:.{digits}f}" if len(row.scores) > 1 else ""
+            cells += [
+                f"{row.mean:.{digits}f}{spread}" if row.scores else "–",
+                _difference(row, digits),
+                row.verdict,
+            ]
             if suite:
                 cells.append(_paper(row))
             if pairs:
                 cells.append("–" if row.blimp is None else f"{row.blimp:.1f}")
             cells += [_tokens(row, name) for name in reached]
-            if not suite:
+            if self._fills_masks:
                 cells.append(_percent(row.figure("eval/masked_lm_accuracy")))
+            if self.facts.get("costs"):
+                cells += _costs(row)
             table.add_row(*cells)
         return table
+
+    @property
+    def figure(self) -> str:
+        """The held-out figure that arms are scored by where nothing was fine-tuned."""
+        found: str = self.facts.get("figure", AUC)  # of earlier versions
+        return found
+
+    @property
+    def _fills_masks(self) -> bool:
+        return not self.facts["suite"] and self.figure == AUC
 
     def sum_up(self) -> str:
         """In how many arms the order of the published scores shows."""
@@ -230,7 +249,8 @@ def _report(out: Path, facts: Results) -> StudyReport:
                 control = arm.get("control") or facts["control"]
                 papers = [_published(facts["arms"].get(one), share) for one in (name, control)]
                 others = found.get((control, share), {}) if name != control else {}
-                rows.append(_row(name, arm["says"], share, results, others, facts["suite"], *papers))
+                by = facts["suite"] or facts.get("figure", AUC)
+                rows.append(_row(name, arm["says"], share, results, others, by, *papers))
     runs = tuple(results[seed] for results in found.values() for seed in sorted(results))
     return StudyReport(out, facts, tuple(rows), runs)
 
@@ -268,10 +288,12 @@ def tasks_of(result: Results, tune: Sequence[str]) -> Results:
 
 def _row(
     name: str, says: str, share: float, results: Mapping[int, Results], control: Mapping[int, Results],
-    suite: Sequence[str], paper: float | None, paper_of_control: float | None,
+    by: Sequence[str] | str, paper: float | None, paper_of_control: float | None,
 ) -> Row:  # fmt: skip
+    """An arm's row, by the tasks of a suite or by a held-out figure."""
+    suite = () if isinstance(by, str) else by
     whole, others = _whole(results, suite), _whole(control, suite)
-    scores, to = _scores(whole, suite), _scores(others, suite)
+    scores, to = _scores(whole, by), _scores(others, by)
     difference, found, verdict, agrees = None, None, "", None
     if both := sorted(scores.keys() & to.keys()):
         differences = [scores[seed] - to[seed] for seed in both]
@@ -307,12 +329,12 @@ def _published(arm: Results | None, share: float) -> float | None:
     return paper if share == 1 else None
 
 
-def _scores(results: Mapping[int, Results], suite: Sequence[str]) -> dict[int, float]:
-    """What each seed is judged by, in percent: the average over the tasks, or the AUC, if it has one."""
-    if suite:
-        return {seed: statistics.mean(_score(one, task) for task in suite) for seed, one in results.items()}
-    aucs = {seed: one["evaluation"].get("eval/unigram_auc") for seed, one in results.items()}
-    return {seed: 100 * auc for seed, auc in aucs.items() if auc is not None}
+def _scores(results: Mapping[int, Results], by: Sequence[str] | str) -> dict[int, float]:
+    """What each seed is judged by: the average over the tasks, in percent, or the figure, if it has that."""
+    if not isinstance(by, str):
+        return {seed: statistics.mean(_score(one, task) for task in by) for seed, one in results.items()}
+    values = {seed: one["evaluation"].get(by) for seed, one in results.items()}
+    return {seed: shown(by, value) for seed, value in values.items() if value is not None}
 
 
 def _score(result: Results, task: str) -> float:
@@ -335,12 +357,22 @@ def _task(row: Row, name: str) -> str:
     return f"{row.task(name):.1f}" + (f" ({failed} failed)" if failed else "")
 
 
-def _difference(row: Row) -> str:
+def _difference(row: Row, digits: int) -> str:
     if row.difference is None:
         return ""
-    if row.interval is None:
-        return f"{row.difference:+.1f}"
-    return f"{row.difference:+.1f} ({row.interval[0]:+.1f} to {row.interval[1]:+.1f})"
+    numbers = [f"{value:+.{digits}f}" for value in (row.difference, *(row.interval or ()))]
+    return f"{numbers[0]} ({numbers[1]} to {numbers[2]})" if row.interval else numbers[0]
+
+
+def _costs(row: Row) -> list[str]:
+    """Parameters, the median of the speeds, memory; of runs of earlier versions some are not known."""
+    parameters, memory = (row.results[0].get(name) for name in ("parameters", "memory"))
+    speed = statistics.median(one["tokens"] / one["seconds"] for one in row.results)
+    return [
+        "–" if parameters is None else f"{parameters / 1e6:.1f}M",
+        f"{speed:,.0f}",
+        "–" if memory is None else f"{memory / 2**30:.1f} GiB",
+    ]
 
 
 def _tokens(row: Row, name: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.reports.study import Row
+from electra.reports.study_scores import AUC, named, unit_of
 
 SCORE = "average of the tasks"
 
@@ -28,7 +29,7 @@ INSIDE = 4
 
 
 def study_figure(facts: dict[str, Any], rows: Sequence[Row]) -> Any | None:
-    """The score, or the held-out AUC where nothing was fine-tuned; None where there is nothing to draw."""
+    """The score, or the held-out figure where nothing was fine-tuned; None where there is nothing to draw."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window, whatever the machine
     from matplotlib.figure import Figure
 
@@ -48,7 +49,8 @@ def study_figure(facts: dict[str, Any], rows: Sequence[Row]) -> Any | None:
         axes.set_xscale("log")
     else:
         _points(axes, rows, facts["control"])
-    label = SCORE if facts["suite"] else "held-out AUC on unigram fakes, in percent"
+    by = facts.get("figure", AUC)
+    label = SCORE if facts["suite"] else f"held-out {named(by)}{unit_of(by)}"
     (axes.set_xlabel if not (placed or len(facts["shares"]) > 1) else axes.set_ylabel)(label)
     several = any(len(row.scores) > 1 for row in rows)
     drawn = "means over the seeds, ± their standard deviation" if several else "one seed"

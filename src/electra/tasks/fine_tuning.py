@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from electra.modeling.encoder import Encoder, attention_mask
+from electra.modeling.any_encoder import AnyEncoder
+from electra.modeling.encoder import attention_mask
 from electra.modeling.flops import Network, Networks
 from electra.modeling.task_heads import TaskHead
 from electra.objectives.base import Counts, StepOutput
@@ -32,7 +33,7 @@ class FineTuning(nn.Module):
     """
 
     def __init__(
-        self, encoder: Encoder, problem: Problem, *, reduction: Reduction = "mean", head: TaskHead | None = None
+        self, encoder: AnyEncoder, problem: Problem, *, reduction: Reduction = "mean", head: TaskHead | None = None
     ) -> None:
         super().__init__()
         self.encoder, self.problem, self.reduction = encoder, problem, reduction
@@ -52,11 +53,14 @@ class FineTuning(nn.Module):
         return StepOutput(losses_B.sum() / counts["answers"], {})
 
     def states(self, batch: TaskBatch) -> Tensor:
-        """The states (B, L, D) that the head reads; only those of [CLS] (B, 1, D) where that is all."""
+        """The states (B, L, D) that the head reads; only one a row (B, 1, D) where that is all: that of [CLS], or
+        of the last token in a network that looks to the left."""
         mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
         first_B1 = None
         if self.head.reads_first_only:
             first_B1 = torch.zeros_like(batch.lengths_B)[:, None]
+            if self.encoder.config.direction == "left":  # the last one has seen all the others
+                first_B1 = batch.lengths_B[:, None] - 1
         x_BLD: Tensor = self.encoder(
             batch.input_ids_BL, batch.segment_ids_BL, mask_BL, positions_BN=first_B1, unpadding=batch.unpadding
         )

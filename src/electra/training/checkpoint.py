@@ -54,7 +54,8 @@ class Checkpoint:
     state: dict[str, Any]
 
     def tensors(self, name: str) -> dict[str, Tensor]:
-        """The tensors of its `model` or `optimizer`, also where several processes wrote their parts of them.
+        """The tensors of its `model` or `optimizer`, also where several processes wrote their parts of them; or of
+        its `memory`, which may hold none.
 
         Raises:
             CheckpointError: the file is none of tensors.
@@ -65,8 +66,16 @@ class Checkpoint:
                 return load_file(file)
             except (SafetensorError, ValueError) as error:
                 raise CheckpointError(f"{file} cannot be read: {error}") from error
-        found = load_whole(self.path)
-        return {key: value for key, value in found.items() if (OF_OPTIMIZER in key) == (name == "optimizer")}
+        found = {} if name == "memory" else load_whole(self.path)
+        return {
+            key: value
+            for key, value in found.items()
+            if (OF_OPTIMIZER in key) == (name == "optimizer") and not key.startswith(REMEMBERED)
+        }
+
+
+REMEMBERED = "remembered/"
+"""Begins the name of a tensor that is neither a weight nor of the optimiser, but what is remembered of rows."""
 
 
 class Checkpoints:

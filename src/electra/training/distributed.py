@@ -197,6 +197,17 @@ def summed(values: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: total.to(values[name].dtype) for name, total in zip(values, packed, strict=True)}
 
 
+def gathered(values: Tensor, *, dim: int) -> Tensor:
+    """The tensors of all processes, which have one shape, joined along an axis in the order of their ranks; on the
+    host."""
+    if size() == 1:
+        return values
+    mine = values.detach().cpu().contiguous()
+    parts = [torch.empty_like(mine) for _ in range(size())]
+    dist.all_gather(parts, mine, group=_Messages.group)
+    return torch.cat(parts, dim)
+
+
 class Agreement:
     """One number that all processes have at the same call: the largest that any of them gave at the call before.
 

@@ -15,6 +15,9 @@ class EvaluationConfig:
     interim_examples: int = 0
     """Held-out examples that are looked at before that, the first ones of the same; 0: all of them."""
 
+    memory_length: int = 0
+    """Tokens that a network with a memory remembers meanwhile; 0: as many as in training (model.memory_length)."""
+
     def at(self, *, last: bool) -> int:
         """How many examples an evaluation looks at."""
         return self.examples if last else min(self.interim_examples or self.examples, self.examples)
@@ -24,3 +27,5 @@ class EvaluationConfig:
             yield f"examples: must be at least 1, got {self.examples}"
         if self.interim_examples < 0:
             yield f"interim_examples: must not be negative, got {self.interim_examples}"
+        if self.memory_length < 0:
+            yield f"memory_length: must not be negative, got {self.memory_length}"

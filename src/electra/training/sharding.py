@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from electra.modeling.encoder import Encoder
+from electra.modeling.recurrence import RelativeEncoder
 from electra.training.distributed import messages, size
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def shard(objective: nn.Module, device: torch.device) -> None:
 
     mesh = init_device_mesh(device.type, (size(),))
     for module in objective.modules():
-        if isinstance(module, Encoder):
+        if isinstance(module, Encoder | RelativeEncoder):
             for block in module.blocks if module.config.share_layers == "none" else ():
                 fully_shard(block, mesh=mesh)
     fully_shard(objective, mesh=mesh)

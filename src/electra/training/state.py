@@ -10,8 +10,9 @@ from torch import nn
 
 from electra.errors import CheckpointError
 from electra.json_files import read_json
-from electra.training.checkpoint import STATE, Checkpoint, Checkpoints, read_checkpoint, write_tensors
-from electra.training.distributed import leads, told
+from electra.objectives.memory import memories
+from electra.training.checkpoint import REMEMBERED, STATE, Checkpoint, Checkpoints, read_checkpoint, write_tensors
+from electra.training.distributed import gathered, leads, rank, size, told
 from electra.training.sharding import is_sharded, load_parts, part, reshard, save_parts
 from electra.training.update import Update
 
@@ -28,11 +29,13 @@ def save(
         CheckpointError: the disk is full or refuses.
     """
     objective = update.objective
+    remembered = {REMEMBERED + name: rows for name, rows in _remembered(objective).items()}
+    memory = {"memory": remembered} if remembered else {}
     if not is_sharded(objective):
         if not leads():
             return None
         weights = {name: parameter.detach() for name, parameter in objective.named_parameters()}
-        write = partial(write_tensors, groups={"model": weights, "optimizer": update.tensors()})
+        write = partial(write_tensors, groups={"model": weights, "optimizer": update.tensors(), **memory})
         return checkpoints.save(step, write, state=state, texts=texts)
     reshard(objective)
     weights = {name: parameter.detach() for name, parameter in objective.named_parameters()}
@@ -41,6 +44,8 @@ def save(
     def together(folder: Path) -> None:
         told(None)  # the leader has made the folder
         save_parts(folder, tensors, weights)
+        if leads():
+            write_tensors(folder, memory)
 
     path = None
     if leads():
@@ -114,13 +119,24 @@ def restore(checkpoint: Checkpoint, update: Update) -> None:
     parameters = dict(objective.named_parameters())
     if is_sharded(objective):
         tensors = load_parts(checkpoint.path, parameters)
-        optimizer = {key: value for key, value in tensors.items() if key not in parameters}
+        others = {key: value for key, value in tensors.items() if key not in parameters}
+        optimizer = {key: value for key, value in others.items() if not key.startswith(REMEMBERED)}
     else:
         tensors, optimizer = checkpoint.tensors("model"), checkpoint.tensors("optimizer")
     with torch.no_grad():
         for name, parameter in parameters.items():
             _copy(part(parameter), tensors.get(name), f"{checkpoint.path}: {name}")
     update.restore(optimizer)
+    remembered = checkpoint.tensors("memory")
+    for name, memory in memories(objective).items():
+        rows_YBMD = remembered.get(REMEMBERED + name)
+        memory.restore(None if rows_YBMD is None else rows_YBMD.chunk(size(), 1)[rank()])
+
+
+def _remembered(objective: nn.Module) -> dict[str, torch.Tensor]:
+    """What the memories of an objective hold of the rows of all processes, by name."""
+    found = {name: memory.rows() for name, memory in memories(objective).items()}
+    return {name: gathered(rows_YBMD, dim=1) for name, rows_YBMD in found.items() if rows_YBMD is not None}
 
 
 def _copy(mine: nn.Parameter | torch.Tensor, stored: torch.Tensor | None, name: str) -> None:

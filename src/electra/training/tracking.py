@@ -21,6 +21,10 @@ _HELD_OUT = {
     "eval/unigram_auc": "on unigram fakes",
     "eval/masked_lm_accuracy": "masked-LM accuracy",
     "eval/masked_lm_loss": "masked-LM loss",
+    "eval/perplexity": "perplexity a token",
+    "eval/language_model_accuracy": "accuracy of the next token",
+    "eval/permutation_lm_accuracy": "accuracy at the targets",
+    "eval/permutation_lm_loss": "loss at the targets",
     "eval/discriminator_loss": "discriminator loss",
     "eval/majority_loss": "that of the majority class",
 }

@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from electra.data.collate import Batch
 from electra.modeling.encoder import Encoder
+from electra.modeling.recurrence import RelativeEncoder
 from electra.objectives.base import Counts, StepOutput
 from electra.training import distributed
 from electra.training.loss_scale import LossScale
@@ -162,3 +163,7 @@ def compile_encoders(objective: nn.Module, *, backend: str = "inductor") -> None
     for module in objective.modules():
         if isinstance(module, Encoder):
             module.compile(fullgraph=True, dynamic=False, backend=backend)
+        elif isinstance(module, RelativeEncoder):  # what it remembers is kept by plain code around that
+            module.read = torch.compile(  # type: ignore[method-assign]
+                module.read, fullgraph=True, dynamic=False, backend=backend
+            )

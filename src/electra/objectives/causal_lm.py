@@ -1,0 +1,105 @@
+"""The language model: each token is predicted from those before it (Transformer-XL, Dai et al. 2019).
+
+    loss = mean over the tokens of -log p(token | the tokens before it in its row, and what is remembered)
+
+On windows of a stream the rows have a past, and the last token of each predicts the one behind it.
+
+Shapes: B batch, L length, n = B × L, D hidden size, V vocabulary.
+"""
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from electra.data.collate import Batch
+from electra.modeling.any_encoder import build_encoder
+from electra.modeling.encoder import EncoderConfig
+from electra.modeling.flops import Network, Networks
+from electra.modeling.heads import LanguageModelHead
+from electra.modeling.kernels import sampled_cross_entropy
+from electra.objectives.base import Counts, StepOutput, Tower, TowerName
+from electra.objectives.detection import GeneratorFigures
+from electra.objectives.memory import Memory
+
+
+class CausalLanguageModel(nn.Module):
+    """One encoder that looks to the left, and learns what comes next."""
+
+    def __init__(self, model: EncoderConfig) -> None:
+        super().__init__()
+        self.encoder = build_encoder(model)
+        self.head = LanguageModelHead(model)
+        self.memory = Memory(model)
+
+    def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
+        """`loss` = language_model_loss."""
+        counts = counts or self.counts(batch)
+        targets_BL, used_BL = following(batch)
+        weights_n = used_BL.flatten().float()
+        negative_log_likelihood, _ = sampled_cross_entropy(
+            self.states(batch, self.memory),
+            self.encoder.embeddings.token.weight,
+            self.head.bias,
+            targets_BL.flatten(),
+            weights_n,
+            torch.zeros_like(weights_n),
+        )
+        loss = negative_log_likelihood / counts["words"]
+        return StepOutput(loss, {"language_model_loss": loss.detach()})
+
+    def begin_step(self, step: int, steps: int | None) -> None:
+        """Every step is alike."""
+
+    def counts(self, batch: Batch) -> Counts:
+        """The tokens that are predicted."""
+        return {"words": following(batch)[1].sum().clamp(min=1)}
+
+    def states(self, batch: Batch, memory: Memory) -> Tensor:
+        """The encoder's states (n, D). Padding is behind a row, where nobody looks."""
+        return memory.read(self.encoder, batch, batch.input_ids_BL, batch.segment_ids_BL).flatten(0, 1)
+
+    @torch.no_grad()
+    def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
+        """The loss a token, the perplexity, and how often the likeliest token is the right one."""
+        figures = GeneratorFigures()
+        training = self.training
+        self.eval()
+        memory = self.memory.fresh()
+        for batch, _ in batches:
+            targets_BL, used_BL = following(batch)
+            figures.add(
+                self.states(batch, memory),
+                self.encoder.embeddings.token.weight,
+                self.head.bias,
+                targets_N=targets_BL.flatten(),
+                masked_N=used_BL.flatten(),
+                uniforms_N=torch.zeros_like(targets_BL.flatten(), dtype=torch.float32),
+            )
+        self.train(training)
+        loss = figures.loss / max(figures.count, 1)
+        return {
+            "eval/language_model_loss": loss,
+            "eval/perplexity": math.exp(min(loss, 700.0)),
+            "eval/language_model_accuracy": figures.correct / max(figures.count, 1),
+        }
+
+    def towers(self) -> dict[TowerName, Tower]:
+        return {"encoder": Tower(self.encoder, self.head)}
+
+    def output_biases(self) -> list[nn.Parameter]:
+        return [self.head.bias]
+
+    def networks(self, length: int) -> Networks:
+        return {"encoder": Network.of(self.encoder.config, head="words", masked_share=1.0)}
+
+
+def following(batch: Batch) -> tuple[Tensor, Tensor]:
+    """The token behind each one (B, L), and True where there is one."""
+    ids_BL = batch.input_ids_BL
+    places_L = torch.arange(ids_BL.shape[1], device=ids_BL.device)
+    continued = batch.continued
+    last_B = ids_BL[:, -1] if continued is None else continued.next_ids_B
+    used_BL = places_L + (1 if continued is None else 0) < batch.lengths_B[:, None]
+    return torch.cat([ids_BL[:, 1:], last_B[:, None]], 1), used_BL

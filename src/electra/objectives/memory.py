@@ -1,0 +1,78 @@
+"""What an encoder remembers of the rows of a stream, from batch to batch.
+
+Shapes: Y blocks, B rows, M slots of the memory, D hidden size.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from electra.data.collate import Batch
+from electra.modeling.any_encoder import AnyEncoder
+from electra.modeling.encoder import EncoderConfig
+from electra.modeling.recurrence import Past, RelativeEncoder
+
+
+class Memory(nn.Module):
+    """The past of every row that this process reads. It has no weights; checkpoints keep it beside them.
+
+    Each micro-batch has its own part. What is not finite is forgotten, so that one bad step spoils no later one.
+
+    Attributes:
+        length: tokens of each row that are remembered.
+        evaluation_length: the same in evaluations; 0: as many.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config, self.length, self.evaluation_length = config, config.memory_length, 0
+        self._known: Tensor | None = None
+        self._parts: dict[int, Past] = {}
+
+    def read(self, encoder: AnyEncoder, batch: Batch, *inputs: Tensor | None, **others: Tensor | None) -> Tensor:
+        """What the encoder gives for these inputs, with the past of the batch's rows, which goes on from there.
+
+        Without a stream, or without a memory, it is what the encoder gives by itself.
+        """
+        if batch.continued is None or not self.length or not isinstance(encoder, RelativeEncoder):
+            found: Tensor = encoder(*inputs, **others)
+            return found
+        past = self._before(batch)
+        states: Tensor = encoder(*inputs, **others, past=past)
+        assert past.memory_YBMD is not None
+        finite_YBM1 = past.memory_YBMD.isfinite().all(-1, keepdim=True)
+        past.memory_YBMD = past.memory_YBMD.where(finite_YBM1, 0.0)
+        return states
+
+    def _before(self, batch: Batch) -> Past:
+        assert batch.continued is not None
+        rows, first = len(batch.input_ids_BL), batch.continued.first_row
+        past = self._parts.setdefault(first, Past(self.length))
+        device = batch.input_ids_BL.device
+        if past.memory_YBMD is None and self._known is not None:
+            past.memory_YBMD = self._known[:, first : first + rows].to(device)
+        if past.memory_YBMD is None and device.type != "cpu":  # one shape from the first step on
+            shape = self.config.layers, rows, self.length, self.config.hidden_size
+            past.memory_YBMD = torch.zeros(shape, device=device)
+        past.fresh_B = batch.continued.fresh_B
+        return past
+
+    def rows(self) -> Tensor | None:
+        """What is remembered of all rows of this process (Y, B, M, D); None: nothing."""
+        parts = [self._parts[first].memory_YBMD for first in sorted(self._parts)]
+        known = [part for part in parts if part is not None]
+        return torch.cat(known, 1) if known else self._known
+
+    def restore(self, rows_YBMD: Tensor | None) -> None:
+        """Remember what `rows` gave, and nothing else."""
+        self._known, self._parts = rows_YBMD, {}
+
+    def fresh(self) -> "Memory":
+        """One that remembers nothing yet, to evaluate with."""
+        other = Memory(self.config)
+        other.length = self.evaluation_length or self.length
+        return other
+
+
+def memories(module: nn.Module) -> dict[str, Memory]:
+    """The memories inside a module, by name."""
+    return {name: inside for name, inside in module.named_modules() if isinstance(inside, Memory)}

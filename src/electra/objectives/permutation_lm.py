@@ -1,0 +1,129 @@
+"""XLNet's objective: tokens are predicted in a random order, each from those before it in that order (Yang et al.
+2019, sections 2.2 and 2.3).
+
+    c      = the tokens that are not predicted: all see them, and they see no others
+    z      ~ an order of the predicted ones; only the last part of an order is predicted, so this is all of it
+    loss   = mean over t of -log p(x_{z_t} | c, x_{z_1}, ..., x_{z_{t-1}}, and what is remembered)
+
+A second stream of states predicts: it knows where a token stands, but not which it is. Which tokens are predicted
+is a setting of masking.py, where nothing is masked here: one in K of them is a share of 1 / K.
+
+Shapes: B batch, L length, N targets a row, n = B × N, D hidden size, V vocabulary.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from electra.data.collate import Batch
+from electra.modeling.any_encoder import build_encoder
+from electra.modeling.encoder import EncoderConfig, attention_mask
+from electra.modeling.flops import Network, Networks
+from electra.modeling.heads import LanguageModelHead
+from electra.modeling.kernels import sampled_cross_entropy
+from electra.objectives.base import Counts, StepOutput, Tower, TowerName
+from electra.objectives.detection import GeneratorFigures
+from electra.objectives.draws import Purpose, uniforms
+from electra.objectives.masking import Masking, MaskingConfig, draw, slots
+from electra.objectives.memory import Memory
+from electra.objectives.vocabulary import Vocabulary
+
+
+class PermutationLanguageModel(nn.Module):
+    """One encoder with two streams of states."""
+
+    def __init__(self, model: EncoderConfig, *, masking: MaskingConfig, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        self.masking, self.vocabulary = masking, vocabulary
+        self.encoder = build_encoder(model, query_stream=True)
+        self.head = LanguageModelHead(model)
+        self.memory = Memory(model)
+
+    def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
+        """`loss` = permutation_lm_loss, the mean over the targets."""
+        masking = self.draw(batch)
+        counts = counts or self.counts(batch, masking)
+        weights_n = masking.used_BN.flatten().float()
+        negative_log_likelihood, _ = sampled_cross_entropy(
+            self.states(batch, masking, self.memory),
+            self.encoder.embeddings.token.weight,
+            self.head.bias,
+            masking.at(batch.input_ids_BL),
+            weights_n,
+            torch.zeros_like(weights_n),
+        )
+        loss = negative_log_likelihood / counts["targets"]
+        return StepOutput(loss, {"permutation_lm_loss": loss.detach()})
+
+    def begin_step(self, step: int, steps: int | None) -> None:
+        """Every step is alike."""
+
+    def counts(self, batch: Batch, masking: Masking | None = None) -> Counts:
+        """The targets."""
+        return {"targets": (masking or self.draw(batch)).used_BN.sum().clamp(min=1)}
+
+    def draw(self, batch: Batch) -> Masking:
+        """Choose the targets."""
+        return draw(batch, self.masking, self.vocabulary)
+
+    def states(self, batch: Batch, masking: Masking, memory: Memory) -> Tensor:
+        """The states of the targets (n, D)."""
+        return memory.read(
+            self.encoder,
+            batch,
+            batch.input_ids_BL,
+            batch.segment_ids_BL,
+            attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1]),
+            positions_BN=masking.positions_BN[:, :0],
+            permutation_BLL=order(batch, masking),
+            targets_BN=masking.positions_BN,
+        ).flatten(0, 1)
+
+    @torch.no_grad()
+    def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
+        """The loss a target, and how often the likeliest token is the right one."""
+        figures = GeneratorFigures()
+        training = self.training
+        self.eval()
+        memory = self.memory.fresh()
+        for batch, _ in batches:
+            masking = self.draw(batch)
+            figures.add(
+                self.states(batch, masking, memory),
+                self.encoder.embeddings.token.weight,
+                self.head.bias,
+                targets_N=masking.at(batch.input_ids_BL),
+                masked_N=masking.used_BN.flatten(),
+                uniforms_N=torch.zeros_like(masking.used_BN.flatten(), dtype=torch.float32),
+            )
+        self.train(training)
+        return {
+            "eval/permutation_lm_loss": figures.loss / max(figures.count, 1),
+            "eval/permutation_lm_accuracy": figures.correct / max(figures.count, 1),
+        }
+
+    def towers(self) -> dict[TowerName, Tower]:
+        return {"encoder": Tower(self.encoder, self.head)}
+
+    def output_biases(self) -> list[nn.Parameter]:
+        return [self.head.bias]
+
+    def networks(self, length: int) -> Networks:
+        share = slots(length, self.masking.share) / length
+        network = Network.of(
+            self.encoder.config, head="words", masked_share=share, wanted_share=0.0, target_share=share
+        )
+        return {"encoder": network}
+
+
+def order(batch: Batch, masking: Masking) -> Tensor:
+    """True where the first position may look at the second (B, L, L).
+
+    All look at what is not predicted; a target looks also at the targets before it.
+    """
+    numbers_BN = 1 + uniforms(batch.row_seeds, Purpose.ORDER, masking.positions_BN.shape[1])
+    zeros_BL = torch.zeros(batch.input_ids_BL.shape, device=numbers_BN.device)
+    # 0 where nothing is predicted; a slot that is not used adds nothing.
+    places_BL = zeros_BL.scatter_add(1, masking.positions_BN, numbers_BN * masking.used_BN)
+    return (places_BL[:, None] == 0) | (places_BL[:, :, None] > places_BL[:, None])

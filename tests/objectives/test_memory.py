@@ -1,0 +1,119 @@
+"""What is remembered of the rows of a stream between the batches of a run."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from contract import SPECIAL, batch, objective, rows
+
+from electra.data.collate import Batch, Continued
+from electra.modeling.recurrence import RelativeEncoder
+from electra.objectives.memory import Memory, memories
+from electra.recipes.pretrain_config import AnyObjective
+
+KINDS = ("causal-lm", "relative, masked-lm", "relative, replaced-token", "streamed permutation-lm")
+each = pytest.mark.parametrize("name", KINDS)
+
+
+def ours(name: str) -> AnyObjective:
+    found = objective(name.removeprefix("streamed "))
+    if name.startswith("streamed"):  # rows of a stream have one segment
+        found.encoder.config = replace(found.encoder.config, type_vocabulary_size=1)  # type: ignore[union-attr]
+    return found
+
+
+def window(step: int, *, fresh: bool = False, first: int = 0, count: int = 6) -> Batch:
+    """The rows of a step: all of them full, as windows are."""
+    whole = rows(batch(6, seed=step), slice(first, first + count))
+    ids_BL = torch.where(whole.input_ids_BL == SPECIAL.pad, 5, whole.input_ids_BL)
+    return replace(
+        whole, input_ids_BL=ids_BL, lengths_B=torch.full((count,), 16),
+        continued=Continued(torch.full((count,), 7), torch.full((count,), fresh), first),
+    )  # fmt: skip
+
+
+def losses(one: AnyObjective, *, steps: int, begin: int = 0) -> list[float]:
+    return [one(window(step)).loss.item() for step in range(begin, begin + steps)]
+
+
+@each
+def test_the_past_counts_and_is_that_of_the_row(name: str) -> None:
+    one = ours(name)
+    remembering = losses(one, steps=3)
+    without = [ours(name)(window(step)).loss.item() for step in range(3)]
+    assert remembering[0] == without[0] and remembering[1] != without[1]
+    memory = one.memory.rows()
+    assert memory is not None and memory.shape == (2, 6, 16, 32)
+    fresh = one(window(4, fresh=True)).loss.item()
+    assert fresh == pytest.approx(ours(name)(window(4)).loss.item(), rel=1e-5)
+
+
+@each
+def test_micro_batches_remember_as_the_batch_does(name: str) -> None:
+    whole, parted = ours(name), ours(name)
+    for step in range(3):
+        parts = [window(step, first=first, count=2) for first in (0, 2, 4)]
+        counts = [parted.counts(part) for part in parts]
+        totals = {key: torch.stack([one[key] for one in counts]).sum() for key in counts[0]}
+        found = torch.stack([parted(part, totals).loss for part in parts]).sum()
+        torch.testing.assert_close(found, whole(window(step)).loss, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(parted.memory.rows(), whole.memory.rows(), rtol=1e-5, atol=1e-5)
+
+
+@each
+def test_what_is_remembered_can_be_put_back(name: str) -> None:
+    one, other = ours(name), ours(name)
+    losses(one, steps=2)
+    [(place, memory)] = memories(one).items()
+    assert place == "memory" and not list(memory.parameters()) and not list(memory.buffers())
+    other.memory.restore(memory.rows())
+    assert losses(other, steps=2, begin=2) == losses(one, steps=2, begin=2)
+    in_parts = ours(name)
+    in_parts.memory.restore(ours(name).memory.rows())
+    assert in_parts.memory.rows() is None
+
+
+@each
+def test_an_evaluation_begins_with_nothing_and_forgets_nothing(name: str) -> None:
+    one = ours(name)
+    losses(one, steps=2)
+    before = one.memory.rows()
+    batches = [(window(step, fresh=step == 7), window(step, fresh=step == 7)) for step in (7, 8, 9)]
+    figures = one.evaluate(batches)
+    assert torch.equal(before, one.memory.rows()) and figures == one.evaluate(batches)
+    one.memory.evaluation_length = 40
+    longer = one.evaluate(batches)
+    assert longer != figures and longer == one.evaluate(batches)
+    assert one.memory.length == 16
+
+
+def test_what_is_not_finite_is_forgotten() -> None:
+    one = ours("causal-lm")
+    losses(one, steps=1)
+    spoilt = one.memory.rows().clone()  # type: ignore[union-attr]
+    spoilt[:, 2] = torch.nan
+    one.memory.restore(spoilt)
+    assert math.isnan(losses(one, steps=1)[0])
+    memory = one.memory.rows()
+    assert memory is not None and bool(memory.isfinite().all())
+
+
+def test_rows_that_are_no_stream_have_no_past() -> None:
+    one = ours("causal-lm")
+    first, second = (one(batch(4, seed=1)).loss.item() for _ in range(2))
+    assert first == second and one.memory.rows() is None
+
+
+def test_compiled_reading_is_the_same() -> None:
+    from electra.training.update import compile_encoders
+
+    plain, compiled = ours("causal-lm"), ours("causal-lm")
+    compile_encoders(compiled, backend="eager")
+    assert isinstance(compiled.encoder, RelativeEncoder)
+    assert losses(compiled, steps=3) == pytest.approx(losses(plain, steps=3), rel=1e-5)
+
+
+def test_a_memory_has_the_length_of_the_model() -> None:
+    config = ours("causal-lm").encoder.config
+    assert Memory(config).length == 16 and Memory(replace(config, memory_length=0)).rows() is None
