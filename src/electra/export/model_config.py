@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from electra import __version__
+from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError
 from electra.export.names import FAMILIES, Family, HeadKind
 from electra.json_files import read_json
@@ -75,16 +76,19 @@ def to_json(
     family: Family,
     kind: HeadKind,
     objective: str | None,
-    padding: int,
+    special: SpecialTokens,
     task: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What config.json says of a network; `padding` is the id of [PAD]."""
+    """What config.json says of a network."""
+    padding = special.pad
     values = asdict(config)
     fields = {theirs: values[ours] for ours, (theirs, *_) in _FIELDS.items()}
     if family in ("bert", "roberta"):
         del fields["embedding_size"]
     if family == "roberta":
         fields["max_position_embeddings"] += padding + 1  # it counts positions from there
+    if family in ("roberta", "albert"):  # left out, they would be those of the released vocabularies
+        fields |= {"bos_token_id": special.classify, "eos_token_id": special.separate}
     if family == "albert":
         fields |= {"num_hidden_groups": config.layer_groups, "inner_group_num": 1}
         fields["classifier_dropout_prob"] = config.dropout
