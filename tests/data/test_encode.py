@@ -106,6 +106,19 @@ def test_documents_keep_their_boundaries() -> None:
     assert train_part.tokens.dtype == np.uint16 and train_part.unknown == 0
 
 
+@pytest.mark.parametrize("prefixed", [True, False])
+def test_a_byte_level_sentence_has_the_space_before_it(prefixed: bool) -> None:
+    """Also where the tokenizer sets none, as a released RoBERTa's: "end. Next" is no "end.Next"."""
+    tokenizer = bpe(prefixed=prefixed)
+    part, _ = DocumentEncoder(tokenizer)([Text("The ferry. The dog!\n(Noon)"), Text("The island.")])
+    sentences = np.split(part.tokens, part.sentence_ends[:-1])
+    start = " " if prefixed else ""
+    texts = [f"{start}The ferry.", " The dog!", " (Noon)", f"{start}The island."]
+    assert [tokenizer.decode(ids.tolist()) for ids in sentences] == texts
+    whole = tokenizer.encode("The ferry. The dog! (Noon)", add_special_tokens=False).ids
+    assert part.tokens[: part.sentence_ends[2]].tolist() == whole
+
+
 def test_unknown_tokens_are_counted() -> None:
     part, _ = DocumentEncoder(train(CORPUS, vocabulary_size=512))([Text("the 龘 and 龗")])
     assert part.unknown == 2

@@ -4,10 +4,19 @@ import sys
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from electra.data import tokenizer as tokenizers_
-from electra.data.tokenizer import Kind, describe, load, special_tokens, train, vocabulary_size
+from electra.data.tokenizer import (
+    Kind,
+    byte_pieces,
+    continuations,
+    describe,
+    load,
+    special_tokens,
+    train,
+    vocabulary_size,
+)
 from electra.errors import DataError
 
 SHARED_VOCABULARY = Path(__file__).parents[2] / "../shared/data/vocab/bert-uncased/vocab.txt"
@@ -61,6 +70,33 @@ def test_bpe_knows_every_character() -> None:
     trained = train(TEXTS, kind="bpe", vocabulary_size=600)
     text = "ferry 🚢 ß ﷽ \u0000"
     assert trained.decode(trained.encode(text, add_special_tokens=False).ids).strip(" ") == text
+
+
+@pytest.mark.parametrize("prefixed", [True, False])
+def test_a_word_of_bytes_begins_with_the_space_before_it(prefixed: bool) -> None:
+    trained = train(TEXTS, kind="bpe", vocabulary_size=600)
+    trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefixed)
+    text = "The harbour's café (7 rolls, 🚢): naïve; a  b"
+    encoding = trained.encode(text)
+    goes_on = continuations(trained)[encoding.ids]
+    words = [""]
+    for token, same in zip(encoding.tokens[1:-1], goes_on[1:-1], strict=True):
+        words[-1:] = [words[-1] + token] if same else [words[-1], token]
+    found = [trained.decoder.decode([word]) for word in words if word]
+    expected = ["The", " harbour's", " café", " (7", " rolls,", " 🚢):", " naïve;", " a", " ", " b"]
+    assert found == [" " * prefixed + expected[0], *expected[1:]]
+    assert not goes_on[0] and not goes_on[-1], "special tokens go on with nothing"
+
+
+def test_byte_level_tokenizers_are_known_by_how_they_cut() -> None:
+    trained = train(TEXTS, kind="bpe", vocabulary_size=600)
+    assert (pieces := byte_pieces(trained)) is not None and pieces.prefixed and pieces.use_regex
+    trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    assert (pieces := byte_pieces(trained)) is not None and not pieces.prefixed and not pieces.use_regex
+    splitters = [pre_tokenizers.Digits(), pre_tokenizers.ByteLevel()]
+    trained.pre_tokenizer = pre_tokenizers.Sequence(splitters)  # type: ignore[arg-type]
+    assert byte_pieces(trained) is None, "other rules are the tokenizer's own affair"
+    assert byte_pieces(train(TEXTS, vocabulary_size=600)) is None
 
 
 def test_case_and_accents_are_options() -> None:

@@ -182,6 +182,10 @@ def test_a_masked_language_model_goes_out_as_what_it_is(
     model, report = theirs_of_it.from_pretrained(tmp_path, output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
     assert model.num_parameters() < 2e5
+    special = tokenizers.special_tokens(tokenizers.load(tokenizer_json))
+    assert model.config.pad_token_id == special.pad
+    if family in ("roberta", "albert"):  # whose defaults are those of the released vocabularies
+        assert (model.config.bos_token_id, model.config.eos_token_id) == (special.classify, special.separate)
     two = transformers.AutoTokenizer.from_pretrained(tmp_path)("the cat", "a dog", return_tensors="pt")
     assert model(**two) is not None, "a pair as their tokenizer gives it"
     back = huggingface.load(tmp_path)

@@ -49,6 +49,13 @@ def test_the_rows_are_those_that_a_run_sees(data_folder: Path, split: SplitName,
         assert found.dropped == pytest.approx(0, abs=1e-9)
 
 
+def test_a_byte_level_row_has_no_space_before_its_first_word(corpus_file: Path, tmp_path: Path) -> None:
+    prepare(PrepareConfig((str(corpus_file),), tmp_path / "data", model="bpe", vocabulary_size=600, workers=1))
+    found = run(InspectConfig(tmp_path / "data", overrides=SHORT))
+    texts = [text.removeprefix("‹document begins› ") for row in found.rows for text in row.segments]
+    assert texts and not any(text.startswith(" ") for text in texts)
+
+
 def test_documents_begin_and_end_where_they_do(data_folder: Path, corpus_file: Path) -> None:
     found = run(InspectConfig(data_folder, examples=10**6, overrides=SHORT))
     assert len(found.rows) == len(found.lengths)

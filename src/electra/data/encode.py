@@ -24,7 +24,7 @@ from tokenizers import Tokenizer
 
 from electra.data.sentences import split_sentences
 from electra.data.shards import ENDS, Ends, Tokens, token_dtype
-from electra.data.tokenizer import normalizer_parts, special_tokens, vocabulary_size
+from electra.data.tokenizer import byte_pieces, normalizer_parts, special_tokens, vocabulary_size
 from electra.errors import DataError
 
 CACHED_WORDS = 600_000  # in each of at most two caches; together some 130 MB a process
@@ -68,12 +68,17 @@ class DocumentEncoder:
         self.unknown = special_tokens(tokenizer).unknown
         self.dtype = token_dtype(vocabulary_size(tokenizer))
         self.encode = sentence_encoder(tokenizer)
+        pieces = byte_pieces(tokenizer)
+        # Released RoBERTas set no space themselves, and know a word that has none before it for another one.
+        self.spaced = pieces is not None and not pieces.prefixed
 
     def __call__(self, texts: Sequence[Text]) -> tuple[Encoded, Encoded]:
         """The training part and the held-out part of some documents."""
         train, heldout = _Collector(), _Collector()
         for text in texts:
             sentences = split_sentences(text.text)
+            if self.spaced:  # as in the text, but for the document's first
+                sentences[1:] = [f" {sentence}" for sentence in sentences[1:]]
             kept = round(len(sentences) * (1 - text.heldout))
             if 0 < text.heldout < 1:  # both sides get something, if there is anything to share
                 kept = max(min(kept, len(sentences) - 1), 1)
@@ -120,8 +125,9 @@ def sentence_encoder(tokenizer: Tokenizer) -> Callable[[str], bytes]:
             marks = _MARKS + _IDEOGRAPHS * normalizers[0]["handle_chinese_chars"]
             return WordCache(plain, marks=marks, lowercase=normalizers[0]["lowercase"]).encode
         # Normalizers that can make a word empty (StripAccents) would make runs of spaces, which are pieces.
-        if {"Lowercase", "NFC"}.issuperset(names) and splitter["type"] == "ByteLevel" and splitter["use_regex"]:
-            return SpacedWordCache(plain, prefixed=splitter["add_prefix_space"]).encode
+        pieces = byte_pieces(tokenizer)
+        if {"Lowercase", "NFC"}.issuperset(names) and pieces is not None and pieces.use_regex:
+            return SpacedWordCache(plain, prefixed=pieces.prefixed).encode
     return plain
 
 
@@ -167,10 +173,11 @@ class SpacedWordCache(dict[str, bytes]):
         self.prefixed = prefixed
 
     def encode(self, sentence: str) -> bytes:
-        if "  " in sentence or sentence.startswith(" "):  # a run of spaces is a piece of its own
+        if "  " in sentence:  # a run of spaces is a piece of its own
             return self.plain(sentence)
-        first, *others = sentence.split(" ")
-        ids = self[first] if self.prefixed else self.plain(first)
+        spaced = sentence.startswith(" ")
+        first, *others = sentence[spaced:].split(" ")
+        ids = self[first] if self.prefixed or spaced else self.plain(first)
         return ids + b"".join(map(self.__getitem__, others))
 
     def __missing__(self, word: str) -> bytes:

@@ -29,6 +29,9 @@ SPECIAL_NAMES = {
 }
 TRAINED_NAMES = [names[0] for names in SPECIAL_NAMES.values()]
 
+PREFIX: dict[str, Any] = {"type": "Metaspace", "replacement": " ", "prepend_scheme": "first", "split": False}
+"""The splitter by which an exported byte-level tokenizer sets a space before a text (export/tokenizer_files)."""
+
 # The alphabet of a trained WordPiece or Unigram holds the commonest characters that make up this share of the
 # sample; a word with a rarer one becomes [UNK]. Without a limit, stray foreign letters eat the vocabulary.
 ALPHABET_COVERAGE = 0.9999
@@ -158,6 +161,29 @@ def continuations(tokenizer: Tokenizer) -> NDArray[np.bool_]:
         return marked
     marked[list(special_tokens(tokenizer).ids)] = True  # they begin something, too
     return ~marked
+
+
+@dataclass(frozen=True)
+class BytePieces:
+    """How a byte-level tokenizer cuts a text.
+
+    Attributes:
+        prefixed: it sets a space before a text that begins with none.
+        use_regex: it cuts at spaces and marks, as GPT-2 does.
+    """
+
+    prefixed: bool
+    use_regex: bool
+
+
+def byte_pieces(tokenizer: Tokenizer) -> BytePieces | None:
+    """How the tokenizer cuts a text where it is byte-level and no more; None where it is another one."""
+    splitter = json.loads(tokenizer.to_str())["pre_tokenizer"] or {"type": None}
+    parts = splitter["pretokenizers"] if splitter["type"] == "Sequence" else [splitter]
+    prefixed = parts[0] == PREFIX
+    if [part["type"] for part in parts[prefixed:]] != ["ByteLevel"]:
+        return None
+    return BytePieces(prefixed or parts[-1]["add_prefix_space"], parts[-1]["use_regex"])
 
 
 def describe(tokenizer: Tokenizer) -> dict[str, Any]:

@@ -128,11 +128,11 @@ def save(
     assert family in ("electra", "xlnet") or (words and family == family_of(config))
     tokenizer = tokenizers.load(tokenizer_json)
     agree(tokenizer, config, tokenizer_json)
-    padding = tokenizers.special_tokens(tokenizer).pad
+    special = tokenizers.special_tokens(tokenizer)
     modules: list[tuple[nn.Module, HeadKind]] = [(encoder, kind), (head, kind)]
     if pairs is not None and (family, "pair") in ARCHITECTURES:
         modules.append((pairs, kind := "pair"))
-    tensors = dict(pair for module, of in modules for pair in _their_tensors(module, family, of, padding))
+    tensors = dict(pair for module, of in modules for pair in _their_tensors(module, family, of, special.pad))
     most = max_length or config.max_positions
     texts = tokenizer_files(
         tokenizer, most if config.positions == "relative" else min(most, config.max_positions),
@@ -141,7 +141,7 @@ def save(
     texts |= {
         "README.md": card,
         "config.json": json_text(
-            to_json(config, family=family, kind=kind, objective=objective, padding=padding, task=task)
+            to_json(config, family=family, kind=kind, objective=objective, special=special, task=task)
         ),
     }
     try:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from electra import __version__
+from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError
 from electra.export.names import ACTIVATIONS, FAMILIES, Family, HeadKind
 from electra.export.xlnet_names import config_fields, config_of
@@ -73,10 +74,13 @@ def to_json(
     family: Family,
     kind: HeadKind,
     objective: str | None,
-    padding: int,
+    special: SpecialTokens,
     task: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What config.json says of a network; `padding` is the id of [PAD]."""
+    """What config.json says of a network."""
+    padding = special.pad
+    # Left out, they would be those of the released vocabularies.
+    ends = {"bos_token_id": special.classify, "eos_token_id": special.separate}
     ours = {
         "pad_token_id": padding,
         "tie_word_embeddings": True,
@@ -87,13 +91,15 @@ def to_json(
     }
     if family == "xlnet":
         architecture = {"architectures": [ARCHITECTURES.get((family, kind), BARE)]}
-        return {**config_fields(config), **architecture, SEGMENTS: config.type_vocabulary_size > 1, **ours}
+        return {**config_fields(config), **architecture, SEGMENTS: config.type_vocabulary_size > 1, **ends, **ours}
     values = asdict(config)
     fields = {theirs: values[name] for name, (theirs, *_) in _FIELDS.items()}
     if family in ("bert", "roberta"):
         del fields["embedding_size"]
     if family == "roberta":
         fields["max_position_embeddings"] += padding + 1  # it counts positions from there
+    if family in ("roberta", "albert"):
+        fields |= ends
     if family == "albert":
         fields |= {"num_hidden_groups": config.layer_groups, "inner_group_num": 1}
         fields["classifier_dropout_prob"] = config.dropout

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer, pre_tokenizers, processors
 
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError, DataError
@@ -37,13 +37,38 @@ def tokenizer_files(tokenizer: Tokenizer, max_length: int, *, segments: bool = T
         "model_input_names": ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"],
         **names,
     }
-    files = {"tokenizer.json": tokenizer.to_str(pretty=True), "special_tokens_map.json": json_text(names)}
+    theirs = _for_transformers(tokenizer, special.mask)
+    files = {"tokenizer.json": theirs.to_str(pretty=True), "special_tokens_map.json": json_text(names)}
     if facts["kind"] == "wordpiece":
         settings |= {"do_lower_case": facts["lowercase"], "strip_accents": facts["strip_accents"]}
         entries = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
         if [i for _, i in entries] == list(range(len(entries))):  # a line is an id
             files["vocab.txt"] = "".join(f"{entry}\n" for entry, _ in entries)
     return files | {"tokenizer_config.json": json_text(settings)}
+
+
+def _for_transformers(tokenizer: Tokenizer, mask: int) -> Tokenizer:
+    """The tokenizer as it goes out: with the same ids of every text in which no special token is named.
+
+    Here such a name is plain text; there it is the token, so that people can fill masks. A byte-level tokenizer
+    must then cut the text around it as in training, where [MASK] stands for a word with the space before it. And
+    characters of tokens go without that space there, as RoBERTa's do: an answer begins with its first letter.
+    """
+    pieces = tokenizers.byte_pieces(tokenizer)
+    if pieces is None:
+        return tokenizer
+    found = Tokenizer.from_str(tokenizer.to_str())
+    name = tokenizer.id_to_token(mask)
+    found.add_special_tokens([AddedToken(name, lstrip=True, normalized=False, special=True)])
+    if pieces.prefixed:
+        # ByteLevel would set a space before each stretch between special tokens: " ." behind [MASK], not ".".
+        settings: dict[str, Any] = {key: value for key, value in tokenizers.PREFIX.items() if key != "type"}
+        first: Any = pre_tokenizers.Metaspace(**settings)
+        then: Any = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pieces.use_regex)
+        found.pre_tokenizer = pre_tokenizers.Sequence([first, then])
+    trimmed: Any = processors.ByteLevel(add_prefix_space=pieces.prefixed, trim_offsets=True)
+    found.post_processor = processors.Sequence([trimmed, found.post_processor])
+    return found
 
 
 def read_tokenizer(folder: Path, config: EncoderConfig) -> tuple[Tokenizer, int]:

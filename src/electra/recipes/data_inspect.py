@@ -222,6 +222,8 @@ def _text(pieces: list[Piece], shard: Shard, document: int, tokenizer: Tokenizer
         before = "‹document begins› " if start == begin else "" if start in sentence_ends else "…"
         stop = start + length
         after = " ‹document ends›" if stop == end else "" if stop in sentence_ends else "…"
+        if start in sentence_ends:  # a byte-level token holds the space before its word
+            text = text.removeprefix(" ")
         parts.append(f"{before}{text}{after}")
     return " ⋯ ".join(parts)
 
