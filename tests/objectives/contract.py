@@ -56,6 +56,7 @@ KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
         ("permutation-lm", 1.0, SMALLER, {"kind": "permutation-lm"}),
         ("relative, masked-lm", 1.0, SMALLER, {"kind": "masked-lm"}),
         ("relative, replaced-token", 5.0, SMALLER, {"sharing": "tokens"}),
+        ("both relative", 5.0, replace(SMALLER, positions="relative"), {"sharing": "none"}),
     )
 }
 
@@ -66,6 +67,7 @@ SHAPES: dict[str, dict[str, object]] = {
     "permutation-lm": RELATIVE,
     "relative, masked-lm": {**RELATIVE, "type_vocabulary_size": 1},
     "relative, replaced-token": {**RELATIVE, "type_vocabulary_size": 1},
+    "both relative": {**RELATIVE, "type_vocabulary_size": 1},
     "one block": {"share_layers": "all"},
     "one block, masked-lm": {"share_layers": "all", "type_vocabulary_size": 1},
 }

@@ -12,7 +12,13 @@ from electra.modeling.recurrence import RelativeEncoder
 from electra.objectives.memory import Memory, memories
 from electra.recipes.pretrain_config import AnyObjective
 
-KINDS = ("causal-lm", "relative, masked-lm", "relative, replaced-token", "streamed permutation-lm")
+KINDS = (
+    "both relative",
+    "causal-lm",
+    "relative, masked-lm",
+    "relative, replaced-token",
+    "streamed permutation-lm",
+)
 each = pytest.mark.parametrize("name", KINDS)
 
 
@@ -65,13 +71,12 @@ def test_micro_batches_remember_as_the_batch_does(name: str) -> None:
 def test_what_is_remembered_can_be_put_back(name: str) -> None:
     one, other = ours(name), ours(name)
     losses(one, steps=2)
-    [(place, memory)] = memories(one).items()
-    assert place == "memory" and not list(memory.parameters()) and not list(memory.buffers())
-    other.memory.restore(memory.rows())
+    for place, memory in memories(one).items():
+        assert not list(memory.parameters()) and not list(memory.buffers())
+        memories(other)[place].restore(memory.rows())
     assert losses(other, steps=2, begin=2) == losses(one, steps=2, begin=2)
-    in_parts = ours(name)
-    in_parts.memory.restore(ours(name).memory.rows())
-    assert in_parts.memory.rows() is None
+    other.memory.restore(ours(name).memory.rows())
+    assert other.memory.rows() is None
 
 
 @each

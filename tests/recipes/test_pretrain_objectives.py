@@ -81,6 +81,16 @@ MORE = {
         "packing.builder=sentence-pairs",
     ],
     "one attention": ["model.share_layers=attention", "model.layers=2", "packing.builder=doc-sentences"],
+    "both remember": [
+        "model.positions=relative",
+        "model.memory_length=24",
+        "model.type_vocabulary_size=1",
+        "generator.positions=relative",
+        "objective.sharing=none",
+        "init.attention=random",
+        "packing.builder=stream",
+        "train.micro_batch_size=4",
+    ],
     "growing": ["train.batch_ramp_steps=8", "train.micro_batch_size=4"],
     "bold": ["objective.temperature=2.0", "objective.final_temperature=0.5", "objective.sharing=detached"],
 }

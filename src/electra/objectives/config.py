@@ -43,28 +43,29 @@ class GeneratorConfig:
     width: float = 0.0
     """Share of the discriminator's hidden and feed-forward sizes and heads, in place of these three; `heads` is
     then the least number of them. 0: they say."""
+    positions: Literal["learnt", "relative"] = "learnt"
+    """How it knows where tokens stand (see model.positions), whatever the discriminator does. With relative ones
+    its embeddings are as wide as its states and its own, and it remembers as much as the discriminator."""
 
     def encoder(self, discriminator: EncoderConfig) -> EncoderConfig:
-        """The generator's full shape beside a discriminator's; everything not named here is the same.
-
-        Its positions are always learnt, so it has no memory: it reads each row by itself.
-        """
+        """The generator's full shape beside a discriminator's; everything not named here is the same."""
         heads, hidden = self.heads or max(1, self.hidden_size // 64), self.hidden_size
         inner = self.feed_forward_size or 4 * self.hidden_size
         if self.width:
             heads = max(self.heads, 1, round(self.width * discriminator.heads))
             hidden = heads * max(1, round(self.width * discriminator.hidden_size / heads))
             inner = max(1, round(self.width * discriminator.feed_forward_size))
+        relative = self.positions == "relative"
         return replace(
             discriminator,
             hidden_size=hidden,
-            embedding_size=self.embedding_size or discriminator.embedding_size,
+            embedding_size=self.embedding_size or (hidden if relative else discriminator.embedding_size),
             layers=self.layers or discriminator.layers,
             feed_forward_size=inner,
             heads=heads,
-            positions="learnt",
+            positions=self.positions,
             direction="both",
-            memory_length=0,
+            memory_length=discriminator.memory_length if relative else 0,
         )
 
     def problems(self) -> Iterator[str]:

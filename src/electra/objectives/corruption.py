@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
-from electra.modeling.any_encoder import build_encoder
+from electra.modeling.any_encoder import AnyEncoder, build_encoder
 from electra.modeling.encoder import Embeddings, Encoder, EncoderConfig, attention_mask
 from electra.modeling.flops import Network
 from electra.modeling.heads import MaskedLanguageModelHead
@@ -88,8 +88,9 @@ class Corrupting(nn.Module, ABC):
         """The full-size network and a generator of this shape, with what they share."""
         config = self.config
         if config.sharing in ("detached", "disentangled"):  # the tables are the generator's
-            beside = Encoder(shape)
-            self.encoder = Encoder(model, tables=beside.embeddings, share=SHARES[config.sharing])
+            lender = Encoder(shape)
+            self.encoder = Encoder(model, tables=lender.embeddings, share=SHARES[config.sharing])
+            beside: AnyEncoder = lender
         else:
             self.encoder = build_encoder(model)
             beside = self._beside(shape)
@@ -97,16 +98,18 @@ class Corrupting(nn.Module, ABC):
             beside, MaskedLanguageModelHead(shape), sampling=self.sampling, frozen=config.fakes == "frozen"
         )
 
-    def _beside(self, shape: EncoderConfig) -> Encoder:
+    def _beside(self, shape: EncoderConfig) -> AnyEncoder:
         """The generator's encoder, where it may use tables of the full-size one, or all of it."""
         sharing = self.config.sharing
+        if sharing == "none":
+            return build_encoder(shape)
         if sharing == "all":
             assert shape == self.encoder.config, "a network that plays both roles has one shape"
             assert isinstance(self.encoder, Encoder)
             return self.encoder
         share = SHARES.get(sharing, "tables")
         tables: Embeddings | None = None
-        if isinstance(self.encoder, Encoder) and sharing != "none":
+        if isinstance(self.encoder, Encoder):
             tables = self.encoder.embeddings
         beside = Encoder(shape, tables=tables, share=share, share_norm=self.config.share_norm)
         if tables is None and sharing == "tokens":  # a network with relative positions has this table alone
@@ -143,14 +146,18 @@ class Corrupting(nn.Module, ABC):
             samples_n = self.fakes(batch, masking, mask_BL)
         return Corrupted(self.written(batch, masking, samples_n), masking, mask_BL, loss)
 
-    def judged(self, batch: Batch, figures: GeneratorFigures) -> Corrupted:
-        """A batch with fakes, as evaluations see it; the generator's part is taken into its figures."""
+    def judged(self, batch: Batch, figures: GeneratorFigures, memory: Memory | None = None) -> Corrupted:
+        """A batch with fakes, as evaluations see it; the generator's part is taken into its figures.
+
+        Args:
+            memory: what a generator remembers meanwhile.
+        """
         masking, mask_BL = self.draw(batch), self.attention_mask(batch)
         if self.generator is None:
             samples_n = self.fakes(batch, masking, mask_BL)
         else:
             uniforms_n = self.uniforms(batch, masking)
-            samples_n = self.generator.judged(batch, masking, mask_BL, uniforms_n, figures)
+            samples_n = self.generator.judged(batch, masking, mask_BL, uniforms_n, figures, memory)
         return Corrupted(self.written(batch, masking, samples_n), masking, mask_BL, None)
 
     def fakes(self, batch: Batch, masking: Masking, mask_BL: Tensor | None) -> Tensor:

@@ -14,6 +14,7 @@ from electra.modeling.kernels import PLAIN, Sampling, sampled_cross_entropy
 from electra.objectives.config import FakesKind
 from electra.objectives.detection import GeneratorFigures
 from electra.objectives.masking import Masking
+from electra.objectives.memory import Memory
 from electra.objectives.vocabulary import Vocabulary
 
 
@@ -35,6 +36,7 @@ class Generator(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder, self.head, self.sampling, self.frozen = encoder, head, sampling, frozen
+        self.memory = Memory(encoder.config)
         if frozen:
             self.requires_grad_(False)
 
@@ -43,11 +45,18 @@ class Generator(nn.Module):
         """The token table, whose rows are also those of the logits."""
         return self.encoder.embeddings.token.weight
 
-    def states(self, batch: Batch, masking: Masking, mask_BL: Tensor | None) -> Tensor:
-        """The encoder's states (n, D) at the slots, which are all that the head reads."""
-        x_BND: Tensor = self.encoder(
-            masking.input_ids_BL, batch.segment_ids_BL, mask_BL, positions_BN=masking.positions_BN
-        )
+    def states(
+        self, batch: Batch, masking: Masking, mask_BL: Tensor | None, memory: Memory | None = None
+    ) -> Tensor:
+        """The encoder's states (n, D) at the slots, which are all that the head reads.
+
+        Args:
+            memory: another one than that of the training.
+        """
+        x_BND = (memory or self.memory).read(
+            self.encoder, batch, masking.input_ids_BL, batch.segment_ids_BL, mask_BL,
+            positions_BN=masking.positions_BN,
+        )  # fmt: skip
         return x_BND.flatten(0, 1)
 
     def forward(
@@ -69,11 +78,17 @@ class Generator(nn.Module):
         )
 
     def judged(
-        self, batch: Batch, masking: Masking, mask_BL: Tensor | None, uniforms_n: Tensor, figures: GeneratorFigures
+        self,
+        batch: Batch,
+        masking: Masking,
+        mask_BL: Tensor | None,
+        uniforms_n: Tensor,
+        figures: GeneratorFigures,
+        memory: Memory | None = None,
     ) -> Tensor:
         """Take what it makes of a batch into held-out figures; the fakes (n) come back."""
         return figures.add(
-            self.head(self.states(batch, masking, mask_BL)),
+            self.head(self.states(batch, masking, mask_BL, memory)),
             self.table_VE,
             self.head.bias,
             targets_N=masking.at(batch.input_ids_BL),

@@ -104,8 +104,9 @@ class ReplacedToken(Corrupting):
         training = self.training
         self.eval()
         memories = self.memory.fresh(), self.memory.fresh()
+        generators = None if self.generator is None else self.generator.memory.fresh()
         for batch, unigram_batch in batches:
-            corrupted, text_BL = self.judged(batch, generator), self.text(batch)
+            corrupted, text_BL = self.judged(batch, generator, generators), self.text(batch)
             texts = (fakes, corrupted.ids_BL), (unigram, unigram_batch.input_ids_BL)
             for (figures, ids_BL), memory in zip(texts, memories, strict=True):
                 logits_BL = self.head(self.read(batch, ids_BL, corrupted.mask_BL, memory))

@@ -152,7 +152,8 @@ class PretrainConfig:
         """Where the shapes of the networks are at odds with each other or with the rest."""
         generates = self.objective.kind not in ALONE and self.objective.fakes in WITH_GENERATOR
         relative = self.model.positions == "relative"
-        if self.packing.sequence_length > self.model.max_positions and (generates or not relative):
+        learnt = not relative or (generates and self.generator.positions == "learnt")
+        if self.packing.sequence_length > self.model.max_positions and learnt:
             yield (
                 f"packing.sequence_length: {self.packing.sequence_length} is more than "
                 f"model.max_positions, {self.model.max_positions}{' (of the generator)' if relative else ''}"
@@ -161,6 +162,9 @@ class PretrainConfig:
         if not generates:
             return
         generator, size = self.generator.encoder(self.model), self.model.embedding_size
+        if self.generator.positions == "relative":
+            yield from self._relative_generator_problems()
+            return
         if generator.layers % generator.layer_groups:
             groups = generator.layer_groups
             yield f"generator.layers: {generator.layers} do not divide into {groups} groups of blocks"
@@ -168,6 +172,19 @@ class PretrainConfig:
             yield f"generator.embedding_size: shared tables are {size} wide; leave it at 0, or share none"
         if self.objective.sharing == "all" and self.generator.encoder(self.model) != self.model:
             yield ("objective.sharing: all needs a generator of the discriminator's shape: set generator.width 1")
+
+    def _relative_generator_problems(self) -> Iterator[str]:
+        objective = self.objective
+        yield from (f"generator.{problem}" for problem in self.generator.encoder(self.model).problems())
+        if objective.kind != "replaced-token":
+            yield f"generator.positions: relative is for replaced-token, not {objective.kind}; set it to learnt"
+        if objective.sharing != "none":
+            yield "objective.sharing: a generator with relative positions shares nothing; set it to none"
+        if self.model.memory_length and not objective.sampling_dropout:
+            yield (
+                "objective.sampling_dropout: false would have a generator with a memory read each row twice; set "
+                "it to true"
+            )
 
     def _learnt_problems(self) -> Iterator[str]:
         if self.objective.kind in ("causal-lm", "permutation-lm"):

@@ -207,6 +207,7 @@ def _generator(shape: EncoderConfig, model: EncoderConfig) -> GeneratorConfig:
         layers=shape.layers,
         feed_forward_size=shape.feed_forward_size,
         heads=shape.heads,
+        positions=shape.positions,
     )
 
 
