@@ -272,9 +272,12 @@ def _take(tower: Tower, pretrained: Pretrained, name: str, objective: ObjectiveK
 def _count_table(encoders: list[AnyEncoder], data: TokenData) -> None:
     """Token tables from counts; each keeps the deviation that it would have had with random numbers."""
     logger.info("counting which token follows which, for the token embeddings to start from")
-    size = encoders[0].config.embedding_size
-    counted_VE = torch.from_numpy(cooccurrence_table(data.train, vocabulary_size=data.vocabulary_size, size=size))
-    seen_V1 = counted_VE.abs().amax(1, keepdim=True) > 0
-    for encoder in encoders:
-        weight_VE = encoder.embeddings.token.weight
-        weight_VE.copy_(torch.where(seen_V1, counted_VE * encoder.config.initializer_range, weight_VE))
+    for size in {encoder.config.embedding_size for encoder in encoders}:
+        counted_VE = torch.from_numpy(
+            cooccurrence_table(data.train, vocabulary_size=data.vocabulary_size, size=size)
+        )
+        seen_V1 = counted_VE.abs().amax(1, keepdim=True) > 0
+        for encoder in encoders:
+            weight_VE = encoder.embeddings.token.weight
+            if weight_VE.shape[1] == size:
+                weight_VE.copy_(torch.where(seen_V1, counted_VE * encoder.config.initializer_range, weight_VE))
