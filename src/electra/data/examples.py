@@ -14,6 +14,7 @@ from electra.data.packing import PackingConfig
 from electra.data.pieces import Piece
 from electra.data.sampling import Rows
 from electra.data.shards import Split, Tokens
+from electra.data.streams import SEPARATOR
 from electra.errors import DataError
 
 logger = logging.getLogger(__name__)
@@ -64,6 +65,13 @@ class ExampleSet:
     def piece_counts(self) -> npt.NDArray[np.int64]:
         """Pieces of each row, of both segments together."""
         return np.diff(self._segment_ends[:, 1], prepend=0)
+
+    @property
+    def separators(self) -> npt.NDArray[np.int64]:
+        """[SEP] in each window of a stream, the token behind it left out."""
+        places = np.cumsum(np.append(0, self._pieces[:, 0] == SEPARATOR))
+        ends = np.append(0, self._segment_ends[:, 1])
+        return np.diff(places[ends]) - (self._pieces[ends[1:] - 1, 0] == SEPARATOR)
 
     def shards_of(self, rows: Rows) -> Rows:
         """The shard of each row, (rows,)."""

@@ -20,6 +20,7 @@ from electra.data.mixture import BLOCK, Mixture
 from electra.data.packing import PackingConfig
 from electra.data.pieces import Piece
 from electra.data.shards import Shard, Split, SplitName, TokenData
+from electra.data.streams import SEPARATOR, check_stream
 from electra.errors import ConfigError, DataError
 from electra.recipes.pretrain_config import PretrainConfig
 
@@ -27,6 +28,7 @@ ENOUGH_TOKENS = 50_000_000
 """What is packed for the figures; of larger data only the first shards, of a mixture those of each part."""
 SEPARATED = " [SEP] "
 """Between two documents of a row."""
+ORIGINAL = "what the original's builder drops"
 BINS = 16
 BAR = 40
 """Characters of the longest bar."""
@@ -58,13 +60,18 @@ class ShownRow:
         where: row, shard, document, part of a mixture, number of tokens.
         segments: the text of one segment or two; `…` where a sentence is cut, `⋯` where sentences are left out,
             and in angle brackets where a document begins and ends.
+        window: it is one of a stream, which has [SEP] between documents alone.
     """
 
     where: str
     segments: list[str]
+    window: bool = False
 
     def __rich__(self) -> Text:
-        text = Text().append(f"{self.where}\n", "dim").append("[CLS] ", "bold cyan")
+        text = Text().append(f"{self.where}\n", "dim")
+        if self.window:
+            return text.append(self.segments[0]).append("\n")
+        text.append("[CLS] ", "bold cyan")
         for segment, style in zip(self.segments, ("", "green"), strict=False):
             text.append(segment, style).append(" [SEP] ", "bold cyan")
         return text.append("\n")
@@ -94,6 +101,7 @@ class Inspection:
     def __rich__(self) -> RenderableType:
         packed, present = self.shards
         some = "" if packed == present else f" (of {packed:,} of {present:,} shards)"
+        streams = self.packing.streams
         padding = 1 - self.lengths.mean() / self.packing.sequence_length
         facts = Table(box=None, show_header=False, pad_edge=False)
         facts.add_column(style="dim")
@@ -106,13 +114,13 @@ class Inspection:
             ),
             ("one segment", f"{self.one_segment:.1%} of the rows"),
             ("full rows", f"{self.full:.1%} (no more than one token short)"),
-            ("tokens in no row", f"{self.dropped:.1%} (what the original's builder drops)"),
+            ("tokens in no row", f"{self.dropped:.1%} ({'at the ends of shards' if streams else ORIGINAL})"),
         ):
             facts.add_row(name, value)
         if self.mixture:
             shares = ", ".join(f"{share:.1%} of {folder}" for folder, share in self.mixture)
             facts.add_row("mixture", f"a run's rows are {shares}; the figures here count every row once")
-        return Group(*self.rows, facts, "", *self._histogram())
+        return Group(*self.rows, facts, *([] if streams else ["", *self._histogram()]))
 
     def _histogram(self) -> Iterator[str]:
         longest = self.packing.sequence_length
@@ -139,6 +147,8 @@ def run(config: InspectConfig) -> Inspection:
         if getattr(config, name) < 0:
             raise ConfigError(f"--{name}: must not be negative, got {getattr(config, name)}")
     data = TokenData.open(config.data, verify=False)
+    if settings.packing.streams:  # as a run refuses them, whatever its batch
+        check_stream(data, length=settings.packing.sequence_length, batch_size=1)
     split: Split = getattr(data, config.split)
     parts = data.manifest.get("mixture", []) if config.split == "train" else []
     sizes = [part["shards"] for part in parts] or [len(split.shards)]
@@ -160,7 +170,11 @@ def run(config: InspectConfig) -> Inspection:
     from_folders = [folder for folder, size in zip(folders, sizes, strict=False) for _ in range(size)]
     tokenizer = tokenizers.load(data.tokenizer_path)
     segments = examples.segment_counts
-    text_tokens = int(examples.lengths.sum()) - int((segments + 1).sum())
+    text_tokens = int(examples.lengths.sum())
+    if settings.packing.streams:
+        text_tokens -= int(examples.separators.sum())
+    else:
+        text_tokens -= int((segments + 1).sum())
     if settings.packing.separates_documents:
         text_tokens -= int((examples.piece_counts - 1).sum())
     return Inspection(
@@ -198,16 +212,30 @@ def _shown(
     number = int(examples.shards_of(np.array([row]))[0])
     shard, part = shards[number], f" ({folders[number]})" if folders else ""
     [both] = examples.segments(np.array([row]))
+    if examples.config.streams:
+        where = f"row {row:,}: {shard.name}, {examples.lengths[row]:,} tokens"
+        return ShownRow(where, [_window(both[0], shard, tokenizer)], window=True)
     segments = [pieces for pieces in both if pieces]
-    document = int(np.searchsorted(shard.document_ends, _sentence(shard, segments[0][0][0]), side="right"))
+    document = _document(shard, segments[0][0][0])
     where = f"row {row:,}: document {document:,} of {shard.name}{part}, {examples.lengths[row]:,} tokens"
     if examples.config.separates_documents:  # each piece is of a document of its own
-        firsts = [
-            int(np.searchsorted(shard.document_ends, _sentence(shard, p[0]), side="right")) for p in segments[0]
-        ]
-        texts = [_text([p], shard, first, tokenizer) for p, first in zip(segments[0], firsts, strict=True)]
+        texts = [_text([piece], shard, _document(shard, piece[0]), tokenizer) for piece in segments[0]]
         return ShownRow(where, [SEPARATED.join(texts)])
     return ShownRow(where, [_text(pieces, shard, document, tokenizer) for pieces in segments])
+
+
+def _window(pieces: list[Piece], shard: Shard, tokenizer: Tokenizer) -> str:
+    """The text of a window of a stream, without the token behind it, which its last piece ends with."""
+    start, length = pieces[-1]
+    texts = []
+    for piece in [*pieces[:-1], *([(start, length - 1)] if length > 1 else [])]:
+        separator = piece[0] == SEPARATOR
+        texts.append("[SEP]" if separator else _text([piece], shard, _document(shard, piece[0]), tokenizer))
+    return " ".join(texts)
+
+
+def _document(shard: Shard, token: int) -> int:
+    return int(np.searchsorted(shard.document_ends, _sentence(shard, token), side="right"))
 
 
 def _text(pieces: list[Piece], shard: Shard, document: int, tokenizer: Tokenizer) -> str:
