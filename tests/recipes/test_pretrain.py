@@ -352,4 +352,4 @@ def test_whether_to_compile_may_change_in_a_run(data_folder: Path, tmp_path: Pat
 
 def test_an_objective_alone_is_no_size(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pretrain", "objectives/electra-15", "--data", "D", "--out", "O"]) == 2
-    assert 'extends = ["electra-small", "objectives/electra-15"]' in capsys.readouterr().err
+    assert 'extends = ["electra-base", "objectives/electra-15"]' in capsys.readouterr().err

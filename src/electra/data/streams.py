@@ -14,7 +14,8 @@ import numpy as np
 
 from electra.data.pieces import Examples, Offsets
 from electra.data.sampling import Rows
-from electra.errors import ConfigError
+from electra.data.shards import Split, TokenData
+from electra.errors import ConfigError, DataError
 
 SEPARATOR = 2**32 - 1
 """The start of a piece that is no text, but the [SEP] behind a document."""
@@ -55,6 +56,32 @@ def pack_stream(sentence_ends: Offsets, document_ends: Offsets, *, length: int) 
         past_last.append(len(pieces) // 2)
     ends_W = np.frombuffer(past_last, dtype=np.int64)
     return Examples(np.frombuffer(pieces, dtype=np.int64).reshape(-1, 2), np.stack([ends_W, ends_W], axis=1))
+
+
+def check_stream(data: TokenData, *, length: int, batch_size: int) -> None:
+    """Refuse data that cannot be read as a stream, before any of them is packed.
+
+    Raises:
+        ConfigError: they are a mixture, or have fewer windows to train on than a batch has rows.
+        DataError: what is held out is shorter than a window.
+    """
+    if data.mixture:
+        raise ConfigError(
+            f"packing.builder: the parts of {data.folder} are drawn by weight, not read from beginning to end; "
+            "choose another builder, or merge them without weights"
+        )
+    StreamOrder(_windows_at_most(data.train, length), batch_size)
+    if not _windows_at_most(data.heldout, length):
+        raise DataError(
+            f"{data.folder}: what is held out, {data.heldout.tokens:,} tokens, is shorter than a window "
+            f"of {length} and the token behind it; prepare it with a larger --heldout, or take a smaller "
+            "packing.sequence_length"
+        )
+
+
+def _windows_at_most(split: Split, length: int) -> int:
+    """Windows of a split's shards, as many as there are where no document is empty."""
+    return sum(max(0, len(s.tokens) + len(s.document_ends) - 1) // length for s in split.shards)
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ class EncoderConfig:
         if self.hidden_size % 2:
             yield f"hidden_size: must be even with relative positions, got {self.hidden_size}"
         if self.share_layers != "none":
-            yield f"share_layers: blocks with relative positions share nothing, got {self.share_layers}"
+            yield "share_layers: blocks with relative positions share nothing; set it to none"
 
 
 class Embeddings(nn.Module):

@@ -29,13 +29,14 @@ from electra.recipes.pretrain_config import (
     build_objective,
     with_vocabulary,
 )
-from electra.recipes.pretrain_parts import assembled, evaluation, fitted, identity, opened
+from electra.recipes.pretrain_parts import assembled, check_data, evaluation, fitted, identity, opened
 from electra.recipes.pretrain_profile import Profile, profiled
 from electra.recipes.pretrain_start import (
     Start,
     check_vocabulary,
     load_start,
     refuse_fixed,
+    refuse_idle,
     with_shapes,
     with_shapes_of,
 )
@@ -63,8 +64,8 @@ class PretrainCommand:
     """The command line of `electra pretrain`."""
 
     preset: tyro.conf.Positional[str]
-    """A preset (quickstart, electra-tiny, -small, -base, -large, ...-plus-plus, and bert-, roberta- and albert- in
-    their sizes) or a TOML file."""
+    """A preset (quickstart, electra-tiny, -small, -base, -large, ...-plus-plus, and bert-, roberta-, albert-, txl-
+    and xlnet- in their sizes) or a TOML file."""
     data: Path | None = None
     """The folder that `electra prepare` made."""
     out: Path | None = None
@@ -105,11 +106,12 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
     if command.preset.startswith(OBJECTIVES):
         raise ConfigError(
             f"{command.preset} says what is learnt, not by a network of which size\n"
-            f'  lay it over a preset that does, in a file with extends = ["electra-small", "{command.preset}"],\n'
+            f'  lay it over a preset that does, in a file with extends = ["electra-base", "{command.preset}"],\n'
             "  or give its settings one by one, as --objective.NAME VALUE"
         )
     config = load_config(PretrainConfig, command.preset, overrides)
     refuse_fixed(config.init, given)
+    refuse_idle(config.objective.kind, given)
     if command.dry_run:
         return dry_run(config)
     if command.profile is not None:
@@ -236,6 +238,7 @@ def dry_run(config: PretrainConfig) -> "DryRun":
     config = with_shapes(config, start)
     if config.data is not None:
         data = TokenData.open(config.data, verify=False)
+        check_data(config, data)
         check_vocabulary(start, data, config.init)
         config = replace(config, model=fitted(config, data))
     else:

@@ -127,10 +127,11 @@ class PretrainConfig:
                 f"model.memory_length: examples of packing.builder {packing.builder} are shuffled, so there is "
                 "nothing to remember; set packing.builder stream, or a memory_length of 0"
             )
-        if packing.streams and model.positions == "relative" and model.type_vocabulary_size > 1:
+        two = model.positions == "relative" and model.type_vocabulary_size > 1
+        if packing.streams and two and self.init.discriminator is None:  # it may have been trained on pairs
             yield "model.type_vocabulary_size: rows of a stream have one segment; set it to 1"
         if self.evaluation.memory_length and not model.memory_length:
-            yield "evaluation.memory_length: the model remembers nothing; set model.memory_length"
+            yield "evaluation.memory_length: the model remembers nothing; set it to 0, or set model.memory_length"
 
     def _two_stage_problems(self) -> Iterator[str]:
         objective = self.objective
@@ -204,7 +205,7 @@ class PretrainConfig:
                 f"objective.sharing: {objective.sharing} is for learnt positions; beside relative ones the "
                 "generator may share tokens, or none"
             )
-        if self.init.attention != "random":
+        if self.init.attention != "random" and self.init.discriminator is None:
             yield "init.attention: is for learnt positions; set it to random"
 
 

@@ -20,7 +20,7 @@ from electra.data.examples import ExampleSet
 from electra.data.mixture import Mixture
 from electra.data.sampling import Rows, row_seeds, rows, step_seed
 from electra.data.shards import TokenData
-from electra.data.streams import StreamOrder
+from electra.data.streams import StreamOrder, check_stream
 from electra.data.tags import TAGS, TagTable
 from electra.data.tokenizer import continuations, load
 from electra.errors import ConfigError, DataError
@@ -53,7 +53,7 @@ def opened(config: PretrainConfig) -> tuple[TokenData, Path]:
     Raises:
         ConfigError: one of them is not named, there is no such device, or a batch does not divide among the
             processes.
-        DataError: the data is damaged or too little, or has no tags where some are wanted.
+        DataError: the data is damaged or too little, or is not what the config wants to read.
     """
     if config.data is None or config.out is None:
         raise ConfigError("a run needs --data (made by `electra prepare`) and --out, the folder to write to")
@@ -65,7 +65,7 @@ def opened(config: PretrainConfig) -> tuple[TokenData, Path]:
     data = patiently(verified if first_here() else None) or TokenData.open(config.data, verify=False)
     if not data.manifest["splits"]["heldout"]["tokens"]:
         raise DataError(f"{data.folder}: nothing is held out of so short a text; prepare it with more")
-    check_tags(config, data)
+    check_data(config, data)
     return data, config.out
 
 
@@ -82,7 +82,7 @@ def assembled(
         keep_freed_memory()
     torch.manual_seed(config.train.seed)
     objective = build_objective(config, data.special, tables(config, data))
-    check_tags(config, data)
+    check_data(config, data)
     if start is not None:
         initialize(objective, config, data, start)
     objective = objective.to(device)
@@ -95,10 +95,13 @@ def assembled(
     return objective, batches, precision, device
 
 
-def check_tags(config: PretrainConfig, data: TokenData) -> None:
+def check_data(config: PretrainConfig, data: TokenData) -> None:
     """Raises:
-    DataError: fakes of the same part of speech are wanted, and the data have no tags.
+    ConfigError: a stream is wanted of data that cannot be one.
+    DataError: fakes of the same part of speech are wanted, and the data have no tags; or too little is held out.
     """
+    if config.packing.streams:
+        check_stream(data, length=config.packing.sequence_length, batch_size=config.train.batch_size)
     if config.objective.fakes == "same-tag" and not (data.folder / TAGS).is_file():
         raise DataError(f"{data.folder}: no tags of its tokens; make them with `electra data tags {data.folder}`")
 
@@ -225,15 +228,10 @@ def _order(config: PretrainConfig, data: TokenData, examples: ExampleSet) -> Mix
     """Whose turn it is, where the data are a mixture or a stream.
 
     Raises:
-        ConfigError: the text is too short for the batch, or a mixture cannot be a stream.
+        ConfigError: the text is too short for the batch.
         DataError: a part has no example.
     """
     if config.packing.streams:
-        if data.mixture:
-            raise ConfigError(
-                f"packing.builder: the parts of {data.folder} are drawn by weight, not read from beginning to "
-                "end; choose another builder, or merge them without weights"
-            )
         return StreamOrder(len(examples), config.train.batch_size)
     if not data.mixture:
         return None

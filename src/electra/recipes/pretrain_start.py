@@ -15,11 +15,11 @@ from electra.export.huggingface import Pretrained
 from electra.export.loading import find, load_pretrained
 from electra.modeling.any_encoder import AnyEncoder
 from electra.modeling.encoder import ACTIVATIONS, Encoder, EncoderConfig
-from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.init import attend_to_neighbours
 from electra.objectives.base import Tower
 from electra.objectives.config import GeneratorConfig, ObjectiveKind
-from electra.recipes.pretrain_config import AnyObjective, InitConfig, PretrainConfig
+from electra.recipes.pretrain_config import RELATIVE, AnyObjective, InitConfig, PretrainConfig
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +64,24 @@ def refuse_fixed(init: InitConfig, given: Collection[str]) -> None:
         raise ConfigError(f"{', '.join(found)}: decided by the networks that [init] names; leave it out")
 
 
+IDLE: dict[ObjectiveKind, tuple[str, ...]] = {
+    "causal-lm": ("generator.", "masking."),
+    "permutation-lm": ("generator.", "masking.mask_share", "masking.random_share"),
+}
+"""Settings that an objective never looks at, by the beginning of their names; presets may have them."""
+
+
+def refuse_idle(kind: ObjectiveKind, given: Collection[str]) -> None:
+    """Refuse settings that were given by name although nothing follows from them.
+
+    Raises:
+        ConfigError: naming each one.
+    """
+    if found := sorted(name for name in given if name.startswith(IDLE.get(kind, ("-",)))):
+        what = "no generator" if kind == "permutation-lm" else "no generator and no masks"
+        raise ConfigError(f"{', '.join(found)}: {kind} has {what}; leave it out")
+
+
 def load_start(config: InitConfig) -> Start:
     """Read the folders that the config names.
 
@@ -77,6 +95,8 @@ def load_start(config: InitConfig) -> Start:
     generator = load_pretrained(_generator_of(config.generator))
     if not isinstance(generator.head, MaskedLanguageModelHead):
         what = "has no head" if generator.head is None else "is a discriminator"
+        if isinstance(generator.head, LanguageModelHead):
+            what = "predicts words in an order, not masked ones"
         raise CheckpointError(
             f"init.generator: {config.generator} {what}; a generator is a masked language model with its head, "
             "such as RUN/export/generator"
@@ -107,6 +127,7 @@ def with_shapes(config: PretrainConfig, start: Start) -> PretrainConfig:
         return config
     problems: list[str] = []
     if start.discriminator is not None:
+        problems += _other_positions(config, start.discriminator.encoder.config)
         config = replace(config, model=_shaped(config.model, start.discriminator.encoder.config))
     elif start.generator is not None:  # a frozen one, for a fresh discriminator
         size = start.generator.encoder.config.vocabulary_size
@@ -115,7 +136,7 @@ def with_shapes(config: PretrainConfig, start: Start) -> PretrainConfig:
         config = replace(config, generator=_generator(config.model, config.model))
     elif start.generator is not None:
         config = replace(config, generator=_generator(start.generator.encoder.config, config.model))
-    if start.generator is not None:
+    if start.generator is not None and not problems:
         problems += _unlike(start.discriminator, start.generator.encoder, config)
     if not problems:  # they would name what follows from these
         problems += [*config.model.problems(), *config.generator.problems()]
@@ -193,6 +214,30 @@ def initialize(objective: AnyObjective, config: PretrainConfig, data: TokenData,
             attend_to_neighbours(encoder)
     if init.token_table == "cooccurrence":
         _count_table(encoders, data)
+
+
+def _other_positions(config: PretrainConfig, shape: EncoderConfig) -> Iterator[str]:
+    """What is asked for needs other positions than those of the network that is continued."""
+    folder, kind = config.init.discriminator, config.objective.kind
+    if shape.positions == "relative":
+        if kind not in RELATIVE:
+            yield (
+                f"init.discriminator: {folder} has relative positions, and {kind} needs learnt ones; start from "
+                f"another type of network, or set objective.kind to one of {', '.join(RELATIVE)}"
+            )
+        return
+    asked = [f"objective.kind {kind}"] if kind in ("causal-lm", "permutation-lm") else []
+    asked += [
+        f"model.{name} {value}"
+        for name in ("direction", "memory_length")
+        if (value := getattr(config.model, name)) != getattr(EncoderConfig, name)
+    ]
+    if asked:
+        yield (
+            f"init.discriminator: {folder} has learnt positions, and {' and '.join(asked)} "
+            f"{'needs' if len(asked) == 1 else 'need'} relative ones; start from a folder of type xlnet, or take "
+            "another preset"
+        )
 
 
 def _shaped(model: EncoderConfig, shape: EncoderConfig) -> EncoderConfig:

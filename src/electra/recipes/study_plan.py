@@ -14,7 +14,7 @@ from electra.data.tokenizer import SpecialTokens
 from electra.errors import ConfigError, DataError
 from electra.recipes.finetune_task import load_task
 from electra.recipes.pretrain_config import PretrainConfig, build_objective
-from electra.recipes.pretrain_parts import assembled, check_tags, tables
+from electra.recipes.pretrain_parts import assembled, check_data, tables
 from electra.recipes.study_config import Study
 from electra.recipes.study_runs import Common, task_config, task_folder
 from electra.training.plan import count_parameters, flops_a_sequence
@@ -144,7 +144,7 @@ def check(common: Common, configs: Configs, data: TokenData) -> None:
     if problems:
         raise ConfigError("arms that cannot be run:\n  " + "\n  ".join(problems))
     for config in configs.values():
-        check_tags(config, data)
+        check_data(config, data)
         tables(config, data)
     for task in common.suite:
         assert common.tasks is not None
