@@ -277,7 +277,8 @@ def _terms_table(model: Counted) -> Table:
     for name in model.terms:
         table.add_column(name, justify="right")
     for term in dict.fromkeys(term for terms in model.terms.values() for term in terms):
-        table.add_row(term, *(_shown(terms.get(term)) for terms in model.terms.values()))
+        if any(terms.get(term) for terms in model.terms.values()):  # without a memory it costs nothing
+            table.add_row(term, *(_shown(terms.get(term) or None) for terms in model.terms.values()))
     table.add_section()
     table.add_row("all", *(_shown(sum(terms.values())) for terms in model.terms.values()))
     table.add_row("the encoder alone, all states", *(_shown(model.inference.get(name)) for name in model.terms))

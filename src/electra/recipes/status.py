@@ -26,6 +26,8 @@ SHOWN = {
     "eval/unigram_auc": "AUC on unigram fakes",
     "eval/discriminator_loss": "discriminator loss",
     "eval/masked_lm_accuracy": "masked-LM accuracy",
+    "eval/perplexity": "perplexity a token",
+    "eval/permutation_lm_accuracy": "accuracy at the targets",
 }
 """Held-out figures in the table."""
 UNFINISHED = "trained, but the export is not written; the same command does that"
