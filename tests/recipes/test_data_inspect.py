@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from electra.cli import main
 from electra.data import batches
@@ -47,6 +48,25 @@ def test_the_rows_are_those_that_a_run_sees(data_folder: Path, split: SplitName,
             assert shown.segments[0].count("‹document ends› [SEP] ‹document begins›") == ids.count(3) - 1
     if builder != "sentence-pairs":
         assert found.dropped == pytest.approx(0, abs=1e-9)
+
+
+def test_windows_of_a_stream(data_folder: Path) -> None:
+    """Without [CLS] and padding, and without the token behind each."""
+    overrides = (*SHORT, "packing.builder=stream")
+    found = run(InspectConfig(data_folder, examples=10**6, overrides=overrides))
+    data = TokenData.open(data_folder)
+    examples = ExampleSet(data.train, found.packing, seed=0)
+    tokenizer = tokenizers.load(data.tokenizer_path)
+    assert len(found.rows) == len(examples) and 0 < found.dropped < 0.02
+    batch = collate(examples, np.arange(len(examples)), special=data.special, seed=0, trim=True)
+    for shown, ids in zip(found.rows, batch.input_ids_BL.tolist(), strict=True):
+        text = shown.segments[0]
+        assert text.count("[SEP]") == ids.count(data.special.separate)
+        for mark in ("‹document begins› ", " ‹document ends›", "…", " [SEP]", "[SEP] ", "[SEP]"):
+            text = text.replace(mark, "")
+        assert text.replace(" ", "") == tokenizer.decode(ids, skip_special_tokens=True).replace(" ", "")
+    (console := Console(width=150, record=True)).print(found)
+    assert "at the ends of shards" in (printed := console.export_text()) and "[CLS]" not in printed
 
 
 def test_a_byte_level_row_has_no_space_before_its_first_word(corpus_file: Path, tmp_path: Path) -> None:

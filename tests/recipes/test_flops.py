@@ -171,6 +171,43 @@ def test_parameters_are_the_published_ones(preset: str, tmp_path: Path) -> None:
     assert f"{found / 1e6:.1f}M" in console.export_text()
 
 
+XLNETS = {"xlnet-base": 116_750_336, "xlnet-large": 360_300_800}
+"""Parameters with a vocabulary of 32,000, the bias of the words included: transformers' own count."""
+
+
+@pytest.mark.parametrize("preset", XLNETS)
+def test_an_xlnet_has_as_many_parameters_as_transformers(preset: str) -> None:
+    config = load_config(PretrainConfig, preset, ["model.vocabulary_size=32000"])
+    model = config.model
+    with torch.device("meta"):
+        ours = build_objective(config, SPECIAL)
+    assert sum(parameter.numel() for parameter in ours.parameters()) == XLNETS[preset]
+    transformers = pytest.importorskip("transformers")
+    with torch.device("meta"):
+        theirs = transformers.XLNetLMHeadModel(
+            transformers.XLNetConfig(
+                vocab_size=32_000, d_model=model.hidden_size, n_layer=model.layers, n_head=model.heads,
+                d_inner=model.feed_forward_size,
+            )
+        )  # fmt: skip
+    assert sum(parameter.numel() for parameter in theirs.parameters()) == XLNETS[preset]
+
+
+def test_transformer_xl_has_the_published_parameters() -> None:
+    """151M with the words of WikiText-103 (Dai et al. 2019, table 1)."""
+    config = load_config(PretrainConfig, "txl-base", ["model.vocabulary_size=267735"])
+    with torch.device("meta"):
+        objective = build_objective(config, SPECIAL)
+    assert round(sum(parameter.numel() for parameter in objective.parameters()) / 1e6) == 151
+
+
+def test_terms_that_cost_nothing_are_not_shown() -> None:
+    (console := Console(file=io.StringIO(), width=150, record=True)).print(Flops([count("xlnet-tiny", "modern")]))
+    assert "of the memory" not in (text := console.export_text()) and "scores of segments" in text
+    console.print(Flops([count("txl-tiny", "modern")]))
+    assert "keys and values of the memory" in console.export_text()
+
+
 def test_sharing_blocks_saves_memory_and_no_time(tmp_path: Path) -> None:
     (file := tmp_path / "apart.toml").write_text('extends = "albert-base"\n[model]\nshare_layers = "none"\n')
     apart, shared = count(str(file), "modern"), count("albert-base", "modern")
