@@ -28,7 +28,10 @@ def export_model(setting: Setting, module: FineTuning, out: Path, result: SeedRe
     if isinstance(problem, Regression):
         assert isinstance(head, TextHead)
         problem = in_units(head, problem)
-    task = {**problem.facts(), "max_length": setting.config.data.max_length}
+    data = setting.config.data
+    task = {**problem.facts(), "max_length": data.max_length}
+    if data.long != "cut":
+        task |= {"long": data.long, "longest": data.longest}
     if isinstance(head, TextHead):
         held = head.with_hidden(encoder.config)
         if held is None:
@@ -58,8 +61,9 @@ def export_model(setting: Setting, module: FineTuning, out: Path, result: SeedRe
     tokenizer_json.unlink()
     chosen = torch.arange(min(4, len(setting.rows["dev"]))).numpy()
     batch = collate(setting.rows["dev"], chosen, pad=setting.pad)
-    mask_BL = torch.arange(batch.input_ids_BL.shape[1]) < batch.lengths_B[:, None]
-    difference = parity(folder, encoder, head, batch.input_ids_BL, batch.segment_ids_BL, mask_BL)
+    ids_BL, segments_BL = (x[:, : data.max_length] for x in (batch.input_ids_BL, batch.segment_ids_BL))
+    mask_BL = torch.arange(ids_BL.shape[1]) < batch.lengths_B[:, None]
+    difference = parity(folder, encoder, head, ids_BL, segments_BL, mask_BL)
     if difference is not None:
         logger.info("exported the model: logits within %.1e of transformers'", difference)
         if not difference <= TOLERANCE:
