@@ -20,6 +20,7 @@ from electra.data.mixture import BLOCK, Mixture
 from electra.data.packing import PackingConfig
 from electra.data.pieces import Piece
 from electra.data.shards import Shard, Split, SplitName, TokenData
+from electra.data.streams import SEPARATOR
 from electra.errors import ConfigError, DataError
 from electra.recipes.pretrain_config import PretrainConfig
 
@@ -58,12 +59,16 @@ class ShownRow:
         where: row, shard, document, part of a mixture, number of tokens.
         segments: the text of one segment or two; `…` where a sentence is cut, `⋯` where sentences are left out,
             and in angle brackets where a document begins and ends.
+        window: whether the row is a window of a stream, without special tokens of its own.
     """
 
     where: str
     segments: list[str]
+    window: bool = False
 
     def __rich__(self) -> Text:
+        if self.window:
+            return Text().append(f"{self.where}\n", "dim").append(f"{self.segments[0]}\n")
         text = Text().append(f"{self.where}\n", "dim").append("[CLS] ", "bold cyan")
         for segment, style in zip(self.segments, ("", "green"), strict=False):
             text.append(segment, style).append(" [SEP] ", "bold cyan")
@@ -161,7 +166,13 @@ def run(config: InspectConfig) -> Inspection:
     tokenizer = tokenizers.load(data.tokenizer_path)
     segments = examples.segment_counts
     text_tokens = int(examples.lengths.sum()) - int((segments + 1).sum())
-    if settings.packing.separates_documents:
+    all_tokens = sum(len(shard.tokens) for shard in shards)
+    if settings.packing.streams:  # whose special tokens are those behind documents
+        text_tokens, all_tokens = (
+            int(examples.lengths.sum()),
+            all_tokens + sum(len(s.document_ends) for s in shards),
+        )
+    elif settings.packing.separates_documents:
         text_tokens -= int((examples.piece_counts - 1).sum())
     return Inspection(
         [_shown(row, examples, shards, from_folders, tokenizer) for row in sorted(chosen.tolist())],
@@ -170,7 +181,7 @@ def run(config: InspectConfig) -> Inspection:
         examples.lengths,
         float((segments == 1).mean()),
         float((examples.lengths >= settings.packing.sequence_length - 1).mean()),
-        1 - text_tokens / sum(len(shard.tokens) for shard in shards),
+        1 - text_tokens / all_tokens,
         list(zip(folders, shares, strict=True)),
     )
 
@@ -199,15 +210,29 @@ def _shown(
     shard, part = shards[number], f" ({folders[number]})" if folders else ""
     [both] = examples.segments(np.array([row]))
     segments = [pieces for pieces in both if pieces]
-    document = int(np.searchsorted(shard.document_ends, _sentence(shard, segments[0][0][0]), side="right"))
+    separated, window = examples.config.separates_documents, examples.config.streams
+    row_pieces = _without_last_token(segments[0]) if window else segments[0]
+    first = next(start for start, _ in row_pieces if start != SEPARATOR)
+    document = int(np.searchsorted(shard.document_ends, _sentence(shard, first), side="right"))
     where = f"row {row:,}: document {document:,} of {shard.name}{part}, {examples.lengths[row]:,} tokens"
-    if examples.config.separates_documents:  # each piece is of a document of its own
-        firsts = [
-            int(np.searchsorted(shard.document_ends, _sentence(shard, p[0]), side="right")) for p in segments[0]
-        ]
-        texts = [_text([p], shard, first, tokenizer) for p, first in zip(segments[0], firsts, strict=True)]
-        return ShownRow(where, [SEPARATED.join(texts)])
+    if separated or window:  # each piece is of a document of its own
+        texts = [_document_text(piece, shard, tokenizer) for piece in row_pieces]
+        return ShownRow(where, [(" " if window else SEPARATED).join(texts)], window)
     return ShownRow(where, [_text(pieces, shard, document, tokenizer) for pieces in segments])
+
+
+def _without_last_token(pieces: list[Piece]) -> list[Piece]:
+    """The pieces of a window of a stream without the token behind it, which they end with."""
+    start, length = pieces[-1]
+    return [*pieces[:-1], (start, length - 1)] if length > 1 else pieces[:-1]
+
+
+def _document_text(piece: Piece, shard: Shard, tokenizer: Tokenizer) -> str:
+    """The text of a piece of one document, or what stands between two."""
+    if piece[0] == SEPARATOR:
+        return SEPARATED.strip()
+    document = int(np.searchsorted(shard.document_ends, _sentence(shard, piece[0]), side="right"))
+    return _text([piece], shard, document, tokenizer)
 
 
 def _text(pieces: list[Piece], shard: Shard, document: int, tokenizer: Tokenizer) -> str:

@@ -110,7 +110,7 @@ class Scorer:
     ) -> None:
         pretrained = model if isinstance(model, Pretrained) else load_pretrained(model)
         if not isinstance(pretrained.head, ReplacedTokenHead):
-            kinds = {"generator": "a masked language model"}
+            kinds = {"generator": "a masked language model", "language-model": "a language model"}
             kind = None if pretrained.head is None else KINDS[type(pretrained.head)]
             what = "an encoder without a head" if kind is None else kinds.get(kind, "fine-tuned for a task")
             name = "the model" if isinstance(model, Pretrained) else model
