@@ -285,7 +285,9 @@ def _trainer(
         feed=Feed(
             made if setting.device.type == "cpu" else Ahead(made),
             epochs=lambda steps: steps / epoch,
-            length=max(1, round(float(rows.lengths.mean()))),
+            # Long texts are read in windows, of which it is the length. With memory, passes backwards are counted
+            # that are not made.
+            length=max(1, round(float(np.minimum(rows.lengths, config.data.max_length).mean()))),
             identity={**setting.identity, "training part": fingerprint(rows)},
         ),
         evaluation=EvaluationConfig(every=config.evaluation.every or (epoch if looks else steps)),
