@@ -90,10 +90,7 @@ class FineTuning(nn.Module):
         training = self.training
         self.eval()
         found: list[Outputs] = [{}] * len(rows)
-        # With memory the texts of a batch are read side by side, a window at a time.
-        at_once = self.long.window if self.long is not None and self.long.way == "memory" else None
-        batch_tokens = batch_tokens or (CPU_TOKENS if device.type == "cpu" else DEVICE_TOKENS)
-        for chosen in by_length(rows, batch_tokens, at_once=at_once):
+        for chosen in self.batches(rows, device=device, batch_tokens=batch_tokens):
             batch = collate(rows, chosen, pad=pad).to(device)
             outputs = self.problem.outputs(self.head, self.states(batch), batch)
             arrays = {name: values.float().cpu().numpy() for name, values in outputs.items()}
@@ -101,6 +98,15 @@ class FineTuning(nn.Module):
                 found[row] = {name: values[place] for name, values in arrays.items()}
         self.train(training)
         return found
+
+    def batches(
+        self, rows: Rows, *, device: torch.device, batch_tokens: int | None = None
+    ) -> Iterator[NDArray[np.int64]]:
+        """The rows in the batches in which outputs are computed."""
+        batch_tokens = batch_tokens or (CPU_TOKENS if device.type == "cpu" else DEVICE_TOKENS)
+        # With memory the texts of a batch are read side by side, a window at a time.
+        at_once = self.long.window if self.long is not None and self.long.way == "memory" else None
+        return by_length(rows, batch_tokens, at_once=at_once)
 
     def begin_step(self, step: int, steps: int | None) -> None:
         """Every step is alike."""
