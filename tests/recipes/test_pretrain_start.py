@@ -268,3 +268,21 @@ def test_one_row_of_segments_stands_for_both(data_folder: Path, tmp_path: Path) 
 def test_the_schedule_that_goes_on_needs_steps(data_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"give train.steps, not train.minutes"):
         config(data_folder, tmp_path, "optimizer.steps_before=100", "train.minutes=1")
+
+
+def test_relative_positions_go_on_as_long_as_they_were_read(
+    data_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They have no table that says what they know; what they looked at may change, and is said."""
+    settings = ["model.embedding_size=32", f"data={data_folder}"]
+    left = [one for one in SMALL if not one.startswith("generator.")] + settings
+    first = pretrain(load_config(PretrainConfig, "txl-tiny", [*left, f"out={tmp_path / 'left'}"])).run
+    both = load_config(
+        PretrainConfig, "txl-tiny", [*left, f"out={tmp_path / 'both'}", f"init.discriminator={first}",
+        "objective.kind=permutation-lm", "model.direction=both", "packing.sequence_length=24"],
+    )  # fmt: skip
+    with caplog.at_level("INFO", logger="electra"):
+        second = pretrain(both).run
+    assert "looked to the left alone; from here on it looks to both sides" in caplog.text
+    loaded = load_pretrained(second)
+    assert loaded.max_length == 24 and loaded.encoder.config.direction == "both"

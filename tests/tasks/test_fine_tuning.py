@@ -9,11 +9,14 @@ from tokenizers import Tokenizer
 
 from electra.data.tokenizer import special_tokens, train
 from electra.modeling.encoder import Encoder, EncoderConfig, attention_mask
+from electra.modeling.recurrence import RelativeEncoder
 from electra.objectives.base import Counts
 from electra.tasks.base import Reading, Rows, TaskBatch, collate
 from electra.tasks.classification import Classification, TextExample
 from electra.tasks.conll import Sentence
 from electra.tasks.fine_tuning import FineTuning, Reduction, by_length, depths, rate_scales
+from electra.tasks.squad import Answering
+from electra.tasks.squad_files import Question
 from electra.tasks.tagging import tagging_task
 
 WORDS = ["the", "ferry", "leaves", "harbour", "at", "seven", "and", "comes", "back", "noon", "whoever", "waits"]
@@ -166,3 +169,21 @@ def test_a_decay_of_one_changes_nothing() -> None:
 def test_a_given_head_is_kept(rows: Rows) -> None:
     head = LABELS.head(replace(encoder().config, dropout=0.0))
     assert FineTuning(encoder(), LABELS, head=head).head is head
+
+
+def test_in_a_network_that_looks_to_the_left_the_first_state_is_that_of_the_last_token(
+    tokenizer: Tokenizer,
+) -> None:
+    """[CLS] has seen nothing there; heads that ask it whether there is an answer are to know the passage."""
+    config = replace(encoder().config, positions="relative", direction="left", embedding_size=16)
+    inside = RelativeEncoder(config).eval()
+    problem = Answering(impossible=True)
+    questions = [Question("1", "who waits", "the ferry waits"), Question("2", "who", "noon comes back and leaves")]
+    rows = problem.encode(questions, Reading(tokenizer, 80))
+    batch = collate(rows, np.arange(2), pad=0)
+    found_BLD = FineTuning(inside, problem).eval().states(batch)
+    full_BLD = inside(batch.input_ids_BL, batch.segment_ids_BL)
+    assert not torch.allclose(found_BLD[0, 0], found_BLD[1, 0])
+    for row, length in enumerate(batch.lengths_B.tolist()):
+        assert torch.allclose(found_BLD[row, 0], full_BLD[row, length - 1], atol=1e-5)
+        assert torch.allclose(found_BLD[row, 1:length], full_BLD[row, 1:length], atol=1e-5)

@@ -75,8 +75,10 @@ def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = 
     found = _find(run_folder, checkpoint)
     config, objective = trained(found)
     folder = out or run_folder.export
-    # What was trained before knows longer inputs than those that it was continued with.
-    length = config.model.max_positions if config.init.discriminator else config.packing.sequence_length
+    # What was trained before knows longer inputs than those that it was continued with, as long as its table;
+    # relative positions have none.
+    continued = config.init.discriminator is not None and config.model.positions == "learnt"
+    length = config.model.max_positions if continued else config.packing.sequence_length
     folders: dict[TowerName, Path] = {}
     differences: dict[TowerName, float | None] = {}
     cards = _cards(run_folder, found, config)

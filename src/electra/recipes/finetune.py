@@ -50,17 +50,17 @@ def prepared(config: FinetuneConfig) -> Setting:
         logger.info("%s: %s", task.name, note)
     pretrained = load_pretrained(config.model)
     config = resolved(
-        config, pretrained.encoder.config, epochs=asked.epochs, max_length=asked.max_length,
-        longest=pretrained.max_length,
+        config, pretrained.encoder.config, kind=task.problem.kind, epochs=asked.epochs,
+        max_length=asked.max_length, longest=pretrained.max_length,
     )  # fmt: skip
-    reading = Reading(pretrained.tokenizer, config.data.max_length)
+    reading = Reading(pretrained.tokenizer, config.data.read_length)
     examples = {**task.splits, "train": task.learnt(task.splits["train"])}
     rows = {split: task.problem.encode(there, reading) for split, there in examples.items()}
     for split, found in rows.items():
         if found.cut:
             logger.info(
                 "%s: %s of %s examples of %s are too long and were cut (%s tokens a row; the model reads %s)",
-                task.name, f"{found.cut:,}", f"{len(examples[split]):,}", split, config.data.max_length,
+                task.name, f"{found.cut:,}", f"{len(examples[split]):,}", split, config.data.read_length,
                 pretrained.max_length,
             )  # fmt: skip
         unknown = int((found.ids == special_tokens(pretrained.tokenizer).unknown).sum())

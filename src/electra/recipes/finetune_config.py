@@ -9,6 +9,7 @@ from electra import config
 from electra.errors import ConfigError
 from electra.modeling.encoder import EncoderConfig
 from electra.tasks.fine_tuning import Reduction
+from electra.tasks.long_texts import LongTexts
 from electra.training.optim import OptimizerConfig
 from electra.training.tracking import TrackingConfig
 
@@ -44,7 +45,25 @@ class DataConfig:
     shots: int = 0
     """Learn from so many examples of each label only, drawn anew for each seed; 0: from all."""
     max_length: int = 0
-    """Tokens of a row; 0: 128 for texts, 256 for tagging, 512 for questions, or what the model allows."""
+    """Tokens of a row; 0: 128 for texts, 256 for tagging, 512 for questions, or what the model allows, which is
+    also what windows have."""
+    long: Literal["cut", "windows", "memory"] = "cut"
+    """What is read of a text, or of a pair, that has more tokens than a row. cut: its beginning. windows: all, cut
+    into rows, over whose states ([CLS], or the last in a network that looks to the left) the mean is taken.
+    memory: all, row behind row, with what the network remembers of those before; the head reads the last one, and
+    a gradient flows through it alone."""
+    longest: int = 4096
+    """Tokens of a text that are read in windows or with memory; what is behind them is cut off."""
+
+    @property
+    def read_length(self) -> int:
+        """Tokens that are read of a text in all, once `max_length` is settled."""
+        return self.max_length if self.long == "cut" else max(self.longest, self.max_length)
+
+    @property
+    def long_texts(self) -> LongTexts | None:
+        """How texts longer than a row are read; None: they are cut."""
+        return None if self.long == "cut" else LongTexts(self.long, self.max_length)
 
     def problems(self) -> Iterator[str]:
         if not 0 < self.dev_share < 1:
@@ -57,6 +76,8 @@ class DataConfig:
             yield "shots: give either shots or fraction"
         if self.max_length and self.max_length < 8:
             yield f"max_length: must be at least 8, got {self.max_length}"
+        if self.longest < 8:
+            yield f"longest: must be at least 8, got {self.longest}"
 
 
 @dataclass(frozen=True)
@@ -214,17 +235,27 @@ def load_task_config(settings: Mapping[str, Any], source: Path | None = None) ->
 
 
 def resolved(
-    settings: FinetuneConfig, encoder: EncoderConfig, *, epochs: float, max_length: int, longest: int
+    settings: FinetuneConfig, encoder: EncoderConfig, *, kind: str, epochs: float, max_length: int, longest: int
 ) -> FinetuneConfig:
     """The config with every open setting filled in.
 
     Args:
+        kind: the kind of the task's problem.
         epochs, max_length: what the task asks for.
         longest: the longest input of the model.
 
     Raises:
-        ConfigError: rows longer than that were asked for.
+        ConfigError: rows longer than that were asked for, or long texts are to be read as the model or the task
+            does not allow.
     """
+    long = settings.data.long
+    if long != "cut":
+        max_length = longest
+        if kind in ("tagging", "answering"):
+            instead = "passages are read in windows anyway" if kind == "answering" else "give shorter sentences"
+            raise ConfigError(f"data.long: {long} is for labels and values of texts, not for {kind}; {instead}")
+    if long == "memory" and not encoder.memory_length:
+        raise ConfigError("data.long: memory, but the model has none (its memory_length is 0); give windows")
     if settings.data.max_length > longest:
         raise ConfigError(
             f"data.max_length: {settings.data.max_length}, but the model reads {longest} tokens at most"

@@ -10,6 +10,7 @@ import torch
 
 from electra.export.huggingface import save
 from electra.export.parity import TOLERANCE, parity
+from electra.modeling.recurrence import RelativeEncoder
 from electra.modeling.task_heads import ConditionalSpanHead, TextHead
 from electra.recipes.finetune_outcome import SeedResult
 from electra.recipes.finetune_run import Setting
@@ -28,7 +29,10 @@ def export_model(setting: Setting, module: FineTuning, out: Path, result: SeedRe
     if isinstance(problem, Regression):
         assert isinstance(head, TextHead)
         problem = in_units(head, problem)
-    task = {**problem.facts(), "max_length": setting.config.data.max_length}
+    data = setting.config.data
+    task = {**problem.facts(), "max_length": data.max_length}
+    if data.long != "cut":
+        task |= {"long": data.long, "longest": data.longest}
     if isinstance(head, TextHead):
         held = head.with_hidden(encoder.config)
         if held is None:
@@ -38,7 +42,9 @@ def export_model(setting: Setting, module: FineTuning, out: Path, result: SeedRe
                 2 * len(head.prediction.bias), encoder.config.hidden_size,
             )  # fmt: skip
         head = held or head
-    if isinstance(head, ConditionalSpanHead):
+    if isinstance(encoder, RelativeEncoder):
+        logger.warning("transformers has no class for this head over an XLNet: there only the encoder loads")
+    elif isinstance(head, ConditionalSpanHead):
         logger.warning(
             "transformers has no class for the conditional span: there only the encoder loads; "
             'head.span = "plain" makes a model that it holds whole'
@@ -51,19 +57,21 @@ def export_model(setting: Setting, module: FineTuning, out: Path, result: SeedRe
         encoder=encoder,
         head=head,
         tokenizer_json=tokenizer_json,
-        card=card(setting, task, result),
+        card=card(setting, task, result, alone=isinstance(encoder, RelativeEncoder)),
         max_length=setting.pretrained.max_length,
         task=task,
     )
     tokenizer_json.unlink()
     chosen = torch.arange(min(4, len(setting.rows["dev"]))).numpy()
     batch = collate(setting.rows["dev"], chosen, pad=setting.pad)
-    mask_BL = torch.arange(batch.input_ids_BL.shape[1]) < batch.lengths_B[:, None]
-    difference = parity(folder, encoder, head, batch.input_ids_BL, batch.segment_ids_BL, mask_BL)
+    ids_BL, segments_BL = (x[:, : data.max_length] for x in (batch.input_ids_BL, batch.segment_ids_BL))
+    mask_BL = torch.arange(ids_BL.shape[1]) < batch.lengths_B[:, None]
+    difference = parity(folder, encoder, head, ids_BL, segments_BL, mask_BL)
     if difference is not None:
-        logger.info("exported the model: logits within %.1e of transformers'", difference)
+        compared = "states" if isinstance(encoder, RelativeEncoder) else "logits"
+        logger.info("exported the model: %s within %.1e of transformers'", compared, difference)
         if not difference <= TOLERANCE:
-            logger.warning("the exported logits differ from transformers' by more than %s", TOLERANCE)
+            logger.warning("the exported %s differ from transformers' by more than %s", compared, TOLERANCE)
 
 
 @torch.no_grad()
@@ -75,8 +83,12 @@ def in_units(head: TextHead, problem: Regression) -> Regression:
     return replace(problem, low=0.0, high=1.0)
 
 
-def card(setting: Setting, task: dict[str, Any], result: SeedResult) -> str:
-    """The model card."""
+def card(setting: Setting, task: dict[str, Any], result: SeedResult, *, alone: bool = False) -> str:
+    """The model card.
+
+    Args:
+        alone: transformers has no class for any head over this encoder.
+    """
     name, kind = setting.task.name, task["kind"]
     if kind == "answering":
         example = '("Who saw Bob?", "Ann saw Bob.")'
@@ -92,6 +104,6 @@ def card(setting: Setting, task: dict[str, Any], result: SeedResult) -> str:
         "```python", "import electra", "",
         f'electra.load("FOLDER").predict([{example}])', "```", "",
     ]  # fmt: skip
-    if task.get("pointer") == "conditional":
+    if alone or task.get("pointer") == "conditional":
         lines.append("transformers has no class for this head: there the encoder alone loads.\n")
     return "\n".join(lines)

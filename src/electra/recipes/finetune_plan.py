@@ -27,7 +27,7 @@ from electra.recipes.finetune_run import (
     training_rows,
 )
 from electra.tasks.base import collate
-from electra.tasks.fine_tuning import CPU_TOKENS, DEVICE_TOKENS, FineTuning, by_length, rate_scales
+from electra.tasks.fine_tuning import FineTuning, rate_scales
 from electra.training.memory import peak_memory
 from electra.training.optim import build_optimizer
 from electra.training.precision import Precision
@@ -129,7 +129,7 @@ def planned(config: FinetuneConfig) -> FinetunePlan:
 def _evaluation_seconds(setting: Setting, module: FineTuning, split: str) -> float:
     """Of one look at a split, from its longest batch and two more."""
     rows = setting.rows[split]
-    batches = list(by_length(rows, CPU_TOKENS if setting.device.type == "cpu" else DEVICE_TOKENS))
+    batches = list(module.batches(rows, device=setting.device))
     tokens = [len(chosen) * int(rows.lengths[chosen].max()) for chosen in batches]
     rates = []
     module.eval()

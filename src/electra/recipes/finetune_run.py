@@ -62,7 +62,7 @@ class Setting:
 
     @property
     def reading(self) -> Reading:
-        return Reading(self.pretrained.tokenizer, self.config.data.max_length)
+        return Reading(self.pretrained.tokenizer, self.config.data.read_length)
 
     @cached_property
     def identity(self) -> dict[str, str]:
@@ -153,7 +153,12 @@ def new_module(setting: Setting, seed: int) -> FineTuning:
     config = replace(trained.config, dropout=share, attention_dropout=share)
     encoder = build_encoder(config, query_stream="query_stream.weight" in trained.state_dict())
     encoder.load_state_dict(trained.state_dict())
-    module = FineTuning(encoder, setting.task.problem, reduction=setting.config.optimizer.reduction)
+    module = FineTuning(
+        encoder,
+        setting.task.problem,
+        reduction=setting.config.optimizer.reduction,
+        long=setting.config.data.long_texts,
+    )
     return module.to(setting.device)
 
 
@@ -280,7 +285,9 @@ def _trainer(
         feed=Feed(
             made if setting.device.type == "cpu" else Ahead(made),
             epochs=lambda steps: steps / epoch,
-            length=max(1, round(float(rows.lengths.mean()))),
+            # Long texts are read in windows, of which it is the length. With memory, passes backwards are counted
+            # that are not made.
+            length=max(1, round(float(np.minimum(rows.lengths, config.data.max_length).mean()))),
             identity={**setting.identity, "training part": fingerprint(rows)},
         ),
         evaluation=EvaluationConfig(every=config.evaluation.every or (epoch if looks else steps)),

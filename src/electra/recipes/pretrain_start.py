@@ -294,6 +294,10 @@ def _take(tower: Tower, pretrained: Pretrained, name: str, objective: ObjectiveK
     if "query_stream.weight" not in tower.encoder.state_dict():  # an objective of one stream
         state.pop("query_stream.weight", None)
     tower.encoder.load_state_dict(state)
+    was, is_now = pretrained.encoder.config.direction, tower.encoder.config.direction
+    if was != is_now:
+        sides = {"left": "to the left alone", "both": "to both sides"}
+        logger.info("%s looked %s; from here on it looks %s", name, sides[was], sides[is_now])
     fresh = type(tower.head) is not type(pretrained.head)
     if isinstance(tower.head, ReplacedTokenHead):  # an energy is no log-odds
         fresh |= (pretrained.objective == "electric") != (objective == "electric")

@@ -17,6 +17,7 @@ from electra.data.corpus import KNOWN, Source, kind_of, read
 from electra.data.readers import Document, Item, Reject
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.recipes.text_results import Lines, Written, write_lines
+from electra.serving.batching import Long
 from electra.serving.scorer import ScoredText, Scorer
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,9 @@ class ScoreConfig:
     """One JSON object a text: text, tokens, offsets (characters), probabilities."""
     output: Path | None = None
     """Write to this file instead of showing the result."""
+    long: Long | None = None
+    """How texts longer than the model's input are read: with memory, each token once and with what the model
+    remembers of those before, or in windows that overlap by half. Left out: with memory, where there is one."""
     electric: bool = False
     """For a model of objective.kind electric: give each text's pseudo-log-likelihood, the same divided by its
     tokens, and the text, with tabs between; in JSON also the log-probability of each token."""
@@ -69,7 +73,7 @@ def run(config: ScoreConfig) -> Shown | Lines | Written:
         electra score RUN --electric --input hypotheses.txt
     """
     texts = _texts(config)
-    scorer = Scorer(config.model)
+    scorer = Scorer(config.model, long=config.long)
     if config.electric != (scorer.objective == "electric"):
         hint = "leave --electric out" if config.electric else "give --electric"
         raise CheckpointError(f"{config.model} was trained by objective.kind {scorer.objective}; {hint}")

@@ -1,11 +1,15 @@
 """Texts of any length through a network in full batches.
 
-Shapes: B batch, L length. Here L counts [CLS] and [SEP], elsewhere in `serving` the tokens of the text alone.
+A network with a memory was trained on a stream, window behind window, with [SEP] behind each document and no [CLS]
+(`electra.data.streams`). So its texts stand between two [SEP]s: the one before says that a document begins here.
+
+Shapes: B batch, L length. Here L counts special tokens, elsewhere in `serving` the tokens of the text alone.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,14 +20,19 @@ from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError
 from electra.export.huggingface import Pretrained
 from electra.modeling.encoder import attention_mask
+from electra.modeling.recurrence import Past
 
 CPU_TOKENS = 2048
 """Tokens of a batch on a CPU: enough for the products' full speed; with more the states leave the cache."""
 DEVICE_TOKENS = 16_384
 """Tokens of a batch elsewhere: 32 inputs of 512."""
 
-Network = Callable[[Tensor, Tensor | None], Tensor]
-"""From ids (B, L) and an attention mask (B, L) to values (B, L, ...)."""
+Network = Callable[..., Tensor]
+"""From ids (B, L) and an attention mask (B, L) or None to values (B, L, ...); of texts that are read with memory,
+also from a `Past`, by the name `past`."""
+
+Long = Literal["memory", "windows"]
+"""How a text is read that is longer than the network's input."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,7 @@ class Window:
         text: the text's number.
         start, end: the tokens that are read.
         keep_start, keep_end: the tokens of which the values are kept.
+        before, after: special tokens of its row, in front and at the end.
     """
 
     text: int
@@ -41,11 +51,13 @@ class Window:
     end: int
     keep_start: int
     keep_end: int
+    before: int = 1
+    after: int = 1
 
     @property
     def length(self) -> int:
-        """Tokens of its row, [CLS] and [SEP] with them."""
-        return self.end - self.start + 2
+        """Tokens of its row, special ones with them."""
+        return self.before + self.end - self.start + self.after
 
     @property
     def kept(self) -> slice:
@@ -54,41 +66,53 @@ class Window:
 
     @property
     def kept_of_row(self) -> slice:
-        """The kept tokens in the row of the window, which begins with [CLS]."""
-        return slice(self.keep_start - self.start + 1, self.keep_end - self.start + 1)
+        """The kept tokens in the row of the window."""
+        first = self.before - self.start
+        return slice(self.keep_start + first, self.keep_end + first)
 
 
 class Batcher:
     """Puts texts through a network: those of like length together, so that hardly any padding is computed.
 
-    A text longer than the network's input is read in windows that overlap by half; each token is kept once, where
-    it has the most context.
-
     Args:
         device: such as "cpu" or "cuda"; None: the GPU where there is one.
+        long: how a text longer than the network's input is read. windows: they overlap by half, and each token is
+            kept once, where it has the most context. memory: window behind window, each token once, and each
+            window remembers those before. None: with memory, where the network has one.
 
     Raises:
-        CheckpointError: the model's inputs are too short for a text.
+        CheckpointError: the model's inputs are too short for a text, or it has no memory to read with.
     """
 
-    def __init__(self, pretrained: Pretrained, *, device: str | torch.device | None) -> None:
+    def __init__(
+        self, pretrained: Pretrained, *, device: str | torch.device | None, long: Long | None = None
+    ) -> None:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.special = special_tokens(pretrained.tokenizer)
-        self.size = pretrained.max_length - 2  # [CLS] and [SEP] take two
+        self.memory_length = pretrained.encoder.config.memory_length
+        if long == "memory" and not self.memory_length:
+            raise CheckpointError("the model has no memory to read long texts with; they can be read in windows")
+        self.long: Long = long or ("memory" if self.memory_length else "windows")
+        self.begin = self.special.separate if self.memory_length else self.special.classify
+        self.size = pretrained.max_length - 2  # special tokens take two
         if self.size < 1:
             raise CheckpointError(f"the model's inputs of {pretrained.max_length} tokens leave no room for a text")
 
     def rows(
         self, ids: Sequence[list[int]], network: Network, *, batch_tokens: int | None = None
     ) -> Iterator[tuple[Window, NDArray[np.float32]]]:
-        """The network's values of every window, (L, ...) from [CLS] to [SEP], the longest windows first.
+        """The network's values of every window, (L, ...) with those of special tokens; those that are read with
+        memory come first, then the longest.
 
         Args:
             ids: of each text, without special tokens.
             batch_tokens: tokens of a batch, padding included; None: `CPU_TOKENS` or `DEVICE_TOKENS`.
         """
         budget = batch_tokens or (CPU_TOKENS if self.device.type == "cpu" else DEVICE_TOKENS)
-        ordered = [window for i, tokens in enumerate(ids) for window in windows(i, len(tokens), self.size)]
+        remembered = {i for i, tokens in enumerate(ids) if self.long == "memory" and len(tokens) > self.size}
+        yield from self._remembered(ids, remembered, network, budget)
+        others = [(i, len(tokens)) for i, tokens in enumerate(ids) if i not in remembered]
+        ordered = [window for i, tokens in others for window in windows(i, tokens, self.size)]
         ordered.sort(key=lambda window: window.length, reverse=True)
         first = 0
         while first < len(ordered):
@@ -104,18 +128,37 @@ class Batcher:
                 yield window, row[: window.length]
             first += len(batch)
 
+    def _remembered(
+        self, ids: Sequence[list[int]], texts: Collection[int], network: Network, budget: int
+    ) -> Iterator[tuple[Window, NDArray[np.float32]]]:
+        """Texts side by side, the longest above, so that those that are at their end drop out below."""
+        length = self.size + 2
+        ordered = sorted(texts, key=lambda text: len(ids[text]), reverse=True)
+        together = max(1, budget // length)
+        for first in range(0, len(ordered), together):
+            rows = [consecutive(text, len(ids[text]), length) for text in ordered[first : first + together]]
+            past = Past(self.memory_length)
+            for step in range(len(rows[0])):
+                batch = [row[step] for row in rows if len(row) > step]
+                if past.memory_YBMD is not None:
+                    past.memory_YBMD = past.memory_YBMD[:, : len(batch)]
+                values = self._values([self._row(ids[w.text], w) for w in batch], network, past=past)
+                for window, row in zip(batch, values, strict=True):
+                    yield window, row[: window.length]
+
     def _row(self, ids: list[int], window: Window) -> list[int]:
-        return [self.special.classify, *ids[window.start : window.end], self.special.separate]
+        before, after = [self.begin] * window.before, [self.special.separate] * window.after
+        return [*before, *ids[window.start : window.end], *after]
 
     @torch.inference_mode()
-    def _values(self, rows: list[list[int]], network: Network) -> NDArray[np.float32]:
-        """Values (B, longest row, ...); what lies behind a row's end means nothing."""
+    def _values(self, rows: list[list[int]], network: Network, **past: Past) -> NDArray[np.float32]:
+        """Values (B, L, ...), where the first row is a longest one; what lies behind a row's end means nothing."""
         lengths_B = np.array([len(row) for row in rows])
         length = int(lengths_B[0])
         ids_BL = np.full((len(rows), length), self.special.pad)
         ids_BL[np.arange(length) < lengths_B[:, None]] = np.fromiter(chain.from_iterable(rows), np.int64)
         mask_BL = attention_mask(torch.from_numpy(lengths_B).to(self.device), length)
-        values = network(torch.from_numpy(ids_BL).to(self.device), mask_BL)
+        values = network(torch.from_numpy(ids_BL).to(self.device), mask_BL, **past)
         found: NDArray[np.float32] = values.float().cpu().numpy()
         return found
 
@@ -132,6 +175,19 @@ def windows(text: int, tokens: int, size: int) -> list[Window]:
         Window(text, start, min(start + size, tokens), *keep)
         for start, keep in zip(starts, pairwise(borders), strict=True)
     ]
+
+
+def consecutive(text: int, tokens: int, length: int) -> list[Window]:
+    """Windows of `length` tokens, one behind the other, of a text and the special token on either side of it.
+
+    The last one may hold nothing but the token behind the text.
+    """
+    found = []
+    for first in range(0, tokens + 2, length):
+        start, end = max(0, first - 1), min(first + length - 1, tokens)
+        begins, ends = first == 0, first + length >= tokens + 2
+        found.append(Window(text, start, end, start, end, before=int(begins), after=int(ends)))
+    return found
 
 
 def check_texts(texts: Sequence[str]) -> None:

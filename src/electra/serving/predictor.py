@@ -16,6 +16,7 @@ from electra.tasks.base import Prediction, Reading, Rows
 from electra.tasks.classification import TextExample
 from electra.tasks.conll import Sentence
 from electra.tasks.fine_tuning import FineTuning
+from electra.tasks.long_texts import WAYS, LongTexts
 from electra.tasks.problems import from_facts
 from electra.tasks.squad_files import Question
 
@@ -45,12 +46,21 @@ class Predictor:
             )
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.problem = from_facts(pretrained.task)
-        self.reading = Reading(pretrained.tokenizer, pretrained.task.get("max_length", pretrained.max_length))
+        row = pretrained.task.get("max_length", pretrained.max_length)
+        long = LongTexts(way, row) if (way := pretrained.task.get("long")) in WAYS else None
+        self.reading = Reading(
+            pretrained.tokenizer, row if long is None else max(row, pretrained.task.get("longest", row))
+        )
         self.pad = special_tokens(pretrained.tokenizer).pad
         assert KINDS[type(pretrained.head)] not in ("discriminator", "generator")
         self.pairs: bool = pretrained.task.get("pair", self.problem.kind == "answering")
         """Whether a text is a pair: of texts, or of a question and its passage."""
-        module = FineTuning(pretrained.encoder, self.problem, head=pretrained.head)  # type: ignore[arg-type]
+        module = FineTuning(
+            pretrained.encoder,
+            self.problem,
+            head=pretrained.head,  # type: ignore[arg-type]
+            long=long,
+        )
         self.module = module.to(self.device).eval()
 
     def __call__(self, texts: Sequence[Text], *, batch_tokens: int | None = None) -> list[Prediction]:

@@ -14,7 +14,8 @@ from electra.errors import CheckpointError
 from electra.export.huggingface import KINDS, Pretrained
 from electra.export.loading import load_pretrained
 from electra.modeling.heads import ReplacedTokenHead
-from electra.serving.batching import Batcher, check_texts
+from electra.modeling.recurrence import Past
+from electra.serving.batching import Batcher, Long, check_texts
 from electra.serving.coloring import colored, figure
 
 NAMED = 3
@@ -92,11 +93,21 @@ class Scorer:
             been replaced.
         device: such as "cpu" or "cuda"; None: the GPU where there is one.
 
+        long: how a text longer than the network's input is read, with memory or in windows (`Batcher`); None: with
+            memory, where the network has one.
+
     Raises:
-        CheckpointError: the model cannot be loaded, or is no discriminator with its head.
+        CheckpointError: the model cannot be loaded, is no discriminator with its head, or has no memory to read
+            with.
     """
 
-    def __init__(self, model: str | Path | Pretrained, *, device: str | torch.device | None = None) -> None:
+    def __init__(
+        self,
+        model: str | Path | Pretrained,
+        *,
+        device: str | torch.device | None = None,
+        long: Long | None = None,
+    ) -> None:
         pretrained = model if isinstance(model, Pretrained) else load_pretrained(model)
         if not isinstance(pretrained.head, ReplacedTokenHead):
             kinds = {"generator": "a masked language model", "language-model": "a language model"}
@@ -109,15 +120,15 @@ class Scorer:
             )
         self.objective = pretrained.objective or "replaced-token"
         self.tokenizer = pretrained.tokenizer
-        self.batcher = Batcher(pretrained, device=device)
+        self.batcher = Batcher(pretrained, device=device, long=long)
         self.encoder = pretrained.encoder.to(self.batcher.device)
         self.head = pretrained.head.to(self.batcher.device)
 
     def __call__(self, texts: Sequence[str], *, batch_tokens: int | None = None) -> list[ScoredText]:
         """One result a text, in the order given.
 
-        A text longer than the network's input is read in windows that overlap by half; each token is scored once,
-        where it has the most context.
+        Each token is scored once: of a text that is read in windows, where it has the most context; with memory,
+        in the one window that it is in, which sees nothing of those behind it.
 
         Args:
             batch_tokens: that go through the network at once, padding included; None: what suits the device.
@@ -137,8 +148,8 @@ class Scorer:
             results.append(ScoredText(text, [text[start:end] for start, end in offsets], offsets, scores))
         return results
 
-    def _logits(self, ids_BL: Tensor, mask_BL: Tensor | None) -> Tensor:
-        return self.head(self.encoder(ids_BL, None, mask_BL))
+    def _logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Past) -> Tensor:
+        return self.head(self.encoder(ids_BL, None, mask_BL, **past))
 
 
 def _trimmed(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

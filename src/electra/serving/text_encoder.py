@@ -13,34 +13,42 @@ from torch import Tensor
 
 from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
-from electra.serving.batching import Batcher, Window, check_texts
+from electra.modeling.recurrence import Past
+from electra.serving.batching import Batcher, Long, Window, check_texts
 
 
 class TextEncoder:
     """Encodes texts of any length.
 
-    A text longer than the network's input is read in windows that overlap by half; each token has its state from
-    the window that gives it the most context.
+    A text longer than the network's input is read in windows that overlap by half, and each token has its state
+    from the window that gives it the most context; or window behind window with memory.
 
     Args:
         model: a run, an export folder, a Hugging Face folder or id, or what was loaded of one; without its head.
         device: such as "cpu" or "cuda"; None: the GPU where there is one.
+        long: which of the two (`Batcher`); None: with memory, where the network has one.
 
     Raises:
-        CheckpointError: the model cannot be loaded.
+        CheckpointError: the model cannot be loaded, or has no memory to read with.
     """
 
-    def __init__(self, model: str | Path | Pretrained, *, device: str | torch.device | None = None) -> None:
+    def __init__(
+        self,
+        model: str | Path | Pretrained,
+        *,
+        device: str | torch.device | None = None,
+        long: Long | None = None,
+    ) -> None:
         pretrained = model if isinstance(model, Pretrained) else load_pretrained(model)
         self.tokenizer = pretrained.tokenizer
-        self.batcher = Batcher(pretrained, device=device)
+        self.batcher = Batcher(pretrained, device=device, long=long)
         self.encoder = pretrained.encoder.to(self.batcher.device)
 
     def __call__(self, texts: Sequence[str], *, batch_tokens: int | None = None) -> list[NDArray[np.float32]]:
         """The states (L, D) of each text, in the order given.
 
-        One state a token of the text, as `Scorer` counts them: [CLS] and [SEP] are read but left out, and an
-        empty text has none.
+        One state a token of the text, as `Scorer` counts them: special tokens are read but left out, and an empty
+        text has none.
 
         Args:
             batch_tokens: that go through the network at once, padding included; None: what suits the device.
@@ -57,8 +65,8 @@ class TextEncoder:
     def encode(self, texts: Sequence[str], *, batch_tokens: int | None = None) -> NDArray[np.float32]:
         """One embedding a text (N, D), in the order given: the mean of its states.
 
-        Those of [CLS] and [SEP] count, as in mean pooling elsewhere (Reimers and Gurevych 2019, Sentence-BERT):
-        a model made for that gives its own embeddings here, and an empty text has one too.
+        Those of the special token on either side count, as in mean pooling elsewhere (Reimers and Gurevych 2019,
+        Sentence-BERT): a model made for that gives its own embeddings here, and an empty text has one too.
 
         Args, Raises: as calling it.
         """
@@ -75,11 +83,13 @@ class TextEncoder:
             encoding.ids for encoding in self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         ]
 
-    def _states(self, ids_BL: Tensor, mask_BL: Tensor | None) -> Tensor:
-        return self.encoder(ids_BL, None, mask_BL)
+    def _states(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Past) -> Tensor:
+        return self.encoder(ids_BL, None, mask_BL, **past)
 
 
 def _counted(window: Window, tokens: int) -> slice:
-    """The kept part of a window's row, with [CLS] of the first window and [SEP] of the last."""
+    """The kept part of a window's row, with what stands before the text in the first and behind it in the last."""
     kept = window.kept_of_row
-    return slice(kept.start - (window.keep_start == 0), kept.stop + (window.keep_end == tokens))
+    before = window.before if window.keep_start == 0 else 0
+    after = window.after if window.keep_end == tokens else 0
+    return slice(kept.start - before, kept.stop + after)

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from electra.modeling.any_encoder import AnyEncoder
-from electra.modeling.encoder import attention_mask
+from electra.modeling.encoder import at, attention_mask
 from electra.modeling.flops import Network, Networks
 from electra.modeling.task_heads import TaskHead
 from electra.objectives.base import Counts, StepOutput
 from electra.tasks.base import Outputs, Problem, Rows, TaskBatch, collate
+from electra.tasks.long_texts import LongTexts, summary
 
 Reduction = Literal["mean", "sum"]
 CPU_TOKENS, DEVICE_TOKENS = 2048, 16_384
@@ -30,14 +31,22 @@ class FineTuning(nn.Module):
         reduction: of the answers' losses in a batch. The original's is the sum, which makes the clipping of the
             gradient nearly always active.
         head: None: a new one.
+        long: how rows are read that are longer than its windows; None: all at once.
     """
 
     def __init__(
-        self, encoder: AnyEncoder, problem: Problem, *, reduction: Reduction = "mean", head: TaskHead | None = None
+        self,
+        encoder: AnyEncoder,
+        problem: Problem,
+        *,
+        reduction: Reduction = "mean",
+        head: TaskHead | None = None,
+        long: LongTexts | None = None,
     ) -> None:
         super().__init__()
-        self.encoder, self.problem, self.reduction = encoder, problem, reduction
+        self.encoder, self.problem, self.reduction, self.long = encoder, problem, reduction, long
         self.head: TaskHead = problem.head(encoder.config) if head is None else head
+        assert long is None or self.head.reads_first_only, "heads of tokens read their rows at once"
 
     def counts(self, batch: TaskBatch) -> Counts:
         """What the losses are divided by."""
@@ -53,18 +62,25 @@ class FineTuning(nn.Module):
         return StepOutput(losses_B.sum() / counts["answers"], {})
 
     def states(self, batch: TaskBatch) -> Tensor:
-        """The states (B, L, D) that the head reads; only one a row (B, 1, D) where that is all: that of [CLS], or
-        of the last token in a network that looks to the left."""
-        mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
-        first_B1 = None
-        if self.head.reads_first_only:
-            first_B1 = torch.zeros_like(batch.lengths_B)[:, None]
-            if self.encoder.config.direction == "left":  # the last one has seen all the others
-                first_B1 = batch.lengths_B[:, None] - 1
+        """The states (B, L, D) that the head reads; only one a row (B, 1, D) where that is all.
+
+        The first one is that of [CLS]. In a network that looks to the left, where [CLS] has seen nothing, it is
+        that of the last token, for every head: there is no answer is said at the first one, too.
+        """
+        length = batch.input_ids_BL.shape[1]
+        if self.long is not None and length > self.long.window:
+            return self.long.states(self.encoder, batch)
+        summary_B1 = summary(self.encoder, batch.lengths_B)
         x_BLD: Tensor = self.encoder(
-            batch.input_ids_BL, batch.segment_ids_BL, mask_BL, positions_BN=first_B1, unpadding=batch.unpadding
+            batch.input_ids_BL,
+            batch.segment_ids_BL,
+            attention_mask(batch.lengths_B, length),
+            positions_BN=summary_B1 if self.head.reads_first_only else None,
+            unpadding=batch.unpadding,
         )
-        return x_BLD
+        if self.head.reads_first_only or self.encoder.config.direction != "left":
+            return x_BLD
+        return torch.cat([at(x_BLD, summary_B1), x_BLD[:, 1:]], 1)
 
     @torch.no_grad()
     def outputs(
@@ -74,7 +90,7 @@ class FineTuning(nn.Module):
         training = self.training
         self.eval()
         found: list[Outputs] = [{}] * len(rows)
-        for chosen in by_length(rows, batch_tokens or (CPU_TOKENS if device.type == "cpu" else DEVICE_TOKENS)):
+        for chosen in self.batches(rows, device=device, batch_tokens=batch_tokens):
             batch = collate(rows, chosen, pad=pad).to(device)
             outputs = self.problem.outputs(self.head, self.states(batch), batch)
             arrays = {name: values.float().cpu().numpy() for name, values in outputs.items()}
@@ -82,6 +98,15 @@ class FineTuning(nn.Module):
                 found[row] = {name: values[place] for name, values in arrays.items()}
         self.train(training)
         return found
+
+    def batches(
+        self, rows: Rows, *, device: torch.device, batch_tokens: int | None = None
+    ) -> Iterator[NDArray[np.int64]]:
+        """The rows in the batches in which outputs are computed."""
+        batch_tokens = batch_tokens or (CPU_TOKENS if device.type == "cpu" else DEVICE_TOKENS)
+        # With memory the texts of a batch are read side by side, a window at a time.
+        at_once = self.long.window if self.long is not None and self.long.way == "memory" else None
+        return by_length(rows, batch_tokens, at_once=at_once)
 
     def begin_step(self, step: int, steps: int | None) -> None:
         """Every step is alike."""
@@ -91,12 +116,17 @@ class FineTuning(nn.Module):
         return {"encoder": Network.of(self.encoder.config, head="none", wanted_share=wanted)}
 
 
-def by_length(rows: Rows, batch_tokens: int) -> Iterator[NDArray[np.int64]]:
-    """The rows in batches of so many tokens at most, the longest first."""
+def by_length(rows: Rows, batch_tokens: int, *, at_once: int | None = None) -> Iterator[NDArray[np.int64]]:
+    """The rows in batches of so many tokens at most, the longest first.
+
+    Args:
+        at_once: so many tokens of a row are read at a time, and count; None: all.
+    """
     order = np.argsort(-rows.lengths, kind="stable")
     first = 0
     while first < len(order):
-        count = max(1, batch_tokens // int(rows.lengths[order[first]]))
+        longest = int(rows.lengths[order[first]])
+        count = max(1, batch_tokens // min(longest, at_once or longest))
         yield order[first : first + count]
         first += count
 

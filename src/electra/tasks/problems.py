@@ -18,13 +18,15 @@ KINDS: dict[str, Callable[..., Problem]] = {
 
 
 def from_facts(facts: Facts) -> Problem:
-    """The problem that `Problem.facts` described; a model keeps the longest row beside it, `max_length`.
+    """The problem that `Problem.facts` described; a model keeps beside it how long
+    its texts are and how they are read: `max_length`, `long`, `longest`.
 
     Raises:
         CheckpointError: it is none that is known here.
     """
     facts = dict(facts)
-    facts.pop("max_length", None)
+    for name in ("max_length", "long", "longest"):
+        facts.pop(name, None)
     kind = KINDS.get(facts.pop("kind", ""))
     if kind is None:
         raise CheckpointError(f"a task of an unknown kind; known are {', '.join(KINDS)}")

@@ -1,0 +1,153 @@
+"""Texts longer than a row: what the head reads of them, and where a gradient flows."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from electra.data.tokenizer import train
+from electra.modeling.any_encoder import AnyEncoder, build_encoder
+from electra.modeling.encoder import EncoderConfig
+from electra.modeling.recurrence import RelativeEncoder
+from electra.tasks.base import Reading, Rows, collate
+from electra.tasks.classification import Classification, TextExample
+from electra.tasks.fine_tuning import FineTuning, by_length
+from electra.tasks.long_texts import LongTexts, Way, cut
+
+WORDS = ["the", "ferry", "leaves", "harbour", "at", "seven", "and", "comes", "back", "noon"]
+LABELS = Classification(("accuracy",), labels=("a", "b"))
+WINDOW, ROOM = 12, 10
+SIZES = (33, 4, ROOM, ROOM + 1, 2 * ROOM, 57, 1, 19)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return train([" ".join(WORDS)] * 9, vocabulary_size=80)
+
+
+@pytest.fixture(scope="module")
+def rows(tokenizer: Tokenizer) -> Rows:
+    return rows_of(tokenizer, *SIZES)
+
+
+def rows_of(tokenizer: Tokenizer, *sizes: int) -> Rows:
+    draw = np.random.default_rng(0)
+    examples = [TextExample(" ".join(draw.choice(WORDS, size)), None, size % 2) for size in sizes]
+    return LABELS.encode(examples, Reading(tokenizer, 500))
+
+
+def encoder(**settings: Any) -> AnyEncoder:
+    torch.manual_seed(0)
+    return build_encoder(EncoderConfig(
+        layers=2, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, vocabulary_size=80,
+        initializer_range=0.3, linear_initializer_range=0.3, dropout=0.0, attention_dropout=0.0, **settings,
+    ))  # fmt: skip
+
+
+def relative(direction: str = "both") -> AnyEncoder:
+    return encoder(positions="relative", memory_length=9, direction=direction)
+
+
+def network(inside: AnyEncoder, way: Way) -> FineTuning:
+    return FineTuning(inside, LABELS, long=LongTexts(way, WINDOW)).eval()
+
+
+def windows_by_hand(rows: Rows, row: int) -> list[Tensor]:
+    first, *inside, last = rows.ids[rows.starts[row] : rows.starts[row + 1]].tolist()
+    count = max(1, -(-len(inside) // ROOM))
+    each = -(-len(inside) // count)
+    return [torch.tensor([[first, *inside[each * i : each * (i + 1)], last]]) for i in range(count)]
+
+
+def test_windows_hold_every_token_in_its_segment(tokenizer: Tokenizer) -> None:
+    pair = TextExample(" ".join(WORDS[:7] * 3), " ".join(WORDS[7:] * 5))
+    batch = collate(
+        LABELS.encode([pair, TextExample("the ferry"), pair], Reading(tokenizer, 500)), np.arange(3), pad=0
+    )
+    windows = cut(batch, WINDOW)
+    assert windows.counts_B.tolist() == [4, 1, 4] and windows.texts_K.tolist() == [0] * 4 + [1] + [2] * 4
+    assert windows.ids_KW.shape[1] <= WINDOW
+    for text in range(3):
+        inside, segments = [], []
+        for window in torch.nonzero(windows.texts_K == text)[:, 0].tolist():
+            length = int(windows.lengths_K[window])
+            ids, of = windows.ids_KW[window, :length], windows.segment_ids_KW[window, :length]
+            assert ids[0] == batch.input_ids_BL[0, 0] and of[0] == 0, "[CLS]"
+            assert ids[-1] == batch.input_ids_BL[1, 3] and of[-1] == of[-2], "[SEP]"
+            inside += ids[1:-1].tolist()
+            segments += of[1:-1].tolist()
+        length = int(batch.lengths_B[text])
+        assert inside == batch.input_ids_BL[text, 1 : length - 1].tolist()
+        assert segments == batch.segment_ids_BL[text, 1 : length - 1].tolist()
+
+
+@pytest.mark.parametrize("kind", ["learnt", "both", "left"])
+def test_in_windows_the_mean_of_their_states_is_read(kind: str, rows: Rows) -> None:
+    inside = encoder() if kind == "learnt" else relative(kind)
+    batch = collate(rows, np.arange(len(rows)), pad=0)
+    states_B1D = network(inside, "windows").states(batch)
+    for row, state_1D in enumerate(states_B1D):
+        each = [inside(ids_BL)[0, -1 if kind == "left" else 0] for ids_BL in windows_by_hand(rows, row)]
+        assert torch.allclose(state_1D[0], torch.stack(each).mean(0), atol=1e-5)
+
+
+@pytest.mark.parametrize("direction", ["both", "left"])
+def test_with_memory_the_last_window_is_read(direction: str, rows: Rows) -> None:
+    inside = relative(direction)
+    assert isinstance(inside, RelativeEncoder)
+    states_B1D = network(inside, "memory").states(collate(rows, np.arange(len(rows)), pad=0))
+    for row, state_1D in enumerate(states_B1D):
+        memory = None
+        for ids_BL in windows_by_hand(rows, row):
+            found = inside.read(ids_BL, memory_YBMD=memory)
+            memory = found.memory_YBMD
+        assert torch.allclose(state_1D[0], found.states_BND[0, -1 if direction == "left" else 0], atol=1e-5)
+
+
+@pytest.mark.parametrize("way", ["windows", "memory"])
+def test_outputs_are_those_of_each_text_alone_and_of_one_that_fits_those_of_its_row(way: Way, rows: Rows) -> None:
+    module, device = network(relative(), way), torch.device("cpu")
+    alone = [module.head(module.states(collate(rows, np.array([row]), pad=0)))[0] for row in range(len(rows))]
+    for batch_tokens in (None, 1, 3 * WINDOW):
+        found = module.outputs(rows, pad=0, device=device, batch_tokens=batch_tokens)
+        assert np.allclose([one["logits"] for one in found], [logits.tolist() for logits in alone], atol=1e-5)
+    whole = FineTuning(module.encoder, LABELS, head=module.head).outputs(rows, pad=0, device=device)
+    for size, one, other in zip(SIZES, found, whole, strict=True):
+        assert np.allclose(one["logits"], other["logits"], atol=1e-5) == (size <= ROOM)
+
+
+def gradient(module: FineTuning, rows: Rows) -> Tensor:
+    """Of each token's embedding."""
+    module.zero_grad()
+    module(collate(rows, np.arange(len(rows)), pad=0)).loss.backward()
+    weights = module.encoder.embeddings.token.weight.grad
+    assert weights is not None
+    return weights.abs().amax(1)
+
+
+def test_a_gradient_flows_through_all_windows_and_through_the_last_one_of_a_memory(tokenizer: Tokenizer) -> None:
+    """The first word stands in the first window alone."""
+    text = " ".join(["ferry", *["noon"] * 24])
+    rows = LABELS.encode([TextExample(text, None, 1)], Reading(tokenizer, 500))
+    first, other, classify = int(rows.ids[1]), int(rows.ids[2]), int(rows.ids[0])
+    through_all = gradient(network(relative(), "windows"), rows)
+    assert min(through_all[[first, other, classify]]) > 0
+    through_last = gradient(network(relative(), "memory"), rows)
+    assert through_last[first] == 0 and min(through_last[[other, classify]]) > 0
+
+
+def test_what_is_remembered_counts(tokenizer: Tokenizer) -> None:
+    module = network(relative(), "memory")
+    one, other = (
+        LABELS.encode([TextExample(" ".join([word, *["noon"] * 14]))], Reading(tokenizer, 500))
+        for word in ("ferry", "harbour")
+    )
+    states = [module.states(collate(rows, np.array([0]), pad=0)) for rows in (one, other)]
+    assert (states[0] - states[1]).abs().max() > 1e-4
+
+
+def test_texts_side_by_side_count_a_window_at_a_time(rows: Rows) -> None:
+    assert [len(chosen) for chosen in by_length(rows, 3 * WINDOW, at_once=WINDOW)][:2] == [3, 3]
