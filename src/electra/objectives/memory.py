@@ -50,7 +50,9 @@ class Memory(nn.Module):
         device = batch.input_ids_BL.device
         if past.memory_YBMD is None and self._known is not None:
             past.memory_YBMD = self._known[:, first : first + rows].to(device)
-        if past.memory_YBMD is None and device.type != "cpu":  # one shape from the first step on
+            if first + rows == self._known.shape[1]:  # the last part
+                self._known = None
+        if past.memory_YBMD is None:  # one shape from the first step on, so that one graph is compiled
             shape = self.config.layers, rows, self.length, self.config.hidden_size
             past.memory_YBMD = torch.zeros(shape, device=device)
         past.fresh_B = batch.continued.fresh_B
