@@ -132,6 +132,21 @@ def test_moving_a_batch_takes_along_how_it_goes_on(data: TokenData) -> None:
     assert moved.continued.first_row == 4 and not moved.continued.fresh_B.any()
 
 
+def test_no_copy_to_a_device_waits_for_it(data: TokenData, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned: list[torch.Tensor] = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda x: pinned.append(x) or x)
+    examples = ExampleSet(data.train, CONFIG, seed=0)
+    batch = collate(examples, np.arange(3), special=data.special, seed=0, trim=True)
+    batch = replace(batch, sentences_B=torch.zeros(3, dtype=torch.int64))
+    moved = batch.to(torch.device("meta"))
+    assert moved.continued is not None and moved.sentences_B is not None and moved.seeds_B is not None
+    there = (
+        moved.input_ids_BL, moved.segment_ids_BL, moved.lengths_B, moved.seeds_B, moved.sentences_B,
+        moved.continued.next_ids_B, moved.continued.fresh_B,
+    )  # fmt: skip
+    assert {x.device.type for x in there} == {"meta"} and len(pinned) == len(there)
+
+
 def test_text_shorter_than_a_window_is_told_by_its_size(data: TokenData) -> None:
     tokens, documents = data.heldout.tokens, data.heldout.documents
     check_stream(data, length=tokens + documents - 1, batch_size=1)

@@ -4,6 +4,7 @@ import json
 import logging
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError, DataError
 from electra.export import huggingface, loading
 from electra.export.parity import parity
-from electra.modeling.heads import MaskedLanguageModelHead
+from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead
+from electra.modeling.recurrence import RelativeEncoder
 
 KINDS = {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
 VOCABULARY = Path(__file__).parents[3] / "shared/data/vocab/bert-uncased/vocab.txt"
@@ -230,6 +232,27 @@ def test_a_config_of_another_network_is_refused(export, change, message) -> None
     (folder / "config.json").write_text(json.dumps(config | change))
     with pytest.raises(CheckpointError, match=message):
         huggingface.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_layer": 3}, r"blocks\.2\.attention\.content_bias: is missing"),
+        ({"n_layer": 1}, r"blocks\.1\.attention\.content_bias: is not known here"),
+        ({"d_inner": 48}, r"blocks\.0\.feed_forward\.inner\.bias: expected \(48,\), found \(64,\)"),
+    ],
+)
+def test_weights_of_another_xlnet_are_named(tower, tokenizer_json, tmp_path, change, message) -> None:  # type: ignore[no-untyped-def]
+    config = replace(tower("discriminator")[0].config, positions="relative", layers=2, feed_forward_size=64)
+    config = replace(config, embedding_size=config.hidden_size)
+    huggingface.save(
+        tmp_path, encoder=RelativeEncoder(config), head=LanguageModelHead(config), tokenizer_json=tokenizer_json,
+        card="",
+    )  # fmt: skip
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(CheckpointError, match=message):
+        huggingface.load(tmp_path)
 
 
 def test_damaged_and_missing_files_are_named(export) -> None:  # type: ignore[no-untyped-def]

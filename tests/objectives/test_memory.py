@@ -119,6 +119,19 @@ def test_compiled_reading_is_the_same() -> None:
     assert losses(compiled, steps=3) == pytest.approx(losses(plain, steps=3), rel=1e-5)
 
 
+def test_a_long_memory_has_one_shape_from_the_first_step_on() -> None:
+    """So that one graph is compiled, and each step costs what every other does."""
+    one = ours("causal-lm")
+    one.memory.length, shapes = 100, set()
+    for step in range(3):
+        losses(one, steps=1, begin=step)
+        memory = one.memory.rows()
+        assert memory is not None
+        shapes.add(tuple(memory.shape))
+        assert int((memory[-1].abs().amax(-1) > 0).sum()) == 6 * 16 * (step + 1)
+    assert shapes == {(2, 6, 100, 32)}
+
+
 def test_a_memory_has_the_length_of_the_model() -> None:
     config = ours("causal-lm").encoder.config
     assert Memory(config).length == 16 and Memory(replace(config, memory_length=0)).rows() is None

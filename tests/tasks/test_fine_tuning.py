@@ -1,6 +1,7 @@
 """An encoder and a head together: losses of a batch, outputs of a split, learning rates by depth."""
 
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -9,12 +10,14 @@ from tokenizers import Tokenizer
 
 from electra.data.tokenizer import special_tokens, train
 from electra.modeling.encoder import Encoder, EncoderConfig, attention_mask
+from electra.modeling.flops import training_flops
 from electra.modeling.recurrence import RelativeEncoder
 from electra.objectives.base import Counts
 from electra.tasks.base import Reading, Rows, TaskBatch, collate
 from electra.tasks.classification import Classification, TextExample
 from electra.tasks.conll import Sentence
 from electra.tasks.fine_tuning import FineTuning, Reduction, by_length, depths, rate_scales
+from electra.tasks.long_texts import LongTexts, Way
 from electra.tasks.squad import Answering
 from electra.tasks.squad_files import Question
 from electra.tasks.tagging import tagging_task
@@ -187,3 +190,13 @@ def test_in_a_network_that_looks_to_the_left_the_first_state_is_that_of_the_last
     for row, length in enumerate(batch.lengths_B.tolist()):
         assert torch.allclose(found_BLD[row, 0], full_BLD[row, length - 1], atol=1e-5)
         assert torch.allclose(found_BLD[row, 1:length], full_BLD[row, 1:length], atol=1e-5)
+
+
+def test_a_memory_that_is_not_read_with_costs_nothing() -> None:
+    config = replace(encoder().config, positions="relative", embedding_size=16, memory_length=64)
+    flops, ways = {}, (None, "windows", "memory")
+    for way in ways:
+        long = None if way is None else LongTexts(cast(Way, way), 32)
+        flops[way] = training_flops(FineTuning(RelativeEncoder(config), LABELS, long=long).networks(32), 32)
+    bare = FineTuning(RelativeEncoder(replace(config, memory_length=0)), LABELS)
+    assert flops[None] == flops["windows"] == training_flops(bare.networks(32), 32) < flops["memory"]

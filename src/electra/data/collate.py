@@ -6,6 +6,7 @@ Shapes: B rows of the batch, L columns.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -75,16 +76,19 @@ class Batch:
         """The same batch on a device; a copy to an accelerator does not wait for it."""
         if device.type == "cpu":
             return self
-        ids_BL, segments_BL, lengths_B, seeds_B = (
-            tensor.pin_memory().to(device, non_blocking=True)
-            for tensor in (self.input_ids_BL, self.segment_ids_BL, self.lengths_B, self.row_seeds)
-        )
-        sentences_B = None if self.sentences_B is None else self.sentences_B.to(device, non_blocking=True)
+        there = partial(_copied, device=device)
+        ids_BL, segments_BL = there(self.input_ids_BL), there(self.segment_ids_BL)
+        lengths_B, seeds_B = there(self.lengths_B), there(self.row_seeds)
+        sentences_B = None if self.sentences_B is None else there(self.sentences_B)
         continued = self.continued
         if continued is not None:
-            next_ids_B, fresh_B = (x_B.to(device) for x_B in (continued.next_ids_B, continued.fresh_B))
-            continued = Continued(next_ids_B, fresh_B, continued.first_row)
+            continued = Continued(there(continued.next_ids_B), there(continued.fresh_B), continued.first_row)
         return Batch(ids_BL, segments_BL, lengths_B, self.seed, seeds_B, sentences_B, continued)
+
+
+def _copied(tensor: torch.Tensor, *, device: torch.device) -> torch.Tensor:
+    """From pinned memory: a copy from elsewhere waits for all that stands in the device's queue."""
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def collate(

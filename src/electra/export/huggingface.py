@@ -212,11 +212,14 @@ def _load_relative(folder: Path, described: Described) -> Pretrained:
     if head is not None:
         of_head = _our_state(head, "xlnet", kind or "generator", tensors, problems)
     state, _ = from_xlnet(tensors, segments=config.type_vocabulary_size > 1)
-    problems.extend(
-        f"{name}: expected {tuple(parameter.shape)}, found {tuple(state[name].shape)}"
-        for name, parameter in encoder.named_parameters()
-        if state[name].shape != parameter.shape
-    )
+    shapes = {name: tuple(parameter.shape) for name, parameter in encoder.named_parameters()}
+    for name in sorted(shapes.keys() | state.keys()):
+        if name not in state:
+            problems.append(f"{name}: is missing")
+        elif name not in shapes:
+            problems.append(f"{name}: is not known here")
+        elif (found := tuple(state[name].shape)) != shapes[name]:
+            problems.append(f"{name}: expected {shapes[name]}, found {found}")
     if problems:
         raise CheckpointError(f"{folder}: the weights do not fit config.json:\n" + _listed(problems))
     encoder.load_state_dict(state, assign=True)

@@ -240,7 +240,7 @@ def _next_memory(
             states_YBCD = torch.cat([memory_YBMD, states_YBCD], 2)
         Y, B, C, D = states_YBCD.shape
         slots = min(length, C)
-        if attention_mask_BL is None and held_BM is None:
+        if attention_mask_BL is None:  # empty slots, if any, are before the others already
             return states_YBCD[:, :, -slots:].clone()
         tokens_BC = states_YBCD.new_ones(B, C, dtype=torch.bool)
         if held_BM is not None:

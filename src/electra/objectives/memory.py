@@ -47,12 +47,14 @@ class Memory(nn.Module):
         assert batch.continued is not None
         rows, first = len(batch.input_ids_BL), batch.continued.first_row
         past = self._parts.setdefault(first, Past(self.length))
-        if past.memory_YBMD is None:
-            if self._known is None:  # empty, in the shape that it will have: each shape is compiled apart
-                past.memory_YBMD = torch.zeros(self.config.layers, rows, self.length, self.config.hidden_size)
-            else:
-                past.memory_YBMD = self._known[:, first : first + rows]
-            past.memory_YBMD = past.memory_YBMD.to(batch.input_ids_BL.device)
+        device = batch.input_ids_BL.device
+        if past.memory_YBMD is None and self._known is not None:
+            past.memory_YBMD = self._known[:, first : first + rows].to(device)
+            if first + rows == self._known.shape[1]:  # the last part
+                self._known = None
+        if past.memory_YBMD is None:  # one shape from the first step on, so that one graph is compiled
+            shape = self.config.layers, rows, self.length, self.config.hidden_size
+            past.memory_YBMD = torch.zeros(shape, device=device)
         past.fresh_B = batch.continued.fresh_B
         return past
 

@@ -4,6 +4,7 @@ Shapes: B batch, L length, D hidden size.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -112,8 +113,10 @@ class FineTuning(nn.Module):
         """Every step is alike."""
 
     def networks(self, length: int) -> Networks:
-        wanted = 1 / length if self.head.reads_first_only else 1.0
-        return {"encoder": Network.of(self.encoder.config, head="none", wanted_share=wanted)}
+        wanted, config = 1 / length if self.head.reads_first_only else 1.0, self.encoder.config
+        if self.long is None or self.long.way == "windows":  # what it could remember is not asked for
+            config = replace(config, memory_length=0)
+        return {"encoder": Network.of(config, head="none", wanted_share=wanted)}
 
 
 def by_length(rows: Rows, batch_tokens: int, *, at_once: int | None = None) -> Iterator[NDArray[np.int64]]:

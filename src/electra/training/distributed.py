@@ -198,8 +198,8 @@ def summed(values: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def gathered(values: Tensor, *, dim: int) -> Tensor:
-    """The tensors of all processes, which have one shape, joined along an axis in the order of their ranks; on the
-    host."""
+    """The tensors of all processes, which have one shape, joined along an axis in the order of their ranks: on
+    the host, where there are several."""
     if size() == 1:
         return values
     mine = values.detach().cpu().contiguous()

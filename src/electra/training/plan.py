@@ -57,14 +57,27 @@ def count_parameters(*modules: nn.Module) -> int:
     return sum({id(p): p.numel() for module in modules for p in module.parameters()}.values())
 
 
-def activation_bytes(config: EncoderConfig, tokens: int, *, bytes_per_number: int) -> float:
-    """What one encoder keeps of a forward pass for the backward pass, without attention probabilities.
+def activation_bytes(config: EncoderConfig, rows: int, *, length: int, bytes_per_number: int) -> float:
+    """What one encoder keeps of a forward pass over so many rows for the backward pass.
 
     A block keeps about ten vectors of the hidden size a token (inputs, query, key, value, the attention's
-    output, sums, norms) and two of the feed-forward size.
+    output, sums, norms) and two of the feed-forward size. Where positions are relative it keeps the attention's
+    probabilities too, before and after dropout, and keys and values of the memory; else they are computed again.
     """
-    numbers = config.layers * (10 * config.hidden_size + 2 * config.feed_forward_size) + 4 * config.embedding_size
-    return float(tokens * numbers * bytes_per_number)
+    block = length * (10 * config.hidden_size + 2 * config.feed_forward_size)
+    if config.positions == "relative":
+        block += 2 * config.heads * length * (length + config.memory_length)
+        block += 2 * config.hidden_size * config.memory_length
+    return float(rows * (config.layers * block + 4 * length * config.embedding_size) * bytes_per_number)
+
+
+def memory_bytes(config: EncoderConfig, rows: int, *, at_once: int, length: int) -> float:
+    """What is remembered of all rows, in float32, and of those that are read at once the states of old memory and
+    batch together, and the memory that is taken from them."""
+    if not config.memory_length:
+        return 0.0
+    slots = rows * config.memory_length + at_once * (2 * config.memory_length + length)
+    return 4.0 * config.layers * config.hidden_size * slots
 
 
 def state_bytes(parameters: int) -> float:
@@ -90,11 +103,12 @@ def plan(objective: nn.Module, config: TrainConfig, *, length: int) -> Plan:
     towers: dict[TowerName, Tower] = objective.towers()  # type: ignore[operator]
     parameters = {name: count_parameters(tower.encoder, tower.head) for name, tower in towers.items()}
     trained = count_parameters(objective)
-    at_once = (config.micro_batch_size or config.batch_size) * length
+    at_once = config.micro_batch_size or config.batch_size
     device = torch.device("cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu")
     number = 2 if config.precision in ("bfloat16", "float16") else 4
     activations = sum(
-        activation_bytes(encoder, at_once, bytes_per_number=number)
+        activation_bytes(encoder, at_once, length=length, bytes_per_number=number)
+        + memory_bytes(encoder, config.batch_size, at_once=at_once, length=length)
         for encoder in {id(tower.encoder): tower.encoder.config for tower in towers.values()}.values()
     )
     vocabulary = max(tower.encoder.config.vocabulary_size for tower in towers.values())

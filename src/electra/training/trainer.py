@@ -2,7 +2,7 @@
 
 Everything random in a step is drawn from seeds that are functions of (run seed, step), and the rows of a
 batch are such a function too. A run that is killed and started again therefore needs nothing but weights,
-optimiser state and counters to go on bit for bit.
+optimiser state, what is remembered of the rows of a stream, and counters to go on bit for bit.
 """
 
 import contextlib
