@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from electra.data.collate import Batch
 from electra.modeling.any_encoder import AnyEncoder, build_encoder
-from electra.modeling.encoder import Embeddings, Encoder, EncoderConfig, attention_mask
+from electra.modeling.encoder import Embeddings, Encoder, EncoderConfig
 from electra.modeling.flops import Network
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels import Sampling
@@ -21,7 +21,7 @@ from electra.objectives.config import WITH_GENERATOR, GeneratorConfig, Objective
 from electra.objectives.detection import GeneratorFigures
 from electra.objectives.draws import Purpose, uniforms
 from electra.objectives.generators import CountedFakes, Generator
-from electra.objectives.masking import Masking, MaskingConfig, candidates, draw, slots, write
+from electra.objectives.masking import Masking, MaskingConfig, attended, candidates, draw, slots, write
 from electra.objectives.memory import Memory
 from electra.objectives.sentences import SentenceLoss
 from electra.objectives.vocabulary import Vocabulary
@@ -171,7 +171,7 @@ class Corrupting(nn.Module, ABC):
 
     def attention_mask(self, batch: Batch) -> Tensor | None:
         """True at tokens (B, L); None where there is no padding."""
-        return attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
+        return attended(batch)
 
     def uniforms(self, batch: Batch, masking: Masking) -> Tensor:
         """The numbers that pick the fakes (n)."""

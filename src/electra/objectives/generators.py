@@ -53,7 +53,7 @@ class Generator(nn.Module):
         Args:
             memory: another one than that of the training.
         """
-        x_BND = (memory or self.memory).read(
+        x_BND = (self.memory if memory is None else memory).read(
             self.encoder, batch, masking.input_ids_BL, batch.segment_ids_BL, mask_BL,
             positions_BN=masking.positions_BN,
         )  # fmt: skip

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from electra.data.collate import Batch
 from electra.modeling.any_encoder import build_encoder
-from electra.modeling.encoder import EncoderConfig, attention_mask
+from electra.modeling.encoder import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels import sampled_cross_entropy
@@ -23,7 +23,7 @@ from electra.objectives import detection
 from electra.objectives.base import Counts, StepOutput, Tower, TowerName
 from electra.objectives.config import ObjectiveConfig
 from electra.objectives.draws import Purpose, uniforms
-from electra.objectives.masking import Masking, MaskingConfig, draw, slots
+from electra.objectives.masking import Masking, MaskingConfig, attended, draw, slots
 from electra.objectives.memory import Memory
 from electra.objectives.sentences import SentenceLoss, with_first
 from electra.objectives.vocabulary import Vocabulary
@@ -78,7 +78,7 @@ class MaskedLanguageModel(nn.Module):
 
     def states(self, batch: Batch, masking: Masking, memory: Memory) -> tuple[Tensor, Tensor]:
         """The encoder's states (n, D) at the slots, and (B, D) at [CLS] where pairs are asked about."""
-        mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
+        mask_BL = attended(batch)
         positions_BN = masking.positions_BN if self.sentences is None else with_first(masking.positions_BN)
         x_BND = memory.read(
             self.encoder, batch, masking.input_ids_BL, batch.segment_ids_BL, mask_BL, positions_BN=positions_BN

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoder import at
+from electra.modeling.encoder import at, attention_mask
 from electra.objectives.draws import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
 
@@ -117,6 +117,13 @@ def candidates(input_ids_BL: Tensor, special: SpecialTokens) -> Tensor:
 def inside(batch: Batch) -> Tensor:
     """True at every token of a row, special ones included: not at padding (B, L)."""
     return torch.arange(batch.input_ids_BL.shape[1], device=batch.lengths_B.device) < batch.lengths_B[:, None]
+
+
+def attended(batch: Batch) -> Tensor | None:
+    """True at tokens (B, L), where others may look; None where there is no padding, as in windows of a stream."""
+    if batch.continued is not None:
+        return None
+    return attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
 
 
 def draw(batch: Batch, config: MaskingConfig, vocabulary: Vocabulary) -> Masking:

@@ -18,14 +18,14 @@ from torch import Tensor, nn
 
 from electra.data.collate import Batch
 from electra.modeling.any_encoder import build_encoder
-from electra.modeling.encoder import EncoderConfig, attention_mask
+from electra.modeling.encoder import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import LanguageModelHead
 from electra.modeling.kernels import sampled_cross_entropy
 from electra.objectives.base import Counts, StepOutput, Tower, TowerName
 from electra.objectives.detection import GeneratorFigures
 from electra.objectives.draws import Purpose, uniforms
-from electra.objectives.masking import Masking, MaskingConfig, draw, slots
+from electra.objectives.masking import Masking, MaskingConfig, attended, draw, slots
 from electra.objectives.memory import Memory
 from electra.objectives.vocabulary import Vocabulary
 
@@ -74,7 +74,7 @@ class PermutationLanguageModel(nn.Module):
             batch,
             batch.input_ids_BL,
             batch.segment_ids_BL,
-            attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1]),
+            attended(batch),
             positions_BN=masking.positions_BN[:, :0],
             permutation_BLL=order(batch, masking),
             targets_BN=masking.positions_BN,

@@ -269,7 +269,8 @@ def heldout_batches(
 ) -> Iterator[tuple[Batch, Batch]]:
     """The same held-out rows, masks and fakes every time, whatever the run's seed: as they are, and their copy.
 
-    Those of a stream go on from batch to batch, too: each row reads a stretch of at least `STRETCH` windows.
+    Those of a stream go on from batch to batch, too: each row reads a stretch of at least `STRETCH` windows,
+    if there are so many; interim evaluations end earlier in it.
     """
     examples = ExampleSet(data.heldout, config.packing, seed=0)
     if len(examples) == 0:
