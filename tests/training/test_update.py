@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from electra.config import load_config
-from electra.data.collate import Batch
+from electra.data.collate import Batch, Continued
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoder import Encoder
 from electra.objectives.base import Counts, StepOutput
@@ -62,6 +62,12 @@ class NoNumbers:
         return None  # which is what the draws then get as their generator
 
 
+REMEMBERS = [
+    "model.positions=relative", "model.memory_length=24", "model.type_vocabulary_size=1",
+    "model.embedding_size=16", "init.attention=random", "packing.builder=stream",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -71,6 +77,9 @@ class NoNumbers:
         ["objective.kind=electric"],
         ["objective.sampling_dropout=false"],
         ["masking.replacement=true", "masking.average_repeats=true", "objective.sharing=none"],
+        [*REMEMBERS, "objective.kind=causal-lm", "model.direction=left"],
+        [*REMEMBERS, "objective.kind=permutation-lm"],
+        [*REMEMBERS, "objective.sharing=tokens"],
     ],
 )
 def test_nothing_in_a_step_waits_for_the_device(settings: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,6 +93,9 @@ def test_nothing_in_a_step_waits_for_the_device(settings: list[str], monkeypatch
     objective = objective.to(device)
     ids_BL = torch.zeros(4, 16, dtype=torch.long, device=device)
     batch = Batch(ids_BL, ids_BL, torch.full((4,), 16, device=device), seed=0)
+    if "packing.builder=stream" in settings:
+        continued = Continued(ids_BL[:, 0], torch.zeros(4, dtype=torch.bool, device=device))
+        batch = replace(batch, continued=continued)
     optimizer = Still(objective.parameters(), lr=0.1)  # the fused AdamW does not know this device
     update = Update(
         objective, optimizer, gradient_clip=1.0, precision=Precision("float32", "", 0.0), device=device
