@@ -41,6 +41,10 @@ VERBS = {
     "report": ("electra.recipes.report:run", "runs, fine-tunings, studies -> one HTML file"),
     "export": ("electra.recipes.export:run", "a run's checkpoint -> folders that transformers loads"),
     "flops": ("electra.recipes.flops:run", "what a model costs to train and to use, term by term"),
+    "analyze context": (
+        "electra.recipes.analyze_context:run",
+        "what a longer memory is worth to a language model, and how quickly it reads",
+    ),
     "score": ("electra.recipes.score:run", "how replaced each token of a text looks"),
 }
 """Each verb's function and its line in the help, in the order in which a newcomer meets them."""

@@ -1,0 +1,128 @@
+"""What `electra analyze context` found, as tables and as a picture: what a longer memory is worth, and where."""
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class ContextReport:
+    """What was measured, as it stands in context.json, and the files that say so."""
+
+    facts: dict[str, Any]
+    files: list[Path]
+
+    def __rich__(self) -> RenderableType:
+        tables = [table for model in self.facts["models"] for table in _tables(model)]
+        about = f"{self.facts['documents']} held-out documents, {self.facts['tokens']:,} tokens; losses in nats"
+        return Group(*tables, about, *(f"wrote {file}" for file in self.files))
+
+
+def _tables(model: dict[str, Any]) -> Iterator[Table]:
+    late = list(model["readings"][0]["late"])
+    title = f"{model['model']}: windows of {model['window']}, trained with a memory of {model['trained_memory']}"
+    columns = ("memory", "loss", "perplexity", "early", *(f"from {int(first):,} on" for first in late))
+    table = Table(*columns, title=title, title_justify="left")
+    for one in model["readings"]:
+        losses = [f"{loss:.4f}" for loss in (one["early"], *one["late"].values())]
+        table.add_row(f"{one['memory']:,}", f"{one['loss']:.4f}", f"{one['perplexity']:.2f}", *losses)
+    yield table
+    if not model["speeds"]:
+        return
+    columns = (
+        "memory",
+        "ms a token",
+        "sliding window of",
+        "ms a token",
+        "so many times",
+        "loss",
+        "sliding window",
+    )
+    table = Table(
+        *columns, title="reading one document with memory, and by a sliding window", title_justify="left"
+    )
+    for one in model["speeds"]:
+        table.add_row(
+            f"{one['memory']:,}", f"{1000 * one['memory_seconds']:.3f}", f"{one['context']:,}",
+            f"{1000 * one['sliding_seconds']:.2f}", f"{one['times']:.0f}", f"{one['memory_loss']:.4f}",
+            f"{one['sliding_loss']:.4f}",
+        )  # fmt: skip
+    yield table
+
+
+def draw_context(facts: dict[str, Any], out: Path) -> list[Path]:
+    """context.png and context.svg in a folder."""
+    figure = context_figure(facts)
+    files = [out / "context.png", out / "context.svg"]
+    for file in files:
+        partial = file.with_name(f".{secrets.token_hex(4)}.{file.name}")
+        figure.savefig(partial, dpi=130)
+        partial.replace(file)
+    return files
+
+
+def context_figure(facts: dict[str, Any]) -> Any:
+    """Perplexity against context, and the loss by where in its document a token stands.
+
+    Models that were trained alike have one colour. A ring, and in the second picture a whole line, is for the
+    memory of training; of a single model the shortest and the longest memory are drawn there, too.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window, whatever the machine
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    by_context, by_position = figure.subplots(1, 2)
+    models = facts["models"]
+    kinds = list(dict.fromkeys(_kind(model) for model in models))
+    for number, kind in enumerate(kinds):
+        alike = [model for model in models if _kind(model) == kind]
+        label, color = ", ".join(model["model"] for model in alike), f"C{number % 10}"
+        for model in alike:
+            named = label if model is alike[0] else None
+            _perplexities(by_context, model, color, named)
+            _positions(by_position, model, color, named, others=len(models) == 1)
+    by_context.set(xlabel="context: memory and window, tokens", ylabel="perplexity", title="all tokens")
+    by_position.set(xlabel="where in its document a token stands", ylabel="loss, nats", title="early and late")
+    for axes in (by_context, by_position):
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False, fontsize=8)
+    figure.suptitle(f"{facts['documents']} held-out documents, {facts['tokens']:,} tokens", fontsize=10)
+    return figure
+
+
+def _kind(model: dict[str, Any]) -> tuple[int, int]:
+    return model["trained_memory"], model["window"]
+
+
+def _perplexities(axes: Any, model: dict[str, Any], color: str, label: str | None) -> None:
+    readings = sorted(model["readings"], key=lambda one: int(one["memory"]))
+    x = [one["memory"] + model["window"] for one in readings]
+    axes.plot(x, [one["perplexity"] for one in readings], "o-", markersize=4, color=color, label=label)
+    for one in readings:
+        if one["memory"] == model["trained_memory"]:
+            ring: dict[str, Any] = {"markersize": 10, "markerfacecolor": "none", "color": color}
+            axes.plot(one["memory"] + model["window"], one["perplexity"], "o", **ring)
+
+
+def _positions(axes: Any, model: dict[str, Any], color: str, label: str | None, *, others: bool) -> None:
+    """Each stretch stands in its (geometric) middle."""
+    readings = sorted(model["readings"], key=lambda one: int(one["memory"]))
+    as_trained = min(readings, key=lambda one: abs(int(one["memory"]) - int(model["trained_memory"])))
+    chosen = [(as_trained, "-")]
+    if others:
+        chosen += [
+            (one, style) for one, style in ((readings[0], ":"), (readings[-1], "--")) if one is not as_trained
+        ]
+    for one, style in chosen:
+        x = [((stretch["first"] or 8) * (stretch["last"] + 1)) ** 0.5 for stretch in one["by_position"]]
+        y = [stretch["loss"] for stretch in one["by_position"]]
+        named = None if label is None else f"{label}: memory {one['memory']:,}"
+        axes.plot(x, y, style, marker="o", markersize=3, color=color, label=named)

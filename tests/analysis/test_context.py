@@ -1,0 +1,178 @@
+"""The losses of a causal language model with a memory and by a sliding window, beside plain slow readings."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from electra.analysis import context
+from electra.analysis.context import (
+    LanguageModel,
+    Reading,
+    by_position,
+    held_out,
+    losses_of_sliding_window,
+    losses_with_memory,
+    together,
+)
+from electra.analysis.context_speed import speed
+from electra.data import tokenizer as tokenizers
+from electra.data.shards import TokenData
+from electra.errors import CheckpointError, DataError
+from electra.export.huggingface import Head, Pretrained
+from electra.modeling.any_encoder import AnyEncoder, build_encoder
+from electra.modeling.encoder import EncoderConfig
+from electra.modeling.heads import LanguageModelHead, ReplacedTokenHead
+from electra.modeling.recurrence import RelativeEncoder
+
+V, SEPARATE = 40, 3
+
+
+def config(layers: int, **others: Any) -> EncoderConfig:
+    small = EncoderConfig(
+        layers=layers, hidden_size=16, embedding_size=16, feed_forward_size=24, heads=2, vocabulary_size=V,
+        positions="relative", direction="left", type_vocabulary_size=1, memory_length=5, initializer_range=0.5,
+        linear_initializer_range=0.5,
+    )  # fmt: skip
+    return replace(small, **others)
+
+
+def model(layers: int = 2) -> LanguageModel:
+    torch.manual_seed(0)
+    encoder, head = RelativeEncoder(config(layers)).eval(), LanguageModelHead(config(layers))
+    torch.nn.init.normal_(head.bias)
+    return LanguageModel(encoder, head, window=4)
+
+
+def documents(*lengths: int) -> list[Tensor]:
+    random = torch.Generator().manual_seed(1)
+    texts = [torch.randint(4, V, (length,), generator=random) for length in lengths]
+    return [torch.cat([torch.tensor([SEPARATE]), text]) for text in texts]
+
+
+@torch.no_grad()
+def plain(one: LanguageModel, document: Tensor, place: int, seen: int) -> float:
+    """-log p of the token at a place from the `seen` tokens before it, read as a row by themselves."""
+    row = document[max(0, place + 1 - seen) : place + 1]
+    state_D = one.encoder(row[None])[0, -1]
+    logits_V = one.encoder.embeddings.token.weight @ state_D + one.head.bias
+    return -float(logits_V.log_softmax(0)[document[place + 1]])
+
+
+def close(found: Tensor, expected: Tensor | list[float]) -> None:
+    torch.testing.assert_close(found, torch.as_tensor(expected), atol=2e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize(("window", "memory"), [(4, 0), (4, 3), (5, 12), (1, 6), (50, 7)])
+def test_the_memory_of_one_block_is_exact(window: int, memory: int) -> None:
+    """Its states are embeddings, which have seen nothing: reading with memory is a window that slides."""
+    one, [document] = model(layers=1), documents(23)
+    [found_T] = losses_with_memory(one, [document], window=window, memory=memory)
+    close(found_T, [plain(one, document, place, memory + place % window + 1) for place in range(23)])
+
+
+def test_where_all_is_remembered_windows_do_not_matter() -> None:
+    one, [document] = model(layers=3), documents(23)
+    [found_T] = losses_with_memory(one, [document], window=4, memory=23)
+    close(found_T, [plain(one, document, place, 99) for place in range(23)])
+
+
+def test_several_blocks_remember_what_no_row_of_that_length_sees() -> None:
+    one, [document] = model(layers=3), documents(23)
+    [found_T] = losses_with_memory(one, [document], window=4, memory=4)
+    by_row_T = torch.tensor([plain(one, document, place, 4 + place % 4 + 1) for place in range(23)])
+    close(found_T[:8], by_row_T[:8])
+    assert (found_T[12:] - by_row_T[12:]).abs().min() > 1e-4
+
+
+@pytest.mark.parametrize("memory", [0, 6, 30])
+def test_documents_of_different_lengths_do_not_touch_each_other(
+    memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, several = model(), documents(9, 23, 1, 12, 4, 23, 8)
+    monkeypatch.setattr(context, "ROWS_TOKENS", 5 * 4)  # two batches
+    found = losses_with_memory(one, several, window=4, memory=memory)
+    for document, found_T in zip(several, found, strict=True):
+        assert len(found_T) == len(document) - 1
+        [alone_T] = losses_with_memory(one, [document], window=4, memory=memory)
+        close(found_T, alone_T)
+
+
+@pytest.mark.parametrize("seen", [1, 6, 40])
+def test_a_sliding_window_reads_each_token_anew(seen: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, [document] = model(layers=3), documents(23)
+    monkeypatch.setattr(context, "ROWS_TOKENS", 5 * seen)
+    places = [0, 2, 3, 9, 10, 22]
+    found_N = losses_of_sliding_window(one, document, places, context=seen)
+    close(found_N, [plain(one, document, place, seen) for place in places])
+
+
+def test_losses_by_where_a_token_stands() -> None:
+    losses = [torch.arange(100.0), torch.full((40,), 7.0), torch.ones(1)]
+    found = by_position(losses)
+    assert [(one.first, one.last, one.tokens) for one in found] == [(0, 31, 65), (32, 63, 40), (64, 99, 36)]
+    assert [one.loss for one in found] == [
+        pytest.approx((sum(range(32)) + 32 * 7 + 1) / 65),
+        pytest.approx((sum(range(32, 64)) + 8 * 7) / 40),
+        pytest.approx(sum(range(64, 100)) / 36),
+    ]
+    whole = together(found)
+    assert whole is not None and whole.tokens == 141
+    assert whole.loss == pytest.approx(sum(float(one.sum()) for one in losses) / 141)
+    assert together(found, first=256) is None
+    assert together(found, first=32, last=63) == found[1]
+
+
+def test_a_reading_sums_up_early_and_late() -> None:
+    reading = Reading.of(5, [torch.cat([torch.zeros(256), torch.ones(256), torch.full((88,), 3.0)])])
+    assert reading.early == 0 and reading.late == {256: pytest.approx((256 + 3 * 88) / 344), 512: 3.0}
+    assert reading.loss == pytest.approx((256 + 3 * 88) / 600)
+    assert reading.perplexity == pytest.approx(np.exp(reading.loss))
+
+
+def test_held_out_documents_come_longest_first(data_folder: Path) -> None:
+    data = TokenData.open(data_folder)
+    [shard] = data.heldout.shards
+    ends = shard.sentence_ends[shard.document_ends - 1]
+    texts = [shard.tokens[start:end].tolist() for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    found = held_out(data.heldout, separate=data.special.separate, documents=3, length=10**6)
+    assert [one.tolist() for one in found] == [
+        [data.special.separate, *text] for text in sorted(texts, key=len, reverse=True)[:3]
+    ]
+    cut = held_out(data.heldout, separate=data.special.separate, documents=3, length=5)
+    assert [one.tolist() for one in cut] == [one[:6].tolist() for one in found]
+    with pytest.raises(DataError, match="nothing was held out"):
+        held_out(type(data.heldout)([]), separate=3, documents=3, length=5)
+
+
+def test_speed_compares_what_both_see() -> None:
+    one, [document] = model(), documents(60)
+    found = speed(one, document, window=4, memory=8, tokens=7)
+    assert found is not None and found.context == 10 and found.tokens == 7
+    assert found.difference < 2e-5
+    assert found.times == found.sliding_seconds / found.memory_seconds > 0
+    places = np.linspace(12, 59, 7, dtype=int).tolist()
+    [losses_T] = losses_with_memory(one, [document], window=4, memory=8)
+    assert found.memory_loss == pytest.approx(float(losses_T[places].mean()), abs=1e-5)
+    expected = np.mean([plain(one, document, place, 10) for place in places])
+    assert found.sliding_loss == pytest.approx(expected, abs=1e-5)
+    assert speed(one, document[:13], window=4, memory=8, tokens=7) is None
+
+
+def test_other_models_are_refused(data_folder: Path) -> None:
+    tokenizer = tokenizers.load(data_folder / "tokenizer.json")
+
+    def refusal(encoder: AnyEncoder, head: Head | None) -> str:
+        with pytest.raises(CheckpointError) as caught:
+            LanguageModel.of(Pretrained(encoder, head, tokenizer, None, 64), "MODEL")
+        return str(caught.value)
+
+    both, learnt = config(1, direction="both"), config(1, positions="learnt", direction="both", memory_length=0)
+    for one in (both, learnt):
+        assert refusal(build_encoder(one), LanguageModelHead(one)).startswith("MODEL looks both ways")
+    for head in (None, ReplacedTokenHead(config(1))):
+        assert "MODEL has no head that predicts words" in refusal(build_encoder(config(1)), head)
