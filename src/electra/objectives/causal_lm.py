@@ -11,46 +11,26 @@ import math
 from collections.abc import Iterable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from electra.data.collate import Batch
-from electra.modeling.any_encoder import build_encoder
-from electra.modeling.encoder import EncoderConfig
 from electra.modeling.flops import Network, Networks
-from electra.modeling.heads import LanguageModelHead
-from electra.modeling.kernels import sampled_cross_entropy
-from electra.objectives.base import Counts, StepOutput, Tower, TowerName
+from electra.objectives.base import Counts, StepOutput
 from electra.objectives.detection import GeneratorFigures
+from electra.objectives.language_model import LanguageModel
 from electra.objectives.memory import Memory
 
 
-class CausalLanguageModel(nn.Module):
+class CausalLanguageModel(LanguageModel):
     """One encoder that looks to the left, and learns what comes next."""
-
-    def __init__(self, model: EncoderConfig) -> None:
-        super().__init__()
-        self.encoder = build_encoder(model)
-        self.head = LanguageModelHead(model)
-        self.memory = Memory(model)
 
     def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
         """`loss` = language_model_loss."""
         counts = counts or self.counts(batch)
         targets_BL, used_BL = following(batch)
-        weights_n = used_BL.flatten().float()
-        negative_log_likelihood, _ = sampled_cross_entropy(
-            self.states(batch, self.memory),
-            self.encoder.embeddings.token.weight,
-            self.head.bias,
-            targets_BL.flatten(),
-            weights_n,
-            torch.zeros_like(weights_n),
-        )
-        loss = negative_log_likelihood / counts["words"]
+        x_nD = self.states(batch, self.memory)
+        loss = self.negative_log_likelihood(x_nD, targets_BL.flatten(), used_BL.flatten()) / counts["words"]
         return StepOutput(loss, {"language_model_loss": loss.detach()})
-
-    def begin_step(self, step: int, steps: int | None) -> None:
-        """Every step is alike."""
 
     def counts(self, batch: Batch) -> Counts:
         """The tokens that are predicted."""
@@ -69,14 +49,7 @@ class CausalLanguageModel(nn.Module):
         memory = self.memory.fresh()
         for batch, _ in batches:
             targets_BL, used_BL = following(batch)
-            figures.add(
-                self.states(batch, memory),
-                self.encoder.embeddings.token.weight,
-                self.head.bias,
-                targets_N=targets_BL.flatten(),
-                masked_N=used_BL.flatten(),
-                uniforms_N=torch.zeros_like(targets_BL.flatten(), dtype=torch.float32),
-            )
+            self.judge(figures, self.states(batch, memory), targets_BL.flatten(), used_BL.flatten())
         self.train(training)
         loss = figures.loss / max(figures.count, 1)
         return {
@@ -84,12 +57,6 @@ class CausalLanguageModel(nn.Module):
             "eval/perplexity": math.exp(min(loss, 700.0)),
             "eval/language_model_accuracy": figures.correct / max(figures.count, 1),
         }
-
-    def towers(self) -> dict[TowerName, Tower]:
-        return {"encoder": Tower(self.encoder, self.head)}
-
-    def output_biases(self) -> list[nn.Parameter]:
-        return [self.head.bias]
 
     def networks(self, length: int) -> Networks:
         return {"encoder": Network.of(self.encoder.config, head="words", masked_share=1.0)}

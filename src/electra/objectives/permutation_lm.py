@@ -14,50 +14,34 @@ Shapes: B batch, L length, N targets a row, n = B × N, D hidden size, V vocabul
 from collections.abc import Iterable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from electra.data.collate import Batch
-from electra.modeling.any_encoder import build_encoder
 from electra.modeling.encoder import EncoderConfig
 from electra.modeling.flops import Network, Networks
-from electra.modeling.heads import LanguageModelHead
-from electra.modeling.kernels import sampled_cross_entropy
-from electra.objectives.base import Counts, StepOutput, Tower, TowerName
+from electra.objectives.base import Counts, StepOutput
 from electra.objectives.detection import GeneratorFigures
 from electra.objectives.draws import Purpose, uniforms
+from electra.objectives.language_model import LanguageModel
 from electra.objectives.masking import Masking, MaskingConfig, attended, draw, slots
 from electra.objectives.memory import Memory
 from electra.objectives.vocabulary import Vocabulary
 
 
-class PermutationLanguageModel(nn.Module):
+class PermutationLanguageModel(LanguageModel):
     """One encoder with two streams of states."""
 
     def __init__(self, model: EncoderConfig, *, masking: MaskingConfig, vocabulary: Vocabulary) -> None:
-        super().__init__()
+        super().__init__(model, query_stream=True)
         self.masking, self.vocabulary = masking, vocabulary
-        self.encoder = build_encoder(model, query_stream=True)
-        self.head = LanguageModelHead(model)
-        self.memory = Memory(model)
 
     def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
         """`loss` = permutation_lm_loss, the mean over the targets."""
         masking = self.draw(batch)
         counts = counts or self.counts(batch, masking)
-        weights_n = masking.used_BN.flatten().float()
-        negative_log_likelihood, _ = sampled_cross_entropy(
-            self.states(batch, masking, self.memory),
-            self.encoder.embeddings.token.weight,
-            self.head.bias,
-            masking.at(batch.input_ids_BL),
-            weights_n,
-            torch.zeros_like(weights_n),
-        )
-        loss = negative_log_likelihood / counts["targets"]
+        x_nD, targets_n = self.states(batch, masking, self.memory), masking.at(batch.input_ids_BL)
+        loss = self.negative_log_likelihood(x_nD, targets_n, masking.used_BN.flatten()) / counts["targets"]
         return StepOutput(loss, {"permutation_lm_loss": loss.detach()})
-
-    def begin_step(self, step: int, steps: int | None) -> None:
-        """Every step is alike."""
 
     def counts(self, batch: Batch, masking: Masking | None = None) -> Counts:
         """The targets."""
@@ -89,25 +73,13 @@ class PermutationLanguageModel(nn.Module):
         memory = self.memory.fresh()
         for batch, _ in batches:
             masking = self.draw(batch)
-            figures.add(
-                self.states(batch, masking, memory),
-                self.encoder.embeddings.token.weight,
-                self.head.bias,
-                targets_N=masking.at(batch.input_ids_BL),
-                masked_N=masking.used_BN.flatten(),
-                uniforms_N=torch.zeros_like(masking.used_BN.flatten(), dtype=torch.float32),
-            )
+            x_nD, targets_n = self.states(batch, masking, memory), masking.at(batch.input_ids_BL)
+            self.judge(figures, x_nD, targets_n, masking.used_BN.flatten())
         self.train(training)
         return {
             "eval/permutation_lm_loss": figures.loss / max(figures.count, 1),
             "eval/permutation_lm_accuracy": figures.correct / max(figures.count, 1),
         }
-
-    def towers(self) -> dict[TowerName, Tower]:
-        return {"encoder": Tower(self.encoder, self.head)}
-
-    def output_biases(self) -> list[nn.Parameter]:
-        return [self.head.bias]
 
     def networks(self, length: int) -> Networks:
         share = slots(length, self.masking.share) / length

@@ -1,6 +1,5 @@
 """What `electra analyze context` found, as tables and as a picture: what a longer memory is worth, and where."""
 
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,8 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
+
+from electra.reports.pictures import blank, written
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,7 @@ def _tables(model: dict[str, Any]) -> Iterator[Table]:
 
 def draw_context(facts: dict[str, Any], out: Path) -> list[Path]:
     """context.png and context.svg in a folder."""
-    figure = context_figure(facts)
-    files = [out / "context.png", out / "context.svg"]
-    for file in files:
-        partial = file.with_name(f".{secrets.token_hex(4)}.{file.name}")
-        figure.savefig(partial, dpi=130)
-        partial.replace(file)
-    return files
+    return written(context_figure(facts), out, "context")
 
 
 def context_figure(facts: dict[str, Any]) -> Any:
@@ -72,11 +67,7 @@ def context_figure(facts: dict[str, Any]) -> Any:
     Models that were trained alike have one colour. A ring, and in the second picture a whole line, is for the
     memory of training; of a single model the shortest and the longest memory are drawn there, too.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window, whatever the machine
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = blank(11, 4.5)
     by_context, by_position = figure.subplots(1, 2)
     models = facts["models"]
     kinds = list(dict.fromkeys(_kind(model) for model in models))

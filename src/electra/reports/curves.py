@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.reports.metrics import Figures, read_metrics
+from electra.reports.pictures import blank
 
 TRAINING = {
     "generator_loss": "masked LM", "discriminator_loss": "discriminator", "encoder_loss": "encoder",
@@ -80,11 +81,7 @@ def side_by_side_figure(runs: Sequence[Path], names: Sequence[str]) -> Any:
 
 
 def _panels(count: int) -> tuple[Any, Sequence[Any]]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window, whatever the machine
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13 / 3 * count, 3.8), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = blank(13 / 3 * count, 3.8)
     return figure, figure.subplots(1, count, squeeze=False)[0]
 
 

@@ -1,10 +1,10 @@
 """A study's picture: lines where arms have a place along an axis or several budgets, else a point for each."""
 
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from electra.reports.pictures import blank, written
 from electra.reports.study import Row
 from electra.reports.study_scores import AUC, named, unit_of
 
@@ -16,12 +16,7 @@ def draw_study(facts: dict[str, Any], rows: Sequence[Row], out: Path) -> list[Pa
     figure = study_figure(facts, rows)
     if figure is None:
         return []
-    files = [out / "study.png", out / "study.svg"]
-    for file in files:
-        partial = file.with_name(f".{secrets.token_hex(4)}.{file.name}")
-        figure.savefig(partial, dpi=130)
-        partial.replace(file)
-    return files
+    return written(figure, out, "study")
 
 
 INSIDE = 4
@@ -30,15 +25,11 @@ INSIDE = 4
 
 def study_figure(facts: dict[str, Any], rows: Sequence[Row]) -> Any | None:
     """The score, or the held-out figure where nothing was fine-tuned; None where there is nothing to draw."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window, whatever the machine
-    from matplotlib.figure import Figure
-
     rows = [row for row in rows if row.scores]
     if not rows:
         return None
     placed = {name: arm for name, arm in facts["arms"].items() if arm["x"] is not None}
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = blank(8, 4.5)
     axes = figure.subplots()
     if placed and len(facts["shares"]) == 1:
         _lines_by_place(axes, rows, placed)

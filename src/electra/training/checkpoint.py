@@ -66,7 +66,9 @@ class Checkpoint:
                 return load_file(file)
             except (SafetensorError, ValueError) as error:
                 raise CheckpointError(f"{file} cannot be read: {error}") from error
-        found = {} if name == "memory" else load_whole(self.path)
+        if name == "memory":  # which the leader writes as a whole
+            return {}
+        found = load_whole(self.path)
         return {
             key: value
             for key, value in found.items()

@@ -1,0 +1,51 @@
+"""What language models have in common: one encoder with a memory, and words from its states as they are.
+
+Shapes: n positions, D hidden size.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from electra.modeling.any_encoder import build_encoder
+from electra.modeling.encoder import EncoderConfig
+from electra.modeling.heads import LanguageModelHead
+from electra.modeling.kernels import sampled_cross_entropy
+from electra.objectives.base import Tower, TowerName
+from electra.objectives.detection import GeneratorFigures
+from electra.objectives.memory import Memory
+
+
+class LanguageModel(nn.Module):
+    """An encoder, its head and its memory; subclasses say which words are predicted, and from which states."""
+
+    def __init__(self, model: EncoderConfig, *, query_stream: bool = False) -> None:
+        super().__init__()
+        self.encoder = build_encoder(model, query_stream=query_stream)
+        self.head = LanguageModelHead(model)
+        self.memory = Memory(model)
+
+    def begin_step(self, step: int, steps: int | None) -> None:
+        """Every step is alike."""
+
+    def negative_log_likelihood(self, x_nD: Tensor, targets_n: Tensor, used_n: Tensor) -> Tensor:
+        """The sum over the positions that are used."""
+        weights_n = used_n.float()
+        table_VD, uniforms_n = self.encoder.embeddings.token.weight, torch.zeros_like(weights_n)
+        return sampled_cross_entropy(x_nD, table_VD, self.head.bias, targets_n, weights_n, uniforms_n)[0]
+
+    def judge(self, figures: GeneratorFigures, x_nD: Tensor, targets_n: Tensor, used_n: Tensor) -> None:
+        """Take the positions that are used into held-out figures."""
+        figures.add(
+            x_nD,
+            self.encoder.embeddings.token.weight,
+            self.head.bias,
+            targets_N=targets_n,
+            masked_N=used_n,
+            uniforms_N=torch.zeros_like(used_n, dtype=torch.float32),
+        )
+
+    def towers(self) -> dict[TowerName, Tower]:
+        return {"encoder": Tower(self.encoder, self.head)}
+
+    def output_biases(self) -> list[nn.Parameter]:
+        return [self.head.bias]

@@ -1,0 +1,25 @@
+"""Pictures without a window, and their files."""
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+
+def blank(width: float, height: float) -> Any:
+    """An empty figure of so many inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window, whatever the machine
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def written(figure: Any, out: Path, name: str) -> list[Path]:
+    """NAME.png and NAME.svg in a folder, whole or not there."""
+    files = [out / f"{name}.png", out / f"{name}.svg"]
+    for file in files:
+        partial = file.with_name(f".{secrets.token_hex(4)}.{file.name}")
+        figure.savefig(partial, dpi=130)
+        partial.replace(file)
+    return files
