@@ -86,7 +86,12 @@ def refused(
             )
             for kind in ("electric", "two-stage", "adversarial", "replace-mlm", "all-tokens-mlm")
         ),
-        ("electra-memory", ["init.attention=neighbours"], "is for learnt positions; set it to random"),
+        ("xlnet-tiny", ["init.attention=neighbours"], "is for learnt positions; set it to random"),
+        (
+            "electra-memory",
+            ["generator.positions=relative", "objective.sharing=none", "init.attention=neighbours"],
+            "is for learnt positions; set it to random",
+        ),
         (
             "electra-memory",
             ["packing.sequence_length=600"],

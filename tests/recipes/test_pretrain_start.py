@@ -18,7 +18,7 @@ from electra.export.loading import load_pretrained
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.recipes import prepare
 from electra.recipes.pretrain import dry_run, pretrain
-from electra.recipes.pretrain_config import PretrainConfig, build_objective
+from electra.recipes.pretrain_config import PretrainConfig, build_objective, with_vocabulary
 from electra.recipes.pretrain_start import initialize, load_start, with_shapes
 
 SMALL = [
@@ -43,7 +43,7 @@ def started(settings: PretrainConfig) -> Any:
     """The objective of a config before its first step."""
     assert settings.data is not None
     data, start = TokenData.open(settings.data), load_start(settings.init)
-    settings = with_shapes(settings, start)
+    settings = with_vocabulary(with_shapes(settings, start), len(data.unigram_counts))
     objective = build_objective(settings, data.special)
     initialize(objective, settings, data, start)
     return objective
@@ -286,3 +286,19 @@ def test_relative_positions_go_on_as_long_as_they_were_read(
     assert "looked to the left alone; from here on it looks to both sides" in caplog.text
     loaded = load_pretrained(second)
     assert loaded.max_length == 24 and loaded.encoder.config.direction == "both"
+
+
+def test_beside_relative_positions_the_generator_begins_at_its_neighbours(
+    data_folder: Path, tmp_path: Path
+) -> None:
+    (preset := tmp_path / "memory.toml").write_text('extends = ["electra-tiny", "objectives/electra-memory"]\n')
+    objectives = []
+    for attention in ("random", "neighbours"):
+        torch.manual_seed(0)
+        settings = [f"data={data_folder}", f"init.attention={attention}"]
+        objectives.append(started(load_config(PretrainConfig, str(preset), settings)).towers())
+    plain, neighbours = objectives
+    assert same(plain["discriminator"].encoder, neighbours["discriminator"].encoder)
+    assert not same(plain["generator"].encoder.blocks[0], neighbours["generator"].encoder.blocks[0])
+    table_LE = neighbours["generator"].encoder.embeddings.position.weight
+    assert torch.allclose(table_LE.norm(dim=-1), table_LE[0].norm(), rtol=1e-3)  # sines and cosines of one angle

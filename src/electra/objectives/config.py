@@ -149,6 +149,11 @@ class ObjectiveConfig:
     """The weight of that loss."""
 
     @property
+    def generates(self) -> bool:
+        """Is there a generator?"""
+        return self.kind not in ALONE and self.fakes in WITH_GENERATOR
+
+    @property
     def fakes_learn(self) -> bool:
         """Whether a generator is trained beside."""
         return self.fakes == "generator"

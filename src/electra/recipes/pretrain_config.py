@@ -48,8 +48,8 @@ class InitConfig:
     """Token embeddings where no network is continued: random, or from counts of which token follows which
     (data/cooccurrence.py)."""
     attention: Literal["random", "neighbours"] = "random"
-    """The first block where no network is continued: random, or heads that look at the tokens nearby
-    (modeling/init.py)."""
+    """The first block of networks with learnt positions where none is continued: random, or heads that look at the
+    tokens nearby (modeling/init.py). Beside a discriminator with relative ones it is for the generator alone."""
     output_bias: Literal["zero", "unigram"] = "zero"
     """The bias of a fresh generator's logits: zero, or the logarithm of each token's frequency, so that the first
     prediction is the unigram distribution."""
@@ -151,7 +151,7 @@ class PretrainConfig:
 
     def shape_problems(self) -> Iterator[str]:
         """Where the shapes of the networks are at odds with each other or with the rest."""
-        generates = self.objective.kind not in ALONE and self.objective.fakes in WITH_GENERATOR
+        generates = self.objective.generates
         relative = self.model.positions == "relative"
         learnt = not relative or (generates and self.generator.positions == "learnt")
         if self.packing.sequence_length > self.model.max_positions and learnt:
@@ -205,7 +205,8 @@ class PretrainConfig:
                 f"objective.sharing: {objective.sharing} is for learnt positions; beside relative ones the "
                 "generator may share tokens, or none"
             )
-        if self.init.attention != "random" and self.init.discriminator is None:
+        learnt = objective.generates and self.generator.positions == "learnt"
+        if not learnt and self.init.attention != "random" and self.init.discriminator is None:
             yield "init.attention: is for learnt positions; set it to random"
 
 

@@ -210,8 +210,8 @@ def initialize(objective: AnyObjective, config: PretrainConfig, data: TokenData,
     encoders = list({id(tower.encoder): tower.encoder for tower in towers.values()}.values())
     if init.attention == "neighbours":
         for encoder in encoders:
-            assert isinstance(encoder, Encoder), "relative positions are refused before"
-            attend_to_neighbours(encoder)
+            if isinstance(encoder, Encoder):  # relative positions need no such start
+                attend_to_neighbours(encoder)
     if init.token_table == "cooccurrence":
         _count_table(encoders, data)
 
