@@ -38,7 +38,7 @@ VERBS = {
     "prompt": ("electra.recipes.prompt:run", "labels from a discriminator and a template, without training"),
     "similarity": ("electra.recipes.similarity:run", "whether embeddings of like texts lie close together"),
     "study": ("electra.recipes.study:run", "a table or figure of the paper, again, at a budget you set"),
-    "report": ("electra.recipes.report:run", "runs, fine-tunings, studies -> one HTML file"),
+    "report": ("electra.recipes.report:run", "runs, fine-tunings, studies, analyses -> one HTML file"),
     "export": ("electra.recipes.export:run", "a run's checkpoint -> folders that transformers loads"),
     "flops": ("electra.recipes.flops:run", "what a model costs to train and to use, term by term"),
     "analyze context": (

@@ -128,5 +128,18 @@ def test_a_run_that_has_only_begun_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_nothing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="holds no run, fine-tuning or study"):
+    with pytest.raises(CheckpointError, match="holds no run, fine-tuning, study or analysis"):
+        sections([tmp_path])
+
+
+def test_analyses_are_shown_and_what_is_garbled_is_named(tmp_path: Path) -> None:
+    written = Path(__file__).parents[2] / "docs" / "studies" / "context" / "speed-64" / "context.json"
+    (tmp_path / "context.json").write_text(text := written.read_text())
+    (section,) = sections([tmp_path])
+    assert section.title == "What a longer memory is worth" and section.kind.startswith("analysis")
+    assert len(section.tables) == 2 and b"<svg" in section.pictures[0].svg
+    assert "held-out documents" in section.notes[0]
+    assert "so many times" in page("analyses", [section])
+    (tmp_path / "context.json").write_text(text.replace('"readings"', '"reading"'))
+    with pytest.raises(CheckpointError, match="lacks or garbles 'readings'"):
         sections([tmp_path])

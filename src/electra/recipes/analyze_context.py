@@ -8,7 +8,6 @@ from typing import Any
 
 import tyro
 
-from electra import durable
 from electra.analysis.context import LanguageModel, Reading, held_out, losses_with_memory
 from electra.analysis.context_speed import speed
 from electra.data import tokenizer as tokenizers
@@ -16,8 +15,7 @@ from electra.data.shards import TokenData
 from electra.errors import ConfigError, DataError
 from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
-from electra.json_files import json_text
-from electra.reports.context import ContextReport, draw_context
+from electra.reports.analysis import AnalysisReport, reported
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +53,7 @@ class AnalyzeContextConfig:
             yield "--memory: give lengths of 0 or more, each once"
 
 
-def run(config: AnalyzeContextConfig) -> ContextReport:
+def run(config: AnalyzeContextConfig) -> AnalysisReport:
     """Measure what a longer memory is worth to a causal language model, and how much quicker it reads.
 
     The loss is that of held-out documents, as a whole and by how far into its document a token stands: early is
@@ -81,11 +79,7 @@ def run(config: AnalyzeContextConfig) -> ContextReport:
         "data": data.fingerprint, "documents": len(documents), "tokens": tokens, "length": config.length,
         "models": [_measured(config, name, model, documents) for name, model in models],
     }  # fmt: skip
-    if config.out is None:
-        return ContextReport(facts, [])
-    config.out.mkdir(parents=True, exist_ok=True)
-    durable.write_text(config.out / "context.json", json_text(facts))
-    return ContextReport(facts, [config.out / "context.json", *draw_context(facts, config.out)])
+    return reported("context", facts, config.out)
 
 
 def _measured(

@@ -1,4 +1,4 @@
-"""`electra report`: one HTML file of runs, fine-tunings and studies."""
+"""`electra report`: one HTML file of runs, fine-tunings, studies and analyses."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ class ReportConfig:
     folders: Annotated[
         tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="FOLDER...", help_behavior_hint="(required)")
     ]
-    """Folders that `electra pretrain`, `electra finetune` or `electra study` wrote; several runs are compared."""
+    """Folders that `electra pretrain`, `finetune`, `study` or `analyze` wrote; several runs are compared."""
     out: Path = Path("report.html")
     """The file to write."""
     title: str = "electra report"
@@ -27,7 +27,7 @@ class ReportConfig:
 
 
 def run(config: ReportConfig) -> str:
-    """Write one HTML file of what runs, fine-tunings and studies have come to: tables, curves, differing settings.
+    """Write one HTML file of runs, fine-tunings, studies and analyses: tables, curves, differing settings.
 
     The file needs nothing else: it opens from the disk, without a network, and prints well. Runs and studies
     that are still going on are shown as far as they are.
@@ -37,7 +37,9 @@ def run(config: ReportConfig) -> str:
         electra report RUN-1 RUN-2 OUT-CHUNKING STUDY --out all.html --title "Our text, two generators"
     """
     if not config.folders:
-        raise ConfigError("electra report: no folder was named; give that of a run, a fine-tuning or a study")
+        raise ConfigError(
+            "electra report: no folder was named; give that of a run, a fine-tuning, a study or an analysis"
+        )
     found = sections(config.folders)
     config.out.parent.mkdir(parents=True, exist_ok=True)
     durable.write_text(config.out, page(config.title, found))

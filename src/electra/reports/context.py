@@ -1,27 +1,25 @@
 """What `electra analyze context` found, as tables and as a picture: what a longer memory is worth, and where."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from rich.console import Group, RenderableType
 from rich.table import Table
 
-from electra.reports.pictures import blank, written
+from electra.reports.analysis import Facts
+from electra.reports.pictures import blank
+
+TITLE = "What a longer memory is worth"
+SHOWS = "perplexity against context, and the loss by where in its document a token stands"
 
 
-@dataclass(frozen=True)
-class ContextReport:
-    """What was measured, as it stands in context.json, and the files that say so."""
+def tables(facts: Facts) -> list[Table]:
+    """Of each model, the loss by memory, and what reading costs."""
+    return [table for model in facts["models"] for table in _tables(model)]
 
-    facts: dict[str, Any]
-    files: list[Path]
 
-    def __rich__(self) -> RenderableType:
-        tables = [table for model in self.facts["models"] for table in _tables(model)]
-        about = f"{self.facts['documents']} held-out documents, {self.facts['tokens']:,} tokens; losses in nats"
-        return Group(*tables, about, *(f"wrote {file}" for file in self.files))
+def notes(facts: Facts) -> list[str]:
+    """What was read."""
+    return [f"{facts['documents']} held-out documents, {facts['tokens']:,} tokens; losses in nats"]
 
 
 def _tables(model: dict[str, Any]) -> Iterator[Table]:
@@ -56,19 +54,14 @@ def _tables(model: dict[str, Any]) -> Iterator[Table]:
     yield table
 
 
-def draw_context(facts: dict[str, Any], out: Path) -> list[Path]:
-    """context.png and context.svg in a folder."""
-    return written(context_figure(facts), out, "context")
-
-
-def context_figure(facts: dict[str, Any]) -> Any:
+def figure(facts: Facts) -> Any:
     """Perplexity against context, and the loss by where in its document a token stands.
 
     Models that were trained alike have one colour. A ring, and in the second picture a whole line, is for the
     memory of training; of a single model the shortest and the longest memory are drawn there, too.
     """
-    figure = blank(11, 4.5)
-    by_context, by_position = figure.subplots(1, 2)
+    drawing = blank(11, 4.5)
+    by_context, by_position = drawing.subplots(1, 2)
     models = facts["models"]
     kinds = list(dict.fromkeys(_kind(model) for model in models))
     for number, kind in enumerate(kinds):
@@ -85,8 +78,8 @@ def context_figure(facts: dict[str, Any]) -> Any:
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize=8)
-    figure.suptitle(f"{facts['documents']} held-out documents, {facts['tokens']:,} tokens", fontsize=10)
-    return figure
+    drawing.suptitle(f"{facts['documents']} held-out documents, {facts['tokens']:,} tokens", fontsize=10)
+    return drawing
 
 
 def _kind(model: dict[str, Any]) -> tuple[int, int]:

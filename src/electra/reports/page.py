@@ -1,4 +1,4 @@
-"""One HTML page, self-contained, of whatever folders verbs wrote: runs, fine-tunings, studies.
+"""One HTML page, self-contained, of whatever folders verbs wrote: runs, fine-tunings, studies, analyses.
 
 A section has facts, tables (those of the console) and pictures, which stand inside the page: nothing is fetched.
 """
@@ -32,7 +32,7 @@ class Section:
     """What there is to say of one folder, or of several together.
 
     Attributes:
-        kind: what the folder holds: a pre-training, a fine-tuning, a study.
+        kind: what the folder holds: a pre-training, a fine-tuning, a study, an analysis.
         facts: names and values.
         notes: sentences, such as what was found wrong with the run.
     """

@@ -1,4 +1,4 @@
-"""What a page says of a pre-training, a fine-tuning, a study; and of several pre-trainings together."""
+"""What a page says of a pre-training, a fine-tuning, a study, analyses; and of several pre-trainings together."""
 
 import io
 import statistics
@@ -11,6 +11,7 @@ from rich.table import Table
 from electra.config import read_toml
 from electra.errors import CheckpointError
 from electra.json_files import read_json, understood
+from electra.reports.analysis import ANALYSES, analyses_in, presenter_of
 from electra.reports.curves import curves_figure, side_by_side_figure
 from electra.reports.metrics import read_metrics
 from electra.reports.page import Picture, Section
@@ -32,7 +33,7 @@ def sections(folders: Sequence[Path]) -> list[Section]:
     found = []
     for folder in folders:
         with understood(folder):
-            found.append(_SECTIONS[kind_of(folder)](folder))
+            found += _SECTIONS[kind_of(folder)](folder)
     if len(tuned) > 1:
         found.insert(0, _fine_tunings(tuned))
     if len(runs) > 1:
@@ -54,7 +55,7 @@ def _each(folder: Path) -> list[Path]:
 
 
 def kind_of(folder: Path) -> str:
-    """What a folder holds: a pre-training, a fine-tuning or a study.
+    """What a folder holds: a pre-training, a fine-tuning, a study or analyses.
 
     Raises:
         CheckpointError: none of these.
@@ -65,18 +66,20 @@ def kind_of(folder: Path) -> str:
         return "pre-training"
     if (folder / "results.json").is_file():
         return "fine-tuning"
+    if any((folder / f"{name}.json").is_file() for name in ANALYSES):
+        return "analysis"
     if (folder / "seed-0").is_dir():
         raise CheckpointError(
             f"{folder}: this fine-tuning has no results yet; the same `electra finetune` goes on with it, and "
             "then it can be reported"
         )
     raise CheckpointError(
-        f"{folder} holds no run, fine-tuning or study; give a folder that `electra pretrain`, "
-        "`electra finetune` or `electra study` wrote"
+        f"{folder} holds no run, fine-tuning, study or analysis; give a folder that `electra pretrain`, "
+        "`electra finetune`, `electra study` or `electra analyze` wrote"
     )
 
 
-def _pretraining(folder: Path) -> Section:
+def _pretraining(folder: Path) -> list[Section]:
     metrics, config, environment = (
         read_metrics(folder),
         _config(folder),
@@ -102,7 +105,7 @@ def _pretraining(folder: Path) -> Section:
         tables.append(table)
     notes = [f"Step {one['step']:,}: {one['health']}: {one['message']}" for one in metrics.findings]
     picture = Picture("losses and held-out figures against tokens", _svg(curves_figure(folder)))
-    return Section(_name(folder), "pre-training", facts, notes, tables, [picture])
+    return [Section(_name(folder), "pre-training", facts, notes, tables, [picture])]
 
 
 def _machine(config: Facts, environment: Facts) -> Iterator[tuple[str, str]]:
@@ -117,7 +120,7 @@ def _machine(config: Facts, environment: Facts) -> Iterator[tuple[str, str]]:
         yield "machine", f"{machine}, {precision}, PyTorch {environment['torch']}"
 
 
-def _finetuning(folder: Path) -> Section:
+def _finetuning(folder: Path) -> list[Section]:
     results, config = read_json(folder / "results.json", optional=True), _config(folder)
     metric, seeds = results["metric"], results["seeds"]
     facts = [
@@ -139,7 +142,7 @@ def _finetuning(folder: Path) -> Section:
         table.add_row(
             str(one["seed"]), *figures, one["failed"] or "", f"{one['steps']:,}", f"{one['seconds']:.0f}"
         )
-    return Section(_name(folder), "fine-tuning", facts, results["notes"], [table])
+    return [Section(_name(folder), "fine-tuning", facts, results["notes"], [table])]
 
 
 def _metrics(seeds: Sequence[Facts]) -> list[str]:
@@ -159,7 +162,7 @@ _LEARNING = {
 """Settings of a fine-tuning that say how it learnt."""
 
 
-def _study(folder: Path) -> Section:
+def _study(folder: Path) -> list[Section]:
     report = read_study(folder)
     precisions = sorted({run["precision"] for run in report.runs if "precision" in run})
     facts = [
@@ -176,10 +179,23 @@ def _study(folder: Path) -> Section:
     notes = [] if report.rows else ["No run has ended yet."]
     if report.rows and report.facts["suite"]:
         notes = [f"As for the paper: {report.sum_up()}."]
-    return Section(_name(folder), "study", facts, notes, report.tables(), pictures)
+    return [Section(_name(folder), "study", facts, notes, report.tables(), pictures)]
 
 
-_SECTIONS = {"pre-training": _pretraining, "fine-tuning": _finetuning, "study": _study}
+def _analyses(folder: Path) -> list[Section]:
+    found = []
+    for one in analyses_in(folder):
+        presenter = presenter_of(one.name)
+        figure = presenter.figure(one.facts)
+        pictures = [Picture(presenter.SHOWS, _svg(figure))] if figure is not None else []
+        tables, notes = presenter.tables(one.facts), presenter.notes(one.facts)
+        found.append(Section(presenter.TITLE, f"analysis, {_name(folder)}", (), notes, tables, pictures))
+    return found
+
+
+_SECTIONS = {
+    "pre-training": _pretraining, "fine-tuning": _finetuning, "study": _study, "analysis": _analyses,
+}  # fmt: skip
 
 
 def _side_by_side(runs: Sequence[Path]) -> Section:
