@@ -21,6 +21,7 @@ from typing import Any, Literal
 import torch
 
 from electra import durable
+from electra.analysis.minimal_pairs import accuracies
 from electra.config import load_config, overrides_of
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError, DivergedError
@@ -32,7 +33,6 @@ from electra.recipes.pretrain_config import PretrainConfig, build_objective
 from electra.recipes.study_config import Arm, Study, task_and_fraction
 from electra.reports.metrics import read_metrics
 from electra.reports.study import read_facts, tasks_of
-from electra.serving.minimal_pairs import accuracies
 from electra.serving.scorer import Scorer
 from electra.training.plan import count_parameters, plan
 from electra.training.precision import PrecisionName

@@ -138,15 +138,19 @@ class Scorer:
         """
         check_texts(texts)
         encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        ids = [encoding.ids for encoding in encodings]  # once: every access copies
-        logits = [np.zeros(len(tokens), dtype=np.float32) for tokens in ids]
-        for window, row_L in self.batcher.rows(ids, self._logits, batch_tokens=batch_tokens):
-            logits[window.text][window.kept] = row_L[window.kept_of_row]
+        logits = self.logits([encoding.ids for encoding in encodings], batch_tokens=batch_tokens)
         results = []
         for text, encoding, scores in zip(texts, encodings, logits, strict=True):
             offsets = _trimmed(text, encoding.offsets)
             results.append(ScoredText(text, [text[start:end] for start, end in offsets], offsets, scores))
         return results
+
+    def logits(self, ids: Sequence[list[int]], *, batch_tokens: int | None = None) -> list[NDArray[np.float32]]:
+        """The logits of each text's tokens, which are given without special ones."""
+        logits = [np.zeros(len(tokens), dtype=np.float32) for tokens in ids]
+        for window, row_L in self.batcher.rows(ids, self._logits, batch_tokens=batch_tokens):
+            logits[window.text][window.kept] = row_L[window.kept_of_row]
+        return logits
 
     def _logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Past) -> Tensor:
         return self.head(self.encoder(ids_BL, None, mask_BL, **past))

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from electra.analysis.minimal_pairs import accuracies
 from electra.errors import DataError
-from electra.serving.minimal_pairs import accuracies
 from electra.serving.scorer import ScoredText
 
 

@@ -1,0 +1,79 @@
+"""Tokens that a generator replaced: which, by what, and what the discriminator makes of them."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from electra.analysis.corrupted import _drawn, corrupted
+from electra.errors import DataError
+from electra.modeling.heads import MaskedLanguageModelHead
+from electra.serving.scorer import Scorer
+from electra.serving.word_predictor import WordPredictor
+from small_model import LENGTH, TEXTS, write_model
+
+
+@pytest.fixture(scope="module")
+def towers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Scorer, WordPredictor]:
+    folder = tmp_path_factory.mktemp("towers")
+    generator = write_model(folder / "generator", head=MaskedLanguageModelHead)
+    return Scorer(write_model(folder / "scorer"), device="cpu"), WordPredictor(generator, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def ids(towers: tuple[Scorer, WordPredictor]) -> list[list[int]]:
+    return [[], *(towers[0].tokenizer.encode(text, add_special_tokens=False).ids[: LENGTH - 2] for text in TEXTS)]
+
+
+def test_a_share_of_each_text_is_replaced_and_read(
+    towers: tuple[Scorer, WordPredictor], ids: list[list[int]]
+) -> None:
+    scorer, generator = towers
+    found = corrupted(scorer, generator, ids, share=0.3, seed=1)
+    rows = [found.text_N == text for text in range(len(ids))]
+    shown = [found.shown_N[row].tolist() for row in rows]
+    assert [found.original_N[row].tolist() for row in rows] == ids
+    assert [found.place_N[row].tolist() for row in rows] == [list(range(len(one))) for one in ids]
+    assert [int(found.chosen_N[row].sum()) for row in rows] == [round(0.3 * len(one)) for one in ids]
+    assert found.replaced_N.any() and not found.replaced_N[~found.chosen_N].any()
+    np.testing.assert_allclose(found.logits_N, np.concatenate(scorer.logits(shown)), atol=1e-5)
+    np.testing.assert_allclose(found.clean_logits_N, np.concatenate(scorer.logits(ids)), atol=1e-5)
+    # What the generator says of the places, one text at a time.
+    places = [found.place_N[row & found.chosen_N] for row in rows]
+    n = 0
+    for text, where in enumerate(places):
+        for _, part, log_probabilities in generator([ids[text]], [where]):
+            for place, each in zip(part, log_probabilities, strict=True):
+                original, drawn = ids[text][place], shown[text][place]
+                assert found.original_log_probability_n[n] == pytest.approx(each[original].item(), abs=1e-4)
+                assert found.shown_log_probability_n[n] == pytest.approx(each[drawn].item(), abs=1e-4)
+                assert found.rank_n[n] == (each > each[original]).sum()
+                entropy = torch.distributions.Categorical(logits=each).entropy().item()
+                assert found.entropy_n[n] == pytest.approx(entropy, abs=1e-3)
+                n += 1
+    assert n == len(found.rank_n)
+
+
+def test_draws_do_not_depend_on_what_stands_beside(
+    towers: tuple[Scorer, WordPredictor], ids: list[list[int]]
+) -> None:
+    whole, again = corrupted(*towers, ids), corrupted(*towers, ids)
+    for field in fields(whole):
+        np.testing.assert_array_equal(getattr(whole, field.name), getattr(again, field.name))
+    assert (corrupted(*towers, ids, seed=1).chosen_N != whole.chosen_N).any()
+
+
+def test_tokens_are_drawn_by_their_probabilities() -> None:
+    logits = torch.tensor([0.5, 0.25, 0.0, 0.25]).log()
+    uniforms = (np.arange(1000) + 0.5) / 1000
+    drawn = _drawn(logits.expand(1000, 4), uniforms)
+    assert drawn.bincount(minlength=4).tolist() == [500, 250, 0, 250]
+    assert _drawn(logits.expand(1, 4), np.array([0.0])).item() == 0
+
+
+def test_different_vocabularies_are_refused(towers: tuple[Scorer, WordPredictor], tmp_path: Path) -> None:
+    other = write_model(tmp_path / "other", kind="bpe", head=MaskedLanguageModelHead)
+    with pytest.raises(DataError, match="different vocabularies; give two of one run"):
+        corrupted(towers[0], WordPredictor(other, device="cpu"), [[1]])

@@ -1,0 +1,60 @@
+"""Masked tokens of texts of any length, predicted as one text at a time would have them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from electra.errors import CheckpointError
+from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.serving import word_predictor
+from electra.serving.word_predictor import WordPredictor
+from small_model import LENGTH, TEXTS, write_model
+
+
+@pytest.fixture(scope="module")
+def predictor(tmp_path_factory: pytest.TempPathFactory) -> WordPredictor:
+    folder = tmp_path_factory.mktemp("words") / "generator"
+    return WordPredictor(write_model(folder, head=MaskedLanguageModelHead), device="cpu")
+
+
+def plain(predictor: WordPredictor, ids: list[int], places: list[int]) -> torch.Tensor:
+    """One text that is not longer than the inputs."""
+    special = predictor.batcher.special
+    masked = [special.mask if place in places else token for place, token in enumerate(ids)]
+    with torch.no_grad():
+        x_BLD = predictor.encoder(torch.tensor([[special.classify, *masked, special.separate]]))
+        logits = predictor.head.logits(x_BLD[0, 1:-1], predictor.encoder.embeddings.token.weight)
+    return logits[sorted(places)].log_softmax(-1)
+
+
+def test_all_places_of_all_texts(predictor: WordPredictor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_predictor, "AT_ONCE", 2)
+    ids = [one.ids[: LENGTH - 2] for one in predictor.tokenizer.encode_batch(TEXTS, add_special_tokens=False)]
+    places = [[0], [3, 1, 4], [], [len(ids[3]) - 1, 0]]
+    found: dict[int, list[tuple[np.ndarray, torch.Tensor]]] = {}
+    for text, part, log_probabilities in predictor(ids, places):
+        found.setdefault(text, []).append((part, log_probabilities))
+    assert set(found) == {0, 1, 3} and [len(part) for part, _ in found[1]] == [2, 1]
+    for text, parts in found.items():
+        assert np.concatenate([part for part, _ in parts]).tolist() == sorted(places[text])
+        expected = plain(predictor, ids[text], places[text])
+        torch.testing.assert_close(torch.cat([each for _, each in parts]), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_long_text_is_read_in_windows(predictor: WordPredictor) -> None:
+    ids = [predictor.tokenizer.encode(" ".join(TEXTS * 3), add_special_tokens=False).ids]
+    assert len(ids[0]) > 3 * LENGTH
+    found = dict.fromkeys(range(len(ids[0])), 0)
+    for _, part, log_probabilities in predictor(ids, [range(len(ids[0]))]):
+        assert len(part) == len(log_probabilities)
+        torch.testing.assert_close(log_probabilities.exp().sum(1), torch.ones(len(part)))
+        for place in part:
+            found[int(place)] += 1
+    assert set(found.values()) == {1}
+
+
+def test_a_discriminator_predicts_no_words(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"predicts no masked tokens; give .* RUN/export/generator"):
+        WordPredictor(write_model(tmp_path / "model", head=ReplacedTokenHead))
