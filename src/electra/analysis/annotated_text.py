@@ -37,7 +37,7 @@ class Annotated:
 
 
 def read(path: Path) -> list[Annotated]:
-    """The sentences of a text: CoNLL-U where the name ends in .conllu (.conllu.gz, .conllu.zst), else plain text with
+    """The sentences of a text: CoNLL-U where its name ends in .conllu (.conllu.gz, .conllu.zst), else plain text,
     a sentence a line.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a linear model can read off the states of words, beside what it can learn by heart: probes and control tasks.
+"""What a linear model can read off the states of words, beside what it can learn by heart.
 
 A probe is trained on the states of one layer, on some of the sentences, and measured on the others. The control
 task (Hewitt and Liang 2019) has the same words and labels, but each word has one label by lot wherever it stands,

@@ -28,10 +28,10 @@ class AnalyzeCompareConfig:
     models: tyro.conf.Positional[tuple[str, ...]]
     """Two encoders: runs, export folders, Hugging Face folders or ids; their vocabularies may differ."""
     text: Path
-    """CoNLL-U (its name ends in .conllu) with parts of speech and heads; or plain text, a sentence a line, with which
-    nothing can be probed."""
+    """CoNLL-U (its name ends in .conllu) with tags and heads; or plain text, a sentence a line, of which nothing
+    can be probed."""
     chunks: Path | None = None
-    """One probe more: columns with chunk tags or any others, a word a line, its tag in the last column (CoNLL-2000)."""
+    """One probe more: columns with chunk tags or any others, a word a line, its tag the last (CoNLL-2000)."""
     words: int = 5_000
     """So many words of each text at most, in whole sentences drawn by lot; memory and time grow with them."""
     neighbours: int = 10

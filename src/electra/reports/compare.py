@@ -13,6 +13,10 @@ TITLE = "Two encoders side by side"
 SHOWS = "how alike the layers are, what can be read off them, how they fill their space, and where attention looks"
 
 COLORS = ("C0", "C1")
+SHOWN = 6
+"""Words of a row of the table."""
+LONGEST = 24
+"""Characters of each."""
 SHARES = {"first": "special, in front", "last": "special, behind", "previous": "previous", "self": "itself",
           "next": "next"}  # fmt: skip
 PALETTE = ("#4c566a", "#8f9bb3", "#5ba3cf", "#f2b134", "#e07b54", "#e6e6e6")
@@ -31,19 +35,22 @@ def notes(facts: Facts) -> list[str]:
     last = near["words"][-1]
     here, there = found["best_layers"]
     lines = [
-        f"last layers: CKA {found['last']:.3f} (standard error {found['standard_error']:.3f}); most alike are layer "
-        f"{here} of {first} and layer {there} of {second}: {found['best']:.3f}",
+        f"last layers: CKA {found['last']:.3f} (standard error {found['standard_error']:.3f}); most alike are "
+        f"layer {here} of {first} and layer {there} of {second}: {found['best']:.3f}",
+        *(
+            f"{probe['name']}: {second} less {first} {probe['difference']:+.3f} "
+            f"({_between(probe['interval'], '+.3f')})"
+            for probe in facts["probes"]
+        ),
         f"of a word's {near['k']} nearest other words {last['overlap']:.1%} are the same in the last layers "
         f"({_between(last['interval'], '.1%')}; by chance {near['chance']:.1%}), of a sentence's "
         f"{near['sentences']['overlap']:.1%} ({_between(near['sentences']['interval'], '.1%')}; by chance "
         f"{near['chance_of_sentences']:.1%})",
-        f"{facts['text']}: {facts['words']:,} words of {facts['forms']:,} forms in {facts['sentences']:,} sentences; "
-        "intervals: 95 % over sentences; layer 0: embeddings",
+        f"{facts['text']}: {facts['words']:,} words of {facts['forms']:,} forms in {facts['sentences']:,} "
+        f"sentences, drawn with seed {facts['seed']}; intervals: 95 % over sentences; layer 0: embeddings",
     ]
     if facts["without_tokens"]:
-        lines.append(
-            f"{facts['without_tokens']:,} words are left out: one of the tokenizers has no token for them"
-        )
+        lines.append(f"{facts['without_tokens']:,} words left out: one of the tokenizers has no token for them")
     return [*lines, *(f"not probed: {reason}" for reason in facts["left_out"])]
 
 
@@ -52,9 +59,9 @@ def figure(facts: Facts) -> Any:
     panels: list[Panel] = [_alignment]
     panels += [_of_probe(number) for number in range(len(facts["probes"]))]
     panels += [_cosines, _dimensions, _entropy, _looks, _overlaps]
-    columns = 3 if len(panels) < 8 else 4
+    columns = 3
     rows = -(-len(panels) // columns)
-    drawing = blank(4.6 * columns, 3.9 * rows)
+    drawing = blank(4.8 * columns, 3.9 * rows)
     places = drawing.subplots(rows, columns, squeeze=False).ravel()
     for axes, panel in zip(places, panels, strict=False):
         panel(axes, facts)
@@ -72,7 +79,8 @@ def _between(interval: Sequence[float], form: str = ".3f") -> str:
 def _encoders(facts: Facts) -> Table:
     table = _table(
         "last layers: how states fill their space, where attention looks",
-        "", "blocks × width", "mean cosine", "dimensions used", "IsoScore", "entropy", "distance", "special tokens",
+        "", "blocks × width", "mean cosine", "dimensions used", "IsoScore", "entropy", "distance",
+        "special tokens",
     )  # fmt: skip
     for model in facts["models"]:
         space = model["isotropy"][-1]
@@ -142,9 +150,8 @@ def _alignment(axes: Any, facts: Facts) -> None:
     if len(values) <= 10:
         for (row, column), value in np.ndenumerate(values):
             color = "black" if value > 0.6 else "white"
-            axes.text(
-                column, row, f"{value:.2f}".replace("0.", "."), ha="center", va="center", color=color, fontsize=8
-            )
+            said = f"{value:.2f}".replace("0.", ".")
+            axes.text(column, row, said, ha="center", va="center", color=color, fontsize=8)
     names = [model["model"] for model in facts["models"]]
     axes.set(title="how alike the layers are (CKA)")
     axes.set_xlabel(f"{names[0]}  |  {names[1]}", fontsize=9)
@@ -253,4 +260,4 @@ def _finish(axes: Any, what: str = "layer") -> None:
     axes.set_xlabel(what)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(framealpha=0.8, edgecolor="none", fontsize=8)
