@@ -78,7 +78,7 @@ def run(config: AnalyzeCompareConfig) -> AnalysisReport:
     _check_queries(config, text)
     pretrained = [load_pretrained(name) for name in config.models]
     readers = [LayerReader(one) for one in pretrained]
-    wanted = [_split(sentence) for sentence in config.sentences]
+    wanted = [_split(sentence, readers) for sentence in config.sentences]
     pair = Pair.read(readers, text)
     _check_neighbours(config, pair)
     parts = zip(_names(config.models), pretrained, readers, pair.states, strict=True)
@@ -103,7 +103,10 @@ def _drawn(config: AnalyzeCompareConfig, sentences: Sequence[Annotated]) -> list
     return annotated_text.drawn(sentences, words=config.words, seed=config.seed)
 
 
-def _split(sentence: str) -> list[str]:
+def _split(sentence: str, readers: Sequence[LayerReader]) -> list[str]:
+    """The words of a sentence of the user's own."""
+    if not all(reader.tokenizer.encode(sentence, add_special_tokens=False).ids for reader in readers):
+        raise ConfigError(f"--sentences: one of the tokenizers has no token for {sentence!r}; give another")
     return [word for word, _ in pre_tokenizers.BertPreTokenizer().pre_tokenize_str(sentence)]
 
 

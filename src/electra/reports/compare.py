@@ -232,7 +232,8 @@ def _looks(axes: Any, facts: Facts) -> None:
         axes.bar([0], [0], color=color, label=name)
     axes.set(ylim=(0, 1.12), xlabel="block", ylabel="share of attention", title="where a token looks")
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
-    axes.legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 3}
+    axes.legend(frameon=False, fontsize=8, **below)
 
 
 def _overlaps(axes: Any, facts: Facts) -> None:
