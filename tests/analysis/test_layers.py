@@ -23,11 +23,12 @@ SENTENCES = [
     ["over", "Zürich", "and", "English", "."],
 ]
 SHAPE = {
-    "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 40, "pad_token_id": 0,
-    "max_position_embeddings": 40, "initializer_range": 0.4, "attn_implementation": "eager",
+    "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 40,
+    "pad_token_id": 0, "max_position_embeddings": 40, "initializer_range": 0.4, "attn_implementation": "eager",
 }  # fmt: skip
 XLNET = {
-    "d_model": 24, "n_layer": 3, "n_head": 3, "d_inner": 40, "pad_token_id": 0, "initializer_range": 0.4, "dropout": 0.0,
+    "d_model": 24, "n_layer": 3, "n_head": 3, "d_inner": 40, "pad_token_id": 0, "initializer_range": 0.4,
+    "dropout": 0.0,
 }  # fmt: skip
 CONFIGS = {
     "electra": ("Electra", {**SHAPE, "embedding_size": 16}),
