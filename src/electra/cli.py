@@ -45,6 +45,10 @@ VERBS = {
         "electra.recipes.analyze_context:run",
         "what a longer memory is worth to a language model, and how quickly it reads",
     ),
+    "analyze compare": (
+        "electra.recipes.analyze_compare:run",
+        "two encoders side by side: layers, probes, attention, neighbours",
+    ),
     "score": ("electra.recipes.score:run", "how replaced each token of a text looks"),
 }
 """Each verb's function and its line in the help, in the order in which a newcomer meets them."""

@@ -73,6 +73,37 @@ def test_the_front_matter_is_what_the_hub_reads() -> None:
     data = hub.ModelCard(card("generator")).data
     assert data.library_name == "transformers" and data.pipeline_tag == "fill-mask" and "electra" in data.tags
     assert hub.ModelCard(card()).data.pipeline_tag is None
+    assert data.datasets == ["some/data"] and data.license is None and "\n# license: " in card()
+
+
+def test_the_hub_shows_the_figures_of_the_network_that_the_card_is_of() -> None:
+    hub = pytest.importorskip("huggingface_hub")
+
+    def shown(kind: str) -> list[tuple[str, str, float, str, str]]:
+        results = hub.ModelCard(card(kind)).data.eval_results
+        return [
+            (one.task_type, one.metric_type, one.metric_value, one.dataset_type, one.dataset_name)
+            for one in results
+        ]
+
+    on = ("articles", "held-out documents of articles.jsonl.zst and 1 more")
+    assert shown("discriminator") == shown("run") == [("other", "roc_auc", 0.7412, *on)]
+    assert shown("generator") == [("fill-mask", "accuracy", 0.361, *on)]
+    bare = hub.ModelCard(card(evaluation={"eval/discriminator_auc": None})).data
+    assert bare.eval_results is None and "model-index" not in card(evaluation={})
+
+
+def test_a_model_of_the_hub_that_was_continued_is_named_as_the_base() -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    config = read_toml("electra-tiny")
+    for start, base in (("somebody/a-model", "somebody/a-model"), ("/home/somebody/a-model", None)):
+        config["init"]["discriminator"] = start
+        assert hub.ModelCard(card(config=config)).data.base_model == base
+
+
+def test_it_says_what_each_network_is_for() -> None:
+    assert "slips and errors" in card() and "To be fine-tuned" in card("run")
+    assert "Not the one to fine-tune" in card("generator") and "slips" not in card("generator")
 
 
 def test_a_run_that_tells_little_still_has_a_card() -> None:
@@ -123,5 +154,6 @@ def test_cards_of_other_objectives_speak_of_themselves(objective: str) -> None:
             )
             assert "AutoModelForMaskedLM" in text and "electra score" not in text
         else:
+            assert "model-index" not in text and "rescoring" in text
             assert "electra score" in text and "--electric" in text and "pipeline_tag" not in text
             assert "ElectraForMaskedLM" not in text

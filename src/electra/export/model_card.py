@@ -34,6 +34,13 @@ _FIGURES = {
     "eval/masked_lm_loss": "generator: loss",
     "eval/generator_entropy": "generator: entropy (nats)",
 }
+_RESULTS = {
+    "eval/discriminator_auc": ("roc_auc", "AUC on fakes as in training"),
+    "eval/discriminator_average_precision": ("average_precision", "average precision on fakes as in training"),
+    "eval/masked_lm_accuracy": ("accuracy", "accuracy at masked positions"),
+    "eval/masked_lm_loss": ("loss", "loss at masked positions (nats)"),
+}
+"""The figures that the hub shows beside a model, each with the hub's name for its kind."""
 _SHAPE = {
     "layers": "layers",
     "hidden_size": "hidden size",
@@ -72,6 +79,8 @@ def model_card(
     auc = evaluation.get("eval/discriminator_auc")
     model, objective = config.get("model", {}), config.get("objective", {}).get("kind", "replaced-token")
     start = config.get("init", {}).get("discriminator")
+    fills_masks = kind == "generator" or objective == "masked-lm"
+    sources = _sources(environment.get("data", {}))
     return templates.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         kind=kind,
         objective=objective,
@@ -83,7 +92,12 @@ def model_card(
         main="encoder" if objective in ("masked-lm", *RESTORING) else "discriminator",
         beside=_has_generator(config),
         is_bert=objective == "masked-lm" and model.get("embedding_size") == model.get("hidden_size"),
-        fills_masks=kind == "generator" or objective == "masked-lm",
+        fills_masks=fills_masks,
+        base=start if start and is_id(start) and not Path(start).exists() else None,
+        sources=[source.removeprefix("hub:") for source in sources if source.startswith("hub:")],
+        # An energy is no detector: its AUC is no figure to rank models by.
+        results=[] if objective == "electric" else _results(evaluation, fills_masks=fills_masks),
+        measured_on=_measured_on(sources),
         shape=_shape(config),
         length=config.get("packing", {}).get("sequence_length", model.get("max_positions")),
         data=_data(environment.get("data", {})),
@@ -149,7 +163,7 @@ def _data(data: Facts) -> str:
         for name in ("documents", "characters", "tokens")
         if statistics.get(name) is not None
     ]
-    names = [_source(source["name"]) for source in data.get("made", {}).get("options", {}).get("sources", [])]
+    names = _sources(data)
     sentences = [f"{', '.join(amounts)}." if amounts else "Not described."]
     if names:
         more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
@@ -163,6 +177,31 @@ def _data(data: Facts) -> str:
             f"{statistics.get('unknown_share', 0):.2%} unknown."
         )
     return "\n".join(sentences)
+
+
+def _sources(data: Facts) -> list[str]:
+    """The names of the data's files, and ids of data sets of the hub, which begin with hub:."""
+    return [_source(source["name"]) for source in data.get("made", {}).get("options", {}).get("sources", [])]
+
+
+def _measured_on(sources: list[str]) -> dict[str, str]:
+    """The data set of the hub's entry, which wants a short name and a full one."""
+    if not sources:
+        return {"type": "unknown", "name": "held-out documents"}
+    first = sources[0].removeprefix("hub:")
+    more = f" and {len(sources) - 1:,} more" if len(sources) > 1 else ""
+    short = first if sources[0].startswith("hub:") else first.partition(".")[0] or first
+    return {"type": short, "name": f"held-out documents of {first}{more}"}
+
+
+def _results(evaluation: Facts, *, fills_masks: bool) -> list[dict[str, str]]:
+    """The figures of one network in the hub's form; those that were not measured are left out."""
+    beginning = "eval/masked_lm" if fills_masks else "eval/discriminator"
+    return [
+        {"type": kind, "name": name, "value": f"{evaluation[key]:.4f}"}
+        for key, (kind, name) in _RESULTS.items()
+        if key.startswith(beginning) and evaluation.get(key) is not None
+    ]
 
 
 def _model(name: str) -> str:
