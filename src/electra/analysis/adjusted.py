@@ -13,7 +13,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 PENALTY = 1.0
-"""Of the squared effects, as if each level had been seen a little more: so a level without an error has a finite one."""
+"""Of the squared effects (ridge): so a level without an error has a finite one."""
 SURE = 1.959964
 """Standard errors on each side of a 95 % interval."""
 
@@ -47,8 +47,8 @@ def effects(
 ) -> dict[str, list[Effect]] | None:
     """The effect of each level that occurs; None where there are not both errors and none.
 
-    Intervals are from the sandwich covariance with sentences as clusters (Liang and Zeger 1986), since tokens of one
-    sentence are not independent.
+    Intervals are from the sandwich covariance with sentences as clusters (Liang and Zeger 1986), since tokens of
+    one sentence are not independent.
     """
     if error_N.all() or not error_N.any():
         return None

@@ -88,18 +88,18 @@ def reading(
 
 def calibration(confidence_n: NDArray[np.float64], right_n: NDArray[np.bool_]) -> Facts:
     """Whether the likeliest token is right as often as its probability says (Guo et al. 2017): the error is the
-    mean distance of the two in bins of one width, by their tokens."""
-    bin_n = np.minimum((confidence_n * BINS).astype(int), BINS - 1)
-    bins = []
-    for number in range(BINS):
-        inside_n = bin_n == number
-        if inside_n.any():
-            bins.append({
-                "tokens": int(inside_n.sum()),
-                "probability": float(confidence_n[inside_n].mean()),
-                "right": float(right_n[inside_n].mean()),
-            })  # fmt: skip
-    error = sum(one["tokens"] * abs(one["probability"] - one["right"]) for one in bins) / len(bin_n)
+    mean distance of the two in bins of as many tokens by their probability."""
+    parts = np.array_split(np.argsort(confidence_n, kind="stable"), BINS)
+    bins = [
+        {
+            "tokens": len(part),
+            "probability": float(confidence_n[part].mean()),
+            "right": float(right_n[part].mean()),
+        }
+        for part in parts
+        if len(part)
+    ]
+    error = sum(one["tokens"] * abs(one["probability"] - one["right"]) for one in bins) / len(confidence_n)
     return {"error": float(error), "bins": bins}
 
 
@@ -137,7 +137,7 @@ def _alike(found: Proposals, number: int, way: Likeness, counts_V: NDArray[np.in
 
 
 def _by_band(found: Proposals, bands: FrequencyBands) -> Any:
-    """Figures by the band of the original; and how many of the fakes, and of what they replaced, are of the band."""
+    """Figures by the band of the original; and the shares of the fakes, and of what they replaced, in the band."""
     fake_n = found.shown_n != found.original_n
     fakes = max(1, int(fake_n.sum()))
     band_n, shown_n = bands.band_V[found.original_n], bands.band_V[found.shown_n]

@@ -1,14 +1,15 @@
 """Which tokens a discriminator takes for replaced, by groups of tokens, beside how hard the generator made it.
 
-Two things make an error likelier in one group than in another: the discriminator may know the group less well, or
-what the generator proposes there may be harder to tell from the original. So each group's error is also computed at
-equal difficulty: as if every group had the same shares of fakes by the generator's probability.
+Two things make an error likelier in one group than in another: the discriminator may know the group less well,
+or what the generator proposes there may be harder to tell from the original. So each group's error is also
+computed at equal difficulty: as if every group had the same shares of fakes by the generator's probability.
 
 Shapes: N tokens of the text, M tokens of all draws, n filled places of all draws, G groups, B bins.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -43,8 +44,8 @@ class Observed:
         token_M: of each token of the draws its number in the text.
         logits_M, replaced_M: what the discriminator says of the corrupted texts, and what is so.
         place_n: of each place that the generator filled, its number among all tokens of the draws (M).
-        original_n, shown_n, entropy_n: the generator's log-probability of what stood there and of its draw, and the
-            entropy of its distribution, in nats.
+        original_n, shown_n, entropy_n: the generator's log-probability of what stood there and of its draw, and
+            the entropy of its distribution, in nats.
     """
 
     sentence_N: Numbers
@@ -98,9 +99,11 @@ class Bins:
 
     @classmethod
     def of(cls, log_probability_n: Floats) -> "Bins":
+        if not len(log_probability_n):
+            return cls(["any"], np.zeros(0, np.int64))
         bounds = np.unique(np.quantile(log_probability_n, np.linspace(0, 1, BINS + 1)[1:-1]))
-        edges = [f"{value:.2g}" for value in np.exp([*bounds, 0.0]).tolist()]
-        names = [f"up to {edges[0]}", *(f"{low} to {high}" for low, high in zip(edges, edges[1:], strict=False))]
+        edges = [f"{value:.2g}" for value in np.exp([*bounds.tolist(), 0.0]).tolist()]
+        names = [f"up to {edges[0]}", *(f"{low} to {high}" for low, high in pairwise(edges))]
         return cls(names, np.searchsorted(bounds, log_probability_n, side="left"))
 
 
@@ -114,6 +117,7 @@ def groups(
     """
     seen = np.bincount(grouping.group_N, minlength=len(grouping.groups))
     figures = _figures(observed, grouping, resamples, logit)
+    equal, covered = _at_equal_difficulty(observed, grouping, resamples, logit)
     counts = _counts(observed, grouping)
     group_M = grouping.group_N[observed.token_M]
     sentence_M = observed.sentence_N[observed.token_M]
@@ -125,7 +129,8 @@ def groups(
         yield {
             "name": name,
             **{key: int(values[number]) for key, values in counts.items()},
-            **{key: _facts(values[number]) for key, values in figures.items()},
+            **{key: _facts(values[number]) for key, values in (figures | equal).items()},
+            "covered": {key: values[number] for key, values in covered.items()},
             "auc": _facts(area),
         }
 
@@ -165,34 +170,48 @@ def _figures(
         found[key] = resamples.ratios(
             _sums(observed, grouping, tokens, values), _sums(observed, grouping, tokens, np.ones(len(tokens)))
         )
-    equal = {
-        "missed_at_equal_difficulty": (token_n[fake_n], logits_n[fake_n] <= logit, observed.shown_n[fake_n]),
-        "clean_suspected_at_equal_difficulty": (token_n, observed.clean_N[token_n] > logit, observed.original_n),
-    }
-    for key, (tokens, values, difficulty) in equal.items():
-        found[key] = _standardized(observed, grouping, resamples, tokens, values, difficulty)
     return found
 
 
-def _standardized(
-    observed: Observed, grouping: Grouping, resamples: Resamples, tokens: Numbers, values: Floats, difficulty: Floats
-) -> list[Estimate | None]:
-    if not len(tokens):
-        return [None] * len(grouping.groups)
-    bins = Bins.of(difficulty)
-    size, sentences = len(bins.names), int(observed.sentence_N[-1]) + 1
-    cells = grouping.group_N[tokens] * size + bins.bin_n
-    found = [
-        sums(observed.sentence_N[tokens], cells, one, sentences=sentences, groups=len(grouping.groups) * size)
-        for one in (values, np.ones(len(tokens)))
-    ]
-    return resamples.standardized(*(one.reshape(sentences, -1, size) for one in found))
+def _errors(observed: Observed, logit: float) -> dict[str, tuple[Numbers, Flags, Floats]]:
+    """Both kinds of error where the generator's probability is known: tokens, whether each is one, and that of the
+    fake, or of the original."""
+    token_n, fake_n = observed.token_n, observed.fake_n
+    logits_n = observed.logits_M[observed.place_n]
+    return {
+        "missed": (token_n[fake_n], logits_n[fake_n] <= logit, observed.shown_n[fake_n]),
+        "clean_suspected": (token_n, observed.clean_N[token_n] > logit, observed.original_n),
+    }
+
+
+def _at_equal_difficulty(
+    observed: Observed, grouping: Grouping, resamples: Resamples, logit: float
+) -> tuple[dict[str, list[Estimate | None]], dict[str, list[float]]]:
+    """Of each group both errors, and the share of everything that lies where the group has tokens."""
+    found: dict[str, list[Estimate | None]] = {}
+    covered: dict[str, list[float]] = {}
+    for key, (tokens, values, difficulty) in _errors(observed, logit).items():
+        bins = Bins.of(difficulty)
+        size, sentences = len(bins.names), int(observed.sentence_N[-1]) + 1
+        cells = grouping.group_N[tokens] * size + bins.bin_n
+        parts = [
+            sums(observed.sentence_N[tokens], cells, one, sentences=sentences, groups=len(grouping.groups) * size)
+            for one in (values, np.ones(len(tokens)))
+        ]
+        found[f"{key}_at_equal_difficulty"], covered[key] = resamples.standardized(
+            *(one.reshape(sentences, -1, size) for one in parts)
+        )
+    return found, covered
 
 
 def _sums(observed: Observed, grouping: Grouping, tokens: Numbers, values: Floats) -> Floats:
     sentences = int(observed.sentence_N[-1]) + 1
     return sums(
-        observed.sentence_N[tokens], grouping.group_N[tokens], values, sentences=sentences, groups=len(grouping.groups)
+        observed.sentence_N[tokens],
+        grouping.group_N[tokens],
+        values,
+        sentences=sentences,
+        groups=len(grouping.groups),
     )
 
 
@@ -201,17 +220,8 @@ def adjusted(observed: Observed, groupings: Sequence[Grouping], *, logit: float)
 
     Of fakes that is the log-probability of the fake; of originals, on clean text, that of the original.
     """
-    token_n, fake_n = observed.token_n, observed.fake_n
-    logits_n = observed.logits_M[observed.place_n]
-    errors = {
-        "missed": (token_n[fake_n], logits_n[fake_n] <= logit, observed.shown_n[fake_n]),
-        "clean_suspected": (token_n, observed.clean_N[token_n] > logit, observed.original_n),
-    }
     found: dict[str, Any] = {}
-    for key, (tokens, error, difficulty) in errors.items():
-        if not len(tokens):
-            found[key] = None
-            continue
+    for key, (tokens, error, difficulty) in _errors(observed, logit).items():
         bins = Bins.of(difficulty)
         factors = [Factor(one.name, one.groups, one.group_N[tokens]) for one in groupings]
         factors.append(Factor("generator's probability", bins.names, bins.bin_n))

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[Any]
 INTERVAL = (0.025, 0.975)
+LEAST, COVERED = 20, 0.5
+"""Tokens that a group must have in a bin, and the share of everything that must lie in such bins."""
 AT_ONCE = 4_000_000
 """Weights of single tokens that are held at a time."""
 
@@ -52,20 +54,31 @@ class Resamples:
             _ratio(self.weights_RS @ numerators_SG, self.weights_RS @ denominators_SG),
         )
 
-    def standardized(self, numerators_SGB: Numbers, denominators_SGB: Numbers) -> list[Estimate | None]:
+    def standardized(
+        self, numerators_SGB: Numbers, denominators_SGB: Numbers
+    ) -> tuple[list[Estimate | None], list[float]]:
         """Of each group the mean of its ratios in B bins, weighted by how much of everything lies in each bin.
 
-        So groups are compared as if all had the bins' shares of the whole (direct standardisation). A bin in which
-        a group has nothing is left out of its mean.
+        So groups are compared as if all had the bins' shares of the whole (direct standardisation). Bins in which
+        a group has less than `LEAST` are left out of its mean, since a few tokens would decide it.
+
+        Returns:
+            The means, None where less than `COVERED` of everything lies in a group's bins; and how much does.
         """
-        share_B = denominators_SGB.sum((0, 1))
+        share_B = denominators_SGB.sum((0, 1)) / max(1, denominators_SGB.sum())
+        enough_GB = denominators_SGB.sum(0) >= LEAST
+        covered_G = (share_B * enough_GB).sum(1)
 
         def mean(tops_xGB: Numbers, bottoms_xGB: Numbers) -> Numbers:
-            there_xGB = share_B * (bottoms_xGB > 0)
-            return _ratio((there_xGB * np.nan_to_num(_ratio(tops_xGB, bottoms_xGB))).sum(-1), there_xGB.sum(-1))
+            weights_xGB = share_B * (enough_GB & (bottoms_xGB > 0))
+            found: Numbers = _ratio(
+                (weights_xGB * np.nan_to_num(_ratio(tops_xGB, bottoms_xGB))).sum(-1), weights_xGB.sum(-1)
+            )
+            return np.where(covered_G >= COVERED, found, np.nan)
 
         drawn_RGB = [np.tensordot(self.weights_RS, each, 1) for each in (numerators_SGB, denominators_SGB)]
-        return self.estimates(mean(numerators_SGB.sum(0), denominators_SGB.sum(0)), mean(*drawn_RGB))
+        found = self.estimates(mean(numerators_SGB.sum(0), denominators_SGB.sum(0)), mean(*drawn_RGB))
+        return found, covered_G.tolist()
 
     def area(self, sentence_N: Numbers, scores_N: Numbers, positive_N: Numbers) -> Estimate | None:
         """The area under the ROC curve: how often a positive token has the higher score, equal ones by half.

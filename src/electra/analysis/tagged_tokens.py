@@ -1,11 +1,12 @@
 """Tagged sentences as tokens of which is known what word they belong to.
 
-A model reads text as it was written, "don't", where a treebank has words, "do" and "n't". So a sentence is cut into
-tokens from its text, and a token belongs to the word in which its first character stands.
+A model reads text as it was written, "don't", where a treebank has words, "do" and "n't". So a sentence is cut
+into tokens from its text, and a token belongs to the word in which its first character stands.
 
 Shapes: N tokens of all sentences, W words of one.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,7 +34,7 @@ class TaggedTokens:
 
     Attributes:
         ids: of each sentence.
-        tags: the names of all tags, by the alphabet.
+        tags: the names of all tags, the commonest first.
         sentence_N, tag_N: the numbers of each token's sentence and of its word's tag.
         word_N: a number for each word, rising through all sentences.
         place_N: its word's place in the sentence, from 0.
@@ -59,11 +60,13 @@ def tagged_tokens(sentences: Sequence[Sentence], tokenizer: Tokenizer) -> Tagged
     Raises:
         DataError: no word has a tag, or none has a token.
     """
-    tags = sorted({tag for sentence in sentences for tag in sentence.tags or ()})
+    seen = Counter(tag for sentence in sentences for tag in sentence.tags or ())
+    tags = sorted(seen, key=lambda tag: (-seen[tag], tag))
     if tags in ([], [UNTAGGED]):
         first = sentences[0]
         raise DataError(
-            f"{first.source}:{first.line}: no word has a tag in the fourth field (UPOS); give a treebank that is tagged"
+            f"{first.source}:{first.line}: no word has a tag in the fourth field (UPOS); give a treebank that is "
+            "tagged"
         )
     numbers = {tag: number for number, tag in enumerate(tags)}
     found = [located(sentence) for sentence in sentences]
@@ -85,7 +88,9 @@ def tagged_tokens(sentences: Sequence[Sentence], tokenizer: Tokenizer) -> Tagged
         parts.append(np.stack([np.full(len(place_L), len(ids)), tag_W[place_L], number_L, place_L, piece_L]))
         ids.append(encoding.ids)
     if not ids:
-        raise DataError(f"{sentences[0].source}: the tokenizer makes no token of its words; is it of that language?")
+        raise DataError(
+            f"{sentences[0].source}: the tokenizer makes no token of its words; is it of that language?"
+        )
     sentence_N, tag_N, word_N, place_N, piece_N = np.concatenate(parts, 1)
     return TaggedTokens(ids, tuple(tags), sentence_N, tag_N, word_N, place_N, piece_N, words, rebuilt)
 
@@ -93,8 +98,8 @@ def tagged_tokens(sentences: Sequence[Sentence], tokenizer: Tokenizer) -> Tagged
 def located(sentence: Sentence) -> tuple[str, Spans, bool]:
     """The text of a sentence, the characters of each word in it, and whether it is the text of the file.
 
-    A text that has more or others than the words, in their order and with nothing but blanks between, is not taken:
-    then the words stand with a blank between each two.
+    A text that has more or others than the words, in their order and with nothing but blanks between, is not
+    taken: then the words stand with a blank between each two.
     """
     if sentence.text is not None and (spans := _spans(sentence.text, sentence.words)) is not None:
         return sentence.text, spans, True

@@ -202,8 +202,8 @@ def _checked(source: Source, data: TokenData) -> tuple[int, int]:
         )
     if tokenizers.load(data.tokenizer_path).get_vocab() != pretrained.tokenizer.get_vocab():
         raise DataError(
-            f"{data.folder} was prepared with another vocabulary than that of {source.name}; prepare the text with "
-            "--tokenizer and that model's folder"
+            f"{data.folder} was prepared with another vocabulary than that of {source.name}; prepare the text "
+            "with --tokenizer and that model's folder"
         )
     if pretrained.max_length < 3:
         raise CheckpointError(f"{source.name}: inputs of {pretrained.max_length} tokens leave no room for a text")

@@ -34,6 +34,7 @@ from electra.tasks import conll
 
 logger = logging.getLogger(__name__)
 
+SETTINGS = ("threshold", "draws", "share", "temperature", "resamples", "seed")
 OFTEN, SUSPECTS = 10, 12
 """How often a token must stand in the text to be named as a suspect, and how many are."""
 
@@ -86,8 +87,7 @@ def run(config: AnalyzePartsOfSpeechConfig) -> AnalysisReport:
 
     Examples:
         electra analyze parts-of-speech RUN --data en_ewt-ud-dev.conllu --frequencies DATA --out words
-        electra analyze parts-of-speech google/electra-small-discriminator --generator google/electra-small-generator
-            --data en_ewt-ud-dev.conllu --threshold 0.3 --draws 5
+        electra analyze parts-of-speech DISCRIMINATOR --generator GENERATOR --data dev.conllu --threshold 0.3
     """
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
@@ -117,7 +117,7 @@ def run(config: AnalyzePartsOfSpeechConfig) -> AnalysisReport:
         "sentences": len(tokens.ids),
         "rebuilt": tokens.rebuilt,
         "words": tokens.words,
-        **{key: getattr(config, key) for key in ("threshold", "draws", "share", "temperature", "resamples", "seed")},
+        **{key: getattr(config, key) for key in SETTINGS},
         "groups": figures,
         "effects": adjusted(observed, independent, logit=logit),
         "suspects": _suspects(scorer, tokens, draws[0], logit),
@@ -167,8 +167,8 @@ def _counts(config: AnalyzePartsOfSpeechConfig, scorer: Scorer, id_N: NDArray[np
     data = TokenData.open(config.frequencies, verify=False)
     if tokenizers.load(data.tokenizer_path).get_vocab() != scorer.tokenizer.get_vocab():
         raise DataError(
-            f"{config.frequencies} was prepared with another vocabulary than that of {config.model}; give data that "
-            "were prepared with --tokenizer and that model's folder, or leave --frequencies out"
+            f"{config.frequencies} was prepared with another vocabulary than that of {config.model}; give data "
+            "that were prepared with --tokenizer and that model's folder, or leave --frequencies out"
         )
     return padded(data.unigram_counts, size)
 

@@ -31,12 +31,12 @@ def notes(facts: Facts) -> list[str]:
         f"{facts['texts']} stretches of held-out text of {facts['data']}, {facts['tokens']:,} tokens, at most "
         f"{facts['length']} each; intervals: 95 %, {facts['resamples']} resamples of the texts",
         "same: how often a draw would be the original, which is then no fake; special: the probability of special "
-        "and unknown tokens; calib.: calibration, the mean distance between the likeliest token's probability and how "
-        "often it is right",
-        "like the original: of all fakes (by probability, not of one draw) those of the same tag, first letter and "
-        "so on; in brackets how many would be if fakes were drawn by frequency alone",
-        "different and entropy: how many different tokens fakes are, and how evenly used, beside those they replaced "
-        "(of as many)",
+        "and unknown tokens; calib.: calibration, the mean distance between the likeliest token's probability and "
+        "how often it is right",
+        "like the original: of all fakes (by probability, not of one draw) those of the same tag, first letter "
+        "and so on; in brackets how many would be if fakes were drawn by frequency alone",
+        "different and entropy: how many different tokens fakes are, and how evenly used, beside those they "
+        "replaced (of as many)",
     ]
     if not facts["tags"]:
         found.append("the data have no tags; `electra data tags` makes them, and then likeness of tags is shown")
@@ -50,7 +50,8 @@ def notes(facts: Facts) -> list[str]:
 
 def _overall(facts: Facts) -> Table:
     columns = (
-        "", "share", "T", "loss", "95 %", "perpl.", "entropy", "same", "top 1", "5", "10", "50", "calib.", "special"
+        "", "share", "T", "loss", "95 %", "perpl.", "entropy", "same", "top 1", "5", "10", "50", "calib.",
+        "special",
     )  # fmt: skip
     table = Table(*columns, title="the original", title_justify="left")
     for model, one in _readings(facts):
@@ -84,7 +85,8 @@ def _fakes(facts: Facts) -> Table:
 def _bands(model: Part) -> Table:
     one = model["readings"][0]
     columns = (
-        "original", "tokens", "loss", "entropy", "same", "top 1", "5", "10", "50", "of the fakes", "of the replaced"
+        "original", "tokens", "loss", "entropy", "same", "top 1", "5", "10", "50", "of the fakes",
+        "of the replaced",
     )  # fmt: skip
     title = f"{_label(model)}: by how common the original is (share {one['share']:g}, T {one['temperature']:g})"
     table = Table(*columns, title=title, title_justify="left")
@@ -117,7 +119,7 @@ def figure(facts: Facts) -> Any:
         _calibration(calibrated, model, f"C{number % 10}")
     by_band.set(title="the original, by how common it is", ylabel="share of masked tokens", ylim=(0, None))
     by_band.set_xticks(range(len(bands)), [_short(name) for name in bands])
-    calibrated.plot([0, 1], [0, 1], color="0.6", linestyle=":")
+    calibrated.axline((0, 0), slope=1, color="0.6", linestyle=":")
     calibrated.set(
         title="the likeliest token",
         xlabel="its probability",
@@ -148,13 +150,12 @@ def _frequency(axes: Any, model: Part, color: str, bands: list[str]) -> None:
 
 
 def _calibration(axes: Any, model: Part, color: str) -> None:
-    """One point a bin, as large as its share of the tokens."""
-    one = model["readings"][0]
-    bins = one["calibration"]["bins"]
-    x, y = [each["probability"] for each in bins], [each["right"] for each in bins]
-    label = f"{_label(model)}: error {one['calibration']['error']:.3f}"
-    axes.plot(x, y, "-", color=color, label=label, alpha=0.7)
-    axes.scatter(x, y, s=[10 + 300 * each["tokens"] / one["tokens"] for each in bins], color=color, alpha=0.7)
+    """One point a bin; all have as many tokens."""
+    found = model["readings"][0]["calibration"]
+    x, y = [each["probability"] for each in found["bins"]], [each["right"] for each in found["bins"]]
+    axes.plot(
+        x, y, "o-", color=color, markersize=5, alpha=0.8, label=f"{_label(model)}: error {found['error']:.3f}"
+    )
 
 
 def _proposed(axes: Any, shown: list[Part], bands: list[str]) -> None:
