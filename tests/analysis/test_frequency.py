@@ -12,8 +12,8 @@ def test_bands_hold_as_many_tokens_as_they_say() -> None:
     bands = FrequencyBands.of(counts_V)
     sizes = np.bincount(bands.band_V, minlength=len(bands.names)).tolist()
     assert dict(zip(bands.names, sizes, strict=True)) == {
-        "rank 1-10": 10, "rank 11-100": 90, "rank 101-1,000": 900, "rank 1,001-3,000": 2000,
-        "rank 3,001-10,000": 7000, "from 10,001 on": 1500, "never seen": 500,
+        "top 10": 10, "top 100": 90, "top 1,000": 900, "top 3,000": 2000, "top 10,000": 7000, "rarer": 1500,
+        "never seen": 500,
     }  # fmt: skip
     for better, worse in zip(bands.names[:-2], bands.names[1:-1], strict=True):
         one, other = (counts_V[bands.band_V == bands.names.index(name)] for name in (better, worse))

@@ -71,7 +71,7 @@ def test_areas_and_their_intervals_against_scikit_learn(tokens: dict[str, np.nda
 
 
 def test_groups_that_differ_in_difficulty_alone_are_equal_at_equal_difficulty() -> None:
-    """Errors: 1 in 5 where it is easy, 4 in 5 where it is hard, in both groups, which have unlike shares of them."""
+    """Errors: 1 in 5 where it is easy, 4 in 5 where hard, in both groups, of which they have unlike shares."""
     tops = np.array([[[80, 80], [20, 320], [0, 30]]])
     bottoms = np.array([[[400, 100], [100, 400], [0, LEAST * 2]]])
     found, covered = Resamples(1, count=10).standardized(tops, bottoms)

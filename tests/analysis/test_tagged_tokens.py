@@ -88,7 +88,10 @@ def test_tokens_have_the_word_of_their_first_character(kind: tokenizers.Kind, se
             assert sentence.tags is not None and found.tags[found.tag_N[n + i]] == sentence.tags[word]
             expected = WHOLE if owners.count(word) == 1 else FIRST if owners.index(word) == i else LATER
             assert found.piece_N[n + i] == expected
-            assert (found.sentence_N[n + i], found.word_N[n + i]) == (number, found.word_N[n] + len({*owners[:i + 1]}) - 1)
+            assert (found.sentence_N[n + i], found.word_N[n + i]) == (
+                number,
+                found.word_N[n] + len({*owners[: i + 1]}) - 1,
+            )
         n += len(owners)
     assert n == len(found.tag_N) and found.word_N[-1] == found.words - 1
     rank_V = np.random.default_rng(0).permutation(tokenizers.vocabulary_size(tokenizer))

@@ -17,7 +17,7 @@ class FrequencyBands:
     """The band of each token, the commonest first.
 
     Attributes:
-        names: of the bands.
+        names: of the bands; "top 100" are those behind the top 10.
         band_V: the number of each token's band.
         rank_V: how many tokens are commoner; of those as common, the one with the smaller id comes first.
     """
@@ -33,9 +33,8 @@ class FrequencyBands:
         rank_V[np.argsort(-counts_V, kind="stable")] = np.arange(len(counts_V))
         band_V = np.searchsorted(RANKS, rank_V, side="right")
         band_V[counts_V == 0] = len(RANKS) + 1
-        firsts = [1, *(last + 1 for last in RANKS)]
-        names = [f"rank {first:,}-{last:,}" for first, last in zip(firsts, RANKS, strict=False)]
-        return cls((*names, f"from {firsts[-1]:,} on", "never seen"), band_V, rank_V)
+        names = [f"top {last:,}" for last in RANKS]
+        return cls((*names, "rarer", "never seen"), band_V, rank_V)
 
 
 def padded(values_V: NDArray[np.int64], size: int) -> NDArray[np.int64]:

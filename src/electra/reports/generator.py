@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from electra.reports.analysis import Facts
 from electra.reports.pictures import blank
@@ -49,17 +49,13 @@ def notes(facts: Facts) -> list[str]:
 
 
 def _overall(facts: Facts) -> Table:
-    columns = (
-        "", "share", "T", "loss", "95 %", "perpl.", "entropy", "same", "top 1", "5", "10", "50", "calib.",
-        "special",
-    )  # fmt: skip
-    table = Table(*columns, title="the original", title_justify="left")
+    columns = ("loss, 95 %", "perpl.", "entropy", "same", "top 1", "5", "10", "50", "calib.", "special")
+    table = Table(*_of_readings(), *columns, title="the original", title_justify="left")
     for model, one in _readings(facts):
         loss = one["loss"]
         table.add_row(
-            _label(model), f"{one['share']:g}", f"{one['temperature']:g}",
-            f"{loss['value']:.3f}", f"{loss['low']:.2f}-{loss['high']:.2f}", _short_number(one["perplexity"]),
-            f"{one['entropy']['value']:.2f}", f"{one['original']['value']:.1%}",
+            *_named(model, one), f"{loss['value']:.2f} ({loss['low']:.2f}-{loss['high']:.2f})",
+            _short_number(one["perplexity"]), f"{one['entropy']['value']:.2f}", f"{one['original']['value']:.1%}",
             *(f"{one[f'top_{k}']['value']:.1%}" for k in (1, 5, 10, 50)),
             f"{one['calibration']['error']:.3f}", f"{one['special']:.2%}",
         )  # fmt: skip
@@ -68,18 +64,26 @@ def _overall(facts: Facts) -> Table:
 
 def _fakes(facts: Facts) -> Table:
     ways = [one["name"] for one in facts["models"][0]["readings"][0]["alike"]]
-    columns = ("", "share", "T", *(f"same {way}" for way in ways), "different", "entropy")
     title = "fakes: like the original (by frequency alone), and their diversity (of what they replaced)"
+    columns = (*_of_readings(), *(f"same {way}" for way in ways), "different", "entropy")
     table = Table(*columns, title=title, title_justify="left")
     for model, one in _readings(facts):
         many = one["diversity"]
         table.add_row(
-            _label(model), f"{one['share']:g}", f"{one['temperature']:g}",
-            *(f"{_share(way['fakes'])} ({_share(way['chance'])})" for way in one["alike"]),
+            *_named(model, one), *(f"{_share(way['fakes'])} ({_share(way['chance'])})" for way in one["alike"]),
             f"{many['distinct_fakes']:,} ({many['distinct_text']:,})",
             f"{many['entropy_fakes']:.2f} ({many['entropy_text']:.2f})",
         )  # fmt: skip
     return table
+
+
+def _of_readings() -> tuple[Column | str, ...]:
+    return tuple(Column(name, no_wrap=True) for name in ("", "step", "share", "T"))
+
+
+def _named(model: Part, one: Part) -> tuple[str, ...]:
+    step = "" if model["step"] is None else f"{model['step']:,}"
+    return model["model"], step, f"{one['share']:g}", f"{one['temperature']:g}"
 
 
 def _bands(model: Part) -> Table:
@@ -118,15 +122,9 @@ def figure(facts: Facts) -> Any:
         _frequency(by_band, model, f"C{number % 10}", bands)
         _calibration(calibrated, model, f"C{number % 10}")
     by_band.set(title="the original, by how common it is", ylabel="share of masked tokens", ylim=(0, None))
-    by_band.set_xticks(range(len(bands)), [_short(name) for name in bands])
+    by_band.set_xticks(range(len(bands)), [_short(name) for name in bands], fontsize=8)
     calibrated.axline((0, 0), slope=1, color="0.6", linestyle=":")
-    calibrated.set(
-        title="the likeliest token",
-        xlabel="its probability",
-        ylabel="how often it is right",
-        xlim=(0, 1),
-        ylim=(0, 1),
-    )
+    calibrated.set(title="the likeliest token", xlabel="its probability", ylabel="how often it is right")
     _proposed(of_fakes, shown, bands)
     if any(len(steps) > 1 for steps in _steps(facts).values()):
         _training(over, facts)
@@ -169,7 +167,7 @@ def _proposed(axes: Any, shown: list[Part], bands: list[str]) -> None:
         left = [place + (number + 1) * width for place in x]
         heights = [found.get(name, 0) for name in bands]
         axes.bar(left, heights, width, color=f"C{number % 10}", label=f"fakes of {_label(model)}")
-    axes.set_xticks([place + width * len(shown) / 2 for place in x], [_short(name) for name in bands])
+    axes.set_xticks([place + width * len(shown) / 2 for place in x], [_short(name) for name in bands], fontsize=8)
     axes.set(title="how common fakes are", ylabel="share")
 
 
@@ -243,7 +241,7 @@ def _label(model: Part) -> str:
 
 
 def _short(band: str) -> str:
-    return band.removeprefix("rank ").replace(",000", "k")
+    return band.replace(",000", "k")
 
 
 def _share(value: float | None) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from electra.reports.analysis import Facts
 from electra.reports.pictures import blank
@@ -40,7 +40,7 @@ def notes(facts: Facts) -> list[str]:
         "Suspected: of the tokens of the text as it is (clean), and of those of the corrupted text that are as "
         "they were (untouched): false positives. Missed: of the fakes those that are not suspected: false "
         "negatives. A fake is in the groups of the word that stood there. Frequencies are ranks of tokens in "
-        f"{counted}; that of a word is that of its rarest token.",
+        f"{counted} (top 100: behind the top 10); that of a word is that of its rarest token.",
         "Bias and difficulty: where more fakes are missed in one group than in another, they may be harder there, "
         "because the generator held them likelier. At equal difficulty each group's fakes count as if their "
         "probabilities were spread as those of all fakes are (clean tokens: the originals' probabilities, where "
@@ -73,10 +73,15 @@ def _filled(table: Table, facts: Facts, cells: Callable[[Part], Sequence[str]]) 
 
 def _discriminator(facts: Facts) -> Table:
     columns = (
-        "", "tokens", "clean suspected, %", "untouched suspected, %", "fakes", "missed, %", "AUC",
+        "tokens", "clean suspected, %", "untouched suspected, %", "fakes", "missed, %", "AUC",
         "log-odds: clean", "un-touched", "fakes",
     )  # fmt: skip
-    table = Table(*columns, title=f"{facts['model']}: what the discriminator says", title_justify="left")
+    table = Table(
+        Column("", no_wrap=True),
+        *columns,
+        title=f"{facts['model']}: what the discriminator says",
+        title_justify="left",
+    )
 
     def cells(one: Part) -> Sequence[str]:
         return (
@@ -90,11 +95,11 @@ def _discriminator(facts: Facts) -> Table:
 
 def _generator(facts: Facts) -> Table:
     columns = (
-        "", "places", "p of the original", "log p", "entropy", "draw is the original", "log p of the fake",
+        "places", "p of the original", "log p", "entropy", "draw is the original", "log p of the fake",
         "equal difficulty: missed, %", "clean suspected, %",
     )  # fmt: skip
     title = "what the generator proposes there, and both errors at equal difficulty"
-    table = Table(*columns, title=title, title_justify="left")
+    table = Table(Column("", no_wrap=True), *columns, title=title, title_justify="left")
 
     def cells(one: Part) -> Sequence[str]:
         same = "" if one["same"] is None else f"{one['same']['value']:.1%}"
@@ -109,8 +114,13 @@ def _generator(facts: Facts) -> Table:
 
 
 def _effects(facts: Facts) -> Table:
-    columns = ("", "fakes", "missed: effect", "95 %", "clean tokens", "suspected: effect", "95 %")
-    table = Table(*columns, title="effects, in log-odds, all properties at once", title_justify="left")
+    columns = ("fakes", "missed: effect", "95 %", "clean tokens", "suspected: effect", "95 %")
+    table = Table(
+        Column("", no_wrap=True),
+        *columns,
+        title="effects, in log-odds, all properties at once",
+        title_justify="left",
+    )
     sides = [facts["effects"][key] or {} for key in ("missed", "clean_suspected")]
     for factor in dict.fromkeys(name for side in sides for name in side):
         both = [{one["level"]: one for one in side.get(factor, ())} for side in sides]
