@@ -49,6 +49,14 @@ VERBS = {
         "electra.recipes.analyze_compare:run",
         "two encoders side by side: layers, probes, attention, neighbours",
     ),
+    "analyze generator": (
+        "electra.recipes.analyze_generator:run",
+        "what a generator proposes on held-out text, also over training",
+    ),
+    "analyze parts-of-speech": (
+        "electra.recipes.analyze_parts_of_speech:run",
+        "which words look replaced, by tag and frequency, and whether they are harder",
+    ),
     "score": ("electra.recipes.score:run", "how replaced each token of a text looks"),
 }
 """Each verb's function and its line in the help, in the order in which a newcomer meets them."""

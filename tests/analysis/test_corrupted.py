@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from electra.analysis.corrupted import _drawn, corrupted
+from electra.analysis.corrupted import corrupted, sampled
 from electra.errors import DataError
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.scorer import Scorer
@@ -68,9 +68,9 @@ def test_draws_do_not_depend_on_what_stands_beside(
 def test_tokens_are_drawn_by_their_probabilities() -> None:
     logits = torch.tensor([0.5, 0.25, 0.0, 0.25]).log()
     uniforms = (np.arange(1000) + 0.5) / 1000
-    drawn = _drawn(logits.expand(1000, 4), uniforms)
-    assert drawn.bincount(minlength=4).tolist() == [500, 250, 0, 250]
-    assert _drawn(logits.expand(1, 4), np.array([0.0])).item() == 0
+    found = sampled(logits.expand(1000, 4), uniforms)
+    assert found.bincount(minlength=4).tolist() == [500, 250, 0, 250]
+    assert sampled(logits.expand(1, 4), np.array([0.0])).item() == 0
 
 
 def test_different_vocabularies_are_refused(towers: tuple[Scorer, WordPredictor], tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def corrupted(
     if scorer.tokenizer.get_vocab() != generator.tokenizer.get_vocab():
         raise DataError("the discriminator and the generator have different vocabularies; give two of one run")
     draws = np.random.default_rng(seed)
-    places = [np.sort(draws.choice(len(one), _wanted(len(one), share), replace=False)) for one in ids]
+    places = [np.sort(draws.choice(len(one), wanted(len(one), share), replace=False)) for one in ids]
     # One number a place, drawn before: what is drawn must not depend on the order in which texts are read.
     uniforms = [draws.random(len(where)) for where in places]
     shown = [list(tokens) for tokens in ids]
@@ -87,7 +87,7 @@ def corrupted(
     for text, part, log_probabilities_nV in generator(ids, places):
         slots = np.searchsorted(places[text], part)
         original_n = torch.tensor([ids[text][place] for place in part])
-        drawn_n = _drawn(log_probabilities_nV / temperature, uniforms[text][slots])
+        drawn_n = sampled(log_probabilities_nV / temperature, uniforms[text][slots])
         figures[text][:, slots] = _figures(log_probabilities_nV, original_n, drawn_n)
         for place, token in zip(part, drawn_n.tolist(), strict=True):
             shown[text][place] = token
@@ -112,7 +112,7 @@ def corrupted(
     )
 
 
-def _wanted(length: int, share: float) -> int:
+def wanted(length: int, share: float) -> int:
     """Tokens to be replaced: at least one, where there is one."""
     return min(length, max(1, round(share * length)))
 
@@ -121,7 +121,7 @@ def _flat(parts: Sequence[list[int]]) -> Numbers:
     return np.fromiter(chain.from_iterable(parts), np.int64)
 
 
-def _drawn(logits_nV: torch.Tensor, uniforms_n: NDArray[np.float64]) -> torch.Tensor:
+def sampled(logits_nV: torch.Tensor, uniforms_n: NDArray[np.float64]) -> torch.Tensor:
     """A token of each row by its probability: where the cumulated probabilities pass the number."""
     cumulated_nV = logits_nV.double().softmax(-1).cumsum(-1)
     wanted_n1 = torch.from_numpy(uniforms_n)[:, None] * cumulated_nV[:, -1:]

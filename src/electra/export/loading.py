@@ -67,6 +67,23 @@ def find(model: str | Path) -> Path:
     raise CheckpointError(f"there is no folder {path}; give an export, a run, a Hugging Face folder or an id")
 
 
+def generator_beside(model: str | Path) -> Path | None:
+    """The folder of the generator that a run, its export, or the discriminator in there has beside; None: none."""
+    path = Path(model)
+    beside = [path / "export", path, *([path.parent] if path.name == "discriminator" else [])]
+    folders = [folder / "generator" for folder in beside]
+    return next((folder for folder in folders if (folder / "config.json").is_file()), None)
+
+
+def name_of(model: str | Path) -> str:
+    """What to call a MODEL: the name of its folder, or of the run whose export it is."""
+    path = Path(model).resolve() if Path(model).is_dir() else Path(model)
+    towers = ("discriminator", "generator", "encoder")
+    if path.name in towers and path.parent.name == "export":
+        return path.parents[1].name
+    return path.name
+
+
 def is_id(model: str) -> bool:
     """Whether a MODEL has the form of a Hugging Face id, OWNER/NAME."""
     return re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", model) is not None

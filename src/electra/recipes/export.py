@@ -74,11 +74,7 @@ def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = 
     run_folder = RunFolder(path)
     found = _find(run_folder, checkpoint)
     config, objective = trained(found)
-    folder = out or run_folder.export
-    # What was trained before knows longer inputs than those that it was continued with, as long as its table;
-    # relative positions have none.
-    continued = config.init.discriminator is not None and config.model.positions == "learnt"
-    length = config.model.max_positions if continued else config.packing.sequence_length
+    folder, length = out or run_folder.export, longest_input(config)
     folders: dict[TowerName, Path] = {}
     differences: dict[TowerName, float | None] = {}
     cards = _cards(run_folder, found, config)
@@ -127,6 +123,16 @@ def trained(found: Checkpoint) -> tuple[PretrainConfig, AnyObjective]:
         raise CheckpointError(f"{found.path}: its tensors do not fit its config: {', '.join(odd[:5])}")
     objective.load_state_dict(tensors, strict=False)
     return config, objective
+
+
+def longest_input(config: PretrainConfig) -> int:
+    """Tokens that a run's networks know to read at once.
+
+    What was trained before knows longer inputs than those that it was continued with, as long as its table;
+    relative positions have none.
+    """
+    continued = config.init.discriminator is not None and config.model.positions == "learnt"
+    return config.model.max_positions if continued else config.packing.sequence_length
 
 
 def _find(run_folder: RunFolder, name: str | None) -> Checkpoint:

@@ -12,6 +12,8 @@ BLANKS = re.compile(" +")
 """Only these part columns beside tabs: a word may be a no-break space."""
 DOCUMENT_START = "-DOCSTART-"
 CONLLU_FIELDS = 10
+TEXT = re.compile(r"#\s*text\s*=\s*(.*)")
+"""The comment of CoNLL-U that has the sentence as it was written."""
 EXCERPT = 60  # characters of a bad line in its message
 
 
@@ -38,12 +40,17 @@ FEATS = Columns(words=1, tags=5, conllu=True)
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """Words, their tags where the file has them, and the line where they begin, from 1."""
+    """Words, their tags where the file has them, and the line where they begin, from 1.
+
+    Attributes:
+        text: the sentence as it was written, where the file says so, as CoNLL-U does.
+    """
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None
     source: str = field(compare=False)
     line: int = field(compare=False)
+    text: str | None = field(default=None, compare=False)
 
 
 def read(path: Path, columns: Columns) -> list[Sentence]:
@@ -57,11 +64,12 @@ def read(path: Path, columns: Columns) -> list[Sentence]:
     words: list[str] = []
     tags: list[str] = []
     first = 0
+    text: str | None = None
 
     def finish() -> None:
         if words:
             answers = tuple(tags) if columns.tags is not None else None
-            sentences.append(Sentence(tuple(words), answers, str(path), first))
+            sentences.append(Sentence(tuple(words), answers, str(path), first, text))
             words.clear()
             tags.clear()
 
@@ -73,6 +81,9 @@ def read(path: Path, columns: Columns) -> list[Sentence]:
                 tags.append(fields[columns.tags])
         elif not line or not columns.conllu:
             finish()
+            text = None
+        elif found := TEXT.match(line):
+            text = found.group(1)
     finish()
     if not sentences:
         raise DataError(

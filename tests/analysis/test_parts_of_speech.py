@@ -1,0 +1,141 @@
+"""Errors by group, by hand and against slow loops; bias and difficulty told apart where both are known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from electra.analysis.corrupted import CorruptedTokens
+from electra.analysis.parts_of_speech import Bins, Grouping, Observed, adjusted, groups
+from electra.analysis.resamples import Resamples
+
+TOKENS, SENTENCES = 600, 60
+
+
+def draw_of(seed: int, *, tokens: int = TOKENS, sentences: int = SENTENCES) -> CorruptedTokens:
+    """Of one text, whatever the seed, with other places and fakes."""
+    text = np.random.default_rng(0)
+    draw = np.random.default_rng(seed)
+    original_N = text.integers(5, 50, tokens)
+    clean_N = text.normal(-2, 2, tokens).astype(np.float32)
+    chosen_N = draw.random(tokens) < 0.3
+    shown_N = np.where(chosen_N, draw.integers(5, 12, tokens), original_N)
+    count = int(chosen_N.sum())
+    return CorruptedTokens(
+        text_N=np.arange(tokens) * sentences // tokens,
+        place_N=np.zeros(tokens, np.int64),
+        original_N=original_N,
+        shown_N=shown_N,
+        chosen_N=chosen_N,
+        logits_N=np.round(draw.normal(-1, 2, tokens), 1).astype(np.float32),
+        clean_logits_N=clean_N,
+        original_log_probability_n=np.log(draw.random(count)).astype(np.float32),
+        shown_log_probability_n=np.log(draw.random(count)).astype(np.float32),
+        entropy_n=draw.random(count).astype(np.float32),
+        rank_n=np.zeros(count, np.int64),
+    )
+
+
+def test_figures_of_each_group_against_loops() -> None:
+    draws = [draw_of(1), draw_of(2)]
+    group_N = np.arange(TOKENS) % 3
+    grouping = Grouping("kind", ("a", "b", "nothing", "c"), np.where(group_N == 2, 3, group_N))
+    found = list(groups(Observed.of(draws), grouping, resamples=Resamples(SENTENCES, count=20), logit=-0.5))
+    assert [one["name"] for one in found] == ["a", "b", "c"]
+    for number, one in enumerate(found):
+        clean = [draws[0].clean_logits_N[i] for i in range(TOKENS) if group_N[i] == number]
+        untouched, fakes, original, drawn, entropy, same = [], [], [], [], [], []
+        for each in draws:
+            slot = 0
+            for i in range(TOKENS):
+                is_fake, slot_here = each.original_N[i] != each.shown_N[i], slot
+                slot += int(each.chosen_N[i])
+                if group_N[i] != number:
+                    continue
+                (fakes if is_fake else untouched).append(each.logits_N[i])
+                if each.chosen_N[i]:
+                    original.append(each.original_log_probability_n[slot_here])
+                    entropy.append(each.entropy_n[slot_here])
+                    same.append(not is_fake)
+                    drawn += [each.shown_log_probability_n[slot_here]] * int(is_fake)
+        assert (one["tokens"], one["places"], one["fakes"]) == (len(clean), len(original), len(fakes))
+        expected = {
+            "clean_suspected": np.mean(np.array(clean) > -0.5),
+            "clean_logit": np.mean(clean),
+            "untouched_suspected": np.mean(np.array(untouched) > -0.5),
+            "untouched_logit": np.mean(untouched),
+            "missed": np.mean(np.array(fakes) <= -0.5),
+            "fake_logit": np.mean(fakes),
+            "original_probability": np.mean(np.exp(original)),
+            "original_log_probability": np.mean(original),
+            "entropy": np.mean(entropy),
+            "same": np.mean(same),
+            "fake_log_probability": np.mean(drawn),
+            "auc": roc_auc_score([0] * len(untouched) + [1] * len(fakes), untouched + fakes),
+        }
+        for key, value in expected.items():
+            assert one[key]["value"] == pytest.approx(value, abs=1e-5), key
+            assert one[key]["low"] <= one[key]["value"] <= one[key]["high"], key
+
+
+def made(*, bias: float) -> tuple[Observed, list[Grouping]]:
+    """Two tags, the second with likelier fakes; a likely fake is missed more often, and the second tag's by `bias`
+    more."""
+    tokens, sentences = 20_000, 400
+    one = replace(draw_of(3, tokens=tokens, sentences=sentences), chosen_N=np.ones(tokens, bool))
+    draw = np.random.default_rng(4)
+    tag_N = draw.integers(0, 2, tokens)
+    likely_N = draw.random(tokens) < np.array([0.2, 0.8])[tag_N]
+    log_probability_N = np.where(likely_N, -1.0, -6.0) + draw.normal(scale=0.1, size=tokens)
+    chance_N = 0.2 + 0.4 * likely_N + bias * tag_N
+    missed_N = draw.random(tokens) < chance_N
+    one = replace(
+        one,
+        shown_N=one.original_N + 1,
+        logits_N=np.where(missed_N, -1, 1).astype(np.float32),
+        original_log_probability_n=log_probability_N,
+        shown_log_probability_n=log_probability_N,
+        entropy_n=np.ones(tokens, np.float32),
+    )
+    place_N = draw.integers(0, 2, tokens)
+    return Observed.of([one]), [Grouping("tag", ("a", "b"), tag_N), Grouping("place", ("x", "y"), place_N)]
+
+
+@pytest.mark.parametrize("bias", [0.0, 0.2])
+def test_difficulty_is_taken_out_and_bias_stays(bias: float) -> None:
+    observed, groupings = made(bias=bias)
+    a, b = groups(observed, groupings[0], resamples=Resamples(400, count=50), logit=0.0)
+    assert b["missed"]["value"] - a["missed"]["value"] == pytest.approx(0.24 + bias, abs=0.03)
+    equal = [one["missed_at_equal_difficulty"]["value"] for one in (a, b)]
+    assert equal[1] - equal[0] == pytest.approx(bias, abs=0.03)
+    assert a["covered"]["missed"] == b["covered"]["missed"] == pytest.approx(1)
+    effect = adjusted(observed, groupings, logit=0.0)["missed"]
+    b_effect = {one["level"]: one for one in effect["tag"]}["b"]
+    if bias:
+        assert b_effect["low"] > 0.3
+    else:  # errors of b are likelier by 24 points, as measured; a bin that holds both kinds of fakes leaves a rest
+        assert abs(b_effect["value"]) < 0.05
+    assert [*effect] == ["tag", "place", "generator's probability"]
+    hardest, easiest = effect["generator's probability"][-1], effect["generator's probability"][0]
+    assert hardest["low"] > easiest["high"]
+
+
+def test_without_errors_or_fakes_there_is_nothing_to_be_said() -> None:
+    one = draw_of(1)
+    one = replace(one, shown_N=one.original_N, clean_logits_N=one.clean_logits_N - 99)
+    observed, every = Observed.of([one]), Grouping("all", ("all",), np.zeros(TOKENS, np.int64))
+    (found,) = groups(observed, every, resamples=Resamples(SENTENCES, count=9), logit=0.0)
+    assert found["fakes"] == 0 and found["same"]["value"] == 1.0
+    assert {found[key] for key in ("missed", "auc", "missed_at_equal_difficulty", "fake_logit")} == {None}
+    assert adjusted(observed, [every], logit=0.0) == {"missed": None, "clean_suspected": None}
+
+
+def test_bins_of_as_many_tokens() -> None:
+    values = np.log(np.random.default_rng(0).random(1000))
+    bins = Bins.of(values)
+    assert np.bincount(bins.bin_n).tolist() == [100] * 10 and len(bins.names) == 10
+    assert bins.names[0].startswith("up to 0.1") and bins.names[-1].endswith(" to 1")
+    assert (np.diff(bins.bin_n[np.argsort(values)]) >= 0).all()
+    equal = Bins.of(np.zeros(5))  # all in one
+    assert len({*equal.bin_n.tolist()}) == 1 and max(equal.bin_n) < len(equal.names)
