@@ -46,6 +46,7 @@ VERBS = {
         "what a longer memory is worth to a language model, and how quickly it reads",
     ),
     "score": ("electra.recipes.score:run", "how replaced each token of a text looks"),
+    "serve": ("electra.recipes.serve:run", "a model behind HTTP, and a page that shows what it sees"),
 }
 """Each verb's function and its line in the help, in the order in which a newcomer meets them."""
 
