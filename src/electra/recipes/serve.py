@@ -34,7 +34,8 @@ class ServeConfig:
     generator: str | None = None
     """A masked language model that proposes other tokens; left out: a run's own, RUN/export/generator."""
     token_file: Path | None = None
-    """A file with the token that clients must give (Authorization: Bearer TOKEN); or the environment's ELECTRA_TOKEN."""
+    """A file with the token that clients must give (Authorization: Bearer TOKEN). Left out: the one in the
+    environment variable ELECTRA_TOKEN, or none."""
     device: str | None = None
     """Such as cpu or cuda; left out: the GPU where there is one."""
     threads: int | None = None
@@ -75,7 +76,9 @@ def run(config: ServeConfig) -> None:
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
-        raise ConfigError(f"electra serve needs {', '.join(missing)}; install the extra: pip install 'electra[serve]'")
+        raise ConfigError(
+            f"electra serve needs {', '.join(missing)}; install the extra: pip install 'electra[serve]'"
+        )
     token = _token(config.token_file)
     from electra.serving.http import running
     from electra.serving.http.app import Server
@@ -85,9 +88,9 @@ def run(config: ServeConfig) -> None:
     listening = running.listen(config.host, config.port)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    models = [Served(config.model, device=config.device, generator=config.generator)]
+    models = [Served(config.model, device=config.device, generator=config.generator, beside=config.second)]
     if config.second is not None:
-        models.append(Served(config.second, device=config.device))
+        models.append(Served(config.second, device=config.device, beside=config.model))
     limits = Limits(config.characters, config.texts, config.body, config.waiting, config.seconds)
     server = Server(models, limits=limits, token=token, wait=config.wait / 1000)
     for served in models:

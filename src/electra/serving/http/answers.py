@@ -7,8 +7,21 @@ import numpy as np
 
 from electra.errors import DataError
 from electra.serving.http.limits import Refusal
-from electra.serving.http.messages import Inputs, Places, Request, Texts
-from electra.serving.http.served import Facts, Served
+from electra.serving.http.messages import (
+    Embeddings,
+    Inputs,
+    Places,
+    Predictions,
+    Proposals,
+    ProposedPlace,
+    Rank,
+    Ranks,
+    Request,
+    ScoredTokens,
+    Scores,
+    Texts,
+)
+from electra.serving.http.served import Served
 from electra.serving.http.worker import Worker
 from electra.serving.proposals import Place, Proposed
 from electra.serving.scorer import ScoredText
@@ -22,7 +35,7 @@ class Answers:
     def __init__(self, models: Sequence[Served], worker: Worker) -> None:
         self.models, self.worker = models, worker
 
-    async def score(self, asked: Texts) -> Facts:
+    async def score(self, asked: Texts) -> Scores:
         """How replaced each token looks: of each text its tokens, the characters of each, and the probabilities.
 
         Offsets count characters (code points) of the text. A model trained by Electric gives log-probabilities of
@@ -32,15 +45,16 @@ class Answers:
         scored = await self._texts(asked, "score", asked.texts)
         assert served.scorer is not None
         of_one = _likelihoods if served.scorer.objective == "electric" else _probabilities
-        results = [{"tokens": one.tokens, "offsets": one.offsets, **of_one(one)} for one in scored]
-        return {"model": served.name, "objective": served.scorer.objective, "results": results}
+        return {
+            "model": served.name, "objective": served.scorer.objective, "results": [of_one(one) for one in scored]
+        }  # fmt: skip
 
-    async def rescore(self, asked: Texts) -> Facts:
+    async def rescore(self, asked: Texts) -> Ranks:
         """Which of some texts, such as a recogniser's hypotheses, reads most like untouched text.
 
         A text's score is the mean over its tokens of the log-probability of being original; with Electric, of the
-        token given all others. `sum` is the sum of the same. `order` has the texts' numbers, the best first; a text
-        without tokens has no score and comes last.
+        token given all others. `sum` is the sum of the same. `order` has the texts' numbers, the best first; a
+        text without tokens has no score and comes last.
         """
         served = self._able(asked, "rescore")
         scored: list[ScoredText] = await self._texts(asked, "score", asked.texts)
@@ -48,7 +62,7 @@ class Answers:
         sums = [_sum_of_logs(one, served.scorer.objective) for one in scored]
         means = [total / len(one.tokens) if one.tokens else None for total, one in zip(sums, scored, strict=True)]
         order = sorted(range(len(means)), key=lambda number: (means[number] is None, -(means[number] or 0.0)))
-        results = [
+        results: list[Rank] = [
             {
                 "score": None if mean is None else round(mean, DIGITS),
                 "sum": round(total, DIGITS),
@@ -58,14 +72,14 @@ class Answers:
         ]
         return {"model": served.name, "best": order[0], "order": order, "results": results}
 
-    async def embed(self, asked: Texts) -> Facts:
+    async def embed(self, asked: Texts) -> Embeddings:
         """One embedding a text: the mean of its states."""
         served = self._able(asked, "embed")
         rows = await self._texts(asked, "embed", asked.texts)
         embeddings = np.stack(rows).astype(np.float64).round(DIGITS).tolist()
         return {"model": served.name, "dimension": len(embeddings[0]), "embeddings": embeddings}
 
-    async def predict(self, asked: Inputs) -> Facts:
+    async def predict(self, asked: Inputs) -> Predictions:
         """Labels, values, tags or answers of a model that was fine-tuned."""
         served = self._able(asked, "predict")
         assert served.predictor is not None
@@ -77,7 +91,7 @@ class Answers:
         answers = [{name: value for name, value in one.items() if name != "id"} for one in predictions]
         return {"model": served.name, "task": served.predictor.problem.kind, "predictions": answers}
 
-    async def proposals(self, asked: Places) -> Facts:
+    async def proposals(self, asked: Places) -> Proposals:
         """What the generator would put in place of a token, each token masked alone."""
         served = self._able(asked, "proposals")
         assert served.proposer is not None
@@ -86,13 +100,10 @@ class Answers:
             raise Refusal(422, f"tokens: there is no token {last}; the text has {len(encoding.ids)}, from 0")
         places = [Place(encoding.ids, number, asked.count) for number in asked.tokens]
         size = min(len(asked.text), 4 * served.proposer.predictor.batcher.size)
-        proposed: list[Proposed] = await self.worker.ask(
-            f"proposals {asked.model}", places, [size] * len(places)
-        )
-        found = [
+        proposed: list[Proposed] = await self.worker.ask(f"proposals {asked.model}", places, [size] * len(places))
+        found: list[ProposedPlace] = [
             {
                 "token": number,
-                "offset": encoding.offsets[number],
                 "probability": round(one.probability, DIGITS),
                 "proposals": [{"token": token, "probability": round(p, DIGITS)} for token, p in one.proposals],
             }
@@ -114,12 +125,15 @@ class Answers:
         return await self.worker.ask(f"{work} {asked.model}", texts, sizes)
 
 
-def _probabilities(scored: ScoredText) -> Facts:
-    return {"probabilities": scored.probabilities.astype(np.float64).round(DIGITS).tolist()}
+def _probabilities(scored: ScoredText) -> ScoredTokens:
+    figures = scored.probabilities.astype(np.float64).round(DIGITS).tolist()
+    return {"tokens": scored.tokens, "offsets": scored.offsets, "probabilities": figures}
 
 
-def _likelihoods(scored: ScoredText) -> Facts:
+def _likelihoods(scored: ScoredText) -> ScoredTokens:
     return {
+        "tokens": scored.tokens,
+        "offsets": scored.offsets,
         "log_probabilities": scored.log_probabilities.astype(np.float64).round(DIGITS).tolist(),
         "pseudo_log_likelihood": round(scored.pseudo_log_likelihood, DIGITS),
     }

@@ -3,10 +3,11 @@
 import base64
 import contextlib
 import hashlib
+import inspect
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, get_type_hints
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
@@ -48,7 +49,12 @@ class Server:
     """
 
     def __init__(
-        self, models: Sequence[Served], *, limits: Limits | None = None, token: str | None = None, wait: float = 0.002
+        self,
+        models: Sequence[Served],
+        *,
+        limits: Limits | None = None,
+        token: str | None = None,
+        wait: float = 0.002,
     ) -> None:
         self.limits = limits or Limits()
         self.models, self.token, self.metrics = models, token, Metrics()
@@ -88,7 +94,9 @@ class Server:
         yield
         self.worker.stop()
 
-    def _post(self, path: str, kind: type[Message], answer: Callable[[Message], Awaitable[Facts]]) -> None:
+    def _post(
+        self, path: str, kind: type[Message], answer: Callable[[Message], Awaitable[Mapping[str, Any]]]
+    ) -> None:
         """An endpoint whose body is parsed once, by pydantic, and whose answer is written once."""
         message = limited(kind, self.limits)
 
@@ -98,12 +106,12 @@ class Server:
             facts = await answer(parsed(message, await request.body()))
             return Response(json_bytes(facts), media_type=JSON)
 
-        assert answer.__doc__ is not None
-        summary, _, more = answer.__doc__.strip().partition("\n")
+        summary, _, more = (inspect.getdoc(answer) or path).partition("\n")
         body = {"required": True, "content": {JSON: {"schema": message.model_json_schema()}}}
         self.app.post(
             path, summary=summary, description=re.sub(r"\s+", " ", more).strip(), responses=_responses(),
-            openapi_extra={"requestBody": body}, operation_id=path[1:],
+            response_model=get_type_hints(answer)["return"], openapi_extra={"requestBody": body},
+            operation_id=path[1:],
         )(endpoint)  # fmt: skip
 
     def _look_at(self) -> None:
@@ -116,11 +124,12 @@ class Server:
         @self.app.get("/models", summary="The models, what each can do, and the limits")
         async def models() -> Facts:
             limits = {name: getattr(self.limits, name) for name in ("characters", "texts", "body")}
-            return {
-                "electra": electra.__version__, "models": [served.facts() for served in self.models], "limits": limits
-            }  # fmt: skip
+            known = [served.facts() for served in self.models]
+            return {"electra": electra.__version__, "models": known, "limits": limits}
 
-        @self.app.get("/health", summary="Whether the process lives", responses={503: {"description": "it does not"}})
+        @self.app.get(
+            "/health", summary="Whether the process lives", responses={503: {"description": "it does not"}}
+        )
         async def health() -> Response:
             return _state("ok", 200) if self.worker.alive else _state("the model's thread has died", 503)
 

@@ -1,8 +1,18 @@
-"""What clients ask, as the API takes it. Every field is checked, and others than these are refused."""
+"""What clients ask, and what they are given.
 
-from typing import Annotated, Any, TypeVar
+Every field of a request is checked, and others than these are refused. The forms of the answers are for the API's
+description and the type checker; answers are not checked when they go out.
+"""
+
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,  # pydantic reads no others before Python 3.12
+    TypeVar,
+)
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from typing_extensions import TypedDict
 
 from electra.serving.http.limits import Limits, Refusal
 
@@ -42,6 +52,66 @@ class Places(Request):
     count: Annotated[int, Field(ge=1, le=PROPOSALS, description="proposals for each token")] = 5
 
 
+class ScoredTokens(TypedDict):
+    """A text's tokens, the characters of each (from, to; code points), and their figures."""
+
+    tokens: list[str]
+    offsets: list[tuple[int, int]]
+    probabilities: NotRequired[list[float]]
+    log_probabilities: NotRequired[list[float]]
+    pseudo_log_likelihood: NotRequired[float]
+
+
+class Scores(TypedDict):
+    model: str
+    objective: str
+    results: list[ScoredTokens]
+
+
+class Rank(TypedDict):
+    score: float | None
+    sum: float
+    tokens: int
+
+
+class Ranks(TypedDict):
+    model: str
+    best: int
+    order: list[int]
+    results: list[Rank]
+
+
+class Embeddings(TypedDict):
+    model: str
+    dimension: int
+    embeddings: list[list[float]]
+
+
+class Predictions(TypedDict):
+    model: str
+    task: str
+    predictions: list[dict[str, Any]]
+
+
+class Proposal(TypedDict):
+    token: str
+    probability: float
+
+
+class ProposedPlace(TypedDict):
+    """A token's number, its own probability, and others with theirs."""
+
+    token: int
+    probability: float
+    proposals: list[Proposal]
+
+
+class Proposals(TypedDict):
+    model: str
+    generator: str
+    places: list[ProposedPlace]
+
+
 Message = TypeVar("Message", bound=Request)
 
 
@@ -49,12 +119,12 @@ def limited(message: type[Message], limits: Limits) -> type[Message]:
     """The same message with a server's limits, as its OpenAPI shows them."""
     text = Annotated[str, Field(max_length=limits.characters)]
     items = Field(min_length=1, max_length=limits.texts)
-    fields: dict[str, Any] = {
+    kinds: dict[type[Request], dict[str, Any]] = {
         Texts: {"texts": (Annotated[list[text], items], ...)},
         Inputs: {"texts": (Annotated[list[text | Annotated[list[text], Field(min_length=1)]], items], ...)},
         Places: {"text": (text, ...)},
-    }[message]
-    made: type[Message] = create_model(message.__name__, __base__=message, **fields)
+    }
+    made: type[Message] = create_model(message.__name__, __base__=message, **kinds[message])
     return made
 
 

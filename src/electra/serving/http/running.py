@@ -54,7 +54,9 @@ def listen(host: str, port: int) -> socket.socket:
         listening.bind(address)
     except OSError as error:
         listening.close()
-        raise ConfigError(f"{host}:{port}: {(error.strerror or str(error)).lower()}; give another --port") from error
+        raise ConfigError(
+            f"{host}:{port}: {(error.strerror or str(error)).lower()}; give another --port"
+        ) from error
     return listening
 
 

@@ -1,8 +1,12 @@
 """A MODEL as the server has it: loaded once, and everything that it can do."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from electra.errors import CheckpointError, ConfigError
 from electra.export.huggingface import Pretrained
@@ -18,6 +22,7 @@ Able = TypeVar("Able")
 
 UNNAMED = ("discriminator", "encoder", "generator", "model", "export")
 """Folders that every run has, which do not tell one model from another."""
+WORKS = ("score", "rescore", "predict", "embed", "proposals")
 WARM = "The chef cooked the meal."
 
 
@@ -26,6 +31,7 @@ class Served:
 
     Args:
         model: a run, an export, a fine-tuning, or a Hugging Face folder or id.
+        beside: the model that is served beside it, from which its name is to tell it.
         generator: a masked language model with the same vocabulary; None: the one that the run exported beside its
             discriminator, if there is one.
 
@@ -34,8 +40,15 @@ class Served:
         ConfigError: the generator has another vocabulary.
     """
 
-    def __init__(self, model: str, *, device: str | None = None, generator: str | None = None) -> None:
-        self.name = shown_name(model)
+    def __init__(
+        self,
+        model: str,
+        *,
+        device: str | None = None,
+        generator: str | None = None,
+        beside: str | None = None,
+    ) -> None:
+        self.name = shown_name(model, beside=beside)
         self.refusals: dict[str, str] = {}
         """What it cannot do, and what would be needed for it."""
         loaded: Pretrained | str = model
@@ -52,18 +65,20 @@ class Served:
         beside = str(there) if (there := generator or _generator_beside(model)) else None
         self.generator = None if beside is None else shown_name(beside)
         source = loaded if beside is None else beside
-        self.proposer = self._able("proposals", lambda: Proposer(source, device=device), given=generator is not None)
+        self.proposer = self._able(
+            "proposals", lambda: Proposer(source, device=device), wanted=generator is not None
+        )
         if "score" in self.refusals:
             self.refusals["rescore"] = self.refusals["score"]
         if self.proposer is not None and self.scorer is not None:
             self._agree(self.scorer, self.proposer, beside)
 
-    def _able(self, work: str, make: Callable[[], Able], *, given: bool = False) -> Able | None:
+    def _able(self, work: str, make: Callable[[], Able], *, wanted: bool = False) -> Able | None:
         """What does a work with the model, or None, and why not."""
         try:
             return make()
         except CheckpointError as error:
-            if given:  # somebody asked for it
+            if wanted:  # somebody asked for it
                 raise
             self.refusals[work] = f"{self.name}: {error}".replace(f"{self.name}: the model", self.name, 1)
             return None
@@ -71,8 +86,8 @@ class Served:
     def _agree(self, scorer: Scorer, proposer: Proposer, generator: str | None) -> None:
         if scorer.tokenizer.get_vocab() != proposer.tokenizer.get_vocab():
             raise ConfigError(
-                f"--generator: {generator} has another vocabulary than {self.name}, so that its proposals would be "
-                "for other tokens; give the generator that the discriminator was trained with"
+                f"--generator: {generator} has another vocabulary than {self.name}, so that its proposals would "
+                "be for other tokens; give the generator that the discriminator was trained with"
             )
 
     def works(self) -> dict[str, Work]:
@@ -83,7 +98,7 @@ class Served:
         if self.predictor is not None:
             found["predict"] = self.predictor
         if self.encoder is not None:
-            found["embed"] = self.encoder.encode
+            found["embed"] = partial(_rows, self.encoder)
         if self.proposer is not None:
             found["proposals"] = self.proposer
         return found
@@ -96,7 +111,7 @@ class Served:
 
     def facts(self) -> Facts:
         """What clients may know of it."""
-        able = [work for work in ("score", "rescore", "predict", "embed", "proposals") if work not in self.refusals]
+        able = [work for work in WORKS if work not in self.refusals]
         facts: Facts = {"name": self.name, "can": able, "cannot": self.refusals}
         if self.scorer is not None:
             facts["objective"] = self.scorer.objective
@@ -110,17 +125,33 @@ class Served:
         return facts
 
 
-def shown_name(model: str) -> str:
-    """A MODEL without the folders above it: `my-run`, `my-run/export/generator`, `google/electra-small`."""
+def _rows(encoder: TextEncoder, texts: list[str]) -> list[NDArray[np.float32]]:
+    return list(encoder.encode(texts))
+
+
+def shown_name(model: str, *, beside: str | None = None) -> str:
+    """A MODEL without the folders above it: `my-run`, `my-run/export/generator`, `google/electra-small`.
+
+    Where the model beside it would have the same name, both have as many folders more as tell them apart.
+    """
+    mine, other = _parts(model), _parts(beside or "")
+    for above in range(len(mine[0]) + 1):
+        names = ["/".join([*folders[len(folders) - above :], *name]) for folders, name in (mine, other)]
+        if names[0] != names[1]:
+            return names[0]
+    return names[0]
+
+
+def _parts(model: str) -> tuple[list[str], list[str]]:
+    """The folders above a MODEL, and those that name it."""
     path = Path(model)
     if not path.exists():
-        return model
-    parts = path.resolve().parts
+        return [], [model]
+    parts = list(path.resolve().parts[1:])
     first = len(parts) - 1
-    while first > 1 and parts[first] in UNNAMED:
+    while first > 0 and parts[first] in UNNAMED:
         first -= 1
-    shown = parts[first:]
-    return "/".join(shown if shown[-1] == "generator" else shown[:1])
+    return parts[:first], parts[first:] if parts[-1] == "generator" else parts[first : first + 1]
 
 
 def _generator_beside(model: str) -> Path | None:

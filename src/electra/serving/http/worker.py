@@ -1,8 +1,8 @@
 """One thread that runs the models, and the requests that wait for it.
 
-A batch is what is waiting when the thread is free: what came while it was busy or, where it was idle, within a short
-wait. Of a large request a part is taken at a time, and the rest goes behind the others, so that a small one never
-waits for more than one batch of it.
+A batch is what is waiting when the thread is free: what came while it was busy or, where it was idle, within a
+short wait. Of a large request a part is taken at a time, and the rest goes behind the others, so that a small one
+never waits for more than one batch of it.
 """
 
 import asyncio
@@ -95,11 +95,13 @@ class Worker:
             sizes: characters of each item.
 
         Raises:
-            Refusal: 429 where too many wait, 503 while the server stops or where the request's turn did not come in
-                time, 504 where its result did not, 500 where the model failed.
+            Refusal: 429 where too many wait, 503 while the server stops or where the request's turn did not come
+                in time, 504 where its result did not, 500 where the model failed.
         """
         if self.draining or self._loop is None:
-            raise Refusal(503, "the server is stopping; ask another one", {"Retry-After": "1", "Connection": "close"})
+            raise Refusal(
+                503, "the server is stopping; ask another one", {"Retry-After": "1", "Connection": "close"}
+            )
         job = Job(work, items, sizes, self._loop.create_future())
         self._put(job)
         self.held += 1
@@ -116,7 +118,9 @@ class Worker:
         seconds = f"{self.limits.seconds:g} seconds"
         if not job.begun:
             return Refusal(503, f"the model had no time for this request within {seconds}", self._retry())
-        return Refusal(504, f"the model did not finish this request within {seconds}; ask for fewer or shorter texts")
+        return Refusal(
+            504, f"the model did not finish this request within {seconds}; ask for fewer or shorter texts"
+        )
 
     def _retry(self) -> dict[str, str]:
         """When to come again: when what waits now will be done."""
@@ -126,7 +130,9 @@ class Worker:
     def _put(self, job: Job) -> None:
         with self._changed:
             if len(self._jobs) >= self.limits.waiting:
-                raise Refusal(429, f"{len(self._jobs)} requests are waiting already; try again later", self._retry())
+                raise Refusal(
+                    429, f"{len(self._jobs)} requests are waiting already; try again later", self._retry()
+                )
             self._jobs.append(job)
             self._characters += sum(job.sizes)
             self.metrics.waiting.set(len(self._jobs))
