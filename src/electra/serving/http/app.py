@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse
 
 import electra
 from electra.serving.http.answers import Answers
@@ -137,7 +138,7 @@ class Server:
         async def ready() -> Response:
             return _state("stopping", 503) if self.worker.draining else _state("ready", 200)
 
-        @self.app.get("/metrics", summary="Figures for Prometheus")
+        @self.app.get("/metrics", summary="Figures for Prometheus", response_class=PlainTextResponse)
         async def metrics() -> Response:
             return Response(self.metrics.page(), media_type="text/plain; version=0.0.4")
 
