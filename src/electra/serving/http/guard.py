@@ -14,6 +14,8 @@ from electra.serving.http.metrics import Metrics
 
 OPEN = ("/", "/health", "/ready")
 """Paths that need no token: the page, which asks for one, and what supervisors look at."""
+PATIENCE = 8
+"""How many times the limit is read of a body before its client is cut off."""
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -51,8 +53,7 @@ class Guard:
 
         try:
             self._check(scope)
-            body = await self._body_in_time(receive)
-            if body is not None:
+            if (body := await self._body_in_time(receive)) is not None:
                 await self.app(scope, _again(body, receive), answer)
         except Refusal as refusal:
             await _refuse(answer, refusal)
@@ -68,9 +69,6 @@ class Guard:
             if not hmac.compare_digest(given.strip(), self.token) or kind.lower() != b"bearer":
                 message = "this server wants a token: Authorization: Bearer TOKEN"
                 raise Refusal(401, message, {"WWW-Authenticate": "Bearer"})
-        length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > self.limits.body:
-            raise self._too_large()
 
     async def _body_in_time(self, receive: Receive) -> bytes | None:
         try:
@@ -81,22 +79,24 @@ class Guard:
             raise Refusal(408, message, {"Connection": "close"}) from None
 
     async def _body(self, receive: Receive) -> bytes | None:
-        """All of it; None where the client has gone."""
-        parts, size = [], 0
-        while True:
+        """All of it; None where the client has gone.
+
+        Of one that is too large some more is read and thrown away: a client that still sends would not see the
+        answer.
+        """
+        parts, size, more = [], 0, True
+        while more and size <= PATIENCE * self.limits.body:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > self.limits.body:
-                raise self._too_large()
-            if not message.get("more_body", False):
-                return b"".join(parts)
-
-    def _too_large(self) -> Refusal:
-        message = f"the request is too large: at most {self.limits.body:,} bytes; send the texts in several"
-        return Refusal(413, message, {"Connection": "close"})
+            size += len(message.get("body", b""))
+            if size <= self.limits.body:
+                parts.append(message.get("body", b""))
+            more = message.get("more_body", False)
+        if size > self.limits.body:
+            message = f"the request is too large: at most {self.limits.body:,} bytes; send the texts in several"
+            raise Refusal(413, message, {"Connection": "close"})
+        return b"".join(parts)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
