@@ -94,8 +94,8 @@ class Guard:
                 parts.append(message.get("body", b""))
             more = message.get("more_body", False)
         if size > self.limits.body:
-            message = f"the request is too large: at most {self.limits.body:,} bytes; send the texts in several"
-            raise Refusal(413, message, {"Connection": "close"})
+            says = f"the request is too large: at most {self.limits.body:,} bytes; send the texts in several"
+            raise Refusal(413, says, {"Connection": "close"})
         return b"".join(parts)
 
 
