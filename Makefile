@@ -7,10 +7,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test lint bench torture docs
+.PHONY: help install quickstart test test-browser lint bench torture docs
 
 help: ## this list
-	@awk -F ': .*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ': .*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Made anew when what is to be installed has changed.
 $(READY): pyproject.toml constraints.txt
@@ -29,6 +29,10 @@ quickstart: $(READY) ## make the environment, then the whole way in minutes on t
 
 test: lint ## lint, types, layers and the whole test suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile
+
+test-browser: $(READY) ## the tests of the page of `electra serve`, in a Chromium that is installed first
+	scripts/install-chromium
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/browser
 
 lint: $(READY) ## ruff, mypy and import-linter
 	$(BIN)/ruff check .

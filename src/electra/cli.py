@@ -58,6 +58,7 @@ VERBS = {
         "which words look replaced, by tag and frequency, and whether they are harder",
     ),
     "score": ("electra.recipes.score:run", "how replaced each token of a text looks"),
+    "serve": ("electra.recipes.serve:run", "a model behind HTTP, and a page that shows what it sees"),
 }
 """Each verb's function and its line in the help, in the order in which a newcomer meets them."""
 

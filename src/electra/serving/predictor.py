@@ -89,6 +89,15 @@ class Predictor:
             )  # fmt: skip
         return self.of_rows(examples, rows, batch_tokens=batch_tokens)
 
+    def check(self, texts: Sequence[Text]) -> None:
+        """Refuse texts that have not the form that the task needs, without reading them.
+
+        Raises:
+            DataError: as calling it.
+        """
+        for number, text in enumerate(texts):
+            self._example(text, number)
+
     def of_rows(self, examples: Sequence[Any], rows: Rows, *, batch_tokens: int | None = None) -> list[Prediction]:
         """The same for examples of the task that are rows already."""
         with torch.inference_mode():

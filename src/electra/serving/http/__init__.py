@@ -1,0 +1,1 @@
+"""Models behind HTTP: an API and a page. Needs the extra `serve`."""

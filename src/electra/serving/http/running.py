@@ -1,0 +1,69 @@
+"""A server's process: its socket, its signals, its end."""
+
+import logging
+import socket
+from types import FrameType
+
+import uvicorn
+
+from electra.errors import ConfigError
+from electra.serving.http.app import Server
+
+logger = logging.getLogger(__name__)
+
+KEPT_ALIVE = 30
+"""Seconds that a connection may be silent between two requests."""
+
+
+class Polite(uvicorn.Server):
+    """Asked to stop, it refuses new requests with 503 and ends when those that it has taken are answered."""
+
+    def __init__(self, config: uvicorn.Config, server: Server) -> None:
+        super().__init__(config)
+        self.server = server
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.server.worker.draining:  # a second request is not put off
+            self.should_exit = self.force_exit = True
+            return
+        logger.info("stopping when what was taken is answered (%s requests)", self.server.worker.held)
+        self.server.drain()
+
+    async def on_tick(self, counter: int) -> bool:
+        if self.server.worker.draining and not self.server.worker.held:
+            self.should_exit = True
+        return await super().on_tick(counter)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket, so that a port that is taken is known before a model is loaded.
+
+    Args:
+        port: 0: any that is free.
+
+    Raises:
+        ConfigError: the host or port cannot be had.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ConfigError(f"--host {host}: {error.strerror or error}") from error
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind(address)
+    except OSError as error:
+        listening.close()
+        raise ConfigError(
+            f"{host}:{port}: {(error.strerror or str(error)).lower()}; give another --port"
+        ) from error
+    return listening
+
+
+def run(server: Server, listening: socket.socket) -> None:
+    """Serve until a signal asks to stop."""
+    config = uvicorn.Config(
+        server.app, log_config=None, access_log=False, server_header=False, timeout_keep_alive=KEPT_ALIVE,
+        timeout_graceful_shutdown=int(server.limits.seconds) + 1,
+    )  # fmt: skip
+    Polite(config, server).run(sockets=[listening])

@@ -1,0 +1,62 @@
+"""A real browser; where there is none, these tests are skipped."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electra.serving.http.served import Served
+from small_model import write_model
+from small_server import serving, write_run
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if CHROMIUM is None:
+        skipped = pytest.mark.skip(reason="there is no Chromium; `make test-browser` installs it")
+        for item in items:
+            if HERE in item.path.parents:
+                item.add_marker(skipped)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Servers of one model, of two, and of one that asks for a token."""
+    folder = tmp_path_factory.mktemp("browser")
+    one = Served(str(write_run(folder / "my-run")), device="cpu")
+    other = Served(str(write_model(folder / "other")), device="cpu")
+    with (
+        serving(one) as (single, _),
+        serving(one, other) as (both, _),
+        serving(one, token="s3cret") as (closed, _),
+    ):
+        yield {"one": single, "two": both, "closed": closed}
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page in which whatever the console says of errors, or of a policy that was broken, fails the test."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    context.set_default_timeout(20_000)
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.said = said
+    yield page
+    context.close()
+    assert not [line for line in said if "status of 401" not in line]

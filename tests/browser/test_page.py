@@ -1,0 +1,243 @@
+"""The page of `electra serve` in a browser: by mouse, by keyboard, and as assistive software reads it."""
+
+import json
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+TEXT = "The cat sat on the mat."
+
+
+def score(page: Any, address: str, text: str = TEXT) -> None:
+    """Open the page and score a text on it."""
+    page.goto(address)
+    page.locator(".token").first.wait_for()  # the example that it begins with
+    page.get_by_label("Text", exact=True).fill(text)
+    page.get_by_role("button", name="Score").click()
+    page.wait_for_function("text => asked === text", arg=text)
+
+
+def slide(page: Any, to: float) -> None:
+    page.get_by_label("Flag from").fill(str(to))
+
+
+def expected(address: str, text: str = TEXT, model: int = 1) -> dict[str, Any]:
+    return httpx.post(f"{address}/score", json={"texts": [text], "model": model}).json()["results"][0]
+
+
+def middle(probabilities: list[float]) -> float:
+    """A threshold that some are above, and some below."""
+    found = round(sorted(probabilities)[len(probabilities) // 2] - 0.005, 2)
+    assert min(probabilities) < found <= max(probabilities)
+    return found
+
+
+def test_every_token_is_a_button_that_says_its_figure(page: Any, addresses: dict[str, str]) -> None:
+    score(page, addresses["one"])
+    right = expected(addresses["one"])
+    tokens = page.locator(".token")
+    assert tokens.all_text_contents() == right["tokens"]
+    assert page.locator(".tokens").text_content() == TEXT
+    for number, p in enumerate(right["probabilities"]):
+        assert float(tokens.nth(number).evaluate("token => token.style.getPropertyValue('--p')")) == p
+    labels = [tokens.nth(number).get_attribute("aria-label") for number in range(len(right["tokens"]))]
+    assert all(
+        re.fullmatch(re.escape(token) + r", (<\.1|\d+(\.\d)?) % likely replaced(, flagged)?", label)
+        for token, label in zip(right["tokens"], labels, strict=True)
+    )
+
+
+@pytest.mark.parametrize("given", [0.0, None, 0.9])
+def test_the_slider_flags_what_is_at_or_above_it(
+    page: Any, addresses: dict[str, str], given: float | None
+) -> None:
+    score(page, addresses["one"])
+    probabilities = expected(addresses["one"])["probabilities"]
+    threshold = middle(probabilities) if given is None else given
+    slide(page, threshold)
+    over = [p >= threshold for p in probabilities]
+    tokens = page.locator(".token")
+    assert [name.endswith(" over") for name in tokens.evaluate_all("all => all.map(t => t.className)")] == over
+    assert [label.endswith("flagged") for label in tokens.evaluate_all("all => all.map(t => t.ariaLabel)")] == over
+    assert page.locator("#counts").text_content() == f"{sum(over)} of {len(over)} tokens flagged"
+    assert page.locator(".flagged button").count() == sum(over)
+    assert f"{sum(over)} of" in page.get_by_label("Flag from").get_attribute("aria-valuetext")
+    if any(over):  # colour is not the only sign
+        style = tokens.nth(over.index(True)).evaluate(
+            "t => [getComputedStyle(t).fontWeight, getComputedStyle(t).borderBottomColor,"
+            " getComputedStyle(t, '::after').content]"
+        )
+        assert int(style[0]) >= 600 and style[1] != "rgba(0, 0, 0, 0)" and re.search(r"\d\.\d\d|\.\d\d", style[2])
+
+
+def test_a_click_shows_the_generators_proposals_and_puts_one_in(page: Any, addresses: dict[str, str]) -> None:
+    score(page, addresses["one"])
+    page.locator(".token").nth(1).click()
+    rows = page.locator(".details tbody tr")
+    rows.first.wait_for()
+    right = httpx.post(f"{addresses['one']}/proposals", json={"text": TEXT, "tokens": [1], "count": 8}).json()
+    proposed = [one["token"] for one in right["places"][0]["proposals"]]
+    assert page.locator(".details tbody button").all_text_contents() == proposed
+    assert page.locator(".token").nth(1).get_attribute("aria-expanded") == "true"
+    assert proposed[0] in page.get_by_role("status").text_content()
+    page.locator(".details tbody button").first.click()
+    new = f"The {proposed[0].removeprefix('##')} sat on the mat."
+    page.wait_for_function("text => asked === text", arg=new)
+    assert page.get_by_label("Text", exact=True).input_value() == new
+
+
+def test_it_is_used_by_keyboard_alone(page: Any, addresses: dict[str, str]) -> None:
+    score(page, addresses["one"])
+    probabilities = expected(addresses["one"])["probabilities"]
+    threshold = middle(probabilities)
+    slide(page, threshold)
+    over = [n for n, p in enumerate(probabilities) if p >= threshold]
+    focused = "document.activeElement === document.querySelectorAll('.token')[{}]"
+    page.get_by_label("Flag from").focus()
+    page.keyboard.press("Tab")
+    assert page.evaluate(focused.format(0)), "one Tab leads from the slider to the first token"
+    for key, at in (("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("End", 6), ("Home", 0)):
+        page.keyboard.press(key)
+        assert page.evaluate(focused.format(at)), key
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid", "the focus is seen"
+    later = next(n for n in over if n > 0)
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(focused.format(later))
+    page.keyboard.press("Enter")
+    page.locator(".details tbody tr").first.wait_for()
+    assert page.evaluate(focused.format(later)), "the focus stays where it was"
+    page.keyboard.press("Escape")
+    assert page.locator(".details").is_hidden()
+    page.get_by_label("Text", exact=True).focus()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("A dog ate")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_function("asked === 'A dog ate'")
+    assert "3 tokens" in page.get_by_role("status").text_content()
+
+
+def test_two_models_stand_side_by_side(page: Any, addresses: dict[str, str]) -> None:
+    score(page, addresses["two"])
+    threshold = middle(expected(addresses["two"])["probabilities"])
+    slide(page, threshold)
+    panels = page.locator("#panels > section")
+    assert [panels.nth(n).locator("h2").text_content() for n in (0, 1)] == ["my-run", "other"]
+    boxes = [panels.nth(n).bounding_box() for n in (0, 1)]
+    assert boxes[0]["y"] == boxes[1]["y"] and boxes[1]["x"] > boxes[0]["x"]
+    for model in (1, 2):
+        right = expected(addresses["two"], model=model)
+        tokens = panels.nth(model - 1).locator(".token")
+        assert tokens.all_text_contents() == right["tokens"]
+        assert panels.nth(model - 1).locator(".token.over").count() == sum(
+            p >= threshold for p in right["probabilities"]
+        )
+    assert page.locator("#counts").text_content().endswith("flagged by both")
+    page.set_viewport_size({"width": 400, "height": 800})
+    boxes = [panels.nth(n).bounding_box() for n in (0, 1)]
+    assert boxes[1]["y"] > boxes[0]["y"], "one below the other where it is narrow"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    panels.nth(1).locator(".token").first.click()
+    assert "--generator" in panels.nth(1).locator(".details").text_content()
+
+
+def test_the_results_are_copied_as_json(page: Any, addresses: dict[str, str]) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    score(page, addresses["two"])
+    threshold = middle(expected(addresses["two"])["probabilities"])
+    slide(page, threshold)
+    page.get_by_role("button", name="Copy as JSON").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    copied = json.loads(page.evaluate("navigator.clipboard.readText()"))
+    assert copied["text"] == TEXT and copied["threshold"] == threshold
+    assert [one["model"] for one in copied["models"]] == ["my-run", "other"]
+    right = expected(addresses["two"])
+    assert copied["models"][0]["probabilities"] == right["probabilities"]
+    assert copied["models"][0]["flagged"] == [n for n, p in enumerate(right["probabilities"]) if p >= threshold]
+
+
+def test_texts_are_never_html(page: Any, addresses: dict[str, str]) -> None:
+    evil = (
+        """<img src=x onerror="document.title='x'"><script>document.title='y'</script> & "the" 'cat' </textarea>"""
+    )
+    score(page, addresses["one"], evil)
+    assert page.locator(".tokens").text_content() == evil
+    assert page.locator("img").count() == 0 and page.locator("main script").count() == 0
+    page.locator(".token").nth(1).click()
+    page.locator(".details tbody tr").first.wait_for()
+    assert page.title().startswith("electra")
+
+
+def test_characters_beyond_the_first_plane_are_counted_as_one(page: Any, addresses: dict[str, str]) -> None:
+    text = "🙂🙂 the cat 👩‍👩‍👧 sat\n\n  on Zürich 中文"
+    score(page, addresses["one"], text)
+    assert page.locator(".tokens").text_content() == text
+    assert page.locator(".token", has_text=re.compile("^cat$")).count() == 1
+
+
+def test_a_token_is_asked_for_and_kept_in_the_page_alone(page: Any, addresses: dict[str, str]) -> None:
+    page.goto(addresses["closed"])
+    field = page.get_by_label("This server wants a token")
+    field.fill("wrong")
+    page.get_by_role("button", name="Open").click()
+    page.get_by_role("alert").wait_for()
+    assert page.get_by_role("alert").text_content() == "That is not the token."
+    field.fill("s3cret")
+    field.press("Enter")
+    page.locator(".token").first.wait_for()
+    assert page.evaluate("localStorage.length + sessionStorage.length + document.cookie.length") == 0
+
+
+def test_what_goes_wrong_is_said(page: Any, addresses: dict[str, str]) -> None:
+    score(page, addresses["one"])
+    page.get_by_label("Text", exact=True).fill("   ")
+    page.get_by_role("button", name="Score").click()
+    assert page.get_by_role("alert").text_content() == "Write or paste a text first."
+    page.get_by_label("Text", exact=True).fill("x " * 15_000)
+    page.get_by_role("button", name="Score").click()
+    page.wait_for_function("document.getElementById('alert').textContent.includes('20000 characters')")
+    page.said.clear()  # the browser's own line about the status 422
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_letters_are_told_from_their_ground(page: Any, addresses: dict[str, str], scheme: str) -> None:
+    """WCAG's contrast of 4.5 for all text, and for the letters of a token of any figure."""
+    page.emulate_media(color_scheme=scheme)
+    score(page, addresses["one"])
+    slide(page, 0)
+    page.locator(".token").evaluate_all(
+        "all => all.forEach((t, n) => t.style.setProperty('--p', n / (all.length - 1)))"
+    )
+    contrasts = page.evaluate(CONTRASTS)
+    assert len(contrasts) > 20
+    low = {name: contrast for name, contrast in contrasts if contrast < 4.5}
+    assert not low
+
+
+CONTRASTS = """() => {
+  const canvas = new OffscreenCanvas(1, 1).getContext('2d', {willReadFrequently: true});
+  const paint = colors => { canvas.clearRect(0, 0, 1, 1);
+    for (const color of colors) { canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1); }
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3); };
+  const light = rgb => { const [r, g, b] = rgb.map(v => v / 255)
+    .map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+    return .2126 * r + .7152 * g + .0722 * b; };
+  const found = [];
+  for (const element of document.querySelectorAll('body *')) {
+    if (!element.checkVisibility() || element.matches('.aloud, script')) continue;
+    if (![...element.childNodes].some(node => node.nodeType === 3 && node.data.trim())) continue;
+    const grounds = [];
+    for (let at = element; at; at = at.parentElement) grounds.unshift(getComputedStyle(at).backgroundColor);
+    const ground = paint(grounds), ink = paint([...grounds, getComputedStyle(element).color]);
+    const [a, b] = [light(ground), light(ink)].sort((x, y) => y - x);
+    const name = element.tagName + ' ' + element.className + ' ' + element.textContent.trim().slice(0, 30);
+    found.push([name, (a + .05) / (b + .05)]);
+    if (element.classList.contains('over')) {
+      const figure = paint([...grounds, getComputedStyle(element, '::after').color]);
+      const [c, d] = [light(ground), light(figure)].sort((x, y) => y - x);
+      found.push(['figure of ' + element.textContent, (c + .05) / (d + .05)]);
+    }
+  }
+  return found; }"""

@@ -1,0 +1,26 @@
+"""A run, loaded once, and a server of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from electra.serving.http.served import Served
+from small_server import serving, write_run
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("served") / "my-run")
+
+
+@pytest.fixture(scope="session")
+def served(run_folder: Path) -> Served:
+    return Served(str(run_folder), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def client(served: Served) -> Iterator[httpx.Client]:
+    with serving(served) as (address, _), httpx.Client(base_url=address, timeout=20) as client:
+        yield client

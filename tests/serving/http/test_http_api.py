@@ -1,0 +1,254 @@
+"""Every endpoint says what the class behind it says, and who asks wrongly is told why."""
+
+import json
+import logging
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+import torch
+from prometheus_client.parser import text_string_to_metric_families
+
+import electra
+from electra.data import tokenizer as tokenizers
+from electra.errors import CheckpointError, ConfigError
+from electra.export import huggingface
+from electra.export.loading import load_pretrained
+from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.heads import MaskedLanguageModelHead
+from electra.serving.http.limits import Limits
+from electra.serving.http.served import Served, shown_name
+from electra.tasks.base import Problem
+from electra.tasks.classification import Classification
+from electra.tasks.squad import Answering
+from small_model import TEXTS, write_model
+from small_server import serving
+
+LONG = "the cat sat on the mat " * 20
+
+
+def test_scores_are_those_of_the_scorer(client: httpx.Client, run_folder: Path) -> None:
+    texts = [*TEXTS, "", LONG]
+    answer = client.post("/score", json={"texts": texts}).json()
+    assert answer["model"] == "my-run" and answer["objective"] == "replaced-token"
+    for found, expected in zip(answer["results"], electra.Scorer(run_folder, device="cpu")(texts), strict=True):
+        assert found["tokens"] == expected.tokens
+        assert [tuple(span) for span in found["offsets"]] == expected.offsets
+        assert np.allclose(found["probabilities"], expected.probabilities, atol=2e-6)
+
+
+def test_texts_are_ranked_by_the_mean_log_probability_of_being_original(
+    client: httpx.Client, run_folder: Path
+) -> None:
+    texts = ["", *TEXTS]
+    answer = client.post("/rescore", json={"texts": texts}).json()
+    means = [np.log(1 - scored.probabilities.astype(float)).mean() for scored in electra.Scorer(run_folder)(TEXTS)]
+    assert answer["results"][0] == {"score": None, "sum": 0.0, "tokens": 0}
+    assert [one["score"] for one in answer["results"][1:]] == pytest.approx(means, abs=1e-4)
+    assert answer["order"] == [1 + number for number in np.argsort(means)[::-1]] + [0]
+    assert answer["best"] == answer["order"][0]
+
+
+def test_embeddings_are_those_of_the_text_encoder(client: httpx.Client, run_folder: Path) -> None:
+    answer = client.post("/embed", json={"texts": TEXTS}).json()
+    assert answer["dimension"] == 16
+    assert np.allclose(answer["embeddings"], electra.TextEncoder(run_folder).encode(TEXTS), atol=2e-6)
+
+
+def test_proposals_are_the_generators(client: httpx.Client, run_folder: Path) -> None:
+    encoder, tokenizer = (
+        (generator := load_pretrained(run_folder / "export/generator")).encoder,
+        generator.tokenizer,
+    )
+    assert isinstance(generator.head, MaskedLanguageModelHead)
+    ids = tokenizer.encode("the cat sat", add_special_tokens=False).ids
+    answer = client.post("/proposals", json={"text": "the cat sat", "tokens": [0, 2], "count": 3}).json()
+    assert answer["generator"] == "my-run/export/generator"
+    special = tokenizers.special_tokens(tokenizer)
+    for place in answer["places"]:
+        masked = [special.classify, *ids, special.separate]
+        masked[1 + place["token"]] = special.mask
+        with torch.no_grad():
+            state_D = encoder(torch.tensor([masked]))[0, 1 + place["token"]]
+            logits_V = generator.head.logits(state_D, encoder.embeddings.token.weight)
+        logits_V[list(special.ids)] = -torch.inf
+        best = logits_V.softmax(0).topk(3)
+        assert [one["token"] for one in place["proposals"]] == [tokenizer.id_to_token(i) for i in best.indices]
+        assert [one["probability"] for one in place["proposals"]] == pytest.approx(best.values.tolist(), abs=1e-5)
+        assert place["probability"] == pytest.approx(float(logits_V.softmax(0)[ids[place["token"]]]), abs=1e-5)
+
+
+def fine_tuned(folder: Path, problem: Problem) -> Served:
+    write_model(folder)
+    torch.manual_seed(1)
+    config = EncoderConfig(
+        layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=40,
+        vocabulary_size=400, initializer_range=0.4, linear_initializer_range=0.4,
+    )  # fmt: skip
+    huggingface.save(
+        folder / "tuned/model", encoder=Encoder(config), head=problem.head(config), card="", task=problem.facts(),
+        tokenizer_json=folder / "tokenizer.json",
+    )  # fmt: skip
+    return Served(str(folder / "tuned"), device="cpu")
+
+
+def test_a_fine_tuned_model_predicts_and_says_what_it_cannot(tmp_path: Path) -> None:
+    served = fine_tuned(tmp_path / "a", Classification(("accuracy",), labels=("bad", "good")))
+    expected = electra.load(tmp_path / "a/tuned").predict(TEXTS)
+    with serving(served) as (address, _), httpx.Client(base_url=address) as client:
+        answer = client.post("/predict", json={"texts": TEXTS}).json()
+        assert answer == {"model": "tuned", "task": "classification", "predictions": answer["predictions"]}
+        for found, one in zip(answer["predictions"], expected, strict=True):
+            assert found["label"] == one["label"] and found["scores"] == pytest.approx(one["scores"], abs=1e-5)
+        facts = client.get("/models").json()["models"][0]
+        assert facts["can"] == ["predict", "embed"] and facts["labels"] == ["bad", "good"]
+        refused = client.post("/score", json={"texts": ["a"]})
+        assert refused.status_code == 409 and "give a discriminator" in refused.json()["error"]
+        assert client.post("/rescore", json={"texts": ["a"]}).status_code == 409
+        wrong = client.post("/predict", json={"texts": ["a", ["a", "b"]]})
+        assert wrong.status_code == 422 and "text 2: one text is expected" in wrong.json()["error"]
+
+
+def test_answers_do_not_depend_on_who_else_asks(tmp_path: Path) -> None:
+    served = fine_tuned(tmp_path / "a", Answering(max_question=8, stride=4))
+    with serving(served) as (address, _), httpx.Client(base_url=address) as client:
+        pairs = [["the cat sat", "a dog"], ["on", "my homework"]]
+        both = client.post("/predict", json={"texts": pairs}).json()["predictions"]
+        assert [client.post("/predict", json={"texts": [one]}).json()["predictions"][0] for one in pairs] == both
+        assert "id" not in both[0]
+
+
+def test_two_models_are_asked_by_number(served: Served, tmp_path: Path) -> None:
+    other = Served(str(write_model(tmp_path / "other")), device="cpu")
+    with serving(served, other) as (address, _), httpx.Client(base_url=address) as client:
+        names = [client.post("/score", json={"texts": ["a"], "model": n}).json()["model"] for n in (1, 2)]
+        assert names == ["my-run", "other"]
+        refused = client.post("/proposals", json={"text": "a", "tokens": [0], "model": 2})
+        assert refused.status_code == 409 and "generator" in refused.json()["error"]
+
+
+WRONG = [
+    ("/score", b"", 422, "Invalid JSON"),
+    ("/score", b"[]", 422, "Input should be an object"),
+    ("/score", b"{}", 422, "texts: Field required"),
+    ("/score", b'{"texts": []}', 422, "texts: List should have at least 1 item"),
+    ("/score", b'{"texts": "a text"}', 422, "texts: Input should be a valid array"),
+    ("/score", b'{"texts": ["a", 3]}', 422, "texts[1]: Input should be a valid string"),
+    ("/score", b'{"texts": ["\\ud800"]}', 422, "Invalid JSON"),
+    ("/score", b'{"texts": ["a"], "path": "/etc/passwd"}', 422, "path: Extra inputs are not permitted"),
+    ("/score", b'{"texts": ["a"], "model": "../x"}', 422, "model: Input should be a valid integer"),
+    ("/score", b'{"texts": ["a"], "model": 2}', 404, "there is no model 2; this server has one"),
+    ("/score", json.dumps({"texts": ["a"] * 9}).encode(), 422, "texts: List should have at most 8 items"),
+    ("/score", json.dumps({"texts": ["a" * 101]}).encode(), 422, "texts[0]: String should have at most 100"),
+    ("/score", b'{"texts": ["' + b"a" * 2000 + b'"]}', 413, "at most 1,000 bytes"),
+    ("/score", b"[" * 900, 422, "Invalid JSON"),
+    ("/proposals", b'{"text": "a dog", "tokens": [7]}', 422, "tokens: there is no token 7; the text has 2"),
+    ("/proposals", b'{"text": "", "tokens": [0]}', 422, "there is no token 0"),
+    ("/proposals", b'{"text": "a", "tokens": [0], "count": 51}', 422, "count: Input should be less than"),
+    ("/nothing", b"{}", 404, "POST /nothing is nothing here"),
+    ("/../../etc/passwd", b"{}", 404, "is nothing here"),
+]
+
+
+@pytest.fixture(scope="module")
+def strict(served: Served):  # type: ignore[no-untyped-def]
+    limits = Limits(characters=100, texts=8, body=1000)
+    with serving(served, limits=limits) as (address, _), httpx.Client(base_url=address) as client:
+        yield client
+
+
+@pytest.mark.parametrize(("path", "body", "status", "message"), WRONG)
+def test_mistakes_are_named(strict: httpx.Client, path: str, body: bytes, status: int, message: str) -> None:
+    answer = strict.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == status
+    assert list(answer.json()) == ["error"] and message in answer.json()["error"]
+
+
+def test_a_body_without_a_length_is_limited_too(strict: httpx.Client) -> None:
+    answer = strict.post("/score", content=iter([b"x" * 600] * 2), headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413
+
+
+def test_a_body_must_be_called_json(strict: httpx.Client) -> None:
+    assert strict.post("/score", content=b'{"texts": ["a"]}').status_code == 415
+    plain = strict.post("/score", content=b'{"texts": ["a"]}', headers={"Content-Type": "text/plain"})
+    assert plain.status_code == 415 and "Content-Type: application/json" in plain.json()["error"]
+    assert strict.get("/score").status_code == 405
+
+
+def test_state_and_figures_are_there(client: httpx.Client) -> None:
+    assert client.get("/health").json() == {"status": "ok"}
+    assert client.get("/ready").json() == {"status": "ready"}
+    client.post("/score", json={"texts": ["a", "a dog"]})
+    client.post("/score", content=b"nothing")
+    client.get("/somewhere/else")
+    families = {family.name: family for family in text_string_to_metric_families(client.get("/metrics").text)}
+    requests = {tuple(s.labels.values()): s.value for s in families["electra_requests"].samples}
+    assert requests["/score", "200"] >= 1 and requests["/score", "415"] >= 1 and requests["other", "404"] >= 1
+    texts = {s.labels["work"]: s.value for s in families["electra_texts"].samples if s.name.endswith("_total")}
+    assert texts["score 1"] >= 2
+    assert families["process_resident_memory_bytes"].samples[0].value > 1e6
+    assert families["electra_ready"].samples[0].value == 1
+
+
+def test_the_page_runs_its_own_code_alone(client: httpx.Client) -> None:
+    answer = client.get("/")
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-") and "unsafe" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    for foreign in ("innerHTML", "insertAdjacentHTML", "document.write", "src=", "http://", "https://"):
+        assert foreign not in answer.text.replace("http://www.w3.org/2000/svg", ""), foreign
+
+
+def test_a_token_opens_the_api(served: Served) -> None:
+    with serving(served, token="s3cret") as (address, _), httpx.Client(base_url=address) as client:
+        for given in (None, b"Bearer wrong", b"Basic s3cret", b"Bearer", b"Bearer s3cre\xff", b"Bearer s3cret2"):
+            headers = {} if given is None else {b"Authorization": given}
+            for path in ("/models", "/metrics", "/openapi.json"):
+                answer = client.get(path, headers=headers)
+                assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
+            assert client.post("/score", json={"texts": ["a"]}, headers=headers).status_code == 401
+        right = {"Authorization": "Bearer s3cret"}
+        assert client.post("/score", json={"texts": ["a"]}, headers=right).status_code == 200
+        assert [client.get(path).status_code for path in ("/", "/health", "/ready")] == [200] * 3
+
+
+def test_a_model_is_named_without_its_folders(tmp_path: Path) -> None:
+    for folder in ("a/run/export/discriminator", "b/run/export/discriminator", "c/tuned/model"):
+        (tmp_path / folder).mkdir(parents=True)
+    assert shown_name(str(tmp_path / "a/run")) == "run"
+    assert shown_name(str(tmp_path / "a/run/export/discriminator")) == "run"
+    assert shown_name(str(tmp_path / "c/tuned/model")) == "tuned"
+    assert shown_name("google/electra-small") == "google/electra-small"
+    assert shown_name(str(tmp_path / "a/run"), beside=str(tmp_path / "b/run")) == "a/run"
+
+
+def test_a_generator_of_another_vocabulary_is_refused(run_folder: Path, tmp_path: Path) -> None:
+    other = write_model(tmp_path / "other", kind="bpe", head=MaskedLanguageModelHead)
+    with pytest.raises(ConfigError, match="has another vocabulary than my-run"):
+        Served(str(run_folder), device="cpu", generator=str(other))
+    with pytest.raises(CheckpointError, match="predicts no masked tokens"):
+        Served(str(run_folder), device="cpu", generator=str(run_folder))
+    with pytest.raises(CheckpointError, match="there is no folder"):
+        Served(str(tmp_path / "nowhere"), device="cpu")
+
+
+def test_what_the_model_fails_at_is_an_error_of_the_server(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scorer = served.scorer
+    assert scorer is not None
+
+    def sometimes(texts: list[str]) -> list[object]:
+        if any("explode" in text for text in texts):
+            raise RuntimeError("out of memory")
+        return list(scorer(texts))
+
+    monkeypatch.setattr(served, "works", lambda: {"score": sometimes})
+    caplog.set_level(logging.CRITICAL, "electra")
+    with serving(served) as (address, _), httpx.Client(base_url=address) as client:
+        answer = client.post("/score", json={"texts": ["explode"]})
+        assert answer.status_code == 500 and "memory" not in answer.text
+        assert client.post("/score", json={"texts": ["fine"]}).status_code == 200
+        assert client.get("/health").status_code == 200

@@ -1,0 +1,188 @@
+"""What waits is computed together, in turn, within limits."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from electra.serving.http.limits import Limits, Refusal
+from electra.serving.http.metrics import Metrics
+from electra.serving.http.worker import BATCH_CHARACTERS, Worker
+
+
+class Slow:
+    """A work that doubles numbers, notes what it is given, and waits for a sign where it is told to."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.may_go = threading.Event()
+        self.began = threading.Event()
+        self.may_go.set()
+
+    def __call__(self, items: Sequence[int]) -> list[int]:
+        self.batches.append(list(items))
+        self.began.set()
+        assert self.may_go.wait(10)
+        return [2 * item for item in items]
+
+
+def run(
+    trial: Callable[[Worker, Slow], Awaitable[Any]], *, limits: Limits | None = None, wait: float = 0.0
+) -> list[list[int]]:
+    """Try something with a worker, and give the batches that it made."""
+    slow = Slow()
+
+    async def whole() -> None:
+        worker = Worker({"slow": slow, "other": slow}, limits=limits or Limits(), wait=wait, metrics=Metrics())
+        worker.start()
+        try:
+            await trial(worker, slow)
+        finally:
+            slow.may_go.set()
+            worker.stop()
+        assert worker.held == 0
+
+    asyncio.run(whole())
+    return slow.batches
+
+
+async def busy(worker: Worker, slow: Slow) -> "asyncio.Task[list[Any]]":
+    """A request that is at hand until `may_go`."""
+    slow.may_go.clear()
+    first = asyncio.create_task(worker.ask("slow", [0], [1]))
+    await asyncio.to_thread(slow.began.wait, 10)
+    return first
+
+
+async def ask(worker: Worker, numbers: Sequence[int], *, work: str = "slow", size: int = 1) -> list[Any]:
+    return await worker.ask(work, numbers, [size] * len(numbers))
+
+
+def test_what_comes_while_it_is_busy_is_one_batch_of_a_work() -> None:
+    async def trial(worker: Worker, slow: Slow) -> None:
+        first = await busy(worker, slow)
+        others = [asyncio.create_task(ask(worker, [n, n + 10])) for n in (1, 2)]
+        others.append(asyncio.create_task(ask(worker, [5], work="other")))
+        others.append(asyncio.create_task(ask(worker, [3])))
+        await asyncio.sleep(0.05)
+        slow.may_go.set()
+        assert await asyncio.gather(first, *others) == [[0], [2, 22], [4, 24], [10], [6]]
+
+    assert run(trial) == [[0], [1, 11, 2, 12, 3], [5]]
+
+
+def test_an_idle_worker_waits_a_little_for_others() -> None:
+    async def trial(worker: Worker, slow: Slow) -> None:
+        first = asyncio.create_task(ask(worker, [1]))
+        await asyncio.sleep(0.02)
+        assert await asyncio.gather(first, ask(worker, [2])) == [[2], [4]]
+
+    assert run(trial, wait=0.5) == [[1, 2]]
+
+
+def test_a_full_batch_does_not_wait() -> None:
+    async def trial(worker: Worker, slow: Slow) -> None:
+        began = time.monotonic()
+        await ask(worker, [1, 2], size=BATCH_CHARACTERS // 2)
+        assert time.monotonic() - began < 5
+
+    assert run(trial, wait=30) == [[1, 2]]
+
+
+def test_a_large_request_lets_small_ones_pass() -> None:
+    async def trial(worker: Worker, slow: Slow) -> None:
+        first = await busy(worker, slow)
+        large = asyncio.create_task(ask(worker, [1, 2, 3, 4], size=BATCH_CHARACTERS // 2))
+        await asyncio.sleep(0.02)
+        small = asyncio.create_task(ask(worker, [9]))
+        await asyncio.sleep(0.02)
+        slow.may_go.set()
+        assert await asyncio.gather(first, large, small) == [[0], [2, 4, 6, 8], [18]]
+
+    assert run(trial) == [[0], [1, 2], [9, 3, 4]]
+
+
+def test_a_text_larger_than_a_batch_goes_alone() -> None:
+    async def trial(worker: Worker, slow: Slow) -> None:
+        assert await ask(worker, [1, 2], size=3 * BATCH_CHARACTERS) == [2, 4]
+
+    assert run(trial) == [[1], [2]]
+
+
+def test_too_many_requests_are_refused() -> None:
+    async def trial(worker: Worker, slow: Slow) -> None:
+        first = await busy(worker, slow)
+        waiting = [asyncio.create_task(ask(worker, [n])) for n in (1, 2)]
+        await asyncio.sleep(0.02)
+        with pytest.raises(Refusal) as caught:
+            await ask(worker, [3])
+        assert caught.value.status == 429 and int(caught.value.headers["Retry-After"]) >= 1
+        slow.may_go.set()
+        await asyncio.gather(first, *waiting)
+        assert await ask(worker, [4]) == [8]
+
+    assert run(trial, limits=Limits(waiting=2)) == [[0], [1, 2], [4]]
+
+
+def test_a_request_whose_time_is_over_is_not_computed() -> None:
+    async def trial(worker: Worker, slow: Slow) -> None:
+        first = await busy(worker, slow)
+        late = asyncio.create_task(ask(worker, [1]))
+        found = await asyncio.gather(first, late, return_exceptions=True)
+        assert [error.status for error in found if isinstance(error, Refusal)] == [504, 503]
+        slow.may_go.set()
+        assert await ask(worker, [2]) == [4]
+
+    assert run(trial, limits=Limits(seconds=0.2)) == [[0], [2]]
+
+
+def test_a_request_whose_client_has_gone_is_not_computed() -> None:
+    async def trial(worker: Worker, slow: Slow) -> None:
+        first = await busy(worker, slow)
+        gone = asyncio.create_task(ask(worker, [1]))
+        await asyncio.sleep(0.02)
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        slow.may_go.set()
+        await first
+        assert await ask(worker, [2]) == [4]
+
+    assert run(trial) == [[0], [2]]
+
+
+def test_while_it_drains_nothing_is_taken_but_all_is_answered() -> None:
+    async def trial(worker: Worker, slow: Slow) -> None:
+        first = await busy(worker, slow)
+        second = asyncio.create_task(ask(worker, [1]))
+        await asyncio.sleep(0.02)
+        worker.draining = True
+        with pytest.raises(Refusal) as caught:
+            await ask(worker, [2])
+        assert caught.value.status == 503
+        slow.may_go.set()
+        assert await asyncio.gather(first, second) == [[0], [2]]
+
+    assert run(trial) == [[0], [1]]
+
+
+def test_one_requests_trouble_is_not_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    def fragile(items: Sequence[int]) -> list[int]:
+        time.sleep(0.02)
+        return [10 // item for item in items]
+
+    async def trial() -> None:
+        worker = Worker({"fragile": fragile}, limits=Limits(), wait=0.05, metrics=Metrics())
+        worker.start()
+        try:
+            asked = [asyncio.create_task(ask(worker, [n], work="fragile")) for n in (1, 0, 5)]
+            found = await asyncio.gather(*asked, return_exceptions=True)
+        finally:
+            worker.stop()
+        assert found[0] == [10] and found[2] == [2]
+        assert isinstance(found[1], Refusal) and found[1].status == 500
+
+    asyncio.run(trial())
+    assert "ZeroDivisionError" in caplog.text

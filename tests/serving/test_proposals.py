@@ -1,0 +1,53 @@
+"""The proposals of a masked language model for single places."""
+
+from pathlib import Path
+
+import pytest
+
+from electra.errors import CheckpointError
+from electra.modeling.heads import MaskedLanguageModelHead
+from electra.serving.proposals import Place, Proposer
+from small_model import TEXTS, write_model
+
+
+@pytest.fixture(scope="module", params=["wordpiece", "bpe"])
+def proposer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Proposer:
+    folder = tmp_path_factory.mktemp("proposals") / "model"
+    return Proposer(write_model(folder, kind=request.param, head=MaskedLanguageModelHead), device="cpu")
+
+
+def test_all_probabilities_sum_to_one_without_special_tokens(proposer: Proposer) -> None:
+    ids = proposer.tokenizer.encode(TEXTS[0], add_special_tokens=False).ids
+    (found,) = proposer([Place(ids, 1, count=400)])
+    assert sum(p for _, p in found.proposals) == pytest.approx(1, abs=1e-4)
+    falling = [p for _, p in found.proposals]
+    assert falling == sorted(falling, reverse=True)
+    likely = [token for token, p in found.proposals if p > 0]
+    assert not any(token.startswith("[") and token.endswith("]") for token in likely)
+    assert found.probability in falling
+
+
+def test_places_are_answered_in_the_order_given(proposer: Proposer) -> None:
+    every = [
+        Place(proposer.tokenizer.encode(text, add_special_tokens=False).ids, place)
+        for text in TEXTS
+        for place in (2, 0)
+    ]
+    together = proposer(every)
+    for place, found in zip(every, together, strict=True):
+        (alone,) = proposer([place])
+        assert [token for token, _ in alone.proposals] == [token for token, _ in found.proposals]
+        assert alone.probability == pytest.approx(found.probability, abs=1e-5)
+
+
+def test_of_a_long_text_the_surroundings_are_read(proposer: Proposer) -> None:
+    ids = proposer.tokenizer.encode(" ".join(TEXTS * 20), add_special_tokens=False).ids
+    size = proposer.predictor.batcher.size
+    for place in (0, len(ids) // 2, len(ids) - 1):
+        start = min(max(0, place - size // 2), len(ids) - size)
+        assert proposer([Place(ids, place)]) == proposer([Place(ids[start : start + size], place - start)])
+
+
+def test_a_discriminator_proposes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="predicts no masked tokens"):
+        Proposer(write_model(tmp_path / "model"))
