@@ -45,6 +45,14 @@ VERBS = {
         "electra.recipes.analyze_context:run",
         "what a longer memory is worth to a language model, and how quickly it reads",
     ),
+    "analyze detect": (
+        "electra.recipes.analyze_detect:run",
+        "whether a discriminator, or a tagger, finds the words that learners got wrong",
+    ),
+    "analyze calibrate": (
+        "electra.recipes.analyze_calibrate:run",
+        "whether the probabilities of being replaced are right, and what mends them",
+    ),
     "score": ("electra.recipes.score:run", "how replaced each token of a text looks"),
 }
 """Each verb's function and its line in the help, in the order in which a newcomer meets them."""

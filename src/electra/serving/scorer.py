@@ -110,13 +110,10 @@ class Scorer:
     ) -> None:
         pretrained = model if isinstance(model, Pretrained) else load_pretrained(model)
         if not isinstance(pretrained.head, ReplacedTokenHead):
-            kinds = {"generator": "a masked language model", "language-model": "a language model"}
-            kind = None if pretrained.head is None else KINDS[type(pretrained.head)]
-            what = "an encoder without a head" if kind is None else kinds.get(kind, "fine-tuned for a task")
             name = "the model" if isinstance(model, Pretrained) else model
             raise CheckpointError(
-                f"{name} is {what}; to score texts, give a discriminator, such as a run of objective.kind "
-                "replaced-token or electric"
+                f"{name} is {what_it_is(pretrained)}; to score texts, give a discriminator, such as a run of "
+                "objective.kind replaced-token or electric"
             )
         self.objective = pretrained.objective or "replaced-token"
         self.tokenizer = pretrained.tokenizer
@@ -154,6 +151,13 @@ class Scorer:
 
     def _logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Past) -> Tensor:
         return self.head(self.encoder(ids_BL, None, mask_BL, **past))
+
+
+def what_it_is(pretrained: Pretrained) -> str:
+    """What a model is that is no discriminator, in words."""
+    kinds = {"generator": "a masked language model", "language-model": "a language model"}
+    kind = None if pretrained.head is None else KINDS[type(pretrained.head)]
+    return "an encoder without a head" if kind is None else kinds.get(kind, "fine-tuned for a task")
 
 
 def _trimmed(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
