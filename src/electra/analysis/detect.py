@@ -40,10 +40,15 @@ CURVE = 200  # points of a precision-recall curve
 
 @dataclass(frozen=True, eq=False)
 class TokenScores:
-    """Of a sentence the log-odds of each token, and the word that it belongs to, from 0."""
+    """Of a sentence the log-odds of each token, and the word that it belongs to, from 0.
+
+    Attributes:
+        read: tokens that went through the network; a tagger has one score a word.
+    """
 
     log_odds_N: Floats
     words_N: NDArray[np.int64]
+    read: int
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ def token_scores(scorer: Scorer, sentences: Sequence[Words]) -> list[TokenScores
     encodings = encoded_words(sentences, scorer.tokenizer)
     logits = scorer.logits([encoding.ids for encoding in encodings])
     return [
-        TokenScores(logits_N.astype(np.float64), np.array(encoding.word_ids, np.int64))
+        TokenScores(logits_N.astype(np.float64), np.array(encoding.word_ids, np.int64), len(encoding.ids))
         for logits_N, encoding in zip(logits, encodings, strict=True)
     ]
 
@@ -106,10 +111,12 @@ def _tagger(pretrained: Pretrained, model: str) -> Callable[[Sequence[Words]], l
 
     def scores(sentences: Sequence[Words]) -> list[TokenScores]:
         found = []
-        for probabilities_WK in predictor.tag_probabilities(sentences):
+        encodings = encoded_words(sentences, predictor.reading.tokenizer)
+        for probabilities_WK, encoding in zip(predictor.tag_probabilities(sentences), encodings, strict=True):
             right_W = probabilities_WK[:, right].sum(1).clip(CERTAIN, 1 - CERTAIN)
             seen_W = np.flatnonzero(probabilities_WK.any(1))
-            found.append(TokenScores(np.log1p(-right_W[seen_W]) - np.log(right_W[seen_W]), seen_W))
+            log_odds = np.log1p(-right_W[seen_W]) - np.log(right_W[seen_W])
+            found.append(TokenScores(log_odds, seen_W, len(encoding.ids)))
         return found
 
     return scores
@@ -182,7 +189,7 @@ def detected(detector: Detector, tune: Part, scored: Part) -> Scores:
     return Scores(
         detector.name, detector.kind, best, found[best][0], found[best][1],
         rewrites=_rewrites(scored, tokens[1], detector),
-        long=sum(len(one.log_odds_N) > detector.capacity for one in every),
+        long=sum(one.read > detector.capacity for one in every),
         unseen=len(tune.wrong_W) + len(scored.wrong_W) - seen,
     )  # fmt: skip
 

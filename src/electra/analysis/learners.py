@@ -155,6 +155,12 @@ def changed(words: Sequence[str], rewrite: Sequence[str]) -> list[bool]:
     return found
 
 
+def name_of(path: Path) -> str:
+    """What reports call the data: a folder's name alone (test) would not say which."""
+    whole = path.resolve()
+    return f"{whole.parent.name}/{whole.name}" if whole.is_dir() else whole.name
+
+
 def parted(count: int, share: float, *, seed: int) -> tuple[list[int], list[int]]:
     """Numbers below `count` in two parts, by lot; the first has this share of them. Both are in order."""
     shuffled = np.random.default_rng(seed).permutation(count)

@@ -106,7 +106,7 @@ def run(config: AnalyzeCalibrateConfig) -> AnalysisReport:
         assert config.errors is not None
         logger.info("Reading %s", config.errors.name)
         facts["errors"] = {
-            "data": config.errors.name,
+            "data": learners.name_of(config.errors),
             **_on_errors(config, scorer, sentences, corrections, chosen),
         }
     if config.store:

@@ -83,7 +83,7 @@ def run(config: AnalyzeDetectConfig) -> AnalysisReport:
         points.append(facts)
         values.append((scores.name, by_resample))
     facts = {
-        "data": config.data.name, "tune": None if config.tune is None else config.tune.name,
+        "data": learners.name_of(config.data), "tune": config.tune and learners.name_of(config.tune),
         "tune_share": None if config.tune else config.tune_share,
         "references": config.references if config.data.is_dir() else None,
         "parts": {"tune": tune.facts(), "scored": scored.facts()},

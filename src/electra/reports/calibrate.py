@@ -9,7 +9,7 @@ from electra.reports.analysis import Facts
 from electra.reports.pictures import blank
 
 TITLE = "Whether the probabilities of having been replaced are right"
-SHOWS = "reliability diagrams, raw and corrected, and how often each probability is given, for tokens and for real errors"
+SHOWS = "reliability diagrams, raw and corrected, and how often each probability is given"
 
 REPLACED, REAL = "replaced tokens", "fitted to real errors"
 ERRORS = {"expected_calibration_error": "ECE", "brier": "Brier", "negative_log_likelihood": "log loss"}
@@ -39,16 +39,16 @@ def notes(facts: Facts) -> list[str]:
         f"{replaced['share']:.1%} became other tokens",
         "corrections were fitted on one half of the documents and judged on the other; chosen: "
         f"{chosen['correction']}{_named(chosen)}",
-        f"ECE in {facts['bins']} bins of equal width, the adaptive one, reliability and resolution in as many bins of "
-        f"equal mass; 95 % intervals: {facts['resamples']:,} resamples of documents (real errors: sentences), with "
-        "the same bins",
+        f"ECE in {facts['bins']} bins of equal width, the adaptive one, reliability and resolution in as "
+        f"many of equal mass; 95 % intervals: {facts['resamples']:,} resamples of documents (for real errors of "
+        "sentences), with the same bins",
     ]
     if errors:
         found.append(
             f"{errors['data']}: {errors['sentences']:,} sentences judged, {errors['words']:,} words, "
-            f"{errors['share']:.1%} of them wrong; a word has the highest probability of its tokens; a share of wrong "
-            f"words is estimated (by EM, without labels), or counted (true), in {errors['fitted_sentences']:,} "
-            "other sentences"
+            f"{errors['share']:.1%} of them wrong; a word has the highest probability of its tokens; a share of "
+            f"wrong words is estimated (by EM, without labels), or counted (true), in the other "
+            f"{errors['fitted_sentences']:,} sentences"
         )
         found += [_verdict(row) for row in errors["rows"] if row["prior"] in EXPECTING]
     if facts["stored"]:
@@ -99,7 +99,7 @@ def _parts(where: str, place: Mapping[str, Any]) -> Table:
     columns = ("brier", *PARTS)
     table = Table("correction", "Brier", *PARTS, "adaptive ECE", title=title, title_justify="left")
     for row in place["rows"]:
-        figures = [_short(row[name]["value"]) for name in (*columns, "adaptive_calibration_error")]
+        figures = [_short(row[name]["value"], 5) for name in (*columns, "adaptive_calibration_error")]
         table.add_row(_first(row), *figures)
     return table
 
@@ -109,9 +109,10 @@ def _shown(found: Mapping[str, Any]) -> str:
     return f"{_short(found['value'])} {_short(low)}–{_short(high)}"
 
 
-def _short(number: float) -> str:
+def _short(number: float, digits: int = 4) -> str:
     """Without the zero before the point, as a table of intervals is wide."""
-    return f"{number:.4f}".replace("0.", ".", 1) if abs(number) < 1 else f"{number:.4f}"
+    text = f"{number:.{digits}f}"
+    return text.replace("0.", ".", 1) if abs(number) < 1 else text
 
 
 def figure(facts: Facts) -> Any:
