@@ -97,7 +97,7 @@ def test_isotonic_is_scikit_learns_but_never_sure(items: Outcomes) -> None:
     other = IsotonicRegression(out_of_bounds="clip").fit(items.log_odds_N, items.positive_N)
     x = np.linspace(-15, 12, 400)
     least = 1 / (len(items.positive_N) + 2)
-    np.testing.assert_allclose(sigmoid(found(x)), other.predict(x).clip(least, 1 - least), atol=1e-9)
+    np.testing.assert_allclose(sigmoid(found(x)), other.predict(x).clip(least, 1 - least), atol=1e-4)
     assert np.isfinite(found(np.array([-1e9, 1e9]))).all()
 
 
