@@ -57,6 +57,14 @@ VERBS = {
         "electra.recipes.analyze_parts_of_speech:run",
         "which words look replaced, by tag and frequency, and whether they are harder",
     ),
+    "analyze detect": (
+        "electra.recipes.analyze_detect:run",
+        "whether a discriminator, or a tagger, finds the words that learners got wrong",
+    ),
+    "analyze calibrate": (
+        "electra.recipes.analyze_calibrate:run",
+        "whether the probabilities of being replaced are right, and what mends them",
+    ),
     "score": ("electra.recipes.score:run", "how replaced each token of a text looks"),
     "serve": ("electra.recipes.serve:run", "a model behind HTTP, and a page that shows what it sees"),
 }

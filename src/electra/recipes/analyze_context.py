@@ -73,7 +73,7 @@ def run(config: AnalyzeContextConfig) -> AnalysisReport:
     for name in config.models:  # a mistake is to be found before the first one is measured
         pretrained = load_pretrained(name)
         models.append((name, LanguageModel.of(pretrained, name)))
-        _check_vocabulary(pretrained, name, data)
+        check_vocabulary(pretrained, name, data)
     tokens = sum(len(one) - 1 for one in documents)
     facts = {
         "data": data.fingerprint, "documents": len(documents), "tokens": tokens, "length": config.length,
@@ -106,7 +106,8 @@ def _measured(
     }
 
 
-def _check_vocabulary(pretrained: Pretrained, name: str, data: TokenData) -> None:
+def check_vocabulary(pretrained: Pretrained, name: str, data: TokenData) -> None:
+    """Raises a DataError where data were prepared with another vocabulary than a model's."""
     if tokenizers.load(data.tokenizer_path).get_vocab() != pretrained.tokenizer.get_vocab():
         raise DataError(
             f"{data.folder} was prepared with another vocabulary than that of {name}; prepare the text with "

@@ -5,6 +5,7 @@ import logging
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from electra.data.readers import Document, Item, Reject
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.recipes.text_results import Lines, Written, write_lines
 from electra.serving.batching import Long
+from electra.serving.calibration import Calibration
 from electra.serving.scorer import ScoredText, Scorer
 
 logger = logging.getLogger(__name__)
@@ -41,12 +43,18 @@ class ScoreConfig:
     text_column: str | None = None
     """The column or key of the text in INPUT; found by itself where it is left out."""
     json: bool = False
-    """One JSON object a text: text, tokens, offsets (characters), probabilities."""
+    """One JSON object a text: text, tokens, offsets (characters), probabilities; calibration, where they were
+    corrected."""
     output: Path | None = None
     """Write to this file instead of showing the result."""
     long: Long | None = None
     """How texts longer than the model's input are read: with memory, each token once and with what the model
     remembers of those before, or in windows that overlap by half. Left out: with memory, where there is one."""
+    calibrated: bool = False
+    """Give the probabilities as electra analyze calibrate MODEL --store corrected them."""
+    prior: float | None = None
+    """With --calibrated: the share of tokens that you expect to be wrong in these texts; left out: as many as were
+    replaced in the text that the correction was fitted on, about one in seven."""
     electric: bool = False
     """For a model of objective.kind electric: give each text's pseudo-log-likelihood, the same divided by its
     tokens, and the text, with tabs between; in JSON also the log-probability of each token."""
@@ -70,15 +78,16 @@ def run(config: ScoreConfig) -> Shown | Lines | Written:
     Examples:
         electra score RUN "The chef ate the meal in the kitchen." "A second text."
         electra score RUN --input texts.jsonl --json --output scores.jsonl
+        electra score RUN --calibrated --prior .03 "The chef ate the meal in the kitchen."
         electra score RUN --electric --input hypotheses.txt
     """
     texts = _texts(config)
-    scorer = Scorer(config.model, long=config.long)
+    scorer = Scorer(config.model, long=config.long, calibration=_calibration(config))
     if config.electric != (scorer.objective == "electric"):
         hint = "leave --electric out" if config.electric else "give --electric"
         raise CheckpointError(f"{config.model} was trained by objective.kind {scorer.objective}; {hint}")
     results = _scored(scorer, texts)
-    in_json, plain = (likelihood_json, likelihood_line) if config.electric else (json_line, str)
+    in_json, plain = (likelihood_json, likelihood_line) if config.electric else (partial(json_line, scorer), str)
     if config.output is not None:
         lines = map(in_json if config.json else plain, results)
         return Written(write_lines(config.output, lines), "texts scored", config.output)
@@ -87,9 +96,30 @@ def run(config: ScoreConfig) -> Shown | Lines | Written:
     return Shown(list(results))
 
 
-def json_line(scored: ScoredText) -> str:
-    """A scored text as one JSON object."""
-    return _json(scored, probabilities=_rounded(scored.probabilities))
+def _calibration(config: ScoreConfig) -> Calibration | None:
+    """The correction that is asked for.
+
+    Raises:
+        ConfigError: the options do not go together.
+        CheckpointError: the model has none.
+    """
+    if config.prior is not None and not 0 < config.prior < 1:
+        raise ConfigError(f"--prior: must lie between 0 and 1, got {config.prior}")
+    if not config.calibrated:
+        if config.prior is not None:
+            raise ConfigError("--prior: says what to expect of corrected probabilities; give --calibrated with it")
+        return None
+    if config.electric:
+        raise ConfigError("--calibrated: probabilities are corrected, and --electric gives none; leave one out")
+    return Calibration.of(config.model).expecting(config.prior)
+
+
+def json_line(scorer: Scorer, scored: ScoredText) -> str:
+    """A scored text as one JSON object; where its probabilities were corrected, it says so."""
+    figures: dict[str, object] = {"probabilities": _rounded(scored.probabilities)}
+    if (by := scorer.calibration) is not None:
+        figures["calibration"] = {"kind": by.kind, "prior": by.prior if by.towards is None else by.towards}
+    return _json(scored, **figures)
 
 
 def likelihood_json(scored: ScoredText) -> str:

@@ -16,7 +16,7 @@ from electra import durable
 from electra.json_files import json_text, read_json
 from electra.reports.pictures import written
 
-ANALYSES = ("context", "compare", "generator", "parts-of-speech")
+ANALYSES = ("context", "compare", "generator", "parts-of-speech", "detect", "calibrate")
 """The names of all analyses: of their verbs (with dashes), modules here and files."""
 
 Facts = Mapping[str, Any]

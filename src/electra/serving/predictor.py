@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError, DataError
@@ -19,6 +21,7 @@ from electra.tasks.fine_tuning import FineTuning
 from electra.tasks.long_texts import WAYS, LongTexts
 from electra.tasks.problems import from_facts
 from electra.tasks.squad_files import Question
+from electra.tasks.tagging import Tagging
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +106,22 @@ class Predictor:
         with torch.inference_mode():
             outputs = self.module.outputs(rows, pad=self.pad, device=self.device, batch_tokens=batch_tokens)
         return self.problem.predictions(examples, rows, outputs)
+
+    def tag_probabilities(
+        self, sentences: Sequence[Sequence[str]], *, batch_tokens: int | None = None
+    ) -> list[NDArray[np.float64]]:
+        """Of each sentence, which is given in words, the probabilities (words, labels) of the problem's `labels`.
+
+        Raises:
+            CheckpointError: the model gives no tags.
+        """
+        if not isinstance(self.problem, Tagging):
+            raise CheckpointError("the model was not fine-tuned to tag words")
+        examples = [self._example(words, number) for number, words in enumerate(sentences)]
+        rows = self.problem.encode(examples, self.reading)
+        with torch.inference_mode():
+            outputs = self.module.outputs(rows, pad=self.pad, device=self.device, batch_tokens=batch_tokens)
+        return self.problem.probabilities(examples, rows, outputs)
 
     def _example(self, text: Text, number: int) -> Any:
         if self.problem.kind == "tagging":

@@ -16,6 +16,7 @@ from electra.export.loading import load_pretrained
 from electra.modeling.heads import ReplacedTokenHead
 from electra.modeling.recurrence import Past
 from electra.serving.batching import Batcher, Long, check_texts
+from electra.serving.calibration import Calibration
 from electra.serving.coloring import colored, figure
 
 NAMED = 3
@@ -93,6 +94,7 @@ class Scorer:
             been replaced.
         device: such as "cpu" or "cuda"; None: the GPU where there is one.
 
+        calibration: corrects all logits, and so probabilities; None: they are the network's own.
         long: how a text longer than the network's input is read, with memory or in windows (`Batcher`); None: with
             memory, where the network has one.
 
@@ -107,18 +109,17 @@ class Scorer:
         *,
         device: str | torch.device | None = None,
         long: Long | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
         pretrained = model if isinstance(model, Pretrained) else load_pretrained(model)
         if not isinstance(pretrained.head, ReplacedTokenHead):
-            kinds = {"generator": "a masked language model", "language-model": "a language model"}
-            kind = None if pretrained.head is None else KINDS[type(pretrained.head)]
-            what = "an encoder without a head" if kind is None else kinds.get(kind, "fine-tuned for a task")
             name = "the model" if isinstance(model, Pretrained) else model
             raise CheckpointError(
-                f"{name} is {what}; to score texts, give a discriminator, such as a run of objective.kind "
-                "replaced-token or electric"
+                f"{name} is {what_it_is(pretrained)}; to score texts, give a discriminator, such as a run of "
+                "objective.kind replaced-token or electric"
             )
         self.objective = pretrained.objective or "replaced-token"
+        self.calibration = calibration
         self.tokenizer = pretrained.tokenizer
         self.batcher = Batcher(pretrained, device=device, long=long)
         self.encoder = pretrained.encoder.to(self.batcher.device)
@@ -146,14 +147,23 @@ class Scorer:
         return results
 
     def logits(self, ids: Sequence[list[int]], *, batch_tokens: int | None = None) -> list[NDArray[np.float32]]:
-        """The logits of each text's tokens, which are given without special ones."""
+        """The logits of each text's tokens, which are given without special ones; corrected by a calibration."""
         logits = [np.zeros(len(tokens), dtype=np.float32) for tokens in ids]
         for window, row_L in self.batcher.rows(ids, self._logits, batch_tokens=batch_tokens):
             logits[window.text][window.kept] = row_L[window.kept_of_row]
+        if self.calibration is not None:
+            logits = [self.calibration(logits_N).astype(np.float32) for logits_N in logits]
         return logits
 
     def _logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Past) -> Tensor:
         return self.head(self.encoder(ids_BL, None, mask_BL, **past))
+
+
+def what_it_is(pretrained: Pretrained) -> str:
+    """What a model is that is no discriminator, in words."""
+    kinds = {"generator": "a masked language model", "language-model": "a language model"}
+    kind = None if pretrained.head is None else KINDS[type(pretrained.head)]
+    return "an encoder without a head" if kind is None else kinds.get(kind, "fine-tuned for a task")
 
 
 def _trimmed(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tokenizers import Encoding
+from tokenizers import Encoding, Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -83,7 +83,8 @@ class Tagging:
         owners: list[int] = []
         targets: list[NDArray[np.int64]] = []
         notes: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
-        for number, (example, encoding) in enumerate(zip(examples, _encodings(examples, reading), strict=True)):
+        encodings = encoded_words([example.words for example in examples], reading.tokenizer)
+        for number, (example, encoding) in enumerate(zip(examples, encodings, strict=True)):
             words_W, places_W = _first_tokens(encoding)
             labels = self._targets(example)
             for start, end, kept_from, kept_to in windows(len(encoding.ids), capacity):
@@ -116,6 +117,15 @@ class Tagging:
     def answers(self, batch: TaskBatch) -> Tensor:
         return (batch.targets["labels"] != IGNORED).sum().clamp(min=1)
 
+    def probabilities(
+        self, examples: Sequence[Sentence], rows: Rows, outputs: Sequence[Outputs]
+    ) -> list[NDArray[np.float64]]:
+        """For each sentence those of all labels (W, K); of a word that the network did not see, 0."""
+        found = [np.zeros((len(example.words), len(self.labels))) for example in examples]
+        for example, (words, places), output in zip(rows.examples.tolist(), rows.notes, outputs, strict=True):
+            found[example][words] = output["probabilities"][places]
+        return found
+
     def predictions(
         self, examples: Sequence[Sentence], rows: Rows, outputs: Sequence[Outputs]
     ) -> list[Prediction]:
@@ -124,12 +134,12 @@ class Tagging:
         A score is the probability of the label that the network chose; 0 for a word that it did not see.
         """
         fallback = self.labels.index(self.fallback)
-        chosen = [np.full(len(example.words), fallback) for example in examples]
-        scores = [np.zeros(len(example.words)) for example in examples]
-        for example, (words, places), output in zip(rows.examples.tolist(), rows.notes, outputs, strict=True):
-            probabilities_WK = output["probabilities"][places]
-            chosen[example][words] = probabilities_WK.argmax(1)
-            scores[example][words] = probabilities_WK.max(1)
+        probabilities = self.probabilities(examples, rows, outputs)
+        scores = [found_WK.max(1) for found_WK in probabilities]
+        chosen = [
+            np.where(score_W > 0, found_WK.argmax(1), fallback)
+            for found_WK, score_W in zip(probabilities, scores, strict=True)
+        ]
         return [
             {
                 "words": [*example.words],
@@ -248,10 +258,11 @@ def windows(length: int, capacity: int) -> list[tuple[int, int, int, int]]:
     return [(start, start + capacity, *kept) for start, kept in zip(starts, pairwise(borders), strict=True)]
 
 
-def _encodings(examples: Sequence[Sentence], reading: Reading) -> list[Encoding]:
+def encoded_words(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer) -> list[Encoding]:
+    """The tokens of words, without special ones; `word_ids` says whose each is. A word may have none."""
     # A blank before each word but the first, as in a byte-level BPE's texts; others set one themselves or drop it.
-    spaced = [[word if i == 0 else f" {word}" for i, word in enumerate(example.words)] for example in examples]
-    return reading.tokenizer.encode_batch(spaced, is_pretokenized=True, add_special_tokens=False)
+    spaced = [[word if i == 0 else f" {word}" for i, word in enumerate(words)] for words in sentences]
+    return tokenizer.encode_batch(spaced, is_pretokenized=True, add_special_tokens=False)
 
 
 def _first_tokens(encoding: Encoding) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -13,6 +13,8 @@ from electra.tasks.tagging import Metric, tagging_task
 
 CUT_SEED = 0
 CORRECT, ERROR = "c", "i"
+RIGHT = (CORRECT, "-", "correct")
+"""The tags of right words in files of error detection; every other tag is an error, whatever its kind."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class DataSet:
         metric: None: what suits the tags.
         may_lack: a split that is cut from another one where its file is missing: dev from the end of train, or
             train, by lot, from dev.
-        binary: whether every tag but "c" and "-" is an error, whatever its kind.
+        binary: whether every tag but those of `RIGHT` is an error, whatever its kind.
     """
 
     files: Mapping[str, tuple[str, ...]]
@@ -142,4 +144,4 @@ def _find(folder: Path, names: Sequence[str]) -> Path | None:
 
 
 def _binary(example: Sentence) -> Sentence:
-    return replace(example, tags=tuple(CORRECT if tag in (CORRECT, "-") else ERROR for tag in example.tags or ()))
+    return replace(example, tags=tuple(CORRECT if tag in RIGHT else ERROR for tag in example.tags or ()))

@@ -1,0 +1,70 @@
+"""Precision, recall and areas of rankings with weights, beside scikit-learn's."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score, fbeta_score, precision_score, recall_score, roc_auc_score
+
+from electra.analysis.ranking import Ranking, resampled, with_interval
+
+
+@pytest.fixture(scope="module")
+def items() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores with many ties, what is positive, and weights some of which are 0."""
+    draws = np.random.default_rng(0)
+    positive = draws.random(300) < 0.2
+    scores = (draws.normal(size=300) + positive).round(1)
+    return scores, positive, draws.integers(0, 4, 300).astype(float)
+
+
+def test_areas_are_scikit_learns(items: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+    scores, positive, weights = items
+    ranking = Ranking(scores, positive)
+    for each in (None, weights):
+        average, area = ranking.areas(each)
+        assert average == pytest.approx(average_precision_score(positive, scores, sample_weight=each), abs=1e-12)
+        assert area == pytest.approx(roc_auc_score(positive, scores, sample_weight=each), abs=1e-12)
+
+
+def test_flagging_is_scikit_learns(items: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+    scores, positive, weights = items
+    for threshold in (-0.5, 0.3, 1.25):
+        flagged = scores >= threshold
+        found = Ranking(scores, positive).flagging(threshold, weights)
+        assert found.flagged == pytest.approx(np.average(flagged, weights=weights))
+        assert found.precision == pytest.approx(precision_score(positive, flagged, sample_weight=weights))
+        assert found.recall == pytest.approx(recall_score(positive, flagged, sample_weight=weights))
+        assert found.f_half == pytest.approx(fbeta_score(positive, flagged, beta=0.5, sample_weight=weights))
+
+
+def test_the_best_threshold_is_that_of_a_search(items: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+    scores, positive, _ = items
+    tried = {score: fbeta_score(positive, scores >= score, beta=0.5) for score in np.unique(scores)}
+    assert Ranking(scores, positive).best_threshold() == max(tried, key=lambda score: tried[score])
+
+
+def test_a_curve_ends_where_everything_is_flagged(items: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+    scores, positive, _ = items
+    curve = Ranking(scores, positive).curve(20)
+    assert 5 < len(curve) <= 20 and [recall for recall, _ in curve] == sorted(recall for recall, _ in curve)
+    assert curve[-1][0] == 1
+    flagged = [scores >= threshold for threshold in np.unique(scores)]
+    possible = {
+        (round(positive[each].sum() / positive.sum(), 4), round(positive[each].mean(), 4)) for each in flagged
+    }
+    assert {*curve} <= possible
+
+
+def test_what_nothing_can_be_said_of() -> None:
+    ranking = Ranking(np.array([1.0, 2.0, 3.0]), np.array([False, True, False]))
+    assert np.isnan(ranking.areas(np.array([1.0, 0.0, 1.0]))).all()  # the resample has no positive item
+    assert np.isnan(ranking.flagging(9.0).precision) and ranking.flagging(9.0).recall == 0
+    assert with_interval(float("nan"), np.ones(3)) is None
+    assert with_interval(1.0, np.full(3, np.nan)) is None
+
+
+def test_resamples_draw_as_many_as_there_are() -> None:
+    counts = resampled(50, 2000, seed=3)
+    assert (counts.sum(1) == 50).all()
+    np.testing.assert_allclose(counts.mean(0), 1, atol=0.12)
+    found = with_interval(2.0, np.array([np.nan, *np.arange(1001)]))
+    assert found == {"value": 2.0, "interval": [25.0, 975.0]}

@@ -1,0 +1,81 @@
+"""A correction beside a model: kept, found again, refused where it does not belong, and used."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from electra.errors import CheckpointError
+from electra.serving.calibration import FILE, Calibration
+from electra.serving.scorer import Scorer
+from small_model import TEXTS, write_model
+
+PLATT = Calibration("platt", 0.15, 0.5, -0.25)
+CURVE = Calibration("isotonic", 0.2, knots=(-1.0, 0.0, 2.0), heights=(0.1, 0.3, 0.8))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_model(tmp_path / "small")
+
+
+@pytest.mark.parametrize("calibration", [PLATT, CURVE, Calibration("temperature", 0.1, 2.0)])
+def test_what_is_stored_is_found(model: Path, calibration: Calibration) -> None:
+    assert calibration.store(model) == model / FILE
+    assert Calibration.of(model) == calibration
+    assert Calibration.of(model.parent) == calibration  # as every MODEL: what holds the folder stands for it
+
+
+def test_corrections_by_hand() -> None:
+    x = np.array([-3.0, 0.0, 1.0])
+    np.testing.assert_allclose(PLATT(x), [-1.75, -0.25, 0.25])
+    np.testing.assert_allclose(1 / (1 + np.exp(-CURVE(x))), [0.1, 0.3, 0.55])
+    np.testing.assert_allclose(Calibration("none", 0.15)(x), x)
+    # Odds of 3 : 17 in training, of 1 : 19 where it is used.
+    np.testing.assert_allclose(np.exp(PLATT.expecting(0.05)(x) - PLATT(x)), (1 / 19) / (3 / 17))
+
+
+def test_a_scorer_corrects_all_that_it_says(model: Path) -> None:
+    raw, corrected = Scorer(model, device="cpu")(TEXTS), Scorer(model, device="cpu", calibration=PLATT)(TEXTS)
+    for one, other in zip(raw, corrected, strict=True):
+        assert other.logits.dtype == np.float32
+        np.testing.assert_allclose(other.logits, 0.5 * one.logits - 0.25, atol=1e-6)
+        np.testing.assert_allclose(other.probabilities, 1 / (1 + np.exp(-other.logits)), atol=1e-6)
+
+
+def test_without_one_it_is_said_how_to_make_one(model: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"has no calibration.json; make one: electra analyze calibrate"):
+        Calibration.of(model)
+
+
+def test_one_of_other_weights_is_refused(model: Path, tmp_path: Path) -> None:
+    PLATT.store(model)
+    with (model / "model.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x7f")
+    with pytest.raises(CheckpointError, match="was made for other weights"):
+        Calibration.of(model)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "other"},
+        {"prior": 0},
+        {"slope": "steep"},
+        {"slope": None},
+        {"knots": 5},
+        {"kind": "isotonic"},
+        {"heights": [0.5]},
+    ],
+)
+def test_a_garbled_one_is_refused(model: Path, change: dict[str, object]) -> None:
+    PLATT.store(model)
+    facts = json.loads((model / FILE).read_text())
+    (model / FILE).write_text(json.dumps(facts | change))
+    with pytest.raises(CheckpointError, match="lacks or garbles"):
+        Calibration.of(model)
+    (model / FILE).write_text("{")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        Calibration.of(model)
