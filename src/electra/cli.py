@@ -45,6 +45,14 @@ VERBS = {
         "electra.recipes.analyze_context:run",
         "what a longer memory is worth to a language model, and how quickly it reads",
     ),
+    "analyze minimal-pairs": (
+        "electra.recipes.analyze_minimal_pairs:run",
+        "which of two sentences looks likelier, the right or the wrong one?",
+    ),
+    "analyze rescore": (
+        "electra.recipes.analyze_rescore:run",
+        "a speech recogniser's n-best lists, with a model's word in it",
+    ),
     "score": ("electra.recipes.score:run", "how replaced each token of a text looks"),
 }
 """Each verb's function and its line in the help, in the order in which a newcomer meets them."""
