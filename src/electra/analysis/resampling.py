@@ -19,6 +19,6 @@ def drawn(examples: int, *, resamples: int, generator: np.random.Generator) -> F
 
 
 def interval(values_R: Floats) -> list[float]:
-    """From where to where the middle 95 % of a figure's resamples lie, without those where it is undefined (nan)."""
+    """From where to where the middle 95 % of a figure's resamples lie; undefined ones (nan) are left out."""
     low, high = np.nanquantile(values_R, [0.025, 0.975]).tolist()
     return [low, high]

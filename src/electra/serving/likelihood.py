@@ -42,11 +42,11 @@ SCORES = {
     "pll-word-l2r": "the same, with the later tokens of the same word masked, too",
     "log-likelihood": "sum of log p(token | those before it)",
 }
-"""Every score and what it is: the first four of a discriminator, one of Electric, two of a masked language model or
-a generator (Salazar et al. 2020; Kauf and Ivanova 2023), one of a causal language model."""
+"""Every score: four of a discriminator, one of Electric, two of a masked language model or a generator (Salazar et
+al. 2020; Kauf and Ivanova 2023), one of a causal language model."""
 
 HELD = 2**14
-"""Rows with masks that are held at a time, sorted by length; a text of T tokens makes T of them, or up to 2 T - 1."""
+"""Rows with masks that are held at a time, sorted by length; a text of T tokens makes T to 2 T - 1."""
 LOGITS = 512
 """Rows whose logits are held at a time: 62 MB of them with a vocabulary of 30,522."""
 
