@@ -72,9 +72,10 @@ class NBestLists:
 
 @dataclass(frozen=True)
 class _Row:
-    """A hypothesis as it was read."""
+    """A hypothesis as it was read; those of one list have the same group."""
 
     where: str
+    name: str | None
     group: str
     heading: str | None
     text: str
@@ -85,7 +86,7 @@ class _Row:
 class _References:
     """What was said, by the list's id and by the first best."""
 
-    by_id: dict[str, str] = field(default_factory=dict)
+    by_id: dict[str | None, str] = field(default_factory=dict)
     by_text: dict[str, set[str]] = field(default_factory=dict)
 
 
@@ -151,8 +152,8 @@ def _reference(rows: Sequence[_Row], said: _References | None) -> tuple[str | No
                 "a file with it: --references"
             )
         return heading, ""
-    if rows[0].group in said.by_id:
-        return said.by_id[rows[0].group], ""
+    if rows[0].name in said.by_id:
+        return said.by_id[rows[0].name], ""
     found = said.by_text.get(_key(heading or rows[0].text), set())
     if len(found) > 1:
         return None, "whose first best has several references"
@@ -180,7 +181,7 @@ def _references(path: Path) -> _References:
 
 
 def _rows(path: Path) -> Iterator[_Row]:
-    """Every hypothesis; those of one list have the same group."""
+    """Every hypothesis."""
     for line, record in read_records(path):
         where = f"{path}:{line}"
         heading = _text(record, REFERENCE, where) if any(name in record for name in REFERENCE) else None
@@ -189,7 +190,7 @@ def _rows(path: Path) -> Iterator[_Row]:
             if name is None and heading is None:
                 raise DataError(f"{where}: a row has transcription, hypothesis and score; {_columns(record)}")
             text, score = _text(record, HYPOTHESIS, where), _score(record, where)
-            yield _Row(where, heading or "" if name is None else name, heading, text, score)
+            yield _Row(where, name, heading or "" if name is None else name, heading, text, score)
             continue
         if not isinstance(record[LIST], list) or not record[LIST]:
             raise DataError(f"{where}: {LIST} is {record[LIST]!r}; a list of text and score is expected")
@@ -198,7 +199,7 @@ def _rows(path: Path) -> Iterator[_Row]:
             if not isinstance(one, dict):
                 raise DataError(f"{place} is {one!r}; an object with text and score is expected")
             group = f"line {line}" if name is None else name
-            yield _Row(place, group, heading, _text(one, HYPOTHESIS, place), _score(one, place))
+            yield _Row(place, name, group, heading, _text(one, HYPOTHESIS, place), _score(one, place))
 
 
 def _text(record: Mapping[str, Any], names: Sequence[str], where: str) -> str:
