@@ -65,6 +65,14 @@ VERBS = {
         "electra.recipes.analyze_calibrate:run",
         "whether the probabilities of being replaced are right, and what mends them",
     ),
+    "analyze minimal-pairs": (
+        "electra.recipes.analyze_minimal_pairs:run",
+        "which of two sentences looks likelier, the right or the wrong one?",
+    ),
+    "analyze rescore": (
+        "electra.recipes.analyze_rescore:run",
+        "a speech recogniser's n-best lists, with a model's word in it",
+    ),
     "score": ("electra.recipes.score:run", "how replaced each token of a text looks"),
     "serve": ("electra.recipes.serve:run", "a model behind HTTP, and a page that shows what it sees"),
 }

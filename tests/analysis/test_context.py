@@ -11,12 +11,10 @@ from torch import Tensor
 
 from electra.analysis import context
 from electra.analysis.context import (
-    LanguageModel,
     Reading,
     by_position,
     held_out,
     losses_of_sliding_window,
-    losses_with_memory,
     together,
 )
 from electra.analysis.context_speed import speed
@@ -28,6 +26,8 @@ from electra.modeling.any_encoder import AnyEncoder, build_encoder
 from electra.modeling.encoder import EncoderConfig
 from electra.modeling.heads import LanguageModelHead, ReplacedTokenHead
 from electra.modeling.recurrence import RelativeEncoder
+from electra.serving import language_model
+from electra.serving.language_model import LanguageModel, losses_with_memory
 
 V, SEPARATE = 40, 3
 
@@ -94,7 +94,7 @@ def test_documents_of_different_lengths_do_not_touch_each_other(
     memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, several = model(), documents(9, 23, 1, 12, 4, 23, 8)
-    monkeypatch.setattr(context, "ROWS_TOKENS", 5 * 4)  # two batches
+    monkeypatch.setattr(language_model, "ROWS_TOKENS", 5 * 4)  # two batches
     found = losses_with_memory(one, several, window=4, memory=memory)
     for document, found_T in zip(several, found, strict=True):
         assert len(found_T) == len(document) - 1

@@ -1,4 +1,4 @@
-"""Which of two sentences looks less replaced."""
+"""Which of two sentences looks likelier, by one file, by paradigm, by length."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from electra.analysis.minimal_pairs import accuracies
+from electra.analysis.minimal_pairs import Judged, Pair, accuracies, measured, pairs_of
 from electra.errors import DataError
 from electra.serving.scorer import ScoredText
 
@@ -41,3 +42,88 @@ def test_a_folder_without_pairs_is_named(tmp_path: Path) -> None:
     (tmp_path / "odd.jsonl").write_text('{"sentence_good": "a"}\n')
     with pytest.raises(DataError, match=r"odd\.jsonl:1: a pair has"):
         accuracies(model, tmp_path, pairs=1)
+
+
+def test_pairs_of_other_files(tmp_path: Path) -> None:
+    (tmp_path / "verbs.csv").write_text('good,bad\nhe goes,he go\n"a, b",a b\n')
+    (tmp_path / "nouns.tsv").write_text("right\twrong\tfield\tparadigm\na dog\ta dogs\tmorphology\tnumber\n")
+    assert pairs_of([tmp_path / "verbs.csv"]) == [
+        Pair("verbs", None, "he goes", "he go"), Pair("verbs", None, "a, b", "a b")
+    ]  # fmt: skip
+    named = pairs_of([tmp_path / "nouns.tsv"], columns=("right", "wrong"))
+    assert named == [Pair("number", "morphology", "a dog", "a dogs")]
+    assert len(pairs_of([tmp_path / "verbs.csv"], pairs=1)) == 1
+
+
+def test_the_form_of_blimp(tmp_path: Path) -> None:
+    record = {
+        "sentence_good": "a",
+        "sentence_bad": "b",
+        "field": "syntax/semantics",
+        "UID": "case_1",
+        "pairID": "0",
+    }
+    (tmp_path / "x.jsonl").write_text(json.dumps(record) + "\n")
+    assert pairs_of([tmp_path]) == [Pair("case_1", "syntax_semantics", "a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "one,two\nx,y\n", r"a\.csv:2: a pair has sentence_good and sentence_bad; there is no 's"),
+        ("a.csv", "good,worse\nx,y\n", r"there is no 'bad', the columns are 'good', 'worse'.* --good-column"),
+        ("a.csv", "good,bad\nx,\n", r"a\.csv:2: a pair has good and bad; bad is ''"),
+        ("a.jsonl", '{"good": "x", "bad": 3}\n', r"a\.jsonl:1: a pair has good and bad; bad is 3"),
+        ("a.csv", "good,bad\n", r"a\.csv: there are no pairs in it"),
+        ("a.docx", "x", "the kind of file is unknown"),
+    ],
+)  # fmt: skip
+def test_files_without_pairs_are_named(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=message):
+        pairs_of([tmp_path / name])
+
+
+def judged(score: str, right_P: Any, longer_P: Any = None) -> Judged:
+    longer_P = np.zeros(len(right_P), np.int64) if longer_P is None else np.array(longer_P)
+    return Judged("model", score, np.array(right_P, float), longer_P)
+
+
+def test_paradigms_count_alike_whatever_their_size() -> None:
+    pairs = [Pair("one", "x", "", "")] * 2 + [Pair("two", "x", "", "")] * 6 + [Pair("three", "y", "", "")] * 4
+    right_P = [1, 0.5, *[1, 0, 0, 0, 0, 0], *[1, 1, 1, 0]]
+    found = measured(pairs, [judged("s", right_P, [-1, 2, 0, 0, 0, 3, 0, 0, 0, 0, -4, 0])], resamples=50)
+    [score] = found["scores"]
+    by_name = {name: one["value"] for name, one in score["paradigms"].items()}
+    assert by_name == pytest.approx({"one": 0.75, "two": 1 / 6, "three": 0.75})
+    assert score["overall"]["value"] == pytest.approx((0.75 + 1 / 6 + 0.75) / 3)
+    assert score["fields"]["x"]["value"] == pytest.approx((0.75 + 1 / 6) / 2) and score["ties"] == 1
+    lengths = {name: (one["pairs"], one["value"]) for name, one in score["lengths"].items()}
+    assert lengths == {"shorter": (2, 1.0), "equal": (8, 3 / 8), "longer": (2, 0.25)}
+    for one in (score["overall"], *score["paradigms"].values(), *score["lengths"].values()):
+        assert one["interval"][0] <= one["value"] <= one["interval"][1]
+
+
+def test_no_pairs_of_a_length_is_no_number() -> None:
+    found = measured([Pair("one", None, "", "")] * 3, [judged("s", [1, 0, 1])], resamples=10)
+    assert found["scores"][0]["lengths"]["longer"] == {"pairs": 0}
+    assert found["scores"][0]["fields"] == {} and found["differences"] == []
+
+
+def test_intervals_are_those_of_scipy() -> None:
+    random = np.random.default_rng(0)
+    first_P, second_P = (random.random((2, 80)) < [[0.5], [0.7]]).astype(float)
+    scores = [judged("a", first_P), judged("b", second_P), judged("c", first_P)]
+    found = measured([Pair("one", None, "", "")] * 80, scores, resamples=9000)
+
+    def scipys(values: Any) -> Any:
+        return stats.bootstrap((values,), np.mean, n_resamples=9000, method="percentile", random_state=1)
+
+    expected = scipys(second_P).confidence_interval
+    np.testing.assert_allclose(found["scores"][1]["overall"]["interval"], expected, atol=0.015)
+    pairs = {(one["first"], one["second"]): one for one in found["differences"]}
+    assert set(pairs) == {(0, 1), (0, 2), (1, 2)}
+    expected = scipys(second_P - first_P).confidence_interval
+    np.testing.assert_allclose(pairs[0, 1]["interval"], expected, atol=0.015)
+    assert pairs[0, 1]["value"] == pytest.approx(second_P.mean() - first_P.mean())
+    assert pairs[0, 2]["interval"] == [0, 0], "the same draws for all scores"

@@ -11,12 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from electra.analysis.context import (
-    LanguageModel,
-    losses_of_sliding_window,
-    losses_with_memory,
-    read_window,
-)
+from electra.analysis.context import losses_of_sliding_window
+from electra.serving.language_model import LanguageModel, losses_with_memory, read_window
 
 ROUNDS = 3
 """In which the two ways of reading are timed, in turn."""

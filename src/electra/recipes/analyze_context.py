@@ -8,7 +8,7 @@ from typing import Any
 
 import tyro
 
-from electra.analysis.context import LanguageModel, Reading, held_out, losses_with_memory
+from electra.analysis.context import Reading, held_out
 from electra.analysis.context_speed import speed
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
@@ -16,6 +16,7 @@ from electra.errors import ConfigError, DataError
 from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
 from electra.reports.analysis import AnalysisReport, reported
+from electra.serving.language_model import LanguageModel, losses_with_memory
 
 logger = logging.getLogger(__name__)
 

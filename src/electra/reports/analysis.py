@@ -16,8 +16,20 @@ from electra import durable
 from electra.json_files import json_text, read_json
 from electra.reports.pictures import written
 
-ANALYSES = ("context", "compare", "generator", "parts-of-speech", "detect", "calibrate")
+ANALYSES = (
+    "context",
+    "compare",
+    "generator",
+    "parts-of-speech",
+    "detect",
+    "calibrate",
+    "minimal-pairs",
+    "rescore",
+)
 """The names of all analyses: of their verbs (with dashes), modules here and files."""
+
+TOWERS = ("discriminator", "generator", "encoder")
+"""Folders of an export that say what of the run, but not of which."""
 
 Facts = Mapping[str, Any]
 
@@ -82,3 +94,20 @@ def analyses_in(folder: Path) -> list[AnalysisReport]:
     return [
         AnalysisReport(name, read_json(file)) for name in ANALYSES if (file := folder / f"{name}.json").is_file()
     ]
+
+
+def names_of(models: Sequence[str]) -> list[str]:
+    """What facts call MODELs: as little of each one's path as tells it from the others.
+
+    Of a run's tower it is the run, too: RUN/export/generator is "RUN generator".
+    """
+    parts = [[part for part in Path(model).parts if part != "export"] for model in models]
+    sizes = [2 if len(one) > 1 and one[-1] in TOWERS else 1 for one in parts]
+    while True:
+        names = [" ".join(one[-size:]) for one, size in zip(parts, sizes, strict=True)]
+        alike = [number for number, name in enumerate(names) if names.count(name) > 1]
+        longer = [number for number in alike if sizes[number] < len(parts[number])]
+        if not longer:
+            return names
+        for number in longer:
+            sizes[number] += 1

@@ -1,0 +1,152 @@
+"""Word error rates, and what a fitted choice among hypotheses makes of them."""
+
+from typing import Any
+
+import jiwer
+import numpy as np
+import pytest
+
+from electra.analysis.hypotheses import Utterance, words_of
+from electra.analysis.rescoring import (
+    Fitted,
+    Lists,
+    Scored,
+    chosen,
+    cross_fitted,
+    fitted,
+    measured,
+    word_errors,
+)
+from electra.errors import ConfigError
+from electra.serving.rescoring import rescored
+
+WORDS = ["go", "home", "now", "please", "play", "the", "next", "song", "of", "my", "list"]
+
+
+def distance(first: list[str], second: list[str]) -> int:
+    """Levenshtein's, by the table of the textbook."""
+    row = list(range(len(second) + 1))
+    for i, one in enumerate(first, start=1):
+        above, row = row, [i]
+        for j, other in enumerate(second, start=1):
+            row.append(min(above[j] + 1, row[-1] + 1, above[j - 1] + (one != other)))
+    return row[-1]
+
+
+def utterances(count: int, seed: int = 0) -> list[Utterance]:
+    """Each reference is a number and some words; hypotheses have some of them wrong, lost or twice."""
+    random, found = np.random.default_rng(seed), []
+    for number in range(count):
+        reference = [str(number), *random.choice(WORDS, random.integers(2, 7))]
+        texts = []
+        for _ in range(random.integers(2, 6)):
+            kinds = random.random(len(reference))
+            words = [
+                word for word, kind in zip(reference, kinds, strict=True)
+                for word in ([] if kind < 0.1 else ["wrong"] if kind < 0.3 else [word] * (1 + (kind < 0.35)))
+            ]  # fmt: skip
+            texts.append(" ".join(words) or "wrong")
+        scores = sorted(random.normal(-5, 1, len(texts)), reverse=True)
+        found.append(Utterance(reference, texts, [float(score) for score in scores]))
+    return found
+
+
+def lists(said: list[Utterance], folds: int = 4) -> Lists:
+    return Lists.of(said, folds=folds, seed=0)
+
+
+def perfect(said: list[Utterance]) -> Any:
+    """Minus the errors of each hypothesis: a model that knows what was said."""
+    return np.array([-float(distance(one.reference, words_of(text))) for one in said for text in one.texts])
+
+
+def test_word_errors_are_those_of_the_textbook() -> None:
+    said = utterances(30)
+    pairs = [(one.reference, words_of(text)) for one in said for text in one.texts]
+    pairs += [(["a", "b"], []), (["a"], ["<unk>", "a"])]
+    found = word_errors([one for one, _ in pairs], [other for _, other in pairs])
+    assert found == [distance(one, other) for one, other in pairs] and found[-2:] == [2, 1]
+
+
+def test_rates_are_those_of_jiwer() -> None:
+    said = utterances(40)
+    facts = measured(lists(said), [], resamples=20)
+    references = [" ".join(one.reference) for one in said]
+    assert facts["first_best"]["value"] == pytest.approx(jiwer.wer(references, [one.texts[0] for one in said]))
+    best = [min(one.texts, key=lambda text, one=one: distance(one.reference, text.split())) for one in said]
+    assert facts["oracle"]["value"] == pytest.approx(jiwer.wer(references, best))
+    assert facts["reference_words"] == sum(len(one.reference) for one in said)
+    assert facts["hypotheses"] == sum(len(one.texts) for one in said)
+
+
+def test_a_model_that_knows_what_was_said_reaches_the_best_there_is() -> None:
+    said = utterances(80)
+    table = lists(said)
+    facts = measured(table, [Scored("m", "s", table.likelihoods(perfect(said)))], resamples=200)
+    [one] = facts["models"]
+    assert one["alone"]["value"] == facts["oracle"]["value"]
+    assert one["rescored"]["value"] < 0.5 * (facts["first_best"]["value"] + facts["oracle"]["value"])
+    assert one["to_first_best"]["interval"][1] < 0 and one["better"] > 10 > one["worse"]
+    assert one["curve"][0]["rate"] == pytest.approx(facts["first_best"]["value"])
+    assert one["curve"][-1]["rate"] <= one["curve"][5]["rate"]
+
+
+def test_a_model_that_says_the_same_of_all_changes_nothing() -> None:
+    said = utterances(40)
+    table = lists(said)
+    facts = measured(
+        table, [Scored("m", "s", table.likelihoods(np.ones(int(table.there_UH.sum()))))], resamples=20
+    )
+    [one] = facts["models"]
+    assert one["weights"] == [0.0] * 4 and one["alone"]["value"] == facts["first_best"]["value"]
+    assert one["to_length_alone"] == {"value": 0.0, "interval": [0.0, 0.0]}
+
+
+def test_fitting_sees_only_the_utterances_it_is_given() -> None:
+    said = utterances(40)
+    table, values = lists(said), perfect(said)
+    there_U = np.arange(40) < 20
+    before = fitted(table, table.likelihoods(values), there_U)
+    table.errors_UH[20:] = 99.0
+    changed = table.likelihoods(values)
+    changed[20:] *= -5
+    assert fitted(table, changed, there_U) == before and before.weight > 0
+
+
+def test_each_utterance_is_judged_once_by_the_other_parts() -> None:
+    said = utterances(41)
+    table, values = lists(said), perfect(said)
+    likelihoods_UH = table.likelihoods(values)
+    errors_U, points = cross_fitted(table, likelihoods_UH)
+    for number, point in enumerate(points):
+        assert point == fitted(table, likelihoods_UH, table.fold_U != number)
+        for place in np.flatnonzero(table.fold_U == number):
+            best = chosen(table, likelihoods_UH, point)[place]
+            assert errors_U[place] == distance(said[place].reference, words_of(said[place].texts[best]))
+    assert sorted(np.bincount(table.fold_U).tolist()) == [10, 10, 10, 11]
+
+
+def test_the_choice_is_that_of_production() -> None:
+    said = utterances(30)
+    table, values = lists(said), perfect(said)
+    places = chosen(table, table.likelihoods(values), Fitted(0.7, 0.3, 1.0))
+    first = 0
+    for one, place in zip(said, places, strict=True):
+        of_list = values[first : first + len(one.texts)]
+        first += len(one.texts)
+        assert rescored(one.texts, one.scores, of_list, weight=0.7, length_penalty=0.3)[0].place == place
+
+
+def test_the_same_reference_is_in_one_part() -> None:
+    said = [Utterance([str(number % 7)], ["a"], [0.0]) for number in range(40)]
+    table = lists(said, folds=3)
+    for number in range(7):
+        assert len(set(table.fold_U[number::7])) == 1
+    with pytest.raises(ConfigError, match="--folds: 8 folds of 7 different references"):
+        lists(said, folds=8)
+
+
+def test_a_hypothesis_without_words_is_not_the_likeliest() -> None:
+    said = [Utterance(["a"], ["", "b", "c"], [0.0, 0.0, 0.0]), Utterance(["b"], [""], [0.0])]
+    found_UH = lists(said, folds=2).likelihoods(np.array([0.0, -3.0, -2.0, 0.0]))
+    assert found_UH.tolist() == [[-3.0, -3.0, -2.0], [0.0, 0.0, 0.0]]

@@ -1,0 +1,198 @@
+"""How likely a whole text looks, beside plain loops over one text and over a network of transformers."""
+
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from electra.data import tokenizer as tokenizers
+from electra.errors import CheckpointError
+from electra.export import huggingface
+from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
+from electra.modeling.recurrence import RelativeEncoder
+from electra.modeling.task_heads import TokenHead
+from electra.serving import likelihood as likelihoods
+from electra.serving.batching import windows
+from electra.serving.likelihood import SCORES, likelihood, tokens_of
+from electra.serving.scorer import Scorer
+from small_model import LENGTH, TEXTS, write_model
+
+SAID = [*TEXTS, "", "the mat", "doge sates matte", "caton homes, Z"]
+
+
+@pytest.fixture(scope="module")
+def discriminator(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("likelihood") / "discriminator")
+
+
+@pytest.fixture(scope="module")
+def generator(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("likelihood") / "generator", head=MaskedLanguageModelHead)
+
+
+def saved(folder: Path, encoder: Any, head: Any, **others: Any) -> Path:
+    tokenizers.train(TEXTS * 5, vocabulary_size=150).save(str(folder / "tokenizer.json"))
+    huggingface.save(
+        folder / "model", encoder=encoder, head=head, tokenizer_json=folder / "tokenizer.json", card="", **others
+    )
+    return folder / "model"
+
+
+def small(**others: Any) -> EncoderConfig:
+    return EncoderConfig(
+        layers=2, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, vocabulary_size=150,
+        initializer_range=0.4, linear_initializer_range=0.4, **others,
+    )  # fmt: skip
+
+
+def test_what_a_discriminator_says(discriminator: Path) -> None:
+    found = likelihood(discriminator, device="cpu")(SAID)
+    scored = Scorer(discriminator, device="cpu")(SAID)
+    assert found.tokens.tolist() == [len(one.tokens) for one in scored]
+    for place, one in enumerate(scored):
+        replaced = [float(p) for p in one.probabilities]
+        odds = [math.log((1 - p) / p) for p in replaced]
+        expected = {
+            "log-odds-sum": sum(odds),
+            "log-odds-mean": sum(odds) / len(odds) if odds else 0,
+            "log-odds-max": min(odds, default=0),
+            "log-original-sum": sum(math.log(1 - p) for p in replaced),
+        }
+        assert {name: found.scores[name][place] for name in found.scores} == pytest.approx(expected, abs=1e-4)
+
+
+def test_what_electric_says(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = small(max_positions=40)
+    model = saved(tmp_path, Encoder(config), ReplacedTokenHead(config), objective="electric")
+    found = likelihood(model, device="cpu")(SAID)
+    expected = [one.pseudo_log_likelihood for one in Scorer(model, device="cpu")(SAID)]
+    assert list(found.scores) == ["electric-pll"]
+    np.testing.assert_allclose(found.scores["electric-pll"], expected, rtol=1e-5)
+
+
+def plain_pll(network: Any, tokenizer: Any, ids: list[int], *, words: bool) -> float:
+    """One token after the other; with words, the later tokens of the same word (##) are masked, too."""
+    special, total = tokenizers.special_tokens(tokenizer), 0.0
+    for place, token in enumerate(ids):
+        masked = [*ids]
+        masked[place] = special.mask
+        for later in range(place + 1, len(ids)):
+            if not words or not (tokenizer.id_to_token(ids[later]) or "").startswith("##"):
+                break
+            masked[later] = special.mask
+        with torch.no_grad():
+            logits = network(torch.tensor([[special.classify, *masked, special.separate]])).logits
+        total += logits[0, place + 1].log_softmax(-1)[token].item()
+    return total
+
+
+def test_pseudo_log_likelihoods_are_those_of_transformers(
+    generator: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import ElectraForMaskedLM
+
+    monkeypatch.setattr(likelihoods, "HELD", 7)
+    monkeypatch.setattr(likelihoods, "LOGITS", 3)
+    model: Any = likelihood(generator, device="cpu")
+    network = ElectraForMaskedLM.from_pretrained(generator).eval()
+    short = [text for text in SAID if len(model.predictor.tokenizer.encode(text).ids) <= LENGTH]
+    assert len(short) >= 5
+    found = model(short)
+    several = 0
+    for place, text in enumerate(short):
+        ids = model.predictor.tokenizer.encode(text, add_special_tokens=False).ids
+        assert found.tokens[place] == len(ids)
+        for name, words in (("pll", False), ("pll-word-l2r", True)):
+            expected = plain_pll(network, model.predictor.tokenizer, ids, words=words)
+            assert found.scores[name][place] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+        several += found.scores["pll"][place] != found.scores["pll-word-l2r"][place]
+    assert several >= 2, "words of several tokens differ"
+
+
+def test_a_long_text_is_read_in_windows(generator: Path) -> None:
+    from transformers import ElectraForMaskedLM
+
+    model: Any = likelihood(generator, device="cpu")
+    tokenizer, special = model.predictor.tokenizer, model.predictor.batcher.special
+    network = ElectraForMaskedLM.from_pretrained(generator).eval()
+    text = " ".join(TEXTS * 2)
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    assert len(ids) > 3 * LENGTH
+    expected = 0.0
+    for window in windows(0, len(ids), LENGTH - 2):
+        for place in range(window.keep_start, window.keep_end):
+            masked = [special.mask if i == place else ids[i] for i in range(window.start, window.end)]
+            with torch.no_grad():
+                logits = network(torch.tensor([[special.classify, *masked, special.separate]])).logits
+            expected += logits[0, place - window.start + 1].log_softmax(-1)[ids[place]].item()
+    assert model([text, "the mat"]).scores["pll"][0] == pytest.approx(expected, rel=1e-4)
+
+
+def test_what_a_causal_language_model_says(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = small(positions="relative", direction="left", type_vocabulary_size=1, memory_length=16)
+    model: Any = likelihood(
+        saved(tmp_path, RelativeEncoder(config), LanguageModelHead(config), max_length=64), device="cpu"
+    )
+    found = model(SAID)
+    tokenizer, special = model.tokenizer, tokenizers.special_tokens(model.tokenizer)
+    for place, text in enumerate(SAID):
+        row = [special.separate, *tokenizer.encode(text, add_special_tokens=False).ids]
+        expected = 0.0
+        for end in range(1, len(row)):
+            with torch.no_grad():
+                states_BND = model.model.encoder(torch.tensor([row[:end]]))
+                logits = model.model.head.logits(states_BND[0, -1:], model.model.encoder.embeddings.token.weight)
+            expected += logits[0].log_softmax(-1)[row[end]].item()
+        assert found.tokens[place] == len(row) - 1
+        assert found.scores["log-likelihood"][place] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+def test_the_place_of_an_unknown_word(discriminator: Path) -> None:
+    scorer = Scorer(discriminator, device="cpu")
+    tokenizer, unknown = scorer.tokenizer, tokenizers.special_tokens(scorer.tokenizer).unknown
+
+    def ids(text: str) -> list[int]:
+        return list(tokenizer.encode(text, add_special_tokens=False).ids)
+
+    [one, two, none] = tokens_of(tokenizer, ["the <unk> sat", "<unk> <unk>", "the mat"], "<unk>")
+    assert one.ids == [*ids("the"), unknown, *ids("sat")] and two.ids == [unknown, unknown]
+    assert two.words == [0, 1] and none.ids == ids("the mat")
+    assert one.words == sorted(one.words) and len(set(one.words)) == 3
+    [plain] = tokens_of(tokenizer, ["the <unk> sat"])
+    assert unknown not in plain.ids and len(plain.ids) > len(one.ids)
+    found = likelihood(discriminator, device="cpu")(["the <unk> sat"], unknown="<unk>")
+    expected = -scorer.logits([one.ids])[0].sum()
+    assert found.scores["log-odds-sum"][0] == pytest.approx(expected, rel=1e-5)
+
+
+def test_every_score_has_its_meaning(discriminator: Path, generator: Path) -> None:
+    for model in (discriminator, generator):
+        names = likelihood(model).names
+        assert set(names) <= set(SCORES) and list(likelihood(model)(["the mat"]).scores) == list(names)
+
+
+def test_a_model_without_the_head_that_is_needed(discriminator: Path, tmp_path: Path) -> None:
+    bare = shutil.copytree(discriminator, tmp_path / "bare")
+    tensors = load_file(bare / "model.safetensors")
+    encoder = {name: tensor for name, tensor in tensors.items() if name.startswith("electra.")}
+    save_file(encoder, bare / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"is an encoder without a head; .* RUN/export/generator"):
+        likelihood(bare)
+    (tmp_path / "tags").mkdir()
+    config = small(max_positions=40)
+    tags = saved(tmp_path / "tags", Encoder(config), TokenHead(config, 3))
+    with pytest.raises(CheckpointError, match="is fine-tuned for a task"):
+        likelihood(tags)
+
+
+def test_one_text_instead_of_a_list_is_refused(generator: Path) -> None:
+    with pytest.raises(TypeError, match="give a list of texts"):
+        likelihood(generator)("a text")
