@@ -115,7 +115,7 @@ def test_it_is_used_by_keyboard_alone(page: Any, addresses: dict[str, str]) -> N
     page.keyboard.press("Control+A")
     page.keyboard.type("A dog ate")
     page.keyboard.press("Control+Enter")
-    page.wait_for_function("asked === 'A dog ate'")
+    page.wait_for_function("() => asked === 'A dog ate'")
     assert "3 tokens" in page.get_by_role("status").text_content()
 
 
@@ -197,7 +197,7 @@ def test_what_goes_wrong_is_said(page: Any, addresses: dict[str, str]) -> None:
     assert page.get_by_role("alert").text_content() == "Write or paste a text first."
     page.get_by_label("Text", exact=True).fill("x " * 15_000)
     page.get_by_role("button", name="Score").click()
-    page.wait_for_function("document.getElementById('alert').textContent.includes('20000 characters')")
+    page.wait_for_function("() => document.getElementById('alert').textContent.includes('20000 characters')")
     page.said.clear()  # the browser's own line about the status 422
 
 
