@@ -28,16 +28,11 @@ LISTED = 5  # tags, or files, named in a message
 
 @dataclass(frozen=True)
 class MarkedSentence:
-    """Words, which of them are wrong, and what the sentence was rewritten to, where that is known.
-
-    Attributes:
-        place: file and line.
-    """
+    """Words, which of them are wrong, and what the sentence was rewritten to, where that is known."""
 
     words: tuple[str, ...]
     wrong: tuple[bool, ...]
     rewrites: tuple[tuple[str, ...], ...] = ()
-    place: str = ""
 
     @property
     def share(self) -> float:
@@ -77,10 +72,7 @@ def _tagged(path: Path) -> list[MarkedSentence]:
             f"{path}:{sentences[0].line}: no word has a tag that says that it is right ({', '.join(RIGHT)}); the "
             f"second column holds {listed}\n  {WANTED}"
         )
-    return [
-        MarkedSentence(one.words, tuple(tag not in RIGHT for tag in one.tags or ()), (), f"{path}:{one.line}")
-        for one in sentences
-    ]
+    return [MarkedSentence(one.words, tuple(tag not in RIGHT for tag in one.tags or ())) for one in sentences]
 
 
 def _rewritten(folder: Path, references: int) -> list[MarkedSentence]:
@@ -106,7 +98,7 @@ def _rewritten(folder: Path, references: int) -> list[MarkedSentence]:
             np.sum([changed(words, rewrite) for rewrite in there], axis=0) if there else np.zeros(len(words))
         )
         wrong = tuple((counts_W >= references).tolist())
-        found.append(MarkedSentence(words, wrong, tuple(there), f"{source}:{number}"))
+        found.append(MarkedSentence(words, wrong, tuple(there)))
     return found
 
 
