@@ -47,7 +47,8 @@ def notes(facts: Facts) -> list[str]:
         "they were masked): what is left of a difference is the discriminator's own. Probabilities of which a "
         "group has few tokens are left out there, and a group that lacks half of all has no such figure.",
         "The effects are of a logistic regression with all properties at once: log-odds of an error beside those "
-        "of the mean token, other properties equal; its intervals take sentences as clusters.",
+        "of the mean token, other properties equal; its intervals take sentences as clusters. Difficulty is known "
+        "by tenths of the tokens: within a tenth it still differs, and a little of it may be left in both.",
     ]
     if facts["rebuilt"]:
         found.append(
