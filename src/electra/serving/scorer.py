@@ -8,15 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from rich.text import Text
-from torch import Tensor
 
 from electra.errors import CheckpointError
-from electra.export.huggingface import KINDS, Pretrained
-from electra.export.loading import load_pretrained
-from electra.modeling.heads import ReplacedTokenHead
-from electra.modeling.recurrence import Past
 from electra.serving.batching import Batcher, Long, check_texts
 from electra.serving.coloring import colored, figure
+from electra.serving.networks import Loaded, kind_of, load_model, network_of
 
 NAMED = 3
 """Tokens that the line below a coloured text names."""
@@ -88,7 +84,8 @@ class Scorer:
     """Scores texts of any length.
 
     Args:
-        model: a run, an export folder, a Hugging Face folder or id, or what was loaded of one, of a discriminator.
+        model: a run, an export folder, a Hugging Face or ONNX folder or an id, or what was loaded of one, of a
+            discriminator.
             What it was trained by is its `objective`: the logits of Electric are energies, not log-odds of having
             been replaced.
         device: such as "cpu" or "cuda"; None: the GPU where there is one.
@@ -103,26 +100,27 @@ class Scorer:
 
     def __init__(
         self,
-        model: str | Path | Pretrained,
+        model: str | Path | Loaded,
         *,
         device: str | torch.device | None = None,
         long: Long | None = None,
     ) -> None:
-        pretrained = model if isinstance(model, Pretrained) else load_pretrained(model)
-        if not isinstance(pretrained.head, ReplacedTokenHead):
-            kinds = {"generator": "a masked language model", "language-model": "a language model"}
-            kind = None if pretrained.head is None else KINDS[type(pretrained.head)]
-            what = "an encoder without a head" if kind is None else kinds.get(kind, "fine-tuned for a task")
-            name = "the model" if isinstance(model, Pretrained) else model
+        loaded = load_model(model)
+        if (kind := kind_of(loaded)) != "discriminator":
+            kinds = {
+                "generator": "a masked language model",
+                "language-model": "a language model",
+                "encoder": "an encoder without a head",
+            }
+            name = model if isinstance(model, str | Path) else "the model"
             raise CheckpointError(
-                f"{name} is {what}; to score texts, give a discriminator, such as a run of objective.kind "
-                "replaced-token or electric"
+                f"{name} is {kinds.get(kind, 'fine-tuned for a task')}; to score texts, give a discriminator, "
+                "such as a run of objective.kind replaced-token or electric"
             )
-        self.objective = pretrained.objective or "replaced-token"
-        self.tokenizer = pretrained.tokenizer
-        self.batcher = Batcher(pretrained, device=device, long=long)
-        self.encoder = pretrained.encoder.to(self.batcher.device)
-        self.head = pretrained.head.to(self.batcher.device)
+        self.objective = loaded.objective or "replaced-token"
+        self.tokenizer = loaded.tokenizer
+        self.network = network_of(loaded, device)
+        self.batcher = Batcher(loaded, device=self.network.device, long=long)
 
     def __call__(self, texts: Sequence[str], *, batch_tokens: int | None = None) -> list[ScoredText]:
         """One result a text, in the order given.
@@ -148,12 +146,9 @@ class Scorer:
     def logits(self, ids: Sequence[list[int]], *, batch_tokens: int | None = None) -> list[NDArray[np.float32]]:
         """The logits of each text's tokens, which are given without special ones."""
         logits = [np.zeros(len(tokens), dtype=np.float32) for tokens in ids]
-        for window, row_L in self.batcher.rows(ids, self._logits, batch_tokens=batch_tokens):
+        for window, row_L in self.batcher.rows(ids, self.network.logits, batch_tokens=batch_tokens):
             logits[window.text][window.kept] = row_L[window.kept_of_row]
         return logits
-
-    def _logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Past) -> Tensor:
-        return self.head(self.encoder(ids_BL, None, mask_BL, **past))
 
 
 def _trimmed(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
