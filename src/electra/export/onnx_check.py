@@ -3,7 +3,7 @@
 Shapes: B batch, L length, N positions.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -23,61 +23,79 @@ TOLERANCE = 1e-4
 """A graph whose outputs differ by more computes something else."""
 LENGTHS = ((2,), (3, 7, 5), (32, 9), (64, 64, 33, 2), (128, 50))
 """Tokens of each row of the batches that are compared, as far as the network reads so many."""
+MASKED = 0.15
+"""Share of the tokens whose words are predicted, or where an answer may begin."""
 Inputs = dict[str, Tensor]
+Network = Callable[[Inputs], dict[str, Tensor]]
+"""Without a mask among the inputs there is no padding."""
 
 
 def samples(pretrained: Pretrained, special: SpecialTokens) -> Iterator[Inputs]:
-    """Batches of random tokens of several sizes and lengths, with padding, segments and all further inputs; the
-    last one has a row of the network's longest input."""
-    random = torch.Generator().manual_seed(0)
-    vocabulary, longest = pretrained.encoder.config.vocabulary_size, pretrained.max_length
-    longest = min(longest, 512)
-    for lengths in (*LENGTHS, (longest, max(2, longest // 3))):
-        lengths_B = torch.tensor([min(length, longest) for length in lengths])
-        L = int(lengths_B.max())
-        mask_BL = torch.arange(L) < lengths_B[:, None]
-        ids_BL = torch.randint(vocabulary, (len(lengths), L), generator=random)
-        ids_BL[:, 0] = special.classify
-        ids_BL = ids_BL.masked_fill(~mask_BL, special.pad)
-        segments_BL = (torch.arange(L) >= (lengths_B // 2)[:, None]).long() * mask_BL
-        inside_BL = (segments_BL == 1) & (torch.arange(L) < lengths_B[:, None] - 1)
-        wanted_BL = mask_BL & (torch.rand(ids_BL.shape, generator=random) < 0.3)
-        wanted_BL[0, 0] = True
-        begins_BL = inside_BL & (torch.rand(ids_BL.shape, generator=random) < 0.7)
-        yield {
-            IDS: ids_BL,
-            MASK: mask_BL,
-            SEGMENTS: segments_BL,
-            POSITIONS: wanted_BL.flatten().nonzero().squeeze(1),
-            ALLOWED: (inside_BL | (torch.arange(L) == 0)).long(),
-            BEGINS: begins_BL.long(),
-        }
+    """Batches of several sizes and lengths; the last has a row as long as the network reads, or 512 tokens."""
+    longest = min(pretrained.max_length, 512)
+    for seed, lengths in enumerate((*LENGTHS, (longest, max(2, longest // 3)))):
+        yield sample(pretrained, special, [min(length, longest) for length in lengths], seed=seed)
 
 
-@torch.inference_mode()
-def expected(pretrained: Pretrained, kind: OnnxKind, inputs: Inputs) -> dict[str, Tensor]:
-    """What the network gives, by the names of the graph's outputs."""
+def sample(pretrained: Pretrained, special: SpecialTokens, lengths: Sequence[int], *, seed: int = 0) -> Inputs:
+    """A batch of random tokens with padding, segments, and all further inputs.
+
+    Args:
+        lengths: tokens of each row, special ones included.
+    """
+    random = torch.Generator().manual_seed(seed)
+    lengths_B = torch.tensor(lengths)
+    L = int(lengths_B.max())
+    mask_BL = torch.arange(L) < lengths_B[:, None]
+    ids_BL = torch.randint(pretrained.encoder.config.vocabulary_size, mask_BL.shape, generator=random)
+    ids_BL[:, 0] = special.classify
+    segments_BL = (torch.arange(L) >= (lengths_B // 2)[:, None]).long() * mask_BL
+    inside_BL = (segments_BL == 1) & (torch.arange(L) < lengths_B[:, None] - 1)
+    wanted_BL = mask_BL & (torch.rand(mask_BL.shape, generator=random) < MASKED)
+    wanted_BL[0, 0] = True
+    begins_BL = inside_BL & (torch.rand(mask_BL.shape, generator=random) < MASKED)
+    return {
+        IDS: ids_BL.masked_fill(~mask_BL, special.pad),
+        MASK: mask_BL,
+        SEGMENTS: segments_BL,
+        POSITIONS: wanted_BL.flatten().nonzero().squeeze(1),
+        ALLOWED: (inside_BL | (torch.arange(L) == 0)).long(),
+        BEGINS: begins_BL.long(),
+    }
+
+
+def reference(pretrained: Pretrained, kind: OnnxKind) -> Network:
+    """The network as PyTorch computes it, with the graph's inputs and outputs."""
     encoder, head = pretrained.encoder, pretrained.head
-    ids_BL, mask_BL, segments_BL = (inputs[name] for name in (IDS, MASK, SEGMENTS))
     if kind in ("text", "token", "span", "conditional-span"):
         assert pretrained.task is not None and isinstance(head, TaskHead)
-        targets = {name: inputs[name] for name in (ALLOWED, BEGINS)}
-        batch = TaskBatch(ids_BL, segments_BL, mask_BL.sum(1), 0, targets=targets)
         module = FineTuning(encoder, from_facts(pretrained.task), head=head).eval()
-        return module.logits(batch)
-    states_BLD = encoder(ids_BL, segments_BL, mask_BL)
-    found = {"states": states_BLD}
-    if kind == "discriminator":
-        assert isinstance(head, ReplacedTokenHead)
-        found["logits"] = head(states_BLD)
-    elif kind == "generator":
-        assert isinstance(head, MaskedLanguageModelHead)
-        chosen_ND = states_BLD.flatten(0, 1)[inputs[POSITIONS]]
-        found["logits"] = head.logits(chosen_ND, encoder.embeddings.token.weight)
-    else:
-        weights_BL1 = mask_BL[:, :, None].float()
-        found["embeddings"] = (states_BLD * weights_BL1).sum(1) / weights_BL1.sum(1)
-    return found
+        return lambda inputs: module.logits(_batch(inputs))
+
+    def computed(inputs: Inputs) -> Inputs:
+        mask_BL = inputs.get(MASK)
+        states_BLD = encoder(inputs[IDS], inputs[SEGMENTS], mask_BL)
+        found = {"states": states_BLD}
+        if kind == "discriminator":
+            assert isinstance(head, ReplacedTokenHead)
+            found["logits"] = head(states_BLD)
+        elif kind == "generator":
+            assert isinstance(head, MaskedLanguageModelHead)
+            chosen_ND = states_BLD.flatten(0, 1)[inputs[POSITIONS]]
+            found["logits"] = head.logits(chosen_ND, encoder.embeddings.token.weight)
+        else:
+            weights_BL = torch.ones_like(states_BLD[..., 0]) if mask_BL is None else mask_BL.float()
+            found["embeddings"] = (states_BLD * weights_BL[..., None]).sum(1) / weights_BL.sum(1, keepdim=True)
+        return found
+
+    return computed
+
+
+def _batch(inputs: Inputs) -> TaskBatch:
+    ids_BL, mask_BL = inputs[IDS], inputs.get(MASK)
+    lengths_B = torch.full((len(ids_BL),), ids_BL.shape[1]) if mask_BL is None else mask_BL.sum(1)
+    targets = {name: inputs[name] for name in (ALLOWED, BEGINS)}
+    return TaskBatch(ids_BL, inputs[SEGMENTS], lengths_B, 0, targets=targets)
 
 
 def difference(wanted: dict[str, Tensor], found: dict[str, Tensor], mask_BL: Tensor) -> float:

@@ -25,9 +25,7 @@ FILE_LIMIT = 2**31 - 2**20
 """Bytes that a protobuf file holds, some left for the operators."""
 
 
-def build(
-    pretrained: Pretrained, *, alone: bool = False, small_tables: bool = False
-) -> tuple[Graph, OnnxKind]:
+def build(pretrained: Pretrained, *, alone: bool = False, small_tables: bool = False) -> tuple[Graph, OnnxKind]:
     """The graph of a network, and its kind.
 
     Args:

@@ -112,27 +112,16 @@ class OnnxModel:
     def hidden_size(self) -> int:
         return self.facts.hidden_size
 
-    def run(
-        self,
-        names: tuple[str, ...],
-        ids_BL: Tensor,
-        segment_ids_BL: Tensor | None = None,
-        attention_mask_BL: Tensor | None = None,
-        **others: Tensor,
-    ) -> dict[str, Tensor]:
+    def run(self, names: tuple[str, ...], **inputs: Tensor) -> dict[str, Tensor]:
         """Some of the outputs by name.
 
         Args:
-            segment_ids_BL: None: all 0.
-            attention_mask_BL: True at tokens; None: everywhere.
-            others: further inputs.
+            inputs: by name; those that the graph does not take are passed over. Where the mask or the segments
+                are left out, there is no padding, and all tokens are of segment 0.
         """
-        ids = ids_BL.numpy()
-        given = {
-            IDS: ids,
-            MASK: np.ones_like(ids) if attention_mask_BL is None else attention_mask_BL.numpy().astype(np.int64),
-            SEGMENTS: np.zeros_like(ids) if segment_ids_BL is None else segment_ids_BL.numpy(),
-            **{name: tensor.numpy().astype(np.int64) for name, tensor in others.items()},
+        ids = inputs[IDS].numpy()
+        given = {MASK: np.ones_like(ids), SEGMENTS: np.zeros_like(ids)} | {
+            name: tensor.numpy().astype(np.int64) for name, tensor in inputs.items()
         }
         found = self.session.run(names, {name: given[name] for name in self.facts.inputs})
         return {name: torch.from_numpy(values) for name, values in zip(names, found, strict=True)}

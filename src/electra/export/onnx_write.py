@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from electra import __version__, durable
 from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError
 from electra.export.huggingface import Pretrained
-from electra.export.onnx_check import TOLERANCE, difference, expected, samples
-from electra.export.onnx_graph import FACTS, IDS, MASK, MODEL, SEGMENTS
+from electra.export.onnx_check import TOLERANCE, difference, reference, samples
+from electra.export.onnx_graph import FACTS, MASK, MODEL, SEGMENTS
 from electra.export.onnx_heads import OnnxKind, build
 from electra.export.onnx_model import FORMAT, OnnxFacts, OnnxModel, open_session, require
 from electra.export.tokenizer_files import tokenizer_files
@@ -93,12 +95,12 @@ def checked(pretrained: Pretrained, model: OnnxModel) -> float:
     Raises:
         CheckpointError: further than `TOLERANCE`.
     """
-    special, largest = special_tokens(pretrained.tokenizer), 0.0
-    facts = model.facts
-    for inputs in samples(pretrained, special):
-        more = {name: inputs[name] for name in facts.inputs if name not in (IDS, MASK, SEGMENTS)}
-        found = model.run(facts.outputs, inputs[IDS], inputs[SEGMENTS], inputs[MASK], **more)
-        largest = max(largest, difference(expected(pretrained, facts.kind, inputs), found, inputs[MASK]))
+    largest, network = 0.0, reference(pretrained, model.facts.kind)
+    for inputs in samples(pretrained, special_tokens(pretrained.tokenizer)):
+        with torch.inference_mode():
+            wanted = network(inputs)
+        found = model.run(model.facts.outputs, **inputs)
+        largest = max(largest, difference(wanted, found, inputs[MASK]))
     if not largest <= TOLERANCE:
         raise CheckpointError(
             f"the graph differs from the network by {largest:.1e}, and {TOLERANCE:.0e} is the most: it is not "

@@ -13,7 +13,7 @@ from torch import Tensor
 from electra.errors import CheckpointError
 from electra.export.huggingface import KINDS, Pretrained
 from electra.export.loading import find, load_pretrained
-from electra.export.onnx_graph import is_onnx
+from electra.export.onnx_graph import IDS, MASK, SEGMENTS, is_onnx
 from electra.export.onnx_heads import ALLOWED, BEGINS, POSITIONS
 from electra.export.onnx_model import OnnxModel, load_onnx
 from electra.modeling.encoder import attention_mask
@@ -113,15 +113,15 @@ class OnnxNetwork:
         return self._one("logits", ids_BL, mask_BL)
 
     def words(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Callable[[Tensor], Tensor]:
-        return lambda positions_n: self._one("logits", ids_BL, mask_BL, **{POSITIONS: positions_n})
+        return lambda positions_n: self._one("logits", ids_BL, mask_BL, positions_n)
 
-    def _one(self, name: str, ids_BL: Tensor, mask_BL: Tensor | None, **others: Tensor) -> Tensor:
-        return self.model.run((name,), ids_BL, None, mask_BL, **self._all(others))[name]
-
-    def _all(self, others: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The further inputs, all of them: where states alone are wanted, words are predicted nowhere."""
-        wanted = POSITIONS in self.model.facts.inputs and POSITIONS not in others
-        return {**others, POSITIONS: torch.zeros(0, dtype=torch.int64)} if wanted else others
+    def _one(self, name: str, ids_BL: Tensor, mask_BL: Tensor | None, positions_n: Tensor | None = None) -> Tensor:
+        """One of the outputs. Where states alone are wanted of a masked language model, it predicts no words."""
+        positions = torch.zeros(0, dtype=torch.int64) if positions_n is None else positions_n
+        inputs = {IDS: ids_BL, POSITIONS: positions}
+        if mask_BL is not None:
+            inputs[MASK] = mask_BL
+        return self.model.run((name,), **inputs)[name]
 
 
 class TaskNetwork(Protocol):
@@ -172,10 +172,14 @@ class OnnxTaskNetwork:
 
     def logits(self, batch: TaskBatch) -> dict[str, Tensor]:
         """What the head gives for a batch (`tasks.base.Problem.logits`)."""
+        inputs = {IDS: batch.input_ids_BL, SEGMENTS: batch.segment_ids_BL}
         mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
+        if mask_BL is not None:
+            inputs[MASK] = mask_BL
         wanted = [name for name in (ALLOWED, BEGINS) if name in self.model.facts.inputs]
-        more = {name: batch.targets[name] == 1 for name in wanted}
-        return self.model.run(self.model.facts.outputs, batch.input_ids_BL, batch.segment_ids_BL, mask_BL, **more)
+        return self.model.run(
+            self.model.facts.outputs, **inputs, **{name: batch.targets[name] == 1 for name in wanted}
+        )
 
 
 def _device(device: str | torch.device | None) -> torch.device:
