@@ -12,7 +12,7 @@ import numpy as np
 
 from electra.analysis.quantization import Quality, of_task, of_texts
 from electra.data.corpus import Source, kind_of, read
-from electra.data.readers import Reject, text_column
+from electra.data.readers import Reject, numbered_lines, text_column
 from electra.data.shards import MANIFEST, TokenData
 from electra.errors import CheckpointError, ConfigError, DataError, ElectraError
 from electra.export.huggingface import Pretrained
@@ -203,6 +203,10 @@ def _lines(path: Path) -> Iterator[str]:
     kind = kind_of(path) if path.is_file() else None
     if kind is None:
         raise DataError(f"{path} is no text file and no prepared data")
+    if kind == "text":
+        for _, line in numbered_lines(path):
+            yield (line or b"").decode(errors="replace").strip()
+        return
     column = text_column(path, kind, None)
     for item in read(Source(str(path), kind, path.stat().st_size, column)):
         if not isinstance(item, Reject):
