@@ -54,7 +54,7 @@ def _overall(facts: Facts) -> Table:
     for model, one in _readings(facts):
         loss = one["loss"]
         table.add_row(
-            *_named(model, one), f"{loss['value']:.2f} ({loss['low']:.2f}-{loss['high']:.2f})",
+            *_named(model, one), f"{loss['value']:.2f} {loss['low']:.2f}-{loss['high']:.2f}",
             _short_number(one["perplexity"]), f"{one['entropy']['value']:.2f}", f"{one['original']['value']:.1%}",
             *(f"{one[f'top_{k}']['value']:.1%}" for k in (1, 5, 10, 50)),
             f"{one['calibration']['error']:.3f}", f"{one['special']:.2%}",

@@ -75,7 +75,7 @@ def _filled(table: Table, facts: Facts, cells: Callable[[Part], Sequence[str]]) 
 def _discriminator(facts: Facts) -> Table:
     columns = (
         "tokens", "clean suspected, %", "untouched suspected, %", "fakes", "missed, %", "AUC",
-        "log-odds: clean", "un-touched", "fakes",
+        "log-odds: clean", "untouched", "fakes",
     )  # fmt: skip
     table = Table(
         Column("", no_wrap=True),
@@ -230,8 +230,8 @@ def _mean(axes: Any, facts: Facts, key: str) -> None:
 
 
 def _rate(one: Part | None) -> str:
-    """In percent, with its interval."""
-    return "" if one is None else f"{100 * one['value']:.1f} ({100 * one['low']:.1f}-{100 * one['high']:.1f})"
+    """In percent, and its interval."""
+    return "" if one is None else f"{100 * one['value']:.1f} {100 * one['low']:.1f}-{100 * one['high']:.1f}"
 
 
 def _number(one: Part | None, digits: int = 2) -> str:
