@@ -74,7 +74,7 @@ def _filled(table: Table, facts: Facts, cells: Callable[[Part], Sequence[str]]) 
 
 def _discriminator(facts: Facts) -> Table:
     columns = (
-        "tokens", "clean suspected, %", "untouched suspected, %", "fakes", "missed, %", "AUC",
+        "tokens", "clean suspected %", "untouched suspected %", "fakes", "missed %", "AUC",
         "log-odds: clean", "untouched", "fakes",
     )  # fmt: skip
     table = Table(
@@ -97,7 +97,7 @@ def _discriminator(facts: Facts) -> Table:
 def _generator(facts: Facts) -> Table:
     columns = (
         "places", "p of the original", "log p", "entropy", "draw is the original", "log p of the fake",
-        "equal difficulty: missed, %", "clean suspected, %",
+        "equal difficulty: missed %", "clean suspected %",
     )  # fmt: skip
     title = "what the generator proposes there, and both errors at equal difficulty"
     table = Table(Column("", no_wrap=True), *columns, title=title, title_justify="left")
