@@ -1,6 +1,8 @@
 """Every token goes through the network once, with context, and with hardly any padding beside it."""
 
 import random
+from collections.abc import Sequence
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError
 from electra.export.huggingface import Pretrained
 from electra.modeling.encoder import Encoder, EncoderConfig
-from electra.serving.batching import Batcher, windows
+from electra.serving.batching import Batcher, cuts, windows
 
 
 def batcher(max_length: int) -> Batcher:
@@ -37,7 +39,7 @@ def test_windows_keep_every_token_once_with_context(tokens: int, size: int) -> N
             assert window.end - 1 - position >= min(tokens - 1 - position, (size - 1) // 4)
 
 
-def test_batches_are_full_and_hold_what_the_rows_say() -> None:
+def test_batches_fit_and_hold_what_the_rows_say() -> None:
     draw = random.Random(0)
     texts = [[draw.randrange(100, 200) for _ in range(draw.randrange(60))] for _ in range(300)]
     shapes = []
@@ -56,9 +58,32 @@ def test_batches_are_full_and_hold_what_the_rows_say() -> None:
         assert row.dtype == np.float32 and row.tolist() == [special.classify, *ids, special.separate]
         found[window.text][window.kept] = row[window.kept_of_row]
     assert [row.tolist() for row in found] == texts
-    assert all(150 < rows * length <= 400 for rows, length in shapes[:-1])
+    assert all(rows * length <= 400 for rows, length in shapes)
+    assert len(shapes) < len(texts) / 6
     tokens = sum(window.length for i, ids in enumerate(texts) for window in windows(i, len(ids), 38))
     assert tokens < sum(rows * length for rows, length in shapes) < 1.03 * tokens
+
+
+@pytest.mark.parametrize("call", [0, 3, 20, 1000])
+def test_rows_are_cut_where_the_least_is_computed(call: int) -> None:
+    draw = random.Random(call)
+    for _ in range(20):
+        lengths = sorted((draw.randrange(2, 30) for _ in range(draw.randrange(10))), reverse=True)
+        found = cuts(lengths, 60, call)
+        assert found[0] == 0 and found[-1] == len(lengths)
+
+        def cost(ends: Sequence[int], lengths: list[int] = lengths) -> float:
+            batches = [lengths[first:end] for first, end in pairwise(ends)]
+            if any(len(batch) > 1 and batch[0] * len(batch) > 60 for batch in batches):
+                return float("inf")
+            return sum(batch[0] * len(batch) + call for batch in batches)
+
+        every = (
+            (0, *inner, len(lengths))
+            for count in range(len(lengths))
+            for inner in combinations(range(1, len(lengths)), count)
+        )
+        assert not lengths or cost(found) == min(map(cost, every))
 
 
 def test_rows_of_one_length_need_no_mask() -> None:
