@@ -164,7 +164,8 @@ def dev_outputs(net: Any, problem: Problem, rows: Rows) -> list[dict[str, NDArra
             batch.pop(name)
         if problem.kind == "answering":
             x_BLD = net.base_model(**batch).last_hidden_state
-            outputs = problem.outputs(net.qa_outputs, x_BLD, collated(rows, np.array(chosen), pad=0))
+            whole = collated(rows, np.array(chosen), pad=0)
+            outputs = problem.outputs(problem.logits(net.qa_outputs, x_BLD, whole), whole)
         elif problem.kind == "tagging":
             outputs = {"probabilities": net(**batch).logits.softmax(-1)}
         else:

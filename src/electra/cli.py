@@ -39,7 +39,7 @@ VERBS = {
     "similarity": ("electra.recipes.similarity:run", "whether embeddings of like texts lie close together"),
     "study": ("electra.recipes.study:run", "a table or figure of the paper, again, at a budget you set"),
     "report": ("electra.recipes.report:run", "runs, fine-tunings, studies, analyses -> one HTML file"),
-    "export": ("electra.recipes.export:run", "a run's checkpoint -> folders that transformers loads"),
+    "export": ("electra.recipes.export:run", "a model -> folders for transformers, or for onnxruntime"),
     "flops": ("electra.recipes.flops:run", "what a model costs to train and to use, term by term"),
     "analyze context": (
         "electra.recipes.analyze_context:run",

@@ -63,13 +63,13 @@ def framed(scorer: Scorer, text: str) -> list[int]:
 @torch.no_grad()
 def by_hand(scorer: Scorer, text: str) -> Tensor:
     """The logits of a text's tokens, its windows fed to the encoder one by one."""
-    encoder = scorer.encoder
+    encoder = scorer.network.encoder
     assert isinstance(encoder, RelativeEncoder)
     memory, logits = None, []
     for window in torch.tensor([framed(scorer, text)]).split(LENGTH, 1):
         found = encoder.read(window, memory_YBMD=memory)
         memory = found.memory_YBMD
-        logits.append(scorer.head(found.states_BND)[0])
+        logits.append(scorer.network.head(found.states_BND)[0])
     return torch.cat(logits)[1:-1]
 
 
@@ -108,14 +108,14 @@ def test_states_and_their_mean(model: Path, long: Long) -> None:
     many = texts(60, 4, 0, LENGTH - 1, 2 * LENGTH - 2)
     states, means_ND = encoder(many), encoder.encode(many)
     assert [len(state_LD) for state_LD in states] == [60, 4, 0, LENGTH - 1, 2 * LENGTH - 2]
-    assert isinstance(scorer.encoder, RelativeEncoder)
+    assert isinstance(scorer.network.encoder, RelativeEncoder)
     for text, state_LD, mean_D in zip(many, states, means_ND, strict=True):
         ids_BL = torch.tensor([framed(scorer, text)])
         if long == "windows" and ids_BL.shape[1] > LENGTH:
             continue
         memory, parts = None, []
         for window in ids_BL.split(LENGTH, 1):
-            found = scorer.encoder.read(window, memory_YBMD=memory)
+            found = scorer.network.encoder.read(window, memory_YBMD=memory)
             memory = found.memory_YBMD
             parts.append(found.states_BND[0].detach())
         expected_LD = torch.cat(parts).numpy()

@@ -24,8 +24,8 @@ def plain(predictor: WordPredictor, ids: list[int], places: list[int]) -> torch.
     special = predictor.batcher.special
     masked = [special.mask if place in places else token for place, token in enumerate(ids)]
     with torch.no_grad():
-        x_BLD = predictor.encoder(torch.tensor([[special.classify, *masked, special.separate]]))
-        logits = predictor.head.logits(x_BLD[0, 1:-1], predictor.encoder.embeddings.token.weight)
+        x_BLD = predictor.network.encoder(torch.tensor([[special.classify, *masked, special.separate]]))
+        logits = predictor.network.head.logits(x_BLD[0, 1:-1], predictor.network.encoder.embeddings.token.weight)
     return logits[sorted(places)].log_softmax(-1)
 
 

@@ -195,5 +195,5 @@ def test_a_pair_can_be_turned() -> None:
 
 
 def test_outputs_are_the_heads_logits() -> None:
-    found = COLORS.outputs(torch.nn.Identity(), torch.ones(2, 3), SimpleNamespace())  # type: ignore[arg-type]
+    found = COLORS.logits(torch.nn.Identity(), torch.ones(2, 3), SimpleNamespace())  # type: ignore[arg-type]
     assert torch.equal(found["logits"], torch.ones(2, 3))

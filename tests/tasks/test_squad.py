@@ -60,7 +60,10 @@ def computed(problem: Answering, head: nn.Module, rows: Rows, states: Any, *, si
     found: list[Outputs] = []
     for chosen in np.array_split(np.arange(len(rows)), math.ceil(len(rows) / size)):
         batch = collate(rows, chosen, pad=0)
-        outputs = {name: x.float().numpy() for name, x in problem.outputs(head, states(batch), batch).items()}
+        outputs = {
+            name: x.float().numpy()
+            for name, x in problem.outputs(problem.logits(head, states(batch), batch), batch).items()
+        }
         found += [{name: x[i] for name, x in outputs.items()} for i in range(len(chosen))]
     return found
 
@@ -233,7 +236,7 @@ def test_the_best_spans_are_those_of_a_slow_search(words: Tokenizer, pointer: An
     batch, head = collate(rows, np.arange(len(rows)), pad=0), head_of(problem)
     x_BLD = random_states(batch)
     with torch.no_grad():
-        outputs = problem.outputs(head, x_BLD, batch)
+        outputs = problem.outputs(problem.logits(head, x_BLD, batch), batch)
         for row in range(len(rows)):
             wanted = slow_search(problem, head, x_BLD[row], batch, row)[: problem.n_best]
             found = [float(score) for score in outputs["scores"][row] if math.isfinite(score)]

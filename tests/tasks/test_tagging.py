@@ -156,7 +156,7 @@ def test_losses_are_sums_over_labelled_tokens() -> None:
     head = problem.head(EncoderConfig(hidden_size=8)).eval()
     x_BLD = torch.randn(*batch.input_ids_BL.shape, 8)
     losses_B = problem.losses(head, x_BLD, batch)
-    probabilities = problem.outputs(head, x_BLD, batch)["probabilities"]
+    probabilities = problem.outputs(problem.logits(head, x_BLD, batch), batch)["probabilities"]
     assert probabilities.dtype == torch.float32 and probabilities.shape == (*x_BLD.shape[:2], 9)
     for row in range(4):
         each = [
@@ -184,7 +184,9 @@ def test_a_head_learns_words_by_heart() -> None:
         loss.backward()
         optimizer.step()
     with torch.no_grad():
-        found = problem.outputs(head, table(batch.input_ids_BL), batch)["probabilities"].numpy()
+        found = problem.outputs(problem.logits(head, table(batch.input_ids_BL), batch), batch)[
+            "probabilities"
+        ].numpy()
     outputs: list[Outputs] = [{"probabilities": row} for row in found]
     scores = problem.score(examples, problem.predictions(examples, rows, outputs))
     assert scores["span_f1"] == scores["span_f1/LOC"] == scores["accuracy"] == 1.0

@@ -24,6 +24,7 @@ from electra.export.huggingface import Pretrained
 from electra.modeling.attention import Attention
 from electra.modeling.relative_attention import RelativeAttention
 from electra.serving.batching import Batcher
+from electra.serving.networks import TorchNetwork
 
 FIGURES = ("entropy", "uniform", "distance", "first", "last", "previous", "self", "next")
 """What is said of where a token looks: the entropy of its probabilities (nats), that of looking everywhere alike,
@@ -56,8 +57,9 @@ class LayerReader:
 
     def __init__(self, pretrained: Pretrained, *, device: str | torch.device | None = None) -> None:
         self.tokenizer = pretrained.tokenizer
-        self.batcher = Batcher(pretrained, device=device, long="windows")
-        self.encoder = pretrained.encoder.to(self.batcher.device)
+        network = TorchNetwork(pretrained, device)
+        self.encoder = network.encoder
+        self.batcher = Batcher(pretrained, device=network.device, long="windows")
 
     @property
     def layers(self) -> int:

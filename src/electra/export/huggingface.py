@@ -37,6 +37,7 @@ from electra.export.names import (
     their_names,
     their_shape,
 )
+from electra.export.onnx_graph import is_onnx
 from electra.export.tokenizer_files import agree, read_tokenizer, tokenizer_files
 from electra.export.xlnet_names import WORD_BIAS, from_xlnet, to_xlnet
 from electra.json_files import json_text
@@ -86,6 +87,19 @@ class Pretrained:
     """What a network that was fine-tuned here knows of its task (`electra.tasks.problems`)."""
     pairs: SentencePairHead | None = None
     """Beside a masked language model: whether two segments belong together."""
+
+    @property
+    def memory_length(self) -> int:
+        return self.encoder.config.memory_length
+
+    @property
+    def stream(self) -> bool:
+        """Whether it was trained on a stream, and so reads a text between two [SEP]s (`serving.batching`)."""
+        return self.memory_length > 0
+
+    @property
+    def hidden_size(self) -> int:
+        return self.encoder.config.hidden_size
 
 
 def save(
@@ -163,6 +177,10 @@ def load(folder: Path) -> Pretrained:
             missing, unknown or of another shape; each one is named.
         DataError: the tokenizer cannot be read or lacks a special token.
     """
+    if is_onnx(folder):
+        raise CheckpointError(
+            f"{folder} is an ONNX folder, which score, predict and serve take; here give the model it was made of"
+        )
     described = from_json(folder / "config.json")
     family, config, task = described.family, described.encoder, described.task
     if family == "xlnet":

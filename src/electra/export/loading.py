@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 from electra.errors import CheckpointError
 from electra.export.huggingface import OLD_WEIGHTS, WEIGHTS, Pretrained
 from electra.export.huggingface import load as load_folder
+from electra.export.onnx_graph import is_onnx
 from electra.modeling.any_encoder import AnyEncoder
 
 _FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
@@ -47,7 +48,7 @@ def find(model: str | Path) -> Path:
     if path.is_dir():
         towers = [above / tower for above in (path, path / "export") for tower in ("discriminator", "encoder")]
         for folder in (path, *towers, path / "model"):
-            if (folder / "config.json").is_file():
+            if (folder / "config.json").is_file() or is_onnx(folder):
                 return folder
         if (path / "state.json").is_file():
             raise CheckpointError(

@@ -138,6 +138,6 @@ def _evaluation_seconds(setting: Setting, module: FineTuning, split: str) -> flo
         start = time.perf_counter()
         with torch.no_grad(), setting.precision.autocast(setting.device):
             batch = collate(rows, chosen, pad=setting.pad).to(setting.device)
-            module.problem.outputs(module.head, module.states(batch), batch)
+            module.problem.outputs(module.logits(batch), batch)
         rates.append((time.perf_counter() - start) / size)
     return statistics.median(rates) * sum(tokens)

@@ -19,6 +19,7 @@ from torch import Tensor
 from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError
 from electra.export.huggingface import Pretrained
+from electra.export.onnx_model import OnnxModel
 from electra.modeling.encoder import attention_mask
 from electra.modeling.recurrence import Past
 
@@ -76,11 +77,27 @@ class Window:
         return slice(self.keep_start + first, self.keep_end + first)
 
 
+@dataclass(frozen=True)
+class WindowBatch:
+    """Windows as a network reads them at once.
+
+    Attributes:
+        ids_BL: padded behind the rows' ends, where values mean nothing.
+        mask_BL: True at tokens; None: there is no padding.
+        past: what the network remembers, by the name `past`; empty where nothing is.
+    """
+
+    windows: list[Window]
+    ids_BL: Tensor
+    mask_BL: Tensor | None
+    past: dict[str, Past]
+
+
 class Batcher:
     """Puts texts through a network: those of like length together, so that hardly any padding is computed.
 
     Args:
-        device: such as "cpu" or "cuda"; None: the GPU where there is one.
+        device: where the network is.
         long: how a text longer than the network's input is read. windows: they overlap by half, and each token is
             kept once, where it has the most context. memory: window behind window, each token once, and each
             window remembers those before. None: with memory, where the network has one.
@@ -90,15 +107,15 @@ class Batcher:
     """
 
     def __init__(
-        self, pretrained: Pretrained, *, device: str | torch.device | None, long: Long | None = None
+        self, pretrained: Pretrained | OnnxModel, *, device: str | torch.device, long: Long | None = None
     ) -> None:
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = torch.device(device)
         self.special = special_tokens(pretrained.tokenizer)
-        self.memory_length = pretrained.encoder.config.memory_length
+        self.memory_length = pretrained.memory_length
         if long == "memory" and not self.memory_length:
             raise CheckpointError("the model has no memory to read long texts with; they can be read in windows")
         self.long: Long = long or ("memory" if self.memory_length else "windows")
-        self.begin = self.special.separate if self.memory_length else self.special.classify
+        self.begin = self.special.separate if pretrained.stream else self.special.classify
         self.size = pretrained.max_length - 2  # special tokens take two
         if self.size < 1:
             raise CheckpointError(f"the model's inputs of {pretrained.max_length} tokens leave no room for a text")
@@ -110,25 +127,33 @@ class Batcher:
         memory come first, then the longest.
 
         Args:
+            ids, batch_tokens: as of `batches`.
+        """
+        for batch in self.batches(ids, batch_tokens=batch_tokens):
+            with torch.inference_mode():
+                values = network(batch.ids_BL, batch.mask_BL, **batch.past).float().cpu().numpy()
+            for window, row in zip(batch.windows, values, strict=True):
+                yield window, row[: window.length]
+
+    def batches(self, ids: Sequence[list[int]], *, batch_tokens: int | None = None) -> Iterator[WindowBatch]:
+        """The windows of texts in batches. Each is to go through the network before the next one is asked for: it
+        leaves in `past` what that one remembers.
+
+        Args:
             ids: of each text, without special tokens.
             batch_tokens: tokens of a batch, padding included; None: `CPU_TOKENS` or `DEVICE_TOKENS`.
         """
         budget = batch_tokens or (CPU_TOKENS if self.device.type == "cpu" else DEVICE_TOKENS)
         remembered = {i for i, tokens in enumerate(ids) if self.long == "memory" and len(tokens) > self.size}
-        yield from self._remembered(ids, remembered, network, budget)
+        yield from self._remembered(ids, remembered, budget)
         others = [(i, len(tokens)) for i, tokens in enumerate(ids) if i not in remembered]
         ordered = [window for i, tokens in others for window in windows(i, tokens, self.size)]
         ordered.sort(key=lambda window: window.length, reverse=True)
         call = CPU_CALL if self.device.type == "cpu" else DEVICE_CALL
         for first, end in pairwise(cuts([window.length for window in ordered], budget, call)):
-            batch = ordered[first:end]
-            values = self._values([self._row(ids[window.text], window) for window in batch], network)
-            for window, row in zip(batch, values, strict=True):
-                yield window, row[: window.length]
+            yield self._batch(ids, ordered[first:end])
 
-    def _remembered(
-        self, ids: Sequence[list[int]], texts: Collection[int], network: Network, budget: int
-    ) -> Iterator[tuple[Window, NDArray[np.float32]]]:
+    def _remembered(self, ids: Sequence[list[int]], texts: Collection[int], budget: int) -> Iterator[WindowBatch]:
         """Texts side by side, the longest above, so that those that are at their end drop out below."""
         length = self.size + 2
         ordered = sorted(texts, key=lambda text: len(ids[text]), reverse=True)
@@ -140,25 +165,21 @@ class Batcher:
                 batch = [row[step] for row in rows if len(row) > step]
                 if past.memory_YBMD is not None:
                     past.memory_YBMD = past.memory_YBMD[:, : len(batch)]
-                values = self._values([self._row(ids[w.text], w) for w in batch], network, past=past)
-                for window, row in zip(batch, values, strict=True):
-                    yield window, row[: window.length]
+                yield self._batch(ids, batch, past=past)
 
     def _row(self, ids: list[int], window: Window) -> list[int]:
         before, after = [self.begin] * window.before, [self.special.separate] * window.after
         return [*before, *ids[window.start : window.end], *after]
 
-    @torch.inference_mode()
-    def _values(self, rows: list[list[int]], network: Network, **past: Past) -> NDArray[np.float32]:
-        """Values (B, L, ...), where the first row is a longest one; what lies behind a row's end means nothing."""
+    def _batch(self, ids: Sequence[list[int]], batch: list[Window], **past: Past) -> WindowBatch:
+        """Windows of which the first one is a longest."""
+        rows = [self._row(ids[window.text], window) for window in batch]
         lengths_B = np.array([len(row) for row in rows])
         length = int(lengths_B[0])
         ids_BL = np.full((len(rows), length), self.special.pad)
         ids_BL[np.arange(length) < lengths_B[:, None]] = np.fromiter(chain.from_iterable(rows), np.int64)
         mask_BL = attention_mask(torch.from_numpy(lengths_B).to(self.device), length)
-        values = network(torch.from_numpy(ids_BL).to(self.device), mask_BL, **past)
-        found: NDArray[np.float32] = values.float().cpu().numpy()
-        return found
+        return WindowBatch(batch, torch.from_numpy(ids_BL).to(self.device), mask_BL, past)
 
 
 def cuts(lengths: Sequence[int], budget: int, call: int) -> list[int]:

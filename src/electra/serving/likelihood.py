@@ -27,6 +27,7 @@ from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, R
 from electra.modeling.recurrence import Past
 from electra.serving.batching import check_texts, windows
 from electra.serving.language_model import LanguageModel, losses_with_memory
+from electra.serving.networks import TorchNetwork
 from electra.serving.scorer import Scorer
 from electra.serving.word_predictor import WordPredictor
 
@@ -167,7 +168,9 @@ class MaskedLikelihood:
     names: tuple[str, ...] = ("pll", "pll-word-l2r")
 
     def __init__(self, predictor: WordPredictor) -> None:
-        self.predictor = predictor
+        assert isinstance(predictor.network, TorchNetwork)
+        assert isinstance(predictor.network.head, MaskedLanguageModelHead)
+        self.predictor, self.encoder, self.head = predictor, predictor.network.encoder, predictor.network.head
 
     def __call__(self, texts: Sequence[str], *, unknown: str | None = None) -> Likelihoods:
         """The scores of texts (`Likelihood`)."""
@@ -198,7 +201,7 @@ class MaskedLikelihood:
 
     def _count(self, rows: list[MaskedRow], totals: Floats) -> None:
         """Add the rows' log-probabilities to the scores of their texts (scores, texts)."""
-        states_ND = np.zeros((len(rows), self.predictor.encoder.config.hidden_size), np.float32)
+        states_ND = np.zeros((len(rows), self.encoder.config.hidden_size), np.float32)
         for window, row_1D in self.predictor.batcher.rows([row.ids for row in rows], self._first_masked):
             states_ND[window.text] = row_1D[0]
         targets_N = torch.tensor([row.target for row in rows], dtype=torch.int64)
@@ -211,12 +214,12 @@ class MaskedLikelihood:
     def _first_masked(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Past) -> Tensor:
         """The state of each row's first masked token (B, 1, D): the last block does no work at the others."""
         positions_B1 = (ids_BL == self.predictor.batcher.special.mask).int().argmax(1, keepdim=True)
-        return self.predictor.encoder(ids_BL, None, mask_BL, positions_BN=positions_B1, **past)
+        return self.encoder(ids_BL, None, mask_BL, positions_BN=positions_B1, **past)
 
     @torch.inference_mode()
     def _log_probabilities(self, states_ND: Tensor, targets_N: Tensor) -> list[float]:
-        device, table_VE = self.predictor.batcher.device, self.predictor.encoder.embeddings.token.weight
-        logits_NV = self.predictor.head.logits(states_ND.to(device), table_VE).float()
+        device, table_VE = self.predictor.batcher.device, self.encoder.embeddings.token.weight
+        logits_NV = self.head.logits(states_ND.to(device), table_VE).float()
         return (-F.cross_entropy(logits_NV, targets_N.to(device), reduction="none")).tolist()
 
 

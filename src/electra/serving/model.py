@@ -9,7 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from electra.export.loading import load_pretrained
+from electra.errors import CheckpointError
+from electra.export.onnx_model import OnnxModel
+from electra.modeling.any_encoder import AnyEncoder
+from electra.serving.networks import load_model
 from electra.serving.predictor import Predictor, Text
 from electra.serving.scorer import ScoredText, Scorer
 from electra.serving.text_encoder import TextEncoder
@@ -22,7 +25,8 @@ class Model:
     `encoder, tokenizer = electra.load(MODEL)` gives the two parts.
 
     Args:
-        model: a run, an export, a fine-tuning, or a Hugging Face folder or id of a type that is read here.
+        model: a run, an export, a fine-tuning, an ONNX folder, or a Hugging Face folder or id of a type that is
+            read here.
         device: such as "cpu" or "cuda"; None: the GPU where there is one.
 
     Raises:
@@ -31,8 +35,18 @@ class Model:
     """
 
     def __init__(self, model: str | Path, *, device: str | torch.device | None = None) -> None:
-        self.pretrained, self.device = load_pretrained(model), device
-        self.encoder, self.tokenizer = self.pretrained.encoder, self.pretrained.tokenizer
+        self.pretrained, self.device = load_model(model), device
+        self.tokenizer = self.pretrained.tokenizer
+
+    @property
+    def encoder(self) -> AnyEncoder:
+        """
+        Raises:
+            CheckpointError: it is an ONNX folder, which has no encoder for PyTorch.
+        """
+        if isinstance(self.pretrained, OnnxModel):
+            raise CheckpointError("an ONNX folder has no encoder for PyTorch; load the model it was made of")
+        return self.pretrained.encoder
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.encoder, self.tokenizer))

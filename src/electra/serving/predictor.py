@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError, DataError
-from electra.export.huggingface import KINDS, Pretrained
-from electra.export.loading import load_pretrained
 from electra.serving.batching import check_texts
+from electra.serving.networks import Loaded, kind_of, load_model, task_network_of
 from electra.tasks.base import Prediction, Reading, Rows
 from electra.tasks.classification import TextExample
 from electra.tasks.conll import Sentence
-from electra.tasks.fine_tuning import FineTuning
 from electra.tasks.long_texts import WAYS, LongTexts
 from electra.tasks.problems import from_facts
 from electra.tasks.squad_files import Question
@@ -40,31 +38,25 @@ class Predictor:
         CheckpointError: the model cannot be loaded, or was not fine-tuned here.
     """
 
-    def __init__(self, model: str | Path | Pretrained, *, device: str | torch.device | None = None) -> None:
-        pretrained = model if isinstance(model, Pretrained) else load_pretrained(model)
-        if pretrained.task is None or pretrained.head is None:
-            what = "this model" if isinstance(model, Pretrained) else model
+    def __init__(self, model: str | Path | Loaded, *, device: str | torch.device | None = None) -> None:
+        loaded = load_model(model)
+        kind = kind_of(loaded)
+        if loaded.task is None or kind == "encoder":
+            what = model if isinstance(model, str | Path) else "this model"
             raise CheckpointError(
                 f"{what} was not fine-tuned for a task here; make one that is: electra finetune MODEL --task NAME"
             )
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.problem = from_facts(pretrained.task)
-        row = pretrained.task.get("max_length", pretrained.max_length)
-        long = LongTexts(way, row) if (way := pretrained.task.get("long")) in WAYS else None
+        assert kind not in ("discriminator", "generator")
+        self.problem = from_facts(loaded.task)
+        row = loaded.task.get("max_length", loaded.max_length)
+        long = LongTexts(way, row) if (way := loaded.task.get("long")) in WAYS else None
         self.reading = Reading(
-            pretrained.tokenizer, row if long is None else max(row, pretrained.task.get("longest", row))
+            loaded.tokenizer, row if long is None else max(row, loaded.task.get("longest", row))
         )
-        self.pad = special_tokens(pretrained.tokenizer).pad
-        assert KINDS[type(pretrained.head)] not in ("discriminator", "generator")
-        self.pairs: bool = pretrained.task.get("pair", self.problem.kind == "answering")
+        self.pad = special_tokens(loaded.tokenizer).pad
+        self.pairs: bool = loaded.task.get("pair", self.problem.kind == "answering")
         """Whether a text is a pair: of texts, or of a question and its passage."""
-        module = FineTuning(
-            pretrained.encoder,
-            self.problem,
-            head=pretrained.head,  # type: ignore[arg-type]
-            long=long,
-        )
-        self.module = module.to(self.device).eval()
+        self.network = task_network_of(loaded, self.problem, device, long=long)
 
     def __call__(self, texts: Sequence[Text], *, batch_tokens: int | None = None) -> list[Prediction]:
         """One prediction a text, in the order given.
@@ -104,7 +96,7 @@ class Predictor:
     def of_rows(self, examples: Sequence[Any], rows: Rows, *, batch_tokens: int | None = None) -> list[Prediction]:
         """The same for examples of the task that are rows already."""
         with torch.inference_mode():
-            outputs = self.module.outputs(rows, pad=self.pad, device=self.device, batch_tokens=batch_tokens)
+            outputs = self.network.outputs(rows, pad=self.pad, batch_tokens=batch_tokens)
         return self.problem.predictions(examples, rows, outputs)
 
     def tag_probabilities(
@@ -120,7 +112,7 @@ class Predictor:
         examples = [self._example(words, number) for number, words in enumerate(sentences)]
         rows = self.problem.encode(examples, self.reading)
         with torch.inference_mode():
-            outputs = self.module.outputs(rows, pad=self.pad, device=self.device, batch_tokens=batch_tokens)
+            outputs = self.network.outputs(rows, pad=self.pad, batch_tokens=batch_tokens)
         return self.problem.probabilities(examples, rows, outputs)
 
     def _example(self, text: Text, number: int) -> Any:

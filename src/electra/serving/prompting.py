@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from electra.errors import ConfigError
-from electra.export.huggingface import Pretrained
+from electra.serving.networks import Loaded
 from electra.serving.scorer import ScoredText, Scorer
 
 TEXT, WORD = "{text}", "{word}"
@@ -44,7 +44,7 @@ class Prompter:
 
     def __init__(
         self,
-        model: str | Path | Pretrained,
+        model: str | Path | Loaded,
         *,
         template: str,
         words: Mapping[str, Sequence[str]],

@@ -8,16 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from rich.text import Text
-from torch import Tensor
 
 from electra.errors import CheckpointError
-from electra.export.huggingface import KINDS, Pretrained
-from electra.export.loading import load_pretrained
-from electra.modeling.heads import ReplacedTokenHead
-from electra.modeling.recurrence import Past
 from electra.serving.batching import Batcher, Long, check_texts
 from electra.serving.calibration import Calibration
 from electra.serving.coloring import colored, figure
+from electra.serving.networks import Loaded, kind_of, load_model, network_of
 
 NAMED = 3
 """Tokens that the line below a coloured text names."""
@@ -89,7 +85,8 @@ class Scorer:
     """Scores texts of any length.
 
     Args:
-        model: a run, an export folder, a Hugging Face folder or id, or what was loaded of one, of a discriminator.
+        model: a run, an export folder, a Hugging Face or ONNX folder or an id, or what was loaded of one, of a
+            discriminator.
             What it was trained by is its `objective`: the logits of Electric are energies, not log-odds of having
             been replaced.
         device: such as "cpu" or "cuda"; None: the GPU where there is one.
@@ -105,25 +102,24 @@ class Scorer:
 
     def __init__(
         self,
-        model: str | Path | Pretrained,
+        model: str | Path | Loaded,
         *,
         device: str | torch.device | None = None,
         long: Long | None = None,
         calibration: Calibration | None = None,
     ) -> None:
-        pretrained = model if isinstance(model, Pretrained) else load_pretrained(model)
-        if not isinstance(pretrained.head, ReplacedTokenHead):
-            name = "the model" if isinstance(model, Pretrained) else model
+        loaded = load_model(model)
+        if kind_of(loaded) != "discriminator":
+            name = model if isinstance(model, str | Path) else "the model"
             raise CheckpointError(
-                f"{name} is {what_it_is(pretrained)}; to score texts, give a discriminator, such as a run of "
+                f"{name} is {what_it_is(loaded)}; to score texts, give a discriminator, such as a run of "
                 "objective.kind replaced-token or electric"
             )
-        self.objective = pretrained.objective or "replaced-token"
+        self.objective = loaded.objective or "replaced-token"
         self.calibration = calibration
-        self.tokenizer = pretrained.tokenizer
-        self.batcher = Batcher(pretrained, device=device, long=long)
-        self.encoder = pretrained.encoder.to(self.batcher.device)
-        self.head = pretrained.head.to(self.batcher.device)
+        self.tokenizer = loaded.tokenizer
+        self.network = network_of(loaded, device)
+        self.batcher = Batcher(loaded, device=self.network.device, long=long)
 
     def __call__(self, texts: Sequence[str], *, batch_tokens: int | None = None) -> list[ScoredText]:
         """One result a text, in the order given.
@@ -149,21 +145,21 @@ class Scorer:
     def logits(self, ids: Sequence[list[int]], *, batch_tokens: int | None = None) -> list[NDArray[np.float32]]:
         """The logits of each text's tokens, which are given without special ones; corrected by a calibration."""
         logits = [np.zeros(len(tokens), dtype=np.float32) for tokens in ids]
-        for window, row_L in self.batcher.rows(ids, self._logits, batch_tokens=batch_tokens):
+        for window, row_L in self.batcher.rows(ids, self.network.logits, batch_tokens=batch_tokens):
             logits[window.text][window.kept] = row_L[window.kept_of_row]
         if self.calibration is not None:
             logits = [self.calibration(logits_N).astype(np.float32) for logits_N in logits]
         return logits
 
-    def _logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Past) -> Tensor:
-        return self.head(self.encoder(ids_BL, None, mask_BL, **past))
 
-
-def what_it_is(pretrained: Pretrained) -> str:
+def what_it_is(loaded: Loaded) -> str:
     """What a model is that is no discriminator, in words."""
-    kinds = {"generator": "a masked language model", "language-model": "a language model"}
-    kind = None if pretrained.head is None else KINDS[type(pretrained.head)]
-    return "an encoder without a head" if kind is None else kinds.get(kind, "fine-tuned for a task")
+    kinds = {
+        "generator": "a masked language model",
+        "language-model": "a language model",
+        "encoder": "an encoder without a head",
+    }
+    return kinds.get(kind_of(loaded), "fine-tuned for a task")
 
 
 def _trimmed(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

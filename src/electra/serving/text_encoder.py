@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from electra.export.huggingface import Pretrained
-from electra.export.loading import load_pretrained
-from electra.modeling.recurrence import Past
+from electra.errors import CheckpointError
+from electra.export.onnx_model import OnnxModel
 from electra.serving.batching import Batcher, Long, Window, check_texts
+from electra.serving.networks import Loaded, load_model, network_of
 
 
 class TextEncoder:
@@ -29,20 +28,26 @@ class TextEncoder:
         long: which of the two (`Batcher`); None: with memory, where the network has one.
 
     Raises:
-        CheckpointError: the model cannot be loaded, or has no memory to read with.
+        CheckpointError: the model cannot be loaded, has no memory to read with, or gives no states.
     """
 
     def __init__(
         self,
-        model: str | Path | Pretrained,
+        model: str | Path | Loaded,
         *,
         device: str | torch.device | None = None,
         long: Long | None = None,
     ) -> None:
-        pretrained = model if isinstance(model, Pretrained) else load_pretrained(model)
-        self.tokenizer = pretrained.tokenizer
-        self.batcher = Batcher(pretrained, device=device, long=long)
-        self.encoder = pretrained.encoder.to(self.batcher.device)
+        loaded = load_model(model)
+        if isinstance(loaded, OnnxModel) and "states" not in loaded.facts.outputs:
+            name = model if isinstance(model, str | Path) else "the model"
+            raise CheckpointError(
+                f"{name} is an ONNX model that gives what its head says, no states; for these make one of the "
+                "encoder: electra export MODEL --to onnx --part encoder"
+            )
+        self.tokenizer, self.hidden_size = loaded.tokenizer, loaded.hidden_size
+        self.network = network_of(loaded, device)
+        self.batcher = Batcher(loaded, device=self.network.device, long=long)
 
     def __call__(self, texts: Sequence[str], *, batch_tokens: int | None = None) -> list[NDArray[np.float32]]:
         """The states (L, D) of each text, in the order given.
@@ -57,8 +62,8 @@ class TextEncoder:
             TypeError: a single text was given where a list of texts belongs.
         """
         ids = self._ids(texts)
-        states = [np.empty((len(tokens), self.encoder.config.hidden_size), np.float32) for tokens in ids]
-        for window, row_LD in self.batcher.rows(ids, self._states, batch_tokens=batch_tokens):
+        states = [np.empty((len(tokens), self.hidden_size), np.float32) for tokens in ids]
+        for window, row_LD in self.batcher.rows(ids, self.network.states, batch_tokens=batch_tokens):
             states[window.text][window.kept] = row_LD[window.kept_of_row]
         return states
 
@@ -71,8 +76,8 @@ class TextEncoder:
         Args, Raises: as calling it.
         """
         ids = self._ids(texts)
-        sums_ND = np.zeros((len(ids), self.encoder.config.hidden_size), np.float32)
-        for window, row_LD in self.batcher.rows(ids, self._states, batch_tokens=batch_tokens):
+        sums_ND = np.zeros((len(ids), self.hidden_size), np.float32)
+        for window, row_LD in self.batcher.rows(ids, self.network.states, batch_tokens=batch_tokens):
             sums_ND[window.text] += row_LD[_counted(window, len(ids[window.text]))].sum(0)
         counts_N = np.array([len(tokens) + 2 for tokens in ids], np.float32)
         return sums_ND / counts_N[:, None]
@@ -82,9 +87,6 @@ class TextEncoder:
         return [
             encoding.ids for encoding in self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         ]
-
-    def _states(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Past) -> Tensor:
-        return self.encoder(ids_BL, None, mask_BL, **past)
 
 
 def _counted(window: Window, tokens: int) -> slice:

@@ -1,6 +1,6 @@
 """What a masked language model, or a generator, puts in place of tokens.
 
-Shapes: n masked tokens, D hidden size, V vocabulary.
+Shapes: n masked tokens, m those of one text among them, V vocabulary.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from electra.errors import CheckpointError
-from electra.export.huggingface import Pretrained
-from electra.export.loading import load_pretrained
-from electra.modeling.heads import MaskedLanguageModelHead
-from electra.modeling.recurrence import Past
-from electra.serving.batching import Batcher
+from electra.serving.batching import Batcher, WindowBatch
+from electra.serving.networks import Loaded, kind_of, load_model, network_of
 
 AT_ONCE = 512
 """Masked tokens whose logits are held at a time: 62 MB of them with a vocabulary of 30,522."""
+
+Part = tuple[int, NDArray[np.int64], NDArray[np.int64]]
+"""A text, some of its places, and where these are in the flattened batch."""
 
 
 class WordPredictor:
@@ -34,18 +34,17 @@ class WordPredictor:
         CheckpointError: the model cannot be loaded, or predicts no masked tokens.
     """
 
-    def __init__(self, model: str | Path | Pretrained, *, device: str | torch.device | None = None) -> None:
-        pretrained = model if isinstance(model, Pretrained) else load_pretrained(model)
-        if not isinstance(pretrained.head, MaskedLanguageModelHead):
-            name = "the model" if isinstance(model, Pretrained) else model
+    def __init__(self, model: str | Path | Loaded, *, device: str | torch.device | None = None) -> None:
+        loaded = load_model(model)
+        if kind_of(loaded) != "generator":
+            name = model if isinstance(model, str | Path) else "the model"
             raise CheckpointError(
                 f"{name} predicts no masked tokens; give a masked language model, or a run's generator: "
                 "RUN/export/generator"
             )
-        self.tokenizer = pretrained.tokenizer
-        self.batcher = Batcher(pretrained, device=device)
-        self.encoder = pretrained.encoder.to(self.batcher.device)
-        self.head = pretrained.head.to(self.batcher.device)
+        self.tokenizer = loaded.tokenizer
+        self.network = network_of(loaded, device)
+        self.batcher = Batcher(loaded, device=self.network.device)
 
     def __call__(
         self,
@@ -64,25 +63,38 @@ class WordPredictor:
             batch_tokens: that go through the network at once, padding included; None: what suits the device.
         """
         masked = [self._masked(tokens, where) for tokens, where in zip(ids, places, strict=True)]
-        for window, row_LD in self.batcher.rows(masked, self._states, batch_tokens=batch_tokens):
+        for batch in self.batcher.batches(masked, batch_tokens=batch_tokens):
+            with torch.inference_mode():
+                logits = self.network.words(batch.ids_BL, batch.mask_BL, **batch.past)
+            for group in self._groups(batch, places):
+                positions_n = torch.from_numpy(np.concatenate([positions_m for _, _, positions_m in group]))
+                with torch.inference_mode():
+                    found_nV = logits(positions_n.to(self.network.device)).float().log_softmax(-1).cpu()
+                sizes = [len(part_m) for _, part_m, _ in group]
+                for (text, part_m, _), found_mV in zip(group, found_nV.split(sizes), strict=True):
+                    yield text, part_m, found_mV
+
+    @staticmethod
+    def _groups(batch: WindowBatch, places: Sequence[Sequence[int] | NDArray[np.int64]]) -> Iterator[list[Part]]:
+        """The places of a batch in groups of at most `AT_ONCE`."""
+        group: list[Part] = []
+        room = AT_ONCE
+        for row, window in enumerate(batch.windows):
             wanted_n = np.sort(np.asarray(places[window.text], np.int64))
             wanted_n = wanted_n[(wanted_n >= window.keep_start) & (wanted_n < window.keep_end)]
-            states_LD = row_LD[window.kept_of_row]
-            for first in range(0, len(wanted_n), AT_ONCE):
-                part_n = wanted_n[first : first + AT_ONCE]
-                yield window.text, part_n, self._log_probabilities(states_LD[part_n - window.keep_start])
+            first_of_row = row * batch.ids_BL.shape[1] + window.before - window.start
+            while len(wanted_n):
+                part_m, wanted_n = wanted_n[:room], wanted_n[room:]
+                group.append((window.text, part_m, part_m + first_of_row))
+                room -= len(part_m)
+                if not room:
+                    yield group
+                    group, room = [], AT_ONCE
+        if group:
+            yield group
 
     def _masked(self, tokens: list[int], where: Sequence[int] | NDArray[np.int64]) -> list[int]:
         found = list(tokens)
         for place in where:
             found[place] = self.batcher.special.mask
         return found
-
-    def _states(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Past) -> Tensor:
-        return self.encoder(ids_BL, None, mask_BL, **past)
-
-    @torch.inference_mode()
-    def _log_probabilities(self, states_nD: NDArray[np.float32]) -> Tensor:
-        states = torch.from_numpy(np.ascontiguousarray(states_nD)).to(self.batcher.device)
-        logits_nV = self.head.logits(states, self.encoder.embeddings.token.weight)
-        return logits_nV.float().log_softmax(-1).cpu()

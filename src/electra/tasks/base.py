@@ -130,8 +130,13 @@ class Problem(Protocol):
         """A new head for an encoder of this shape. Its `reads_first_only` says whether [CLS] is all it reads."""
         ...
 
-    def outputs(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> dict[str, Tensor]:
-        """What the head makes of states, (B, ...) each, as far as `predictions` needs it."""
+    def logits(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> dict[str, Tensor]:
+        """What the head makes of states, (B, ...) each: all for which weights are needed, and so what a network
+        gives that went out as ONNX (`electra.export.onnx_heads`)."""
+        ...
+
+    def outputs(self, logits: dict[str, Tensor], batch: TaskBatch) -> dict[str, Tensor]:
+        """What `predictions` needs of it, (B, ...) each."""
         ...
 
     def losses(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> Tensor:

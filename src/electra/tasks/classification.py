@@ -80,8 +80,11 @@ class _TextProblem(ABC):
     def head(self, config: EncoderConfig) -> TextHead:
         return TextHead(config, self.outputs_count, hidden=self.head_kind == "hidden")
 
-    def outputs(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> dict[str, Tensor]:
+    def logits(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> dict[str, Tensor]:
         return {"logits": head(x_BLD)}
+
+    def outputs(self, logits: dict[str, Tensor], batch: TaskBatch) -> dict[str, Tensor]:
+        return logits
 
     def answers(self, batch: TaskBatch) -> Tensor:
         return torch.tensor(len(batch.lengths_B), device=batch.lengths_B.device)

@@ -3,7 +3,7 @@
 Shapes: B batch, L length, D hidden size.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Literal
 
@@ -83,20 +83,19 @@ class FineTuning(nn.Module):
             return x_BLD
         return torch.cat([at(x_BLD, summary_B1), x_BLD[:, 1:]], 1)
 
+    def logits(self, batch: TaskBatch) -> dict[str, Tensor]:
+        """What the head gives for a batch."""
+        return self.problem.logits(self.head, self.states(batch), batch)
+
     @torch.no_grad()
     def outputs(
         self, rows: Rows, *, pad: int, device: torch.device, batch_tokens: int | None = None
     ) -> list[Outputs]:
-        """What the head gives for each row, in order, without dropout; rows of like length are batched."""
+        """What the problem makes of each row, in order, without dropout; rows of like length are batched."""
         training = self.training
         self.eval()
-        found: list[Outputs] = [{}] * len(rows)
-        for chosen in self.batches(rows, device=device, batch_tokens=batch_tokens):
-            batch = collate(rows, chosen, pad=pad).to(device)
-            outputs = self.problem.outputs(self.head, self.states(batch), batch)
-            arrays = {name: values.float().cpu().numpy() for name, values in outputs.items()}
-            for place, row in enumerate(chosen.tolist()):
-                found[row] = {name: values[place] for name, values in arrays.items()}
+        batches = self.batches(rows, device=device, batch_tokens=batch_tokens)
+        found = outputs_of(rows, batches, self.logits, self.problem, pad=pad, device=device)
         self.train(training)
         return found
 
@@ -117,6 +116,31 @@ class FineTuning(nn.Module):
         if self.long is None or self.long.way == "windows":  # what it could remember is not asked for
             config = replace(config, memory_length=0)
         return {"encoder": Network.of(config, head="none", wanted_share=wanted)}
+
+
+def outputs_of(
+    rows: Rows,
+    batches: Iterable[NDArray[np.int64]],
+    logits: Callable[[TaskBatch], dict[str, Tensor]],
+    problem: Problem,
+    *,
+    pad: int,
+    device: torch.device,
+) -> list[Outputs]:
+    """What a problem makes of each row, in order.
+
+    Args:
+        batches: the rows of each.
+        logits: what a network's head gives for a batch.
+    """
+    found: list[Outputs] = [{}] * len(rows)
+    for chosen in batches:
+        batch = collate(rows, chosen, pad=pad).to(device)
+        outputs = problem.outputs(logits(batch), batch)
+        arrays = {name: values.float().cpu().numpy() for name, values in outputs.items()}
+        for place, row in enumerate(chosen.tolist()):
+            found[row] = {name: values[place] for name, values in arrays.items()}
+    return found
 
 
 def by_length(rows: Rows, batch_tokens: int, *, at_once: int | None = None) -> Iterator[NDArray[np.int64]]:

@@ -6,16 +6,14 @@ context, so that an answer is always the original text.
 Shapes: B batch, L length, D hidden size, T starts of answers, N tokens of a context, K windows.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
-from unicodedata import category
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -26,6 +24,7 @@ from electra.modeling.task_heads import BEAM, ConditionalSpanHead, SpanHead
 from electra.tasks.base import IGNORED, Facts, Outputs, Prediction, Reading, Rows, Task, TaskBatch, make_rows
 from electra.tasks.squad_files import SOURCE, Question, held_out, read_questions
 from electra.tasks.squad_metrics import best_thresholds, figures
+from electra.tasks.squad_passages import Passage, passages_of
 
 Pointer = Literal["conditional", "plain"]
 Version = Literal["1.1", "2.0"]
@@ -41,13 +40,6 @@ class Window(NamedTuple):
 
     spans_N2: NDArray[np.int32]
     first: int
-
-
-class Passage(NamedTuple):
-    """A context's tokens, and the characters (N, 2) of each: from, and up to but without."""
-
-    ids: list[int]
-    spans_N2: NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -109,7 +101,7 @@ class Answering:
                 "Where data.max_length was left open, the model reads no more: take one for longer rows"
             )
         special = special_tokens(reading.tokenizer)
-        passages = _passages((example.context for example in examples), reading.tokenizer)
+        passages = passages_of((example.context for example in examples), reading.tokenizer)
         asked = reading.tokenizer.encode_batch_fast([e.question for e in examples], add_special_tokens=False)
         pieces: list[tuple[list[int], list[int] | None]] = []
         numbers, begins, notes, targets = [], [], [], []
@@ -183,29 +175,51 @@ class Answering:
     def answers(self, batch: TaskBatch) -> Tensor:
         return torch.tensor(len(batch.lengths_B), device=batch.lengths_B.device)
 
-    def outputs(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> dict[str, Tensor]:
+    def logits(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> dict[str, Tensor]:
+        """Of the plain pointer `start_logits` and `end_logits` (B, L).
+
+        Of the conditional one the `BEAM` likeliest `starts` (B, T) and their log-probabilities `start_scores`,
+        those of each token's being the end, `end_scores` (B, T, L), and `null_scores` (B): in 2.0 the logit of
+        there being no answer, else the log-probability of [CLS].
+        """
+        if self.pointer == "plain":
+            start_BL, end_BL = head(x_BLD).unbind(-1)
+            return {"start_logits": start_BL, "end_logits": end_BL}
+        assert isinstance(head, ConditionalSpanHead)
+        allowed_BL, begins_BL = batch.targets["allowed"] == 1, batch.targets["begins"] == 1
+        logits_BL = head.start_logits(x_BLD, allowed_BL)
+        start_BL = logits_BL.float().log_softmax(-1)
+        start_BT, places_BT = start_BL.masked_fill(~begins_BL, -torch.inf).topk(min(BEAM, start_BL.shape[1]))
+        return {
+            "start_scores": start_BT,
+            "starts": places_BT,
+            "end_scores": head.end_logits(x_BLD, places_BT, allowed_BL).float().log_softmax(-1),
+            "null_scores": head.answerable_logits(x_BLD, logits_BL) if self.impossible else start_BL[:, 0],
+        }
+
+    def outputs(self, logits: dict[str, Tensor], batch: TaskBatch) -> dict[str, Tensor]:
         """The best spans (B, up to n_best): `starts`, `ends`, `scores` (-inf: there are fewer); and `null` (B).
 
         A score is the sum of two logits, or of two log-probabilities with the conditional pointer, which follows
         the `BEAM` likeliest starts. `null` is the score of [CLS], or in 2.0 the conditional head's logit of there
         being no answer.
         """
-        allowed_BL, begins_BL = batch.targets["allowed"] == 1, batch.targets["begins"] == 1
         if self.pointer == "plain":
-            start_BL, end_BL = _plain_logits(head, x_BLD, allowed_BL)
+            allowed_BL, begins_BL = batch.targets["allowed"] == 1, batch.targets["begins"] == 1
+            start_BL, end_BL = (
+                logits[name].float().masked_fill(~allowed_BL, -torch.inf)
+                for name in ("start_logits", "end_logits")
+            )
             null_B = start_BL[:, 0] + end_BL[:, 0]
             start_BT = start_BL.masked_fill(~begins_BL, -torch.inf)
-            places_BT = torch.arange(start_BL.shape[1], device=x_BLD.device).expand_as(start_BL)
+            places_BT = torch.arange(start_BL.shape[1], device=start_BL.device).expand_as(start_BL)
             end_BTL = end_BL[:, None]
         else:
-            assert isinstance(head, ConditionalSpanHead)
-            logits_BL = head.start_logits(x_BLD, allowed_BL)
-            start_BL = logits_BL.float().log_softmax(-1)
-            null_B = head.answerable_logits(x_BLD, logits_BL) if self.impossible else start_BL[:, 0]
-            start_BT, places_BT = start_BL.masked_fill(~begins_BL, -torch.inf).topk(min(BEAM, start_BL.shape[1]))
-            end_BTL = head.end_logits(x_BLD, places_BT, allowed_BL).float().log_softmax(-1)
-        L = x_BLD.shape[1]
-        further_BTL = torch.arange(L, device=x_BLD.device) - places_BT[..., None]
+            start_BT, places_BT, end_BTL, null_B = (
+                logits[name] for name in ("start_scores", "starts", "end_scores", "null_scores")
+            )
+        L = end_BTL.shape[-1]
+        further_BTL = torch.arange(L, device=end_BTL.device) - places_BT[..., None]
         fits_BTL = (further_BTL >= 0) & (further_BTL < self.max_answer)
         scores_BTL = (start_BT[..., None] + end_BTL).masked_fill(~fits_BTL, -torch.inf)
         flat_BX = scores_BTL.flatten(1)
@@ -327,38 +341,6 @@ def answering_task(
         without = f", {unanswerable:,} of them without an answer" if impossible else ""
         notes = (*notes, f"{split}: {len(questions):,} questions{without}")
     return Task(name, Answering(pointer, impossible), {"train": learnt, "dev": judged}, notes)
-
-
-def _passages(contexts: Iterable[str], tokenizer: Tokenizer) -> dict[str, Passage]:
-    """By context, each tokenised once."""
-    texts = list(dict.fromkeys(contexts))
-    encodings = tokenizer.encode_batch(texts, add_special_tokens=False)
-    return {
-        text: Passage(encoding.ids, _characters(text, encoding.offsets))
-        for text, encoding in zip(texts, encodings, strict=True)
-    }
-
-
-def _characters(text: str, offsets: Sequence[tuple[int, int]]) -> NDArray[np.int32]:
-    """The characters (N, 2) of each token, without white space around them; a token may have none.
-
-    An accent that is a character of its own goes with the token before it, also where the tokenizer strips it.
-    """
-    if not offsets:
-        return np.zeros((0, 2), np.int32)
-    count = len(text)
-    starts_N, ends_N = np.array(offsets, np.int64).T
-    blank = np.array([*map(str.isspace, text), True])
-    places = np.arange(count + 1)
-    next_word = np.minimum.accumulate(np.where(blank, count, places)[::-1])[::-1]
-    word_end = np.maximum.accumulate(np.concatenate([[0], np.where(blank[:-1], 0, places[1:])]))
-    starts_N = next_word[starts_N]
-    ends_N = np.maximum(word_end[ends_N], starts_N)
-    if not text.isascii():
-        accent = np.array([*(category(character).startswith("M") for character in text), False])
-        next_other = np.minimum.accumulate(np.where(accent, count, places)[::-1])[::-1]
-        ends_N = np.maximum(ends_N, np.minimum(next_other[ends_N], np.append(starts_N[1:], count)))
-    return np.stack([starts_N, ends_N], 1).astype(np.int32)
 
 
 def _answer_span(example: Question, spans_N2: NDArray[np.int32]) -> tuple[int, int] | None:

@@ -105,9 +105,12 @@ class Tagging:
             notes=notes,
         )
 
-    def outputs(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> dict[str, Tensor]:
+    def logits(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> dict[str, Tensor]:
+        return {"logits": head(x_BLD)}
+
+    def outputs(self, logits: dict[str, Tensor], batch: TaskBatch) -> dict[str, Tensor]:
         """The `probabilities` (B, L, K) of the labels at each token."""
-        return {"probabilities": torch.softmax(head(x_BLD).float(), dim=-1)}
+        return {"probabilities": torch.softmax(logits["logits"].float(), dim=-1)}
 
     def losses(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> Tensor:
         """The cross-entropy (B) of a row's labelled tokens together."""

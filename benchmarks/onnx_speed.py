@@ -1,0 +1,134 @@
+"""One text at a time and in batches: PyTorch, onnxruntime, and onnxruntime with weights in 8 bits.
+
+    python benchmarks/onnx_speed.py [MODEL] [--presets electra-nano electra-small] [--rounds 40] [--json FILE]
+
+MODEL is a run or any other model; without one, discriminators of the presets' shapes with random weights and
+BERT's vocabulary. All three compute the same batches of random tokens in this process and in turn, with as many
+threads (OMP_NUM_THREADS). The lengths of single texts are those of learner English, its 10th, 50th, 90th and 99th
+percentile, special tokens included; a batch has 32 rows of lengths spread over the same. Times are medians, with
+the quarter and three quarters; a ratio is the median of those of the same round. What 8 bits lose is measured on
+sentences of the same text, tokens at random exchanged; of random weights that says only how far the logits are
+from each other. Of a fine-tuned model, `electra export --quantize int8` measures it.
+
+(A file named onnx.py here would be taken for the package.)
+"""
+
+import argparse
+import json
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from electra.analysis.quantization import of_texts
+from electra.config import load_config
+from electra.data import tokenizer as tokenizers
+from electra.export.huggingface import Pretrained
+from electra.export.loading import load_pretrained
+from electra.export.onnx_model import OnnxModel, load_onnx
+from electra.export.onnx_speed import Timed, timed
+from electra.export.onnx_write import save_onnx
+from electra.modeling.encoder import Encoder
+from electra.modeling.heads import ReplacedTokenHead
+from electra.recipes.pretrain_config import PretrainConfig, with_vocabulary
+from electra.serving.scorer import Scorer
+
+SHARED = Path(__file__).parents[1] / "../shared/data"
+TEXT = SHARED / "tasks/ged/en_realec_dev.tsv"
+ROWS, JUDGED = 32, 200
+
+
+def untrained(preset: str) -> Pretrained:
+    """A discriminator of a preset's shape, as it is before the first step."""
+    config = with_vocabulary(load_config(PretrainConfig, preset)).model
+    torch.manual_seed(0)
+    tokenizer = tokenizers.load(SHARED / "vocab/bert-uncased")
+    encoder, head = Encoder(config).eval(), ReplacedTokenHead(config).eval()
+    return Pretrained(encoder, head, tokenizer, "replaced-token", config.max_positions)
+
+
+def sentences() -> list[str]:
+    blocks = TEXT.read_text(encoding="utf-8").split("\n\n")
+    return [" ".join(line.split("\t")[0] for line in block.splitlines()) for block in blocks if block.strip()]
+
+
+def batches(lengths: np.ndarray[Any, Any], longest: int) -> list[list[int]]:
+    """Single texts of several lengths, and one batch."""
+    cut = np.minimum(lengths + 2, longest)
+    singles = [[int(np.percentile(cut, share))] for share in (10, 50, 90, 99)]
+    return [*singles, [int(np.percentile(cut, 100 * (row + 0.5) / ROWS)) for row in range(ROWS)]]
+
+
+def shown(one: Timed) -> list[str]:
+    cells = [f"1 × {one.tokens}" if one.rows == 1 else f"{one.rows} rows, {one.tokens} tokens"]
+    for name, seconds in one.seconds.items():
+        low, middle, high = np.percentile(np.array(seconds) * 1000, (25, 50, 75))
+        ratio = "" if name == "torch" else f", **{one.ratio(name):.2f} ×**"
+        cells.append(f"{middle:.2f} ({low:.2f}–{high:.2f}){ratio}")
+    return cells
+
+
+def quality(pretrained: Pretrained, models: dict[str, OnnxModel], texts: list[str]) -> dict[str, Any]:
+    """What each graph comes to, and how far its logits are from PyTorch's."""
+    found: dict[str, Any] = {}
+    if pretrained.task is not None:
+        return found
+    encodings = pretrained.tokenizer.encode_batch(texts[:JUDGED], add_special_tokens=False)
+    ids = [encoding.ids for encoding in encodings]
+    for name, model in models.items():
+        one = of_texts(pretrained, model, ids, texts=f"{JUDGED} sentences")
+        print(f"{name}: {one}")
+        found[name] = asdict(one)
+        if model.facts.kind == "discriminator":
+            ours, theirs = (np.concatenate(Scorer(each, device="cpu").logits(ids)) for each in (pretrained, model))
+            away = float(np.sqrt(np.mean((ours - theirs) ** 2)) / ours.std())
+            print(f"{name}: logits differ by {away:.4f} of their standard deviation (root mean square)")
+            found[name]["logits"] = away
+    return found
+
+
+def measured(name: str, pretrained: Pretrained, rounds: int) -> dict[str, Any]:
+    texts = sentences()
+    lengths = np.array(
+        [len(one.ids) for one in pretrained.tokenizer.encode_batch(texts, add_special_tokens=False)]
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {"float32": Path(folder) / "float32", "int8": Path(folder) / "int8"}
+        sizes = {kind: save_onnx(pretrained, path, weights=kind).bytes for kind, path in paths.items()}  # type: ignore[arg-type]
+        models = {kind: load_onnx(path) for kind, path in paths.items()}
+        shape = pretrained.encoder.config
+        print(f"\n{name}: {shape.layers} layers of {shape.hidden_size}; {torch.get_num_threads()} threads, "
+              f"{torch.backends.cpu.get_cpu_capability()}; "
+              + ", ".join(f"{kind} {size / 2**20:.1f} MiB" for kind, size in sizes.items()) + "\n")  # fmt: skip
+        print("| tokens | PyTorch, ms | onnxruntime, ms | 8 bits, ms |\n|---|---|---|---|")
+        times = []
+        for batch in batches(lengths, pretrained.max_length):
+            times.append(
+                timed(pretrained, models, batch, rounds=rounds if len(batch) == 1 else max(3, rounds // 4))
+            )
+            print(f"| {' | '.join(shown(times[-1]))} |", flush=True)
+        print()
+        found = quality(pretrained, models, texts)
+    return {"model": name, "bytes": sizes, "times": [asdict(one) for one in times], "quality": found}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?", type=Path)
+    parser.add_argument("--presets", nargs="+", default=["electra-nano", "electra-tiny", "electra-small"])
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    if options.model:
+        facts = [measured(options.model.name, load_pretrained(options.model), options.rounds)]
+    else:
+        facts = [measured(preset, untrained(preset), options.rounds) for preset in options.presets]
+    if options.json:
+        options.json.write_text(json.dumps(facts, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

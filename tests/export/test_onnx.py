@@ -1,0 +1,312 @@
+"""ONNX folders give what PyTorch's networks give, through every door; what cannot be right is refused."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from ast import literal_eval
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import electra
+from electra.data import tokenizer as tokenizers
+from electra.errors import CheckpointError
+from electra.export import huggingface, onnx_write
+from electra.export.huggingface import Pretrained
+from electra.export.loading import load_pretrained
+from electra.export.onnx_model import load_onnx
+from electra.export.onnx_speed import timed
+from electra.export.onnx_write import save_onnx
+from electra.modeling.any_encoder import build_encoder
+from electra.modeling.encoder import EncoderConfig
+from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
+from electra.serving.predictor import Predictor, Text
+from electra.serving.scorer import Scorer
+from electra.serving.text_encoder import TextEncoder
+from electra.serving.word_predictor import WordPredictor
+from electra.tasks.base import Problem
+from electra.tasks.classification import Classification, Multilabel, Regression
+from electra.tasks.conll import Sentence
+from electra.tasks.fine_tuning import FineTuning
+from electra.tasks.squad import Answering
+from electra.tasks.tagging import tagging_task
+from small_model import LENGTH, TEXTS, write_model
+
+for package in ("onnx", "onnxruntime"):
+    pytest.importorskip(package)
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "electra": {},
+    "one segment, square": {"embedding_size": 32, "type_vocabulary_size": 1, "activation": "silu"},
+    "albert": {"share_layers": "all", "activation": "gelu_tanh"},
+    "xlnet": {"positions": "relative", "embedding_size": 32},
+    "to the left": {
+        "positions": "relative", "embedding_size": 32, "direction": "left", "type_vocabulary_size": 1,
+        "activation": "relu", "memory_length": 8,
+    },
+}  # fmt: skip
+PAIRS = [("The cat sat", "a dog"), ("A dog ate my homework, twice", "the mat the mat"), ("on", "the homework")]
+LABELS = ("bad", "fair", "good")
+TAGGED = tagging_task("x", {"train": [Sentence(("a", "dog"), ("O", "B-PET"), "a.txt", 1)]}).problem
+PROBLEMS: dict[str, tuple[Problem, list[Any]]] = {
+    "linear": (Classification(("accuracy",), labels=LABELS), TEXTS),
+    "hidden": (Classification(("accuracy",), "hidden", labels=LABELS), TEXTS),
+    "pair": (Classification(("accuracy",), pair=True, labels=LABELS), PAIRS),
+    "multilabel": (Multilabel(("micro_f1",), labels=LABELS), TEXTS),
+    "regression": (Regression(("error",), low=2.0, high=9.0), TEXTS),
+    "tagging": (TAGGED, TEXTS),
+    "plain span": (Answering("plain", max_question=8, stride=4), PAIRS),
+    "span": (Answering(max_question=8, stride=4), PAIRS),
+    "answerable span": (Answering(impossible=True, max_question=8, stride=4), PAIRS),
+}
+LONG = [*TEXTS, " ".join(TEXTS * 4), "cat", ""]
+
+
+def pretrained(
+    shape: str, head: Callable[[EncoderConfig], Any] | None, problem: Problem | None = None
+) -> Pretrained:
+    """A network of random weights, biases and norms with them."""
+    tokenizer = tokenizers.train(TEXTS * 5, vocabulary_size=150)
+    torch.manual_seed(0)
+    settings = {"embedding_size": 16, **SHAPES[shape]}
+    config = EncoderConfig(
+        layers=2, hidden_size=32, feed_forward_size=48, heads=2, max_positions=40, vocabulary_size=150,
+        initializer_range=0.4, linear_initializer_range=0.2, **settings,
+    )  # fmt: skip
+    encoder = build_encoder(config).eval()
+    made = FineTuning(encoder, problem).head if problem is not None else None if head is None else head(config)
+    for module in (encoder, made):
+        for parameter in [] if module is None else module.parameters():
+            if parameter.dim() == 1:
+                parameter.data += 0.2 * torch.randn_like(parameter)
+    task = None if problem is None else problem.facts()
+    made = None if made is None else made.eval()
+    return Pretrained(encoder, made, tokenizer, "replaced-token" if task is None else None, LENGTH + 8, task)
+
+
+def near(found: Any, expected: Any, bound: float = 1e-4) -> bool:
+    if isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(near(found[key], expected[key], bound) for key in expected)
+    if isinstance(expected, list | tuple):
+        return len(found) == len(expected) and all(
+            near(*both, bound) for both in zip(found, expected, strict=True)
+        )
+    return found == pytest.approx(expected, abs=bound) if isinstance(expected, float) else found == expected
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_discriminator_scores_and_encodes_alike(shape: str, tmp_path: Path) -> None:
+    model = pretrained(shape, ReplacedTokenHead)
+    written = save_onnx(model, tmp_path / "onnx")
+    assert written.kind == "discriminator" and 0 < written.difference < 1e-4
+    # What goes out has no memory.
+    ours, theirs = (Scorer(one, device="cpu", long="windows")(LONG) for one in (model, tmp_path / "onnx"))
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.tokens == other.tokens and np.allclose(one.logits, other.logits, atol=1e-4)
+    encoders = [TextEncoder(one, device="cpu", long="windows") for one in (model, tmp_path / "onnx")]
+    assert np.allclose(*(encoder.encode(LONG) for encoder in encoders), atol=1e-4)
+    for one, other in zip(*(encoder(LONG) for encoder in encoders), strict=True):
+        assert one.shape == other.shape and np.allclose(one, other, atol=1e-4)
+
+
+@pytest.mark.parametrize("at_once", [512, 3])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_generator_predicts_the_same_words(
+    shape: str, at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("electra.serving.word_predictor.AT_ONCE", at_once)
+    model = dataclasses.replace(pretrained(shape, MaskedLanguageModelHead), max_length=12)
+    save_onnx(model, tmp_path / "onnx")
+    ids = [encoding.ids for encoding in model.tokenizer.encode_batch(TEXTS, add_special_tokens=False)]
+    if model.memory_length:
+        ids = [one[:10] for one in ids]  # longer ones PyTorch reads with memory
+    places = [list(range(0, len(one), 2)) for one in ids]
+    found = []
+    for one in (model, tmp_path / "onnx"):
+        table = np.full((len(ids), max(map(len, ids)), 150), np.nan)
+        for text, part, values in WordPredictor(one, device="cpu")(ids, places):
+            table[text, part] = values.numpy()
+        found.append(table)
+    assert np.isfinite(found[0]).any(-1).sum() == sum(map(len, places))
+    assert np.allclose(*found, atol=1e-4, equal_nan=True)
+
+
+@pytest.mark.parametrize("shape", ["electra", "one segment, square", "xlnet", "to the left"])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_fine_tuned_model_says_the_same(name: str, shape: str, tmp_path: Path) -> None:
+    problem, texts = PROBLEMS[name]
+    model = pretrained(shape, None, problem)
+    save_onnx(model, tmp_path / "onnx")
+    given: list[Text] = [*texts, *texts[:1]]
+    expected, found = (Predictor(one, device="cpu")(given) for one in (model, tmp_path / "onnx"))
+    assert near(found, expected), (found, expected)
+    assert near(electra.load(tmp_path / "onnx").predict(given), expected)
+
+
+def test_embeddings_of_an_encoder_are_the_mean_of_its_states(tmp_path: Path) -> None:
+    model = pretrained("electra", ReplacedTokenHead)
+    assert save_onnx(model, tmp_path / "onnx", alone=True).kind == "encoder"
+    loaded = load_onnx(tmp_path / "onnx")
+    ids = torch.randint(5, 150, (2, 7))
+    mask = torch.arange(7) < torch.tensor([7, 4])[:, None]
+    found = loaded.run(("states", "embeddings"), input_ids=ids, attention_mask=mask)
+    assert torch.allclose(found["embeddings"][1], found["states"][1, :4].mean(0), atol=1e-5)
+    assert np.allclose(TextEncoder(loaded).encode(LONG), TextEncoder(model, device="cpu").encode(LONG), atol=1e-4)
+
+
+def test_eight_bits_are_smaller_and_nearly_as_good(tmp_path: Path) -> None:
+    model = pretrained("electra", ReplacedTokenHead)
+    whole = save_onnx(model, tmp_path / "whole")
+    small = save_onnx(model, tmp_path / "small", weights="int8")
+    tables = sum(parameter.numel() * 3 for name, parameter in model.encoder.named_parameters() if "token" in name)
+    assert small.bytes < whole.bytes - tables
+    ours, theirs = (np.concatenate([s.logits for s in Scorer(one)(TEXTS)]) for one in (model, tmp_path / "small"))
+    assert 0 < np.abs(ours - theirs).max() < 0.5 and np.corrcoef(ours, theirs)[0, 1] > 0.99
+    assert json.loads((tmp_path / "small/onnx.json").read_text())["weights"] == "int8"
+
+
+def test_times_are_of_both_in_turn(tmp_path: Path) -> None:
+    model = pretrained("electra", ReplacedTokenHead)
+    save_onnx(model, tmp_path / "onnx")
+    found = timed(model, {"onnx": load_onnx(tmp_path / "onnx")}, (7, 4), rounds=3)
+    assert (found.rows, found.tokens) == (2, 11) and {*map(len, found.seconds.values())} == {3}
+    found.seconds.update(torch=[2.0, 4.0, 9.0], onnx=[1.0, 2.0, 3.0])
+    assert found.median("torch") == 4.0 and found.ratio("onnx") == 2.0
+
+
+SCRIPT_HEAD = "import sys\nsys.modules['torch'] = sys.modules['electra'] = None\n"
+
+
+@pytest.mark.parametrize("kind", ["discriminator", "generator", "encoder", "linear", "tagging"])
+def test_the_script_of_the_docs_runs_without_torch(kind: str, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs/onnx.md").read_text()
+    script = text.partition("```python\n")[2].partition("```")[0]
+    assert sum(bool(line.strip()) for line in script.splitlines()) <= 31
+    (tmp_path / "run.py").write_text(SCRIPT_HEAD + script)
+    heads = {"discriminator": ReplacedTokenHead, "generator": MaskedLanguageModelHead}
+    model = pretrained("electra", heads.get(kind), PROBLEMS[kind][0] if kind in PROBLEMS else None)
+    save_onnx(model, tmp_path / "onnx")
+    given = ["The cat sat on the [MASK].", "A dog"]
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "run.py"), str(tmp_path / "onnx"), *given],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    if kind == "generator":
+        ids = model.tokenizer.encode("The cat sat on the .", add_special_tokens=False).ids
+        [(_, _, values)] = WordPredictor(model, device="cpu")([[*ids[:-1], 0, ids[-1]]], [[len(ids) - 1]])
+        best = model.tokenizer.id_to_token(int(values.argmax()))
+        assert len(lines) == 1 and f"[{best!r}" in lines[0]
+    elif kind == "discriminator":
+        [scored] = Scorer(model, device="cpu")(["A dog"])
+        assert near([value for _, value in literal_eval(lines[1])], scored.logits.tolist(), 1e-3)
+    elif kind == "encoder":
+        [embedding] = TextEncoder(model, device="cpu").encode(["A dog"])
+        assert near(literal_eval(lines[1].removeprefix("A dog ")), embedding[:8].tolist())
+    elif kind == "linear":
+        scores = np.exp([*literal_eval(lines[1].removeprefix("A dog ")).values()])
+        assert near([*(scores / scores.sum())], [*Predictor(model)(["A dog"])[0]["scores"].values()])
+    else:
+        assert all(label in TAGGED.labels for _, label in literal_eval(lines[1]))  # type: ignore[attr-defined]
+
+
+class TestRefused:
+    def test_a_graph_that_differs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        model = pretrained("electra", ReplacedTokenHead)
+        monkeypatch.setattr("electra.export.onnx_encoders.FAR", 0.0)  # padding is looked at
+        with pytest.raises(CheckpointError, match=r"differs from the network by .* it is not written"):
+            save_onnx(model, tmp_path / "onnx")
+        assert not list(tmp_path.iterdir())
+
+    def test_a_language_model_but_not_its_encoder(self, tmp_path: Path) -> None:
+        model = pretrained("xlnet", LanguageModelHead)
+        with pytest.raises(CheckpointError, match="--part encoder"):
+            save_onnx(model, tmp_path / "onnx")
+        assert save_onnx(model, tmp_path / "onnx", alone=True).kind == "encoder"
+
+    def test_too_large_a_network(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("electra.export.onnx_heads.FILE_LIMIT", 1000)
+        with pytest.raises(CheckpointError, match="an ONNX file holds 2"):
+            save_onnx(pretrained("electra", ReplacedTokenHead), tmp_path / "onnx")
+
+    def test_a_folder_that_is_there(self, tmp_path: Path) -> None:
+        model = pretrained("electra", ReplacedTokenHead)
+        (tmp_path / "empty").mkdir()
+        save_onnx(model, tmp_path / "empty")
+        with pytest.raises(CheckpointError, match="is there already"):
+            save_onnx(model, tmp_path / "empty")
+
+    @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
+    def test_without_the_extra(self, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        save_onnx(model := pretrained("electra", ReplacedTokenHead), tmp_path / "onnx")
+        real = onnx_write.require.__globals__["importlib"].util.find_spec
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == package else real(name))
+        with pytest.raises(CheckpointError, match=rf"ONNX needs {package};.*pip install 'electra\[onnx\]'"):
+            save_onnx(model, tmp_path / "other")
+        if package == "onnxruntime":
+            with pytest.raises(CheckpointError, match=r"electra\[onnx\]"):
+                Scorer(tmp_path / "onnx")
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda facts: facts.update(format=2), "has format 2, and this version of electra reads up to 1"),
+            (lambda facts: facts.update(format="x"), "lacks or garbles"),
+            (lambda facts: facts.update(kind="oracle"), "lacks or garbles"),
+            (lambda facts: facts.pop("special_tokens"), "lacks or garbles"),
+            (lambda facts: facts.update(inputs=3), "lacks or garbles"),
+            (lambda facts: facts["outputs"].pop("states"), "belong to different models"),
+        ],
+    )
+    def test_garbled_facts(self, change: Callable[[Any], Any], message: str, tmp_path: Path) -> None:
+        save_onnx(pretrained("electra", ReplacedTokenHead), tmp_path / "onnx")
+        facts = json.loads((path := tmp_path / "onnx/onnx.json").read_text())
+        change(facts)
+        path.write_text(json.dumps(facts))
+        with pytest.raises(CheckpointError, match=message):
+            Scorer(tmp_path / "onnx")
+
+    def test_garbled_files(self, tmp_path: Path) -> None:
+        save_onnx(pretrained("electra", ReplacedTokenHead), folder := tmp_path / "onnx")
+        (folder / "model.onnx").write_bytes((folder / "model.onnx").read_bytes()[:5000])
+        with pytest.raises(CheckpointError, match=r"model\.onnx is damaged"):
+            Scorer(folder)
+        (folder / "model.onnx").unlink()
+        with pytest.raises(CheckpointError, match=r"model\.onnx is missing"):
+            Scorer(folder)
+        (folder / "onnx.json").write_text("{")
+        with pytest.raises(CheckpointError, match="cannot be read"):
+            Scorer(folder)
+
+    def test_the_wrong_use(self, tmp_path: Path) -> None:
+        save_onnx(pretrained("electra", None, PROBLEMS["linear"][0]), folder := tmp_path / "text")
+        uses: list[tuple[Callable[[], Any], str]] = [
+            (lambda: Scorer(folder), "is fine-tuned for a task"),
+            (lambda: WordPredictor(folder), "predicts no masked tokens"),
+            (lambda: TextEncoder(folder), "no states; .* --part encoder"),
+            (lambda: Predictor(folder, device="cuda"), "runs on the CPU"),
+            (lambda: load_pretrained(folder), "is an ONNX folder"),
+            (lambda: electra.load(folder).encoder, "no encoder for PyTorch"),
+        ]
+        for use, message in uses:
+            with pytest.raises(CheckpointError, match=message):
+                use()
+        save_onnx(pretrained("electra", ReplacedTokenHead), tmp_path / "scores")
+        with pytest.raises(CheckpointError, match="was not fine-tuned"):
+            Predictor(tmp_path / "scores")
+
+
+def test_a_folder_of_a_saved_model(tmp_path: Path) -> None:
+    """Through the files, byte-level tokenizer and all."""
+    folder = write_model(tmp_path / "saved", kind="bpe")
+    save_onnx(load_pretrained(folder), tmp_path / "onnx", config_json=folder / "config.json")
+    expected, found = (Scorer(one, device="cpu")(LONG) for one in (folder, tmp_path / "onnx"))
+    for one, other in zip(expected, found, strict=True):
+        assert one.tokens == other.tokens and np.allclose(one.logits, other.logits, atol=1e-4)
+    assert huggingface.load(folder).max_length == load_onnx(tmp_path / "onnx").max_length
