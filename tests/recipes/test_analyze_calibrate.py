@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from electra.analysis.calibrate import words_of
 from electra.analysis.held_out_rows import SHORTEST, held_out_rows
+from electra.analysis.learners import MarkedSentence
 from electra.cli import main
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
@@ -111,6 +113,19 @@ def test_tables_a_picture_and_a_correction_that_score_uses(
     assert "calibration" not in json.loads(capsys.readouterr().out)
 
 
+def test_the_line_fitted_to_real_errors_is_stored(run: Path, held_out_data: Path, tmp_path: Path) -> None:
+    words = ["the", "gardener", "watches", "the", "long", "road"]
+    sentence = MarkedSentence(tuple(words), (False,) * len(words))
+    odds_W = words_of(Scorer(str(run), device="cpu"), [sentence]).log_odds_N
+    lines = [f"{word}\t{'i' if odds > odds_W.mean() else 'c'}" for word, odds in zip(words, odds_W, strict=True)]
+    (tmp_path / "errors.tsv").write_text(("\n".join(lines) + "\n\n") * 20)
+    errors = ("--errors", str(tmp_path / "errors.tsv"), "--store-errors")
+    assert main(command(run, held_out_data, *errors)) == 0
+    stored = Calibration.of(run)
+    assert stored.kind == "platt" and stored.slope > 0
+    assert stored.prior == pytest.approx((odds_W > odds_W.mean()).mean())
+
+
 def test_rows_of_held_out_documents(held_out_data: Path) -> None:
     data = TokenData.open(held_out_data, verify=False)
     rows = held_out_rows(data.heldout, documents=9, length=100, row=30, seed=0)
@@ -137,6 +152,7 @@ def test_refusals(
     problems = calibrate("--prior", "0", "--share", "1", "--documents", "5", "--store", "--correction", "none")
     assert "--prior: must lie between 0 and 1" in problems and "--documents: must be at least 20" in problems
     assert "nothing to store" in problems and "--share: must lie" in problems
+    assert "--errors FILE" in calibrate("--store-errors")
     assert "owner/name is none" in refused(*command(Path("owner/name"), held_out_data, "--store"))
     assert "held-out documents are too few for two halves" in refused(*command(run, data_folder))
     assert "another vocabulary" in refused(*command(Path(small_model), held_out_data))

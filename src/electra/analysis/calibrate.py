@@ -115,11 +115,16 @@ def words_of(scorer: Scorer, sentences: Sequence[MarkedSentence]) -> Outcomes:
     return Outcomes(log_odds_W[seen_W], wrong_W[seen_W], sentence_W[seen_W])
 
 
-def on_errors(fit: Outcomes, judge: Judge, corrections: Sequence[Calibration], *, prior: float | None) -> Facts:
+def on_errors(
+    fit: Outcomes, judge: Judge, corrections: Sequence[Calibration], *, prior: float | None
+) -> tuple[Facts, Calibration]:
     """Corrections that were fitted on replaced tokens, judged on wrong words: as they are, and for other priors.
 
     The priors: estimated from the other half without its labels; given; and the true share of that half, which
     says how much is to be gained. Last comes a line that was fitted to that half with its labels.
+
+    Returns:
+        What calibrate.json says, and that line.
     """
     rows = []
     for calibration in corrections:
@@ -132,8 +137,9 @@ def on_errors(fit: Outcomes, judge: Judge, corrections: Sequence[Calibration], *
             for how, value in priors.items()
             if value is not None
         ]
-    rows.append(_row(judge, fitted("platt", fit), "fitted to real errors", corrections[0]))
-    return {"share": judge.items.prior, "words": len(judge.items.positive_N), "rows": rows}
+    line = fitted("platt", fit)
+    rows.append(_row(judge, line, "fitted to real errors", corrections[0]))
+    return {"share": judge.items.prior, "words": len(judge.items.positive_N), "rows": rows}, line
 
 
 def _row(judge: Judge, calibration: Calibration, how: str, than: Calibration | None) -> Facts:

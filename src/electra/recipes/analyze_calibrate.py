@@ -50,6 +50,8 @@ class AnalyzeCalibrateConfig:
     """The one that is stored and judged on real errors; left out: the best by cross-validation."""
     store: bool = False
     """Put the correction beside the model, for electra score --calibrated."""
+    store_errors: bool = False
+    """Put the line that was fitted to real errors there instead."""
     documents: int = 200
     """At most so many held-out documents, drawn by lot."""
     length: int = 512
@@ -74,8 +76,12 @@ class AnalyzeCalibrateConfig:
             value = getattr(self, name)
             if value is not None and not 0 < value < 1:
                 yield f"--{name}: must lie between 0 and 1, got {value}"
-        if self.store and not Path(self.model).is_dir():
+        if (self.store or self.store_errors) and not Path(self.model).is_dir():
             yield f"--store: needs a folder to write to, and {self.model} is none; download it, or export the run"
+        if self.store and self.store_errors:
+            yield "--store and --store-errors: a model has one correction; leave one of them out"
+        if self.store_errors and self.errors is None:
+            yield "--store-errors: needs real errors to be fitted to: --errors FILE"
         if self.store and self.correction == "none":
             yield "--store: there is nothing to store with --correction none"
 
@@ -105,10 +111,10 @@ def run(config: AnalyzeCalibrateConfig) -> AnalysisReport:
     if sentences is not None:
         assert config.errors is not None
         logger.info("Reading %s", config.errors.name)
-        facts["errors"] = {
-            "data": learners.name_of(config.errors),
-            **_on_errors(config, scorer, sentences, corrections, chosen),
-        }
+        found, line = _on_errors(config, scorer, sentences, corrections, chosen)
+        facts["errors"] = {"data": learners.name_of(config.errors), **found}
+        if config.store_errors:
+            facts["stored"] = f"{_stored(config.model, line)}, fitted to real errors,"
     if config.store:
         facts["stored"] = _stored(config.model, corrections[chosen])
     return reported("calibrate", facts, config.out)
@@ -194,12 +200,12 @@ def _on_errors(
     sentences: tuple[list[MarkedSentence], list[MarkedSentence]],
     corrections: dict[Kind, Calibration],
     chosen: Kind,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], Calibration]:
     fit, judged = (words_of(scorer, half) for half in sentences)
     judge = Judge.of(judged, bins=config.bins, resamples=config.resamples, seed=config.seed)
     wanted = [corrections[kind] for kind in dict.fromkeys(("none", chosen))]
-    facts = on_errors(fit, judge, wanted, prior=config.prior)
-    return {"sentences": len(sentences[1]), "fitted_sentences": len(sentences[0]), **facts}
+    facts, line = on_errors(fit, judge, wanted, prior=config.prior)
+    return {"sentences": len(sentences[1]), "fitted_sentences": len(sentences[0]), **facts}, line
 
 
 def _stored(model: str, calibration: Calibration) -> str:
