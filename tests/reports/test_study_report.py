@@ -12,6 +12,7 @@ from scipy.stats import ttest_rel
 from electra.errors import CheckpointError
 from electra.reports.sections import sections
 from electra.reports.study import interval, read_study
+from electra.reports.study_figure import study_figure
 
 
 def result(arm: str, seed: int, scores: dict[str, float], *, share: float = 1.0, failed: str | None = None) -> Any:
@@ -47,6 +48,17 @@ def test_the_interval_is_that_of_a_paired_t_test() -> None:
     low, high = interval([a - b for a, b in zip(first, second, strict=True)])
     expected = ttest_rel(first, second).confidence_interval(0.95)
     assert (low, high) == pytest.approx((expected.low, expected.high))
+
+
+def test_arms_that_have_no_place_on_the_axis_are_lines_that_can_be_told_apart(tmp_path: Path) -> None:
+    arms = {name: {"says": name, "paper": None, "line": "a", "x": None} for name in ("two", "three")}
+    arms["one"] = {"says": "one", "paper": None, "line": "a", "x": 0.5}
+    results = [result(arm, 0, {"a": 0.6, "b": 0.7}) for arm in arms]
+    found = read_study(study(tmp_path, results, arms=arms, axis="width"))
+    figure = study_figure(found.facts, found.rows)
+    assert figure is not None
+    colors = {line.get_label(): line.get_color() for line in figure.axes[0].lines if line.get_linestyle() == ":"}
+    assert set(colors) == {"two", "three"} and colors["two"] != colors["three"]
 
 
 def test_differences_are_of_the_seeds_that_both_have(tmp_path: Path) -> None:

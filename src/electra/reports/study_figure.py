@@ -54,14 +54,15 @@ def study_figure(facts: dict[str, Any], rows: Sequence[Row]) -> Any | None:
 
 
 def _lines_by_place(axes: Any, rows: Sequence[Row], placed: dict[str, Any]) -> None:
-    for line in dict.fromkeys(arm["line"] for arm in placed.values()):
+    lines = list(dict.fromkeys(arm["line"] for arm in placed.values()))
+    for line in lines:
         there = [row for row in rows if placed.get(row.arm, {}).get("line") == line]
         there.sort(key=lambda row: float(placed[row.arm]["x"]))
         if there:
             _line(axes, [placed[row.arm]["x"] for row in there], there, line)
-    for row in rows:
-        if row.arm not in placed:
-            axes.axhline(row.mean, linestyle=":", linewidth=1, label=row.says)
+    beside = [row for row in rows if row.arm not in placed]
+    for number, row in enumerate(beside, len(lines)):
+        axes.axhline(row.mean, linestyle=":", linewidth=1, color=f"C{number}", label=row.says)
 
 
 def _lines_by_budget(axes: Any, rows: Sequence[Row]) -> None:

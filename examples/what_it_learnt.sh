@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# What has a discriminator learnt, beside a masked language model of as much compute? The figures of docs/answers.md.
+#
+#   examples/what_it_learnt.sh DATA TASKS OUT [FLOPS [RESAMPLES]]
+#
+# DATA is what `electra prepare` made of English text; TASKS has the folders blimp, ged, jfleg, asr-snips, and those of
+# docs/studies.md. Both networks train at once, a thread each. Run again, it goes on where it was stopped.
+set -euo pipefail
+data=$1 tasks=$2 out=$3 flops=${4:-6e14} resamples=${5:-1000}
+base=$(dirname "$0")/what_it_learnt.toml
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+
+study() {
+  electra study objectives --base "$base" --arms electra bert --data "$data" --tasks "$tasks" --out "$out/study" \
+    --budget "$flops" --seeds 1 --task-seeds 3 --suite chunking:0.1 upos:0.1 ner-wnut17 mrpc
+}
+study & study; wait # two share the folder, and each takes a run that nobody is at
+
+electra=$out/study/runs/electra/1/seed-0/run
+masked=$out/study/runs/bert/1/seed-0/run
+generator=$electra/export/generator
+
+tagger() { # NAME RUN: of wrong words, learnt from English learners
+  [ -f "$out/$1/results.json" ] || electra finetune "$2" --task ged-en-realec --data "$tasks/ged" --out "$out/$1" --seeds 1
+}
+analyze() { # NAME VERB ...: once
+  local name=$1 verb=$2
+  shift 2
+  [ -f "$out/$name/$verb.json" ] || electra analyze "$verb" "$@" --resamples "$resamples" --out "$out/$name"
+}
+
+tagger tagger-electra "$electra"
+tagger tagger-masked "$masked"
+jfleg=(--tune "$tasks/jfleg/dev" --data "$tasks/jfleg/test")
+analyze detect-learners detect "$electra" --data "$tasks/ged/en_realec_dev.tsv"
+analyze detect-jfleg detect "$electra" "$out/tagger-electra" "$out/tagger-masked" "${jfleg[@]}"
+analyze calibrate calibrate "$electra" --data "$data" --errors "$tasks/ged/en_realec_dev.tsv" --prior .05
+analyze parts-of-speech parts-of-speech "$electra" --data "$tasks/pos-ud-english-ewt/dev.conllu" --frequencies "$data"
+analyze minimal-pairs minimal-pairs "$electra" "$generator" "$masked" --data "$tasks/blimp"
+analyze rescore rescore "$electra" "$generator" "$masked" \
+  --data "$tasks/asr-snips/valid.conf.csv" --references "$tasks/asr-snips/valid.supconf.csv"
+text=(--text "$tasks/pos-ud-english-ewt/dev.conllu" --chunks "$tasks/chunking-conll2000/train.txt")
+analyze compare-masked compare "$electra" "$masked" "${text[@]}"
+analyze compare-generator compare "$electra/export/discriminator" "$generator" "${text[@]}"
+analyze generator generator "$electra" --data "$data" --checkpoints
+
+electra report "$electra" "$masked" "$out"/*/ --out "$out/report.html"
