@@ -12,7 +12,8 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
 study() {
   electra study objectives --base "$base" --arms electra bert --data "$data" --tasks "$tasks" --out "$out/study" \
-    --budget "$flops" --seeds 1 --task-seeds 3 --suite chunking:0.1 upos:0.1 ner-wnut17 mrpc
+    --budget "$flops" --seeds 1 --task-seeds 3 --suite chunking:0.1 upos:0.1 \
+    --tune train.epochs=10 optimizer.learning_rate=2e-3 optimizer.layer_decay=1
 }
 study & study; wait # two share the folder, and each takes a run that nobody is at
 
