@@ -1,8 +1,10 @@
 """Studies: from a TOML file to a table, with runs that are resumed and shared."""
 
+import inspect
 import io
 import json
 import os
+import re
 import shutil
 import time
 from pathlib import Path
@@ -16,7 +18,7 @@ from electra.config import load_config
 from electra.errors import CheckpointError, ConfigError
 from electra.recipes import study_runs
 from electra.recipes.pretrain_config import PretrainConfig
-from electra.recipes.study import Stopped, StudyPlan, run
+from electra.recipes.study import Stopped, StudyCommand, StudyPlan, run
 from electra.recipes.study_config import load_study, names
 from electra.recipes.study_time import flops_a_second
 from electra.reports.study import StudyReport
@@ -24,6 +26,14 @@ from electra.training.claim import DEAD
 from electra.training.precision import Precision
 
 pytestmark = pytest.mark.usefixtures("without_transformers")
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_study_that_is_shipped_is_named_by_the_help_and_the_page(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs/studies.md").read_text(encoding="utf-8")
+    assert f"| `{name}` | " in page
+    said = inspect.getsource(StudyCommand).split("A study's name (")[1].split(": docs/studies.md")[0]
+    assert name in re.split(r",\s+", said)
 
 
 @pytest.mark.parametrize("name", names())
