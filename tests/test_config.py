@@ -94,7 +94,7 @@ def test_all_problems_are_named_together(tmp_path: Path) -> None:
     assert "wagon: there is no such setting; did you mean 'wagons'?" in message
     assert "wagons: must be a whole number, got 'many'" in message
     assert "fuel: there is no such setting; did you mean 'engine.fuel'?" in message
-    assert "engine.fuel: must be one of petrol, steam; did you mean 'steam'?, got 'steem'" in message
+    assert "engine.fuel: must be one of petrol, steam (did you mean 'steam'?), got 'steem'" in message
     assert "engine.powr: there is no such setting; did you mean 'power'?" in message
     assert "name: is missing; give --name VALUE" in message
 

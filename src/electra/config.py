@@ -270,7 +270,8 @@ def _convert(value: Any, hint: Any) -> Any:
         if value in arguments:
             return value
         known = [str(a) for a in arguments]
-        raise ValueError(f"must be one of {', '.join(known)}{did_you_mean(str(value), known)}")
+        near = did_you_mean(str(value), known).removeprefix("; ")
+        raise ValueError(f"must be one of {', '.join(known)}{f' ({near})' if near else ''}")
     if origin is tuple:
         return tuple(_convert(v, arguments[0]) for v in (value if isinstance(value, list) else [value]))
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
