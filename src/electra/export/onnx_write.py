@@ -132,13 +132,15 @@ def quantized(model: Any) -> bytes:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """onnxruntime advises on the root logger to optimise the graph first, which gives nothing here."""
+    """onnxruntime advises on the root logger to optimise the graph first, which gives nothing here. Where that has
+    no handler it gets one on the way, which would show every message of ours twice."""
     root = logging.getLogger()
-    before, root.disabled = root.disabled, True
+    before, handlers = root.disabled, list(root.handlers)
+    root.disabled = True
     try:
         yield
     finally:
-        root.disabled = before
+        root.disabled, root.handlers[:] = before, handlers
 
 
 def _task(pretrained: Pretrained) -> dict[str, Any] | None:

@@ -20,8 +20,8 @@ from electra.export.loading import find, load_pretrained
 from electra.export.onnx_model import load_onnx, require
 from electra.export.onnx_speed import timed
 from electra.export.onnx_write import save_onnx
-from electra.recipes.export import ExportConfig, export_run
-from electra.recipes.finetune_outcome import config_of
+from electra.recipes.export import ExportConfig, save_towers
+from electra.recipes.finetune_outcome import config_of, fine_tuning_of
 from electra.recipes.finetune_task import load_task
 from electra.recipes.onnx_result import OnnxExport, OnnxResult
 
@@ -67,7 +67,7 @@ def export_onnx(config: ExportConfig) -> OnnxResult:
     path = Path(config.model)
     name = "onnx" if config.part == "model" else "onnx-encoder"
     name += f"-{config.quantize}" if config.quantize else ""
-    if not (path / "checkpoints").is_dir():
+    if not any((path / "checkpoints").glob("step-*")):
         if config.checkpoint is not None:
             raise ConfigError(f"--checkpoint is for runs, and {path} is none; leave it out")
         folder = find(config.model)
@@ -78,12 +78,8 @@ def export_onnx(config: ExportConfig) -> OnnxResult:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CheckpointError(f"{out} is there already; give another --out, or remove it")
     with tempfile.TemporaryDirectory() as temporary:
-        export = path / "export"
-        if config.checkpoint is not None or not any(
-            (export / tower / "config.json").is_file() for tower in TOWERS
-        ):
-            export = Path(temporary)
-            export_run(path, checkpoint=config.checkpoint, out=export)
+        export = Path(temporary)
+        save_towers(path, export, checkpoint=config.checkpoint)
         towers = [tower for tower in TOWERS if (export / tower / "config.json").is_file()]
         if config.part == "encoder":
             towers = towers[:1]
@@ -92,12 +88,12 @@ def export_onnx(config: ExportConfig) -> OnnxResult:
 
 def _exported(config: ExportConfig, folder: Path, out: Path) -> OnnxExport:
     pretrained = load_pretrained(folder)
-    _warn(pretrained)
     written = save_onnx(
         pretrained, out, weights=config.quantize or "float32", alone=config.part == "encoder",
         config_json=folder / "config.json",
     )  # fmt: skip
     alone = replace(pretrained, head=None, task=None) if config.part == "encoder" else pretrained
+    _warn(alone)
     quality = None
     if config.quantize:
         try:
@@ -139,10 +135,7 @@ def _shortened(pretrained: Pretrained) -> Pretrained:
 
 def _examples(config: ExportConfig) -> list[object]:
     """Of dev of the task that a model was fine-tuned for."""
-    folder = next(
-        (path for path in (Path(config.model), Path(config.model).parent) if (path / "config.toml").is_file()),
-        None,
-    )
+    folder = fine_tuning_of(config.model)
     if folder is None:
         raise DataError(f"{config.model} does not say which task it was fine-tuned for; give the folder of it")
     found = config_of(folder)
