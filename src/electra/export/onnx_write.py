@@ -71,7 +71,7 @@ def save_onnx(
         pretrained.hidden_size,
         pretrained.stream,
         pretrained.objective,
-        _task(pretrained),
+        outgoing_task(pretrained),
     )
     found = checked(pretrained, OnnxModel(facts, pretrained.tokenizer, open_session(model.SerializeToString())))
     texts = {
@@ -143,8 +143,8 @@ def _quiet() -> Iterator[None]:
         root.disabled, root.handlers[:] = before, handlers
 
 
-def _task(pretrained: Pretrained) -> dict[str, Any] | None:
-    """A task's facts, without how texts are read that are longer than a row: what goes out reads none."""
+def outgoing_task(pretrained: Pretrained) -> dict[str, Any] | None:
+    """A task's facts, without how texts are read that are longer than a row: what goes out cuts them."""
     if pretrained.task is None:
         return None
     return {name: value for name, value in pretrained.task.items() if name not in ("long", "longest")}

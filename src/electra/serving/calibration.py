@@ -74,7 +74,7 @@ class Calibration:
         folder = find(model)
         if is_onnx(folder):
             raise CheckpointError(
-                f"{model} is an ONNX folder, whose probabilities cannot be corrected; give the model it was made of"
+                f"{model} is an ONNX folder, which takes no {FILE}; give the model it was made of"
             )
         file = folder / FILE
         if not file.is_file():
