@@ -101,15 +101,14 @@ def measured(name: str, pretrained: Pretrained, threads: list[int], rounds: int)
         paths = {"float32": Path(folder) / "float32", "int8": Path(folder) / "int8"}
         sizes = {kind: save_onnx(pretrained, path, weights=kind).bytes for kind, path in paths.items()}  # type: ignore[arg-type]
         shape = pretrained.encoder.config
-        print(f"\n{name}: {shape.layers} layers of {shape.hidden_size}; {torch.backends.cpu.get_cpu_capability()}; "
+        processor = torch.backends.cpu.get_cpu_capability()
+        print(f"\n{name}: {shape.layers} layers of {shape.hidden_size}; {processor}; "
               + ", ".join(f"{kind} {size / 2**20:.1f} MiB" for kind, size in sizes.items()))  # fmt: skip
         times = []
         for count in threads:
             torch.set_num_threads(count)
             models = {kind: load_onnx(path) for kind, path in paths.items()}  # with as many threads as PyTorch
-            print(
-                f"\n| tokens, threads: {count} | PyTorch, ms | onnxruntime, ms | 8 bits, ms |\n|---|---|---|---|"
-            )
+            print(f"\n| tokens; {count} threads | PyTorch, ms | onnxruntime, ms | 8 bits, ms |\n|---|---|---|---|")
             for batch in batches(lengths, pretrained.max_length):
                 some = rounds if len(batch) == 1 else max(3, rounds // 4)
                 found = timed(pretrained, models, batch, rounds=some)

@@ -14,7 +14,7 @@ from electra.export.onnx_graph import MASK
 from electra.export.onnx_model import OnnxModel
 
 PAUSE = 0.005
-"""Seconds before each call. By then threads of the other library, which wait for work awake, have gone to sleep."""
+"""Seconds before each call: threads of the other library, which wait for work awake, then sleep."""
 
 
 @dataclass(frozen=True)
