@@ -101,6 +101,10 @@ class Pretrained:
     def hidden_size(self) -> int:
         return self.encoder.config.hidden_size
 
+    def alone(self) -> "Pretrained":
+        """The encoder without its head, and without what is known of a task."""
+        return replace(self, head=None, task=None, pairs=None)
+
 
 def save(
     folder: Path,

@@ -2,7 +2,6 @@
 
 import logging
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 from electra.errors import CheckpointError, ConfigError, ElectraError
@@ -55,21 +54,20 @@ def export_onnx(config: ExportConfig) -> OnnxResult:
 
 def _exported(config: ExportConfig, folder: Path, out: Path) -> OnnxExport:
     pretrained = load_pretrained(folder)
-    written = save_onnx(
-        pretrained, out, weights=config.quantize or "float32", alone=config.part == "encoder",
-        config_json=folder / "config.json",
-    )  # fmt: skip
-    alone = replace(pretrained, head=None, task=None) if config.part == "encoder" else pretrained
-    _warn(alone)
+    if config.part == "encoder":
+        pretrained = pretrained.alone()
+    weights = config.quantize or "float32"
+    written = save_onnx(pretrained, out, weights=weights, config_json=folder / "config.json")
+    _warn(pretrained)
     model, quality = load_onnx(out), None
     if config.quantize:
         try:
-            quality = quality_of(config, alone, folder, model)
+            quality = quality_of(config, pretrained, folder, model)
         except ElectraError as error:  # the folder is written and right; what it was measured on is not there
             logger.warning("what 8 bits cost was not measured: %s", error)
     fitting = [[min(tokens, pretrained.max_length) for tokens in lengths] for lengths in TIMED]
     return OnnxExport(
-        written, quality, [timed(alone, {"onnx": model}, lengths, rounds=ROUNDS) for lengths in fitting]
+        written, quality, [timed(pretrained, {"onnx": model}, lengths, rounds=ROUNDS) for lengths in fitting]
     )
 
 
