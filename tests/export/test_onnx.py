@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import subprocess
 import sys
 from ast import literal_eval
@@ -25,6 +26,7 @@ from electra.export.onnx_write import save_onnx
 from electra.modeling.any_encoder import build_encoder
 from electra.modeling.encoder import EncoderConfig
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
+from electra.serving.calibration import Calibration
 from electra.serving.predictor import Predictor, Text
 from electra.serving.scorer import Scorer
 from electra.serving.text_encoder import TextEncoder
@@ -150,7 +152,10 @@ def test_a_fine_tuned_model_says_the_same(name: str, shape: str, tmp_path: Path)
 
 def test_embeddings_of_an_encoder_are_the_mean_of_its_states(tmp_path: Path) -> None:
     model = pretrained("electra", ReplacedTokenHead)
-    assert save_onnx(model, tmp_path / "onnx", alone=True).kind == "encoder"
+    assert save_onnx(model.alone(), tmp_path / "onnx").kind == "encoder"
+    tuned = pretrained("electra", None, PROBLEMS["linear"][0])
+    save_onnx(tuned.alone(), tmp_path / "tuned")
+    assert load_onnx(tmp_path / "tuned").task is None
     loaded = load_onnx(tmp_path / "onnx")
     ids = torch.randint(5, 150, (2, 7))
     mask = torch.arange(7) < torch.tensor([7, 4])[:, None]
@@ -170,6 +175,12 @@ def test_eight_bits_are_smaller_and_nearly_as_good(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "small/onnx.json").read_text())["weights"] == "int8"
 
 
+def test_eight_bits_leave_the_root_logger_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(root := logging.getLogger(), "handlers", [])
+    save_onnx(pretrained("electra", ReplacedTokenHead), tmp_path / "small", weights="int8")
+    assert root.handlers == [] and not root.disabled
+
+
 def test_times_are_of_both_in_turn(tmp_path: Path) -> None:
     model = pretrained("electra", ReplacedTokenHead)
     save_onnx(model, tmp_path / "onnx")
@@ -182,22 +193,26 @@ def test_times_are_of_both_in_turn(tmp_path: Path) -> None:
 SCRIPT_HEAD = "import sys\nsys.modules['torch'] = sys.modules['electra'] = None\n"
 
 
-@pytest.mark.parametrize("kind", ["discriminator", "generator", "encoder", "linear", "tagging"])
-def test_the_script_of_the_docs_runs_without_torch(kind: str, tmp_path: Path) -> None:
+def says(number: int, folder: Path, *given: str) -> list[str]:
+    """The lines that one of the scripts of docs/onnx.md prints in a process without torch."""
     text = (Path(__file__).parents[2] / "docs/onnx.md").read_text()
-    script = text.partition("```python\n")[2].partition("```")[0]
-    assert sum(bool(line.strip()) for line in script.splitlines()) <= 31
-    (tmp_path / "run.py").write_text(SCRIPT_HEAD + script)
-    heads = {"discriminator": ReplacedTokenHead, "generator": MaskedLanguageModelHead}
-    model = pretrained("electra", heads.get(kind), PROBLEMS[kind][0] if kind in PROBLEMS else None)
-    save_onnx(model, tmp_path / "onnx")
-    given = ["The cat sat on the [MASK].", "A dog"]
+    script = text.split("```python\n")[number].partition("```")[0]
+    assert sum(bool(line.strip()) for line in script.splitlines()) <= 34
+    (folder.parent / "run.py").write_text(SCRIPT_HEAD + script)
     done = subprocess.run(
-        [sys.executable, str(tmp_path / "run.py"), str(tmp_path / "onnx"), *given],
+        [sys.executable, str(folder.parent / "run.py"), str(folder), *given],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("kind", ["discriminator", "generator", "encoder", "linear", "tagging"])
+def test_the_script_of_the_docs_runs_without_torch(kind: str, tmp_path: Path) -> None:
+    heads = {"discriminator": ReplacedTokenHead, "generator": MaskedLanguageModelHead}
+    model = pretrained("electra", heads.get(kind), PROBLEMS[kind][0] if kind in PROBLEMS else None)
+    save_onnx(model, tmp_path / "onnx")
+    lines = says(1, tmp_path / "onnx", "The cat sat on the [MASK].", "A dog")
     if kind == "generator":
         ids = model.tokenizer.encode("The cat sat on the .", add_special_tokens=False).ids
         [(_, _, values)] = WordPredictor(model, device="cpu")([[*ids[:-1], 0, ids[-1]]], [[len(ids) - 1]])
@@ -216,6 +231,28 @@ def test_the_script_of_the_docs_runs_without_torch(kind: str, tmp_path: Path) ->
         assert all(label in TAGGED.labels for _, label in literal_eval(lines[1]))  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [*(("electra", kind) for kind in ("pair", "plain span", "span", "answerable span")), ("to the left", "pair")],
+)
+def test_the_script_for_pairs_runs_without_torch(shape: str, kind: str, tmp_path: Path) -> None:
+    model = pretrained(shape, None, PROBLEMS[kind][0])
+    save_onnx(model, tmp_path / "onnx")
+    for pair in PAIRS if shape == "electra" else PAIRS[:1]:
+        [said] = says(2, tmp_path / "onnx", *pair)
+        predictor = Predictor(model, device="cpu")
+        if kind == "pair":
+            scores = np.exp([*literal_eval(said).values()])
+            assert near([*(scores / scores.sum())], [*predictor([pair])[0]["scores"].values()])
+        else:
+            rows = predictor.problem.encode([predictor._example(pair, 0)], predictor.reading)
+            assert len(rows) == 1  # one window
+            [found] = predictor.network.outputs(rows, pad=predictor.pad)
+            assert near(float(said.rpartition(" ")[2]), float(found["scores"].max()), 2e-4)
+            if kind != "answerable span":
+                assert said.rpartition(" ")[0] == predictor([pair])[0]["answer"]
+
+
 class TestRefused:
     def test_a_graph_that_differs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         model = pretrained("electra", ReplacedTokenHead)
@@ -228,7 +265,7 @@ class TestRefused:
         model = pretrained("xlnet", LanguageModelHead)
         with pytest.raises(CheckpointError, match="--part encoder"):
             save_onnx(model, tmp_path / "onnx")
-        assert save_onnx(model, tmp_path / "onnx", alone=True).kind == "encoder"
+        assert save_onnx(model.alone(), tmp_path / "onnx").kind == "encoder"
 
     def test_too_large_a_network(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("electra.export.onnx_heads.FILE_LIMIT", 1000)
@@ -284,6 +321,13 @@ class TestRefused:
         with pytest.raises(CheckpointError, match="cannot be read"):
             Scorer(folder)
 
+    def test_a_folder_without_its_facts(self, tmp_path: Path) -> None:
+        model = write_model(tmp_path / "saved")
+        save_onnx(load_pretrained(model), folder := tmp_path / "onnx", config_json=model / "config.json")
+        (folder / "onnx.json").unlink()
+        with pytest.raises(CheckpointError, match=r"of an ONNX folder onnx\.json is missing"):
+            Scorer(folder)
+
     def test_the_wrong_use(self, tmp_path: Path) -> None:
         save_onnx(pretrained("electra", None, PROBLEMS["linear"][0]), folder := tmp_path / "text")
         uses: list[tuple[Callable[[], Any], str]] = [
@@ -293,6 +337,7 @@ class TestRefused:
             (lambda: Predictor(folder, device="cuda"), "runs on the CPU"),
             (lambda: load_pretrained(folder), "is an ONNX folder"),
             (lambda: electra.load(folder).encoder, "no encoder for PyTorch"),
+            (lambda: Calibration.of(folder), "takes no calibration"),
         ]
         for use, message in uses:
             with pytest.raises(CheckpointError, match=message):

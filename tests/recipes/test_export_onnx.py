@@ -15,7 +15,7 @@ from electra.export.loading import load_pretrained
 from electra.modeling.any_encoder import build_encoder
 from electra.modeling.encoder import EncoderConfig
 from electra.modeling.heads import ReplacedTokenHead
-from electra.recipes import export_onnx, pretrain
+from electra.recipes import export_onnx, onnx_quality, pretrain
 from electra.recipes.export import ExportConfig, run
 from electra.recipes.onnx_result import OnnxResult
 from electra.serving.scorer import Scorer
@@ -45,12 +45,13 @@ def exported(model: object, **settings: object) -> OnnxResult:
 
 def test_every_network_of_a_run_goes_out(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, here := tmp_path / "run")
+    (here / "export/discriminator/model.safetensors").write_bytes(b"of an earlier step")
     result = exported(here)
     assert [one.written.kind for one in result.exports] == ["discriminator", "generator"]
     folders = [one.written.folder for one in result.exports]
     assert folders == [here / "export/onnx/discriminator", here / "export/onnx/generator"]
     assert "times as quick" in str(result) and "within" in str(result)
-    found, expected = (Scorer(model, device="cpu")(["the fox"])[0] for model in (here / "export/onnx", here))
+    found, expected = (Scorer(model, device="cpu")(["the fox"])[0] for model in (here / "export/onnx", trained))
     assert found.logits == pytest.approx(expected.logits, abs=1e-4)
     with pytest.raises(ElectraError, match="is there already"):
         exported(here)
@@ -86,14 +87,17 @@ def test_a_fine_tuned_model_is_measured_by_its_task(
     make_model: Callable[[Sequence[str], int, int], str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     good, bad = "a splendid fox", "a dreadful river"
-    (tmp_path / "t.csv").write_text("text,label\n" + f"{good},yes\n{bad},no\n" * 20)
+    (tmp_path / "t.csv").write_text("comment,label\n" + f"{good},yes\n{bad},no\n" * 20)
     model = make_model([f"{good} {bad}"] * 9, 60, 48)
     out = tmp_path / "out"
-    arguments = ["--kind", "classification", "--data", str(tmp_path / "t.csv"), "--out", str(out)]
-    assert cli.main(["finetune", model, *arguments, "--train.epochs", "1", "--seeds", "1"]) == 0
+    arguments = ["--kind", "classification", "--data", str(tmp_path / "t.csv"), "--data.text", "comment"]
+    arguments += ["--out", str(out), "--train.epochs", "1", "--seeds", "1"]
+    assert cli.main(["finetune", model, *arguments]) == 0
     [one] = exported(out, quantize="int8").exports
     assert one.written.folder == out / "onnx-int8" and one.quality is not None
     assert one.quality.metric == "accuracy" and "4 examples of dev" in one.quality.on
+    (tmp_path / "new.csv").write_text("text,comment\n" + f"3,{good}\n")
+    assert cli.main(["predict", str(out / "onnx-int8"), "--input", str(tmp_path / "new.csv")]) == 0
     (tmp_path / "t.csv").rename(tmp_path / "elsewhere.csv")
     shutil.rmtree(out / "onnx-int8")
     [lost] = exported(out, quantize="int8").exports
@@ -125,11 +129,11 @@ def test_other_mistakes(small_model: str, tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(ConfigError, match="give --out FOLDER"):
         exported("someone/model")
     with pytest.raises(DataError, match="no text file"):
-        list(export_onnx._lines(tmp_path / "none.txt"))
+        list(onnx_quality._lines(tmp_path / "none.txt"))
     (tmp_path / "empty.txt").write_text("\n")
     config_ = ExportConfig(small_model, to="onnx", quantize="int8", data=tmp_path / "empty.txt")
     with pytest.raises(DataError, match="holds no text"):
-        export_onnx._texts(config_, load_pretrained(small_model))
+        onnx_quality._texts(config_, load_pretrained(small_model))
 
 
 def test_what_stays_behind_is_said(caplog: pytest.LogCaptureFixture, small_model: str, tmp_path: Path) -> None:

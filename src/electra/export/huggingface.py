@@ -37,7 +37,7 @@ from electra.export.names import (
     their_names,
     their_shape,
 )
-from electra.export.onnx_graph import is_onnx
+from electra.export.onnx_graph import FACTS, MODEL, is_onnx
 from electra.export.tokenizer_files import agree, read_tokenizer, tokenizer_files
 from electra.export.xlnet_names import WORD_BIAS, from_xlnet, to_xlnet
 from electra.json_files import json_text
@@ -100,6 +100,10 @@ class Pretrained:
     @property
     def hidden_size(self) -> int:
         return self.encoder.config.hidden_size
+
+    def alone(self) -> "Pretrained":
+        """The encoder without its head, and without what is known of a task."""
+        return replace(self, head=None, task=None, pairs=None)
 
 
 def save(
@@ -361,7 +365,8 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
         if path.is_file():
             return {name: tensor.float() for name, tensor in load_file(path).items()}
         if not (path := folder / OLD_WEIGHTS).is_file():
-            raise CheckpointError(f"{folder} has neither {WEIGHTS} nor {OLD_WEIGHTS}")
+            hint = f"; of an ONNX folder {FACTS} is missing" if (folder / MODEL).is_file() else ""
+            raise CheckpointError(f"{folder} has neither {WEIGHTS} nor {OLD_WEIGHTS}{hint}")
         tensors = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, OSError, RuntimeError, UnpicklingError, EOFError) as error:
         reason = str(error).partition("\n")[0]

@@ -39,7 +39,7 @@ def load_pretrained(model: str | Path) -> Pretrained:
 
 
 def find(model: str | Path) -> Path:
-    """The Hugging Face folder that MODEL stands for, downloaded where it is an id.
+    """The folder that MODEL stands for, of Hugging Face's form or for onnxruntime; downloaded where it is an id.
 
     Raises:
         CheckpointError: there is none, with what to do about it.
@@ -48,7 +48,7 @@ def find(model: str | Path) -> Path:
     if path.is_dir():
         towers = [above / tower for above in (path, path / "export") for tower in ("discriminator", "encoder")]
         for folder in (path, *towers, path / "model"):
-            if (folder / "config.json").is_file() or is_onnx(folder):
+            if holds_model(folder):
                 return folder
         if (path / "state.json").is_file():
             raise CheckpointError(
@@ -68,12 +68,17 @@ def find(model: str | Path) -> Path:
     raise CheckpointError(f"there is no folder {path}; give an export, a run, a Hugging Face folder or an id")
 
 
+def holds_model(folder: Path) -> bool:
+    """Whether a folder is one of Hugging Face's, or for onnxruntime."""
+    return (folder / "config.json").is_file() or is_onnx(folder)
+
+
 def generator_beside(model: str | Path) -> Path | None:
     """The folder of the generator that a run, its export, or the discriminator in there has beside; None: none."""
     path = Path(model)
     beside = [path / "export", path, *([path.parent] if path.name == "discriminator" else [])]
     folders = [folder / "generator" for folder in beside]
-    return next((folder for folder in folders if (folder / "config.json").is_file()), None)
+    return next((folder for folder in folders if holds_model(folder)), None)
 
 
 def name_of(model: str | Path) -> str:

@@ -25,18 +25,17 @@ FILE_LIMIT = 2**31 - 2**20
 """Bytes that a protobuf file holds, some left for the operators."""
 
 
-def build(pretrained: Pretrained, *, alone: bool = False, small_tables: bool = False) -> tuple[Graph, OnnxKind]:
+def build(pretrained: Pretrained, *, small_tables: bool = False) -> tuple[Graph, OnnxKind]:
     """The graph of a network, and its kind.
 
     Args:
-        alone: the encoder without its head.
         small_tables: hold the token table in 8 bits, with a scale for each row; not where it also gives the logits
             of words.
 
     Raises:
         CheckpointError: the head is none that goes out, or the network is too large for one file.
     """
-    encoder, head = pretrained.encoder, None if alone else pretrained.head
+    encoder, head = pretrained.encoder, pretrained.head
     graph = Graph(small_tables=small_tables and not isinstance(head, MaskedLanguageModelHead))
     match head:
         case None:

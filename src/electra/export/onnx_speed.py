@@ -13,6 +13,9 @@ from electra.export.onnx_check import reference, sample
 from electra.export.onnx_graph import MASK
 from electra.export.onnx_model import OnnxModel
 
+PAUSE = 0.005
+"""Seconds before each call: threads of the other library, which wait for work awake, then sleep."""
+
 
 @dataclass(frozen=True)
 class Timed:
@@ -52,6 +55,7 @@ def timed(
     with torch.inference_mode():
         for number in range(rounds + 1):
             for name, work in works.items():
+                time.sleep(PAUSE)
                 start = time.perf_counter()
                 work()
                 if number:  # the first call of each is slower

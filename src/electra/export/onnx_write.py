@@ -45,13 +45,11 @@ def save_onnx(
     folder: Path,
     *,
     weights: Weights = "float32",
-    alone: bool = False,
     config_json: Path | None = None,
 ) -> OnnxWritten:
     """Write an ONNX folder, whole or not at all.
 
     Args:
-        alone: the encoder without its head.
         config_json: of the model, which other tools look for.
 
     Raises:
@@ -61,7 +59,7 @@ def save_onnx(
     require("onnx", "onnxruntime")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise CheckpointError(f"{folder} is there already; give another --out, or remove it")
-    graph, kind = build(pretrained, alone=alone)
+    graph, kind = build(pretrained)
     model = graph.model("electra", __version__)
     facts = OnnxFacts(
         kind,
@@ -69,9 +67,9 @@ def save_onnx(
         tuple(graph.outputs),
         pretrained.max_length,
         pretrained.hidden_size,
-        pretrained.stream,
+        pretrained.stream and pretrained.task is None,  # rows of tasks have a [CLS] always
         pretrained.objective,
-        _task(pretrained),
+        outgoing_task(pretrained),
     )
     found = checked(pretrained, OnnxModel(facts, pretrained.tokenizer, open_session(model.SerializeToString())))
     texts = {
@@ -81,7 +79,7 @@ def save_onnx(
     if config_json is not None and config_json.is_file():
         texts["config.json"] = config_json.read_text(encoding="utf-8")
     if weights == "int8":
-        graph, _ = build(pretrained, alone=alone, small_tables=True)
+        graph, _ = build(pretrained, small_tables=True)
         content = quantized(graph.model("electra", __version__))
     else:
         content = model.SerializeToString()
@@ -132,17 +130,19 @@ def quantized(model: Any) -> bytes:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """onnxruntime advises on the root logger to optimise the graph first, which gives nothing here."""
+    """onnxruntime advises on the root logger to optimise the graph first, which gives nothing here. Where that has
+    no handler it gets one on the way, which would show every message of ours twice."""
     root = logging.getLogger()
-    before, root.disabled = root.disabled, True
+    before, handlers = root.disabled, list(root.handlers)
+    root.disabled = True
     try:
         yield
     finally:
-        root.disabled = before
+        root.disabled, root.handlers[:] = before, handlers
 
 
-def _task(pretrained: Pretrained) -> dict[str, Any] | None:
-    """A task's facts, without how texts are read that are longer than a row: what goes out reads none."""
+def outgoing_task(pretrained: Pretrained) -> dict[str, Any] | None:
+    """A task's facts, without how texts are read that are longer than a row: what goes out cuts them."""
     if pretrained.task is None:
         return None
     return {name: value for name, value in pretrained.task.items() if name not in ("long", "longest")}

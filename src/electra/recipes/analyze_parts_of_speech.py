@@ -26,7 +26,7 @@ from electra.analysis.tagged_tokens import (
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.export.loading import generator_beside, load_pretrained, name_of
+from electra.export.loading import generator_beside, name_of
 from electra.reports.analysis import AnalysisReport, reported
 from electra.serving.scorer import Scorer
 from electra.serving.word_predictor import WordPredictor
@@ -138,7 +138,7 @@ def _networks(config: AnalyzePartsOfSpeechConfig) -> tuple[Scorer, WordPredictor
             f"{config.model} has no generator beside it; say which makes the fakes: --generator MODEL, a masked "
             "language model of the same vocabulary"
         )
-    generator = WordPredictor(load_pretrained(generator_beside(name) or name))
+    generator = WordPredictor(generator_beside(name) or name)
     if scorer.tokenizer.get_vocab() != generator.tokenizer.get_vocab():
         raise DataError(
             f"{config.model} and {name} have different vocabularies; give a generator of the discriminator's"

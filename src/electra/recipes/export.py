@@ -19,7 +19,7 @@ from electra.export.names import family_of
 from electra.export.parity import TOLERANCE, parity
 from electra.json_files import read_json
 from electra.modeling.encoder import EncoderConfig
-from electra.objectives.base import TowerName
+from electra.objectives.base import Tower, TowerName
 from electra.recipes.onnx_result import OnnxResult
 from electra.recipes.pretrain_config import AnyObjective, PretrainConfig, build_objective
 from electra.training.checkpoint import Checkpoint, CheckpointConfig, Checkpoints, read_checkpoint
@@ -104,7 +104,7 @@ def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = 
     run_folder = RunFolder(path)
     found = _find(run_folder, checkpoint)
     config, objective = trained(found)
-    folder, length = out or run_folder.export, longest_input(config)
+    folder = out or run_folder.export
     folders: dict[TowerName, Path] = {}
     differences: dict[TowerName, float | None] = {}
     cards = _cards(run_folder, found, config)
@@ -112,17 +112,7 @@ def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = 
         durable.write_text(run_folder.card, cards["run"])
     for name, tower in objective.towers().items():
         folders[name] = folder / name
-        save(
-            folders[name],
-            encoder=tower.encoder,
-            head=tower.head,
-            tokenizer_json=found.path / "tokenizer.json",
-            card=cards[name],
-            max_length=length,
-            objective=config.objective.kind,
-            family=family_of(tower.encoder.config) if name == "encoder" else "electra",
-            pairs=tower.pairs,
-        )
+        _save(name, tower, folders[name], found, config, card=cards[name])
         ids_BL, segment_ids_BL, mask_BL = _sample(config.model, config.packing.sequence_length)
         differences[name] = parity(
             folders[name], tower.encoder, tower.head, ids_BL, segment_ids_BL, mask_BL, pairs=tower.pairs
@@ -133,6 +123,34 @@ def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = 
     if any(difference is not None and not difference <= TOLERANCE for difference in differences.values()):
         logger.warning("the exported logits differ from transformers' by more than %s", TOLERANCE)
     return result
+
+
+def save_towers(path: Path, out: Path, *, checkpoint: str | None = None) -> None:
+    """Every tower of a run's checkpoint as a folder in OUT, without a model card, and not compared.
+
+    Raises:
+        CheckpointError: as `export_run`.
+    """
+    found = _find(RunFolder(path), checkpoint)
+    config, objective = trained(found)
+    for name, tower in objective.towers().items():
+        _save(name, tower, out / name, found, config, card="")
+
+
+def _save(
+    name: TowerName, tower: Tower, folder: Path, found: Checkpoint, config: PretrainConfig, *, card: str
+) -> None:
+    save(
+        folder,
+        encoder=tower.encoder,
+        head=tower.head,
+        tokenizer_json=found.path / "tokenizer.json",
+        card=card,
+        max_length=longest_input(config),
+        objective=config.objective.kind,
+        family=family_of(tower.encoder.config) if name == "encoder" else "electra",
+        pairs=tower.pairs,
+    )
 
 
 def trained(found: Checkpoint) -> tuple[PretrainConfig, AnyObjective]:

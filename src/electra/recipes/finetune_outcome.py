@@ -101,6 +101,15 @@ def _read_result(folder: Path, config: FinetuneConfig, identity: Mapping[str, st
     return found
 
 
+def fine_tuning_of(model: str | Path) -> Path | None:
+    """The folder of the fine-tuning that a MODEL came from: it is that, or stands in that; None: neither."""
+    path = Path(model)
+    if RunFolder(path).config.is_file():
+        return path
+    above = path.resolve().parent
+    return above if (above / "results.json").is_file() and RunFolder(above).config.is_file() else None
+
+
 def config_of(folder: Path) -> FinetuneConfig:
     """The config of a fine-tuning's folder, or of a seed's."""
     return load_config(FinetuneConfig, RunFolder(folder).config)

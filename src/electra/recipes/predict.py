@@ -17,7 +17,7 @@ from electra.data import readers
 from electra.data.corpus import kind_of
 from electra.data.records import read_records
 from electra.errors import ConfigError, DataError
-from electra.recipes.finetune_outcome import config_of
+from electra.recipes.finetune_outcome import config_of, fine_tuning_of
 from electra.recipes.text_results import Lines, Written, write_lines
 from electra.serving.predictor import Predictor, Text
 from electra.tasks import conll, glue, squad_files
@@ -39,7 +39,7 @@ class PredictConfig:
     """The command line of `electra predict`."""
 
     model: Positional[str]
-    """A folder that `electra finetune` wrote."""
+    """A folder that `electra finetune` wrote, or an ONNX folder made of one."""
     texts: Positional[tuple[str, ...]] = ()
     """Texts, each as one argument; for pairs and questions two each: text and text, question and passage."""
     input: str | None = None
@@ -149,8 +149,8 @@ def _lines(name: str) -> Iterator[str]:
 
 def _columns_of_training(model: str) -> tuple[str | None, str | None]:
     """The columns that the model was trained on, where its folder says so."""
-    folder = Path(model)
-    if not (folder / "config.toml").is_file():
+    folder = fine_tuning_of(model)
+    if folder is None:
         return None, None
     config = config_of(folder)
     name = glue.named(config.task) if config.kind == "named" else None
@@ -180,8 +180,8 @@ def _tagged(config: PredictConfig, predictor: Predictor, path: Path) -> Written 
     column = config.text_column or _columns_of_training(config.model)[0]
     if ".conllu" in path.name:
         field = None
-        if (Path(config.model) / "config.toml").is_file():
-            trained = config_of(Path(config.model))
+        if (folder := fine_tuning_of(config.model)) is not None:
+            trained = config_of(folder)
             field = trained.data.label or trained.task
         columns = {"xpos": conll.XPOS, "feats": conll.FEATS}.get(field or "", conll.UPOS)
     elif column is not None and not column.removeprefix("-").isdigit():

@@ -35,7 +35,7 @@ class ScoreConfig:
     """The command line of `electra score`."""
 
     model: Positional[str]
-    """A run, an export folder, a Hugging Face folder or id; of a discriminator."""
+    """A run, an export folder, an ONNX folder, a Hugging Face folder or id; of a discriminator."""
     texts: Positional[tuple[str, ...]] = ()
     """Texts to score, each as one argument."""
     input: str | None = None

@@ -24,7 +24,7 @@ class ServeConfig:
     """The command line of `electra serve`."""
 
     model: tyro.conf.Positional[str]
-    """A run, an export, a fine-tuning, or a Hugging Face folder or id."""
+    """A run, an export, a fine-tuning, an ONNX folder, or a Hugging Face folder or id."""
     second: tyro.conf.Positional[str | None] = None
     """Another one, beside which the page shows the first."""
     host: str = "127.0.0.1"

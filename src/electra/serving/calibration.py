@@ -20,6 +20,7 @@ from electra.data.shards import file_sha256
 from electra.errors import CheckpointError
 from electra.export.huggingface import OLD_WEIGHTS, WEIGHTS
 from electra.export.loading import find
+from electra.export.onnx_graph import is_onnx
 from electra.json_files import json_text, read_json, understood
 
 FILE = "calibration.json"
@@ -71,6 +72,10 @@ class Calibration:
             CheckpointError: there is none, it cannot be read, or it was made for other weights.
         """
         folder = find(model)
+        if is_onnx(folder):
+            raise CheckpointError(
+                f"{model} is an ONNX folder, which takes no {FILE}; give the model it was made of"
+            )
         file = folder / FILE
         if not file.is_file():
             raise CheckpointError(

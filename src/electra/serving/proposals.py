@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from electra.export.huggingface import Pretrained
+from electra.serving.networks import Loaded
 from electra.serving.word_predictor import WordPredictor
 
 
@@ -50,7 +50,7 @@ class Proposer:
         CheckpointError: the model cannot be loaded, or predicts no masked tokens.
     """
 
-    def __init__(self, model: str | Path | Pretrained, *, device: str | torch.device | None = None) -> None:
+    def __init__(self, model: str | Path | Loaded, *, device: str | torch.device | None = None) -> None:
         self.predictor = WordPredictor(model, device=device)
         self.tokenizer = self.predictor.tokenizer
         self._special = torch.tensor(self.predictor.batcher.special.ids)

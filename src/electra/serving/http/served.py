@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from electra.errors import CheckpointError, ConfigError
-from electra.export.huggingface import Pretrained
-from electra.export.loading import find, load_pretrained
+from electra.export.loading import find, holds_model
 from electra.serving.http.worker import Work
+from electra.serving.networks import Loaded, load_model
 from electra.serving.predictor import Predictor
 from electra.serving.proposals import Proposer
 from electra.serving.scorer import Scorer
@@ -22,6 +22,8 @@ Able = TypeVar("Able")
 
 UNNAMED = ("discriminator", "encoder", "generator", "model", "export")
 """Folders that every run has, which do not tell one model from another."""
+ONNX = "onnx"
+"""What the names of folders begin with that `electra export --to onnx` makes; they stay in a model's name."""
 WORKS = ("score", "rescore", "predict", "embed", "proposals")
 WARM = "The chef cooked the meal."
 
@@ -30,7 +32,7 @@ class Served:
     """One of the server's models.
 
     Args:
-        model: a run, an export, a fine-tuning, or a Hugging Face folder or id.
+        model: a run, an export, a fine-tuning, an ONNX folder, or a Hugging Face folder or id.
         beside: the model that is served beside it, from which its name is to tell it.
         generator: a masked language model with the same vocabulary; None: the one that the run exported beside its
             discriminator, if there is one.
@@ -51,10 +53,10 @@ class Served:
         self.name = shown_name(model, beside=beside)
         self.refusals: dict[str, str] = {}
         """What it cannot do, and what would be needed for it."""
-        loaded: Pretrained | str = model
+        loaded: Loaded | str = model
         trouble: CheckpointError | None = None
         try:
-            loaded = load_pretrained(model)
+            loaded = load_model(model)
         except CheckpointError as error:  # a model of another form, which those below may read
             trouble = error
         self.scorer = self._able("score", lambda: Scorer(loaded, device=device))
@@ -149,9 +151,12 @@ def _parts(model: str) -> tuple[list[str], list[str]]:
         return [], [model]
     parts = list(path.resolve().parts[1:])
     first = len(parts) - 1
-    while first > 0 and parts[first] in UNNAMED:
+    while first > 0 and (parts[first] in UNNAMED or parts[first].startswith(ONNX)):
         first -= 1
-    return parts[:first], parts[first:] if parts[-1] == "generator" else parts[first : first + 1]
+    if parts[-1] == "generator":
+        return parts[:first], parts[first:]
+    last = max(i for i, part in enumerate(parts) if i == first or (i > first and part.startswith(ONNX)))
+    return parts[:first], parts[first : last + 1]
 
 
 def _generator_beside(model: str) -> Path | None:
@@ -161,4 +166,4 @@ def _generator_beside(model: str) -> Path | None:
     except CheckpointError:
         return None
     generator = folder.parent / "generator"
-    return generator if folder.name == "discriminator" and (generator / "config.json").is_file() else None
+    return generator if folder.name == "discriminator" and holds_model(generator) else None

@@ -1,0 +1,81 @@
+"""An ONNX folder behind the server says what the run says that it was made of."""
+
+import dataclasses
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from electra.errors import CheckpointError
+from electra.export.loading import load_pretrained
+from electra.export.onnx_write import save_onnx
+from electra.serving.http.served import Served, shown_name
+from electra.tasks.classification import Classification
+from electra.tasks.fine_tuning import FineTuning
+from small_model import TEXTS
+from small_server import TOWERS, serving
+
+for package in ("onnx", "onnxruntime"):
+    pytest.importorskip(package)
+
+
+@pytest.fixture(scope="module")
+def onnx_folder(run_folder: Path) -> Path:
+    """Both networks of the run, within the run."""
+    for tower in TOWERS:
+        save_onnx(load_pretrained(run_folder / "export" / tower), run_folder / "export/onnx" / tower)
+    return run_folder / "export/onnx"
+
+
+def test_answers_are_those_of_the_run(onnx_folder: Path, served: Served) -> None:
+    texts = [*TEXTS, "", "the cat sat on the mat " * 20]
+    with (
+        serving(Served(str(onnx_folder)), served) as (address, _),
+        httpx.Client(base_url=address, timeout=20) as client,
+    ):
+        first, second = client.get("/models").json()["models"]
+        assert first["name"] == "my-run/export/onnx" and first["generator"] == "my-run/export/onnx/generator"
+        assert first["can"] == second["can"] == ["score", "rescore", "embed", "proposals"]
+        for path, body in {
+            "/score": {"texts": texts},
+            "/rescore": {"texts": texts},
+            "/embed": {"texts": texts},
+            "/proposals": {"text": "the cat sat", "tokens": [0, 2]},
+        }.items():
+            ours, theirs = (client.post(path, json={**body, "model": number}).json() for number in (1, 2))
+            assert numbers(ours) and len(numbers(ours)) == len(numbers(theirs))
+            assert np.allclose(numbers(ours), numbers(theirs), atol=1e-4)
+
+
+def numbers(answer: object) -> list[float]:
+    """Every number of an answer, in order."""
+    if isinstance(answer, dict | list):
+        values = answer.values() if isinstance(answer, dict) else answer
+        return [number for value in values for number in numbers(value)]
+    return [float(answer)] if isinstance(answer, int | float) else []
+
+
+def test_what_its_graph_does_not_give_is_refused(run_folder: Path, tmp_path: Path) -> None:
+    whole = load_pretrained(run_folder)
+    problem = Classification(("accuracy",), labels=("bad", "good"))
+    head = FineTuning(whole.encoder, problem).head.eval()
+    save_onnx(dataclasses.replace(whole, task=problem.facts(), head=head), tmp_path / "tuned/onnx")
+    with serving(Served(str(tmp_path / "tuned/onnx"))) as (address, _), httpx.Client(base_url=address) as client:
+        assert client.get("/models").json()["models"][0]["can"] == ["predict"]
+        assert len(client.post("/predict", json={"texts": TEXTS}).json()["predictions"]) == len(TEXTS)
+        refused = client.post("/embed", json={"texts": TEXTS})
+        assert refused.status_code == 409 and "--part encoder" in refused.json()["error"]
+
+
+def test_another_device_is_refused(onnx_folder: Path) -> None:
+    with pytest.raises(CheckpointError, match="runs on the CPU here, not on cuda"):
+        Served(str(onnx_folder), device="cuda")
+
+
+def test_names_tell_it_from_its_run(tmp_path: Path) -> None:
+    for name in ("run/export/onnx-int8/discriminator", "tuned/onnx", "elsewhere/encoder"):
+        (tmp_path / name).mkdir(parents=True)
+    assert shown_name(str(tmp_path / "run/export/onnx-int8/discriminator")) == "run/export/onnx-int8"
+    assert shown_name(str(tmp_path / "tuned/onnx")) == "tuned/onnx"
+    assert shown_name(str(tmp_path / "elsewhere/encoder")) == "elsewhere"
