@@ -71,7 +71,7 @@ def test_two_encoders_side_by_side(
         for score, (low, high) in zip(model["scores"], model["intervals"], strict=True):
             assert low <= score <= high
     assert np.array(facts["alignment"]["values"]).shape == (6, 6)
-    assert [model["model"] for model in facts["models"]] == ["words/model", "bytes/model"]
+    assert [model["model"] for model in facts["models"]] == ["words model", "bytes model"]
     assert [len(model["attention"]["entropy"]) for model in facts["models"]] == [2, 2]
     [dog] = facts["neighbours"]["of_words"]
     assert "dog" not in dog["first"] and len(dog["first"]) == 3
