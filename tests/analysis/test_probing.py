@@ -7,7 +7,6 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.preprocessing import StandardScaler
 
 from electra.analysis.probing import ALPHAS, REGULARIZATION, Probe, difference, intervals, majority, probed
-from electra.analysis.resampling import draws, interval, resampled
 
 SENTENCES, LENGTH, FORMS = 60, 10, 40
 random = np.random.default_rng(0)
@@ -91,11 +90,3 @@ def test_intervals_hold_the_score_and_tell_networks_apart() -> None:
     between, (low, high) = difference(bad, good, resamples=300, seed=0)
     assert between == pytest.approx(good.scores_Z[0] - bad.scores_Z[0]) and 0.2 < low < between < high
     assert difference(good, good, resamples=300, seed=0) == (0.0, (0.0, 0.0))
-
-
-def test_an_interval_is_as_wide_as_sentences_make_it() -> None:
-    """Words of a sentence are all right or all wrong here: as many cases as sentences, not as words."""
-    right = random.integers(2, size=400).astype(float) * LENGTH
-    counts = np.full(400, float(LENGTH))
-    low, high = interval(resampled(right, counts, draws(400, resamples=2000, seed=0)))
-    assert (high - low) / 2 == pytest.approx(1.96 * 0.5 / 400**0.5, rel=0.15)

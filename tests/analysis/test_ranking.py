@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, fbeta_score, precision_score, recall_score, roc_auc_score
 
-from electra.analysis.ranking import Ranking, resampled, with_interval
+from electra.analysis.ranking import Ranking
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +58,3 @@ def test_what_nothing_can_be_said_of() -> None:
     ranking = Ranking(np.array([1.0, 2.0, 3.0]), np.array([False, True, False]))
     assert np.isnan(ranking.areas(np.array([1.0, 0.0, 1.0]))).all()  # the resample has no positive item
     assert np.isnan(ranking.flagging(9.0).precision) and ranking.flagging(9.0).recall == 0
-    assert with_interval(float("nan"), np.ones(3)) is None
-    assert with_interval(1.0, np.full(3, np.nan)) is None
-
-
-def test_resamples_draw_as_many_as_there_are() -> None:
-    counts = resampled(50, 2000, seed=3)
-    assert (counts.sum(1) == 50).all()
-    np.testing.assert_allclose(counts.mean(0), 1, atol=0.12)
-    found = with_interval(2.0, np.array([np.nan, *np.arange(1001)]))
-    assert found == {"value": 2.0, "interval": [25.0, 975.0]}

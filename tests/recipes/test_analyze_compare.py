@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +73,30 @@ def test_two_encoders_side_by_side(
         for score, (low, high) in zip(model["scores"], model["intervals"], strict=True):
             assert low <= score <= high
     assert np.array(facts["alignment"]["values"]).shape == (6, 6)
-    assert [model["model"] for model in facts["models"]] == ["words/model", "bytes/model"]
+    assert [model["model"] for model in facts["models"]] == ["words model", "bytes model"]
     assert [len(model["attention"]["entropy"]) for model in facts["models"]] == [2, 2]
     [dog] = facts["neighbours"]["of_words"]
     assert "dog" not in dog["first"] and len(dog["first"]) == 3
+
+
+def test_the_pages_command_prints_what_the_page_shows(
+    models: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "analysis-compare.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"```console\n\$ electra (.*?)```", page, re.DOTALL)
+    words = shlex.split(re.sub(r"\\\n", " ", block).splitlines()[0])
+    assert words[-2:] == ["--out", "compare"]
+    monkeypatch.chdir(tmp_path)
+    for place, model in zip(words[2:4], models, strict=True):
+        Path(place).parent.mkdir(parents=True)
+        Path(place).symlink_to(model)
+    Path("dev.conllu").write_text(lines().replace("homework", "day").replace("mat", "service"))
+    Path("chunks.txt").write_text("the DT B-NP\ncat NN I-NP\nsat VBD B-VP\n\n" * 40)
+    assert main(words[:-2]) == 0  # without the picture, whose drawing takes longer than all the rest
+    shown = capsys.readouterr().out
+    titles = re.findall(r"^(?:last layers: how|linear|nearest).*", page, re.MULTILINE)
+    assert len(titles) == 4 and all(title in shown for title in titles)
+    assert "electra discriminator" in shown and "bert encoder" in shown and "last layers: CKA" in shown
 
 
 def test_a_model_beside_itself_agrees_with_itself(models: tuple[str, str], text: Path) -> None:

@@ -146,6 +146,8 @@ def test_results_are_what_the_contract_names(finished: FinetuneResult, model: st
     names = {str(path.relative_to(finished.out)) for path in finished.out.rglob("*")}
     assert {"config.toml", "environment.json", "log.txt", "model/config.json", "model/README.md"} <= names
     assert not [name for name in names if "checkpoints" in name or "partial" in name or "best" in name]
+    card = (finished.out / "model" / "README.md").read_text()
+    assert "360 examples of train, 40 examples of dev. 46 steps" in card and str(finished.out.parent) not in card
     dev = records(finished.out / "seed-1/dev.jsonl")
     assert len(dev) == 40 and set(dev[0]) == {"text", "gold", "label", "scores"}
     assert {one["gold"] for one in dev if "splendid" in one["text"]} == {"good"}

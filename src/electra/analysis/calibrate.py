@@ -20,7 +20,7 @@ from electra.analysis.calibration import (
 )
 from electra.analysis.detect import POOLINGS, pooled, token_scores
 from electra.analysis.learners import MarkedSentence
-from electra.analysis.ranking import Floats, resampled, with_interval
+from electra.analysis.resampling import Floats, drawn, with_interval
 from electra.serving.calibration import Calibration, Kind
 from electra.serving.scorer import Scorer
 
@@ -43,7 +43,7 @@ class Judge:
     @classmethod
     def of(cls, items: Outcomes, *, bins: int, resamples: int, seed: int) -> "Judge":
         groups = len(np.unique(items.group_N))
-        return cls(items, bins, resampled(groups, resamples, seed=seed))
+        return cls(items, bins, drawn(groups, resamples=resamples, seed=seed))
 
     def sums(self, calibration: Calibration) -> Sums:
         """Those of corrected log-odds."""

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from electra.analysis.frequency import FrequencyBands, padded
 from electra.analysis.proposals import Likeness, Masked, Proposals
-from electra.analysis.resamples import Resamples
+from electra.analysis.resampled_groups import Resamples
 from electra.data import tokenizer as tokenizers
 from electra.data.tags import TagTable
 from electra.errors import DataError

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.analysis.paired_resampling import Floats, drawn, interval
+from electra.analysis.resampling import Floats, drawn, interval
 from electra.data.records import read_records
 from electra.errors import DataError
 from electra.serving.scorer import Scorer
@@ -168,7 +168,7 @@ def measured(
     by_paradigm: dict[str, tuple[Floats, Floats]] = {}
     hits_LSR, drawn_LSR = np.zeros((2, 3, len(judged), resamples))
     for name, where in places.items():
-        counts_RP = drawn(len(where), resamples=resamples, generator=generator)
+        counts_RP = drawn(len(where), resamples=resamples, seed=generator)
         by_paradigm[name] = right_SP[:, where].mean(1), right_SP[:, where] @ counts_RP.T / len(where)
         for number, sign in enumerate((-1, 0, 1)):
             there_SP = (lengths_SP[:, where] == sign).astype(float)
@@ -211,7 +211,7 @@ def measured(
 
 
 def _figure(value: float, values_R: Floats) -> dict[str, Any]:
-    return {"value": float(value), "interval": interval(values_R)}
+    return {"value": float(value), "interval": list(interval(values_R))}
 
 
 def _by_length(one: Judged, sign: int, values_R: Floats) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from electra.analysis.adjusted import Factor, effects
 from electra.analysis.corrupted import CorruptedTokens
-from electra.analysis.resamples import Estimate, Resamples, sums
+from electra.analysis.resampled_groups import Estimate, Resamples, sums
 
 Numbers = NDArray[np.int64]
 Floats = NDArray[Any]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.analysis.resampling import Interval, draws, interval, resampled
+from electra.analysis.resampling import Interval, drawn, interval, means
 
 TESTED = 1 / 3
 """The share of the sentences that is held out."""
@@ -127,9 +127,9 @@ class Intervals:
 
 def intervals(outcome: Outcome, *, resamples: int, seed: int) -> Intervals:
     """By drawing held-out sentences anew."""
-    draws_RS = draws(len(outcome.counts_S), resamples=resamples, seed=seed)
-    scores_ZR = resampled(outcome.sums_ZS, outcome.counts_S, draws_RS)
-    controls_ZR = resampled(outcome.controls_ZS, outcome.counts_S, draws_RS)
+    drawn_RS = drawn(len(outcome.counts_S), resamples=resamples, seed=seed)
+    scores_ZR = means(outcome.sums_ZS, outcome.counts_S, drawn_RS)
+    controls_ZR = means(outcome.controls_ZS, outcome.counts_S, drawn_RS)
     return Intervals([interval(one) for one in scores_ZR], [interval(one) for one in scores_ZR - controls_ZR])
 
 
@@ -138,8 +138,8 @@ def difference(first: Outcome, second: Outcome, *, resamples: int, seed: int) ->
 
     The same sentences are drawn for both, and in each resample each has the layer that is best there.
     """
-    draws_RS = draws(len(first.counts_S), resamples=resamples, seed=seed)
-    best = [resampled(one.sums_ZS, one.counts_S, draws_RS).max(0) for one in (first, second)]
+    drawn_RS = drawn(len(first.counts_S), resamples=resamples, seed=seed)
+    best = [means(one.sums_ZS, one.counts_S, drawn_RS).max(0) for one in (first, second)]
     return float(second.scores_Z.max() - first.scores_Z.max()), interval(best[1] - best[0])
 
 

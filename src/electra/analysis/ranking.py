@@ -4,7 +4,6 @@ Shapes: N items, T thresholds (different scores), R weightings.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,17 +91,3 @@ class Ranking:
 
 def _share(part: float, whole: float) -> float:
     return float(part / whole) if whole else float("nan")
-
-
-def resampled(count: int, resamples: int, *, seed: int) -> Floats:
-    """How often each of `count` things is drawn in each resample (R, count), `count` in all, with replacement."""
-    draws = np.random.default_rng(seed)
-    return draws.multinomial(count, np.full(count, 1 / count), size=resamples).astype(np.float64)
-
-
-def with_interval(value: float, values_R: Floats) -> dict[str, Any] | None:
-    """A figure and between which 95 % of its values in resamples lie, for JSON; None where it means nothing."""
-    there = values_R[np.isfinite(values_R)]
-    if not np.isfinite(value) or not len(there):
-        return None
-    return {"value": float(value), "interval": np.quantile(there, [0.025, 0.975]).tolist()}

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from electra.analysis.hypotheses import Utterance, words_of
-from electra.analysis.paired_resampling import Floats, drawn, interval
+from electra.analysis.resampling import Floats, drawn, interval
 from electra.errors import ConfigError
 
 STRENGTHS = (0.0, *(2.0 ** (half / 2) for half in range(-12, 9)))
@@ -197,12 +197,12 @@ def measured(lists: Lists, scored: Sequence[Scored], *, resamples: int = 1000, s
     stays.
     """
     utterances = len(lists.fold_U)
-    counts_RU = drawn(utterances, resamples=resamples, generator=np.random.default_rng(seed))
+    counts_RU = drawn(utterances, resamples=resamples, seed=seed)
     words_R = counts_RU @ lists.reference_words_U
 
     def rate(errors_U: Floats) -> dict[str, Any]:
         value = float(errors_U.sum() / lists.reference_words_U.sum())
-        return {"value": value, "interval": interval(counts_RU @ errors_U / words_R)}
+        return {"value": value, "interval": list(interval(counts_RU @ errors_U / words_R))}
 
     first_U = lists.errors_UH[:, 0]
     length_U, length_points = cross_fitted(lists, None)

@@ -17,7 +17,7 @@ from electra.analysis.isotropy import Isotropy
 from electra.analysis.kernel_alignment import alignments, standard_error
 from electra.analysis.layers import LayerReader
 from electra.analysis.probing import SHORTEST, Outcome, Probe, difference, intervals, majority, probed
-from electra.analysis.resampling import draws, interval, resampled
+from electra.analysis.resampling import drawn, interval, means
 
 FOLDS = 10
 """Groups of sentences of the jackknife of CKA."""
@@ -171,5 +171,5 @@ def _mean(values_Q: NDArray[np.float64], sentences_Q: Ints, resamples: int, seed
     _, places_Q = np.unique(sentences_Q, return_inverse=True)
     sums_S = np.bincount(places_Q, values_Q).astype(np.float64)
     counts_S = np.bincount(places_Q).astype(np.float64)
-    around = resampled(sums_S, counts_S, draws(len(counts_S), resamples=resamples, seed=seed))
+    around = means(sums_S, counts_S, drawn(len(counts_S), resamples=resamples, seed=seed))
     return {"overlap": float(values_Q.mean()), "interval": interval(around)}

@@ -76,6 +76,9 @@ def model_card(
     templates = jinja2.Environment(
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
     )
+    untrained = evaluation.get("step") == 0 < progress.get("step", 0)
+    if untrained:  # measured before the first step: figures of random weights, not of these
+        evaluation = {}
     auc = evaluation.get("eval/discriminator_auc")
     model, objective = config.get("model", {}), config.get("objective", {}).get("kind", "replaced-token")
     start = config.get("init", {}).get("discriminator")
@@ -105,6 +108,8 @@ def model_card(
         settings=_settings(config),
         figures=_figures(evaluation),
         step=_number(evaluation.get("step", progress.get("step"))),
+        now=_number(progress.get("step")),
+        untrained=untrained,
         # An energy is no detector, and a network that was trained before has learnt what no figure here shows.
         weak=f"{auc:.3f}" if auc is not None and auc < WEAK and objective != "electric" and not start else None,
         start=_model(start) if start else None,

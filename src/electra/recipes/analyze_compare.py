@@ -16,7 +16,7 @@ from electra.analysis.side_by_side import Pair
 from electra.errors import ConfigError, DataError
 from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
-from electra.reports.analysis import AnalysisReport, reported
+from electra.reports.analysis import AnalysisReport, names_of, reported
 
 logger = logging.getLogger(__name__)
 
@@ -177,12 +177,7 @@ def _probes(config: AnalyzeCompareConfig, pair: Pair, chunks: Pair | None) -> di
 
 
 def _names(models: Sequence[str]) -> list[str]:
-    """Names by which two models are known apart: the last part of each path, and the first part that differs."""
-    paths = [Path(model).parts for model in models]
-    last = [parts[-1] if parts else model for parts, model in zip(paths, models, strict=True)]
-    if last[0] != last[1]:
-        return last
-    for first, second in zip(reversed(paths[0]), reversed(paths[1]), strict=False):
-        if first != second:
-            return [f"{first}/{last[0]}", f"{second}/{last[1]}"]
-    return [f"{name} ({number})" for number, name in enumerate(last, 1)]
+    """Names by which two models are known apart; one that is named twice is numbered."""
+    if Path(models[0]) == Path(models[1]):
+        return [f"{names_of([model])[0]} ({number})" for number, model in enumerate(models, 1)]
+    return names_of(models)

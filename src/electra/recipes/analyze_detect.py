@@ -10,7 +10,7 @@ import tyro
 
 from electra.analysis import learners
 from electra.analysis.detect import BUCKETS, Detector, Part, detected, differences, every_word, judged, rare_words
-from electra.analysis.ranking import resampled
+from electra.analysis.resampling import drawn
 from electra.errors import ConfigError, DataError
 from electra.recipes.model_names import names_of
 from electra.reports.analysis import AnalysisReport, reported
@@ -75,7 +75,7 @@ def run(config: AnalyzeDetectConfig) -> AnalysisReport:
         logger.info("Reading with %s", detector.name, extra={"progress": (number, len(detectors))})
         found.append(detected(detector, tune, scored))
     found += [rare_words(tune, scored), every_word(tune, scored)]
-    counts_RS = resampled(len(scored.sentences), config.resamples, seed=config.seed)
+    counts_RS = drawn(len(scored.sentences), resamples=config.resamples, seed=config.seed)
     points, values = [], []
     for number, scores in enumerate(found):
         logger.info("Judging %s", scores.name, extra={"progress": (number, len(found))})

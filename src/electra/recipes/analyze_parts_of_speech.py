@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from electra.analysis.corrupted import CorruptedTokens, corrupted
 from electra.analysis.frequency import FrequencyBands, padded
 from electra.analysis.parts_of_speech import Grouping, Observed, adjusted, groups
-from electra.analysis.resamples import Resamples
+from electra.analysis.resampled_groups import Resamples
 from electra.analysis.tagged_tokens import (
     PIECES,
     TaggedTokens,

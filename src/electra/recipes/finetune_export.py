@@ -9,11 +9,14 @@ from typing import Any
 import torch
 
 from electra.export.huggingface import save
+from electra.export.loading import is_id
 from electra.export.parity import TOLERANCE, parity
+from electra.export.task_card import TaskCard
 from electra.modeling.recurrence import RelativeEncoder
 from electra.modeling.task_heads import ConditionalSpanHead, TextHead
 from electra.recipes.finetune_outcome import SeedResult
 from electra.recipes.finetune_run import Setting
+from electra.recipes.model_names import names_of
 from electra.tasks.base import collate
 from electra.tasks.classification import Regression
 from electra.tasks.fine_tuning import FineTuning
@@ -89,21 +92,22 @@ def card(setting: Setting, task: dict[str, Any], result: SeedResult, *, alone: b
     Args:
         alone: transformers has no class for any head over this encoder.
     """
-    name, kind = setting.task.name, task["kind"]
-    if kind == "answering":
-        example = '("Who saw Bob?", "Ann saw Bob.")'
-    else:
-        example = '("One text.", "Another text.")' if task.get("pair") else '"A text."'
-    lines = [
-        "---", "library_name: transformers", "tags: [electra, fine-tuned]", "---", "",
-        f"# {name}", "",
-        f"An encoder fine-tuned by electra for {name if name != kind else 'a task of its own'} ({kind}), "
-        f"seed {result.seed}.", "",
-        "| figure on dev | value |", "|---|---|",
-        *(f"| {figure} | {value:.4f} |" for figure, value in result.metrics.items()), "",
-        "```python", "import electra", "",
-        f'electra.load("FOLDER").predict([{example}])', "```", "",
-    ]  # fmt: skip
-    if alone or task.get("pointer") == "conditional":
-        lines.append("transformers has no class for this head: there the encoder alone loads.\n")
-    return "\n".join(lines)
+    config = setting.config
+    base = config.model if is_id(config.model) and not Path(config.model).exists() else names_of([config.model])[0]
+    return str(
+        TaskCard(
+            setting.task.name,
+            task,
+            base=base,
+            seed=result.seed,
+            metrics=result.metrics,
+            failed=result.failed,
+            examples={split: len(rows) for split, rows in setting.rows.items()},
+            recipe=(
+                f"{result.steps:,} steps of {config.train.batch_size} rows, peak learning rate "
+                f"{config.optimizer.learning_rate:g}, in {setting.precision.name}, "
+                f"{result.seconds / 60:.1f} minutes."
+            ),
+            alone=alone,
+        )
+    )

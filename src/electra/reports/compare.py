@@ -61,14 +61,19 @@ def figure(facts: Facts) -> Any:
     panels += [_cosines, _dimensions, _entropy, _looks, _overlaps]
     columns = 3
     rows = -(-len(panels) // columns)
-    drawing = blank(4.8 * columns, 3.9 * rows)
+    drawing = blank(4.8 * columns, 4 * rows)
+    drawing.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
     places = drawing.subplots(rows, columns, squeeze=False).ravel()
     for axes, panel in zip(places, panels, strict=False):
         panel(axes, facts)
     for axes in places[len(panels) :]:
         axes.set_axis_off()
-    names = " and ".join(model["model"] for model in facts["models"])
-    drawing.suptitle(f"{names}: {facts['words']:,} words in {facts['sentences']:,} sentences", fontsize=11)
+    # One key to the colours for all panels, outside of them, so that it lies over nothing.
+    colours = [drawing.axes[0].plot([], [], "o-", color=color)[0] for color in COLORS]
+    names = [model["model"] for model in facts["models"]]
+    title = f"{facts['text']}: {facts['words']:,} words in {facts['sentences']:,} sentences"
+    style: dict[str, Any] = {"frameon": False, "fontsize": 11, "title_fontsize": 11}
+    drawing.legend(colours, names, title=title, loc="outside upper center", ncols=2, **style)
     return drawing
 
 
@@ -130,9 +135,16 @@ def _table(title: str, *columns: str) -> Table:
     return Table(*columns, title=title, title_justify="left")
 
 
-def _shortened(word: str) -> str:
-    """An address may be as long as the screen is wide."""
-    return word if len(word) <= LONGEST else f"{word[: LONGEST - 1]}…"
+def _shortened(word: str, longest: int = LONGEST) -> str:
+    """An address may be as long as the screen is wide, and a folder's name as a picture."""
+    return word if len(word) <= longest else f"{word[: longest - 1]}…"
+
+
+def _names_in(facts: Facts, room: int) -> list[str]:
+    """The networks' names beside each other where there is room for so many characters, by how deep each is."""
+    blocks = [model["blocks"] for model in facts["models"]]
+    rooms = [max(2, room * count // sum(blocks) - 1) for count in blocks]
+    return [_shortened(model["model"], width) for model, width in zip(facts["models"], rooms, strict=True)]
 
 
 def _alignment(axes: Any, facts: Facts) -> None:
@@ -143,7 +155,7 @@ def _alignment(axes: Any, facts: Facts) -> None:
     axes.axhline(border, color="white", linewidth=2)
     axes.axvline(border, color="white", linewidth=2)
     layers = [str(layer) for count in counts for layer in range(count)]
-    step = max(1, len(layers) // 16)
+    step = max(1, len(layers) // 10)
     places = [place for place, layer in enumerate(layers) if int(layer) % step == 0]
     axes.set_xticks(places, [layers[place] for place in places], fontsize=8)
     axes.set_yticks(places, [layers[place] for place in places], fontsize=8)
@@ -152,21 +164,26 @@ def _alignment(axes: Any, facts: Facts) -> None:
             color = "black" if value > 0.6 else "white"
             said = f"{value:.2f}".replace("0.", ".")
             axes.text(column, row, said, ha="center", va="center", color=color, fontsize=8)
-    names = [model["model"] for model in facts["models"]]
     axes.set(title="how alike the layers are (CKA)")
-    axes.set_xlabel(f"{names[0]}  |  {names[1]}", fontsize=9)
-    axes.set_ylabel(f"{names[0]}  |  {names[1]}", fontsize=9)
+    # Each name stands beside its own layers.
+    for name, start, count, color in zip(_names_in(facts, 42), (0, counts[0]), counts, COLORS, strict=True):
+        middle = start + (count - 1) / 2
+        style: dict[str, Any] = {"fontsize": 9, "color": color, "annotation_clip": False}
+        axes.annotate(name, (middle, 0), (0, -20), ha="center", va="top",
+                      xycoords=("data", "axes fraction"), textcoords="offset points", **style)  # fmt: skip
+        axes.annotate(name, (0, middle), (-20, 0), ha="right", va="center", rotation=90,
+                      xycoords=("axes fraction", "data"), textcoords="offset points", **style)  # fmt: skip
     axes.figure.colorbar(image, ax=axes, shrink=0.85)
 
 
 def _of_probe(number: int) -> Panel:
     def panel(axes: Any, facts: Facts) -> None:
         probe = facts["probes"][number]
-        for model, found, color in zip(facts["models"], probe["models"], COLORS, strict=True):
+        for found, color in zip(probe["models"], COLORS, strict=True):
             layers = np.arange(len(found["scores"]))
             low, high = np.array(found["intervals"]).T
             axes.fill_between(layers, low, high, color=color, alpha=0.2, linewidth=0)
-            axes.plot(layers, found["scores"], "o-", markersize=4, color=color, label=model["model"])
+            axes.plot(layers, found["scores"], "o-", markersize=4, color=color)
             axes.plot(layers, found["controls"], "--", linewidth=1, color=color)
         axes.plot([], [], "--", linewidth=1, color="grey", label="control task")
         if probe["majority"] is not None:
@@ -181,7 +198,7 @@ def _of_probe(number: int) -> Panel:
 def _lines(axes: Any, facts: Facts, key: str, title: str, label: str) -> None:
     for model, color in zip(facts["models"], COLORS, strict=True):
         values = [layer[key] for layer in model["isotropy"]]
-        axes.plot(values, "o-", markersize=4, color=color, label=model["model"])
+        axes.plot(values, "o-", markersize=4, color=color)
     axes.set(title=title, ylabel=label)
     _finish(axes)
 
@@ -202,7 +219,7 @@ def _entropy(axes: Any, facts: Facts) -> None:
         blocks = np.arange(1, len(heads) + 1)
         aside = blocks + (side - 0.5) * 0.16
         axes.plot(np.repeat(aside, heads.shape[1]), heads.ravel(), "o", markersize=4, alpha=0.45, color=color)
-        axes.plot(aside, heads.mean(1), "-", color=color, label=model["model"])
+        axes.plot(aside, heads.mean(1), "-", color=color)
         uniform = np.mean(model["attention"]["uniform"])
         axes.axhline(uniform, color=color, linestyle=":", linewidth=1)
     axes.plot([], [], ":", color="grey", linewidth=1, label="everywhere alike")
@@ -216,7 +233,7 @@ def _looks(axes: Any, facts: Facts) -> None:
     ticks: list[float] = []
     labels: list[str] = []
     start = 0
-    for model in facts["models"]:
+    for model, name_shown, own in zip(facts["models"], _names_in(facts, 64), COLORS, strict=True):
         shares = [np.mean(model["attention"][name], axis=1) for name in SHARES]
         places, bottom = start + np.arange(model["blocks"]), np.zeros(model["blocks"])
         for share, color in zip([*shares, 1 - sum(shares)], PALETTE, strict=True):
@@ -224,7 +241,7 @@ def _looks(axes: Any, facts: Facts) -> None:
             bottom = bottom + share
         ticks += [float(place) for place in places]
         labels += [str(block) for block in range(1, model["blocks"] + 1)]
-        axes.text(places.mean(), 1.02, model["model"], ha="center", va="bottom", fontsize=8)
+        axes.text(places.mean(), 1.02, name_shown, ha="center", va="bottom", fontsize=8, color=own)
         start += model["blocks"] + 1
     step = max(1, len(ticks) // 16)
     axes.set_xticks(ticks[::step], labels[::step], fontsize=8)
@@ -232,8 +249,7 @@ def _looks(axes: Any, facts: Facts) -> None:
         axes.bar([0], [0], color=color, label=name)
     axes.set(ylim=(0, 1.12), xlabel="block", ylabel="share of attention", title="where a token looks")
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
-    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 3}
-    axes.legend(frameon=False, fontsize=8, **below)
+    _key_below(axes)
 
 
 def _overlaps(axes: Any, facts: Facts) -> None:
@@ -261,4 +277,11 @@ def _finish(axes: Any, what: str = "layer") -> None:
     axes.set_xlabel(what)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
-    axes.legend(framealpha=0.8, edgecolor="none", fontsize=8)
+    _key_below(axes)
+
+
+def _key_below(axes: Any) -> None:
+    """What lines and colours mean, below a panel, where it covers nothing; the networks' are above all panels."""
+    if axes.get_legend_handles_labels()[1]:
+        below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 3}
+        axes.legend(frameon=False, fontsize=8, **below)

@@ -1,6 +1,6 @@
-"""How sure a figure is: what comes of it where sentences are drawn anew (Efron 1979, the percentile interval).
+"""Figures of groups of tokens (ratios, ratios at equal difficulty, areas), each with its interval over sentences.
 
-Tokens of a sentence are not independent, so whole sentences are drawn, with all that was measured on them.
+The draws and the intervals are those of `resampling`: whole sentences, with all that was measured on them.
 
 Shapes: R resamples, S sentences, G groups, N tokens.
 """
@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from electra.analysis.resampling import drawn, interval
+
 Numbers = NDArray[Any]
-INTERVAL = (0.025, 0.975)
 LEAST, COVERED = 20, 0.5
 """Tokens that a group must have in a bin, and the share of everything that must lie in such bins."""
 AT_ONCE = 4_000_000
@@ -44,8 +45,7 @@ class Resamples:
     """
 
     def __init__(self, sentences: int, *, count: int, seed: int = 0) -> None:
-        chances = np.full(sentences, 1 / sentences)
-        self.weights_RS = np.random.default_rng(seed).multinomial(sentences, chances, count).astype(np.float64)
+        self.weights_RS = drawn(sentences, resamples=count, seed=seed)
 
     def ratios(self, numerators_SG: Numbers, denominators_SG: Numbers) -> list[Estimate | None]:
         """Of each group the ratio of two sums over all sentences; None where there is nothing to divide by."""
@@ -104,12 +104,8 @@ class Resamples:
         """Each value with its interval; resamples without one (NaN) are left out."""
         found: list[Estimate | None] = []
         for value, drawn_R in zip(values_G.tolist(), drawn_RG.T, strict=True):
-            finite = drawn_R[np.isfinite(drawn_R)]
-            if not np.isfinite(value) or not len(finite):
-                found.append(None)
-                continue
-            low, high = np.quantile(finite, INTERVAL).tolist()
-            found.append(Estimate(value, low, high))
+            low, high = interval(drawn_R)
+            found.append(Estimate(value, low, high) if np.isfinite([value, low]).all() else None)
         return found
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import bootstrap
 from sklearn.metrics import roc_auc_score
 
-from electra.analysis.resamples import LEAST, Resamples, sums
+from electra.analysis.resampled_groups import LEAST, Resamples, sums
 
 SENTENCES = 60
 
