@@ -1,11 +1,10 @@
 """One text at a time and in batches: PyTorch, onnxruntime, and onnxruntime with weights in 8 bits.
 
-    python benchmarks/onnx_speed.py [MODEL] [--presets electra-nano electra-small] [--threads 1 2] [--rounds 40]
-        [--json FILE]
+    python benchmarks/onnx_speed.py [MODEL] [--presets electra-nano electra-small] [--rounds 40] [--json FILE]
 
 MODEL is a run or any other model; without one, discriminators of the presets' shapes with random weights and
 BERT's vocabulary. All three compute the same batches of random tokens in this process and in turn, with one
-thread each and then with two; the machine should do nothing else. The lengths of single texts are those of learner
+thread each; the machine should do nothing else. The lengths of single texts are those of learner
 English, its 10th, 50th, 90th and 99th percentile, special tokens included; a batch has 32 rows of lengths spread
 over the same. Times are medians, with the quarter and three quarters; a ratio is the median of those of the same
 round. What 8 bits lose is measured on
@@ -92,7 +91,7 @@ def quality(pretrained: Pretrained, models: dict[str, OnnxModel], texts: list[st
     return found
 
 
-def measured(name: str, pretrained: Pretrained, threads: list[int], rounds: int) -> dict[str, Any]:
+def measured(name: str, pretrained: Pretrained, rounds: int) -> dict[str, Any]:
     texts = sentences()
     lengths = np.array(
         [len(one.ids) for one in pretrained.tokenizer.encode_batch(texts, add_special_tokens=False)]
@@ -105,15 +104,11 @@ def measured(name: str, pretrained: Pretrained, threads: list[int], rounds: int)
         print(f"\n{name}: {shape.layers} layers of {shape.hidden_size}; {processor}; "
               + ", ".join(f"{kind} {size / 2**20:.1f} MiB" for kind, size in sizes.items()))  # fmt: skip
         times = []
-        for count in threads:
-            torch.set_num_threads(count)
-            models = {kind: load_onnx(path) for kind, path in paths.items()}  # with as many threads as PyTorch
-            print(f"\n| tokens; {count} threads | PyTorch, ms | onnxruntime, ms | 8 bits, ms |\n|---|---|---|---|")
-            for batch in batches(lengths, pretrained.max_length):
-                some = rounds if len(batch) == 1 else max(3, rounds // 4)
-                found = timed(pretrained, models, batch, rounds=some)
-                times.append({"threads": count, **asdict(found)})
-                print(f"| {' | '.join(shown(found))} |", flush=True)
+        print("\n| tokens | PyTorch, ms | onnxruntime, ms | 8 bits, ms |\n|---|---|---|---|")
+        for found in timed(pretrained, paths, list(batches(lengths, pretrained.max_length)), rounds=rounds):
+            times.append(asdict(found))
+            print(f"| {' | '.join(shown(found))} |", flush=True)
+        models = {kind: load_onnx(path) for kind, path in paths.items()}
         print()
         lost = quality(pretrained, models, texts)
     return {"model": name, "bytes": sizes, "times": times, "quality": lost}
@@ -123,13 +118,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", type=Path)
     parser.add_argument("--presets", nargs="+", default=["electra-nano", "electra-tiny", "electra-small"])
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     known = {options.model.name: load_pretrained(options.model)} if options.model else None
     networks = known or {preset: untrained(preset) for preset in options.presets}
-    facts = [measured(name, one, options.threads, options.rounds) for name, one in networks.items()]
+    facts = [measured(name, one, options.rounds) for name, one in networks.items()]
     if options.json:
         options.json.write_text(json.dumps(facts, indent=1) + "\n")
 

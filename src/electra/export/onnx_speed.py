@@ -2,8 +2,9 @@
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -11,7 +12,7 @@ from electra.data.tokenizer import special_tokens
 from electra.export.huggingface import Pretrained
 from electra.export.onnx_check import reference, sample
 from electra.export.onnx_graph import MASK
-from electra.export.onnx_model import OnnxModel
+from electra.export.onnx_model import OnnxModel, load_onnx
 
 PAUSE = 0.005
 """Seconds before each call: threads of the other library, which wait for work awake, then sleep."""
@@ -35,14 +36,29 @@ class Timed:
 
 
 def timed(
-    pretrained: Pretrained, models: Mapping[str, OnnxModel], lengths: Sequence[int], *, rounds: int
-) -> Timed:
-    """Times of PyTorch, under the name `torch`, and of networks for onnxruntime with the same inputs and outputs.
+    pretrained: Pretrained, folders: Mapping[str, Path], batches: Sequence[Sequence[int]], *, rounds: int
+) -> Iterator[Timed]:
+    """Times of PyTorch, named `torch`, and of ONNX folders with the same inputs and outputs, on one thread.
+
+    With more threads the waiting ones of one library slow the other down several times, within one process.
 
     Args:
-        lengths: tokens of each row of the batch, special ones included. PyTorch gets no mask where all are alike,
+        batches: tokens of each row of each batch, special ones included. PyTorch gets no mask where all are alike,
             as in `serving`.
     """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        models = {name: load_onnx(folder) for name, folder in folders.items()}  # with as many as PyTorch
+        for lengths in batches:
+            yield _timed(pretrained, models, lengths, rounds=rounds)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _timed(
+    pretrained: Pretrained, models: Mapping[str, OnnxModel], lengths: Sequence[int], *, rounds: int
+) -> Timed:
     inputs = sample(pretrained, special_tokens(pretrained.tokenizer), lengths)
     if len({*lengths}) == 1:
         del inputs[MASK]

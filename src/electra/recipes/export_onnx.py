@@ -59,16 +59,14 @@ def _exported(config: ExportConfig, folder: Path, out: Path) -> OnnxExport:
     weights = config.quantize or "float32"
     written = save_onnx(pretrained, out, weights=weights, config_json=folder / "config.json")
     _warn(pretrained)
-    model, quality = load_onnx(out), None
+    quality = None
     if config.quantize:
         try:
-            quality = quality_of(config, pretrained, folder, model)
+            quality = quality_of(config, pretrained, folder, load_onnx(out))
         except ElectraError as error:  # the folder is written and right; what it was measured on is not there
             logger.warning("what 8 bits cost was not measured: %s", error)
     fitting = [[min(tokens, pretrained.max_length) for tokens in lengths] for lengths in TIMED]
-    return OnnxExport(
-        written, quality, [timed(pretrained, {"onnx": model}, lengths, rounds=ROUNDS) for lengths in fitting]
-    )
+    return OnnxExport(written, quality, list(timed(pretrained, {"onnx": out}, fitting, rounds=ROUNDS)))
 
 
 def _warn(pretrained: Pretrained) -> None:
