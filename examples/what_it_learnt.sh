@@ -30,6 +30,9 @@ analyze() { # NAME VERB ...: once
   [ -f "$out/$name/$verb.json" ] || electra analyze "$verb" "$@" --resamples "$resamples" --out "$out/$name"
 }
 
+# The longest: each token of each sentence is masked once.
+analyze minimal-pairs minimal-pairs "$electra" "$generator" "$masked" --data "$tasks/blimp" &
+
 tagger tagger-electra "$electra"
 tagger tagger-masked "$masked"
 jfleg=(--tune "$tasks/jfleg/dev" --data "$tasks/jfleg/test")
@@ -37,12 +40,12 @@ analyze detect-learners detect "$electra" --data "$tasks/ged/en_realec_dev.tsv"
 analyze detect-jfleg detect "$electra" "$out/tagger-electra" "$out/tagger-masked" "${jfleg[@]}"
 analyze calibrate calibrate "$electra" --data "$data" --errors "$tasks/ged/en_realec_dev.tsv" --prior .05
 analyze parts-of-speech parts-of-speech "$electra" --data "$tasks/pos-ud-english-ewt/dev.conllu" --frequencies "$data"
-analyze minimal-pairs minimal-pairs "$electra" "$generator" "$masked" --data "$tasks/blimp"
 analyze rescore rescore "$electra" "$generator" "$masked" \
   --data "$tasks/asr-snips/valid.conf.csv" --references "$tasks/asr-snips/valid.supconf.csv"
 text=(--text "$tasks/pos-ud-english-ewt/dev.conllu" --chunks "$tasks/chunking-conll2000/train.txt")
 analyze compare-masked compare "$electra" "$masked" "${text[@]}"
 analyze compare-generator compare "$electra/export/discriminator" "$generator" "${text[@]}"
 analyze generator generator "$electra" --data "$data" --checkpoints
+wait
 
 electra report "$electra" "$masked" "$out"/*/ --out "$out/report.html"
