@@ -28,3 +28,17 @@ def test_of_several_processes_one_request_may_come_twice(monkeypatch: pytest.Mon
         monkeypatch.setattr(signals, "SAME", 0.0)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize(("processes", "left"), [(1, signal.SIG_DFL), (2, signal.SIG_IGN)])
+def test_one_of_several_that_fails_is_not_killed_before_it_has_said_why(
+    processes: int, left: signal.Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signals, "size", lambda: processes)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with pytest.raises(RuntimeError), StopSignal().listening():
+            raise RuntimeError("Connection reset by peer")
+        assert signal.getsignal(signal.SIGTERM) == left
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 from electra.training.distributed import size
 
@@ -28,12 +29,20 @@ class StopSignal:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Take SIGTERM and SIGINT in hand; outside the main thread, where Python forbids it, do nothing."""
-        old = {}
+        """Take SIGTERM and SIGINT in hand; outside the main thread, where Python forbids it, do nothing.
+
+        Where one of several processes is gone, torchrun sends SIGTERM to the others at once; they end by
+        themselves, and first say what went wrong.
+        """
+        old: dict[int, Any] = {}
         with contextlib.suppress(ValueError):
             old = {number: signal.signal(number, self._receive) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
+        except Exception:
+            if size() > 1 and signal.SIGTERM in old:
+                old[signal.SIGTERM] = signal.SIG_IGN
+            raise
         finally:
             for number, handler in old.items():
                 signal.signal(number, handler)
