@@ -96,6 +96,15 @@ def test_models_side_by_side(
     assert "Finding the words that learners got wrong" in (tmp_path / "report.html").read_text()
 
 
+def test_a_model_beside_itself_differs_in_no_draw(small_model: str, tagged: Path, tmp_path: Path) -> None:
+    command = ["analyze", "detect", small_model, small_model, "--data", str(tagged), "--resamples", "20"]
+    assert main([*command, "--out", str(tmp_path)]) == 0
+    [row, *_] = json.loads((tmp_path / "detect.json").read_text())["differences"]
+    assert row["model"] != row["than"]
+    for metric in ("f0.5", "average_precision", "auc"):
+        assert row[metric] == {"value": 0.0, "interval": [0.0, 0.0]}
+
+
 def test_words_have_the_scores_of_their_tokens(small_model: str, tagged: Path) -> None:
     scorer = Scorer(small_model, device="cpu")
     sentences = [("gardener", "xqz", "sailor"), ("\x00", "town"), tuple(WORDS * 12)]
