@@ -116,6 +116,23 @@ def test_cross_validation_prefers_what_was_wrong(items: Outcomes) -> None:
     )
 
 
+def test_cross_validation_judges_by_other_groups_alone() -> None:
+    """Scores that say nothing, ten times the same in each group: who has seen the group knows the answer."""
+    draws = np.random.default_rng(4)
+    x, y, groups = (np.repeat(one, 10) for one in (draws.normal(size=60), draws.random(60) < 0.5, np.arange(60)))
+    items = Outcomes(x, y, groups)
+    share = y.mean()
+    knows_nothing = -(share * math.log(share) + (1 - share) * math.log(1 - share))
+    assert cross_validated("isotonic", items, seed=0) > knows_nothing
+    seen = Sums.of(_corrected(items, "isotonic"), bins=BINS).figures()["negative_log_likelihood"][0]
+    assert seen < knows_nothing
+
+
+def test_an_item_on_an_edge_is_in_the_lower_bin() -> None:
+    found = Sums.of(Outcomes(np.array([-1.0, 0.0, 1.0]), np.array([False, True, True]), np.arange(3)), bins=2)
+    assert [one["count"] for one in found.curves()["equal_width"]] == [2, 1]
+
+
 def _corrected(items: Outcomes, kind: str) -> Outcomes:
     return Outcomes(fitted(kind, items)(items.log_odds_N), items.positive_N, items.group_N)  # type: ignore[arg-type]
 

@@ -54,6 +54,14 @@ def test_rotations_and_scale_change_nothing_and_strangers_have_nothing_in_common
     assert abs(np.mean(strangers)) < 0.02 and min(strangers) < 0
 
 
+def test_where_the_mean_is_costs_no_digits() -> None:
+    x = states(60, 10, 0)
+    assert alignments([x], [x + 10_000])[0, 0] == pytest.approx(1, abs=1e-5)
+    assert alignments([x], [states(60, 10, 1) + 10_000]) == pytest.approx(
+        alignments([x], [states(60, 10, 1)]), abs=1e-3
+    )
+
+
 def test_a_layer_that_says_nothing_is_like_no_other() -> None:
     assert alignments([np.ones((9, 4), np.float32)], [states(9, 4, 0)]).tolist() == [[0.0]]
 

@@ -79,6 +79,28 @@ def test_figures_of_each_group_against_loops() -> None:
             assert one[key]["low"] <= one[key]["value"] <= one[key]["high"], key
 
 
+def test_intervals_are_of_sentences_drawn_anew_with_all_their_tokens() -> None:
+    draws, group_N = [draw_of(1), draw_of(2)], np.arange(TOKENS) % 2
+    resamples = Resamples(SENTENCES, count=25, seed=4)
+    found = list(
+        groups(Observed.of(draws), Grouping("kind", ("a", "b"), group_N), resamples=resamples, logit=-0.5)
+    )
+    sentence_M = np.tile(draws[0].text_N, 2)
+    logits_M, fake_M = (
+        np.concatenate([getattr(one, name) for one in draws]) for name in ("logits_N", "replaced_N")
+    )
+    for number, one in enumerate(found):
+        drawn: dict[str, list[float]] = {"missed": [], "untouched_logit": [], "auc": []}
+        for row in resamples.weights_RS:
+            weights_M = row[sentence_M] * np.tile(group_N == number, 2)
+            drawn["missed"].append(np.average(logits_M <= -0.5, weights=weights_M * fake_M))
+            drawn["untouched_logit"].append(np.average(logits_M, weights=weights_M * ~fake_M))
+            drawn["auc"].append(roc_auc_score(fake_M, logits_M, sample_weight=weights_M))
+        for key, values in drawn.items():
+            expected = np.quantile(values, [0.025, 0.975]).tolist()
+            assert [one[key]["low"], one[key]["high"]] == pytest.approx(expected), key
+
+
 def made(seed: int, *, bias: float) -> tuple[Observed, list[Grouping]]:
     """Two tags, the second with likelier fakes; a likely fake is missed more often, and the second tag's by `bias`
     more. Fakes have one of two probabilities, so that a bin holds fakes of one difficulty."""

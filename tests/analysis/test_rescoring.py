@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from electra.analysis.hypotheses import Utterance, words_of
+from electra.analysis.resampling import drawn
 from electra.analysis.rescoring import (
     Fitted,
     Lists,
@@ -77,6 +78,26 @@ def test_rates_are_those_of_jiwer() -> None:
     assert facts["oracle"]["value"] == pytest.approx(jiwer.wer(references, best))
     assert facts["reference_words"] == sum(len(one.reference) for one in said)
     assert facts["hypotheses"] == sum(len(one.texts) for one in said)
+
+
+def test_intervals_are_of_all_errors_over_all_words() -> None:
+    said = utterances(40)
+    table = lists(said)
+    facts = measured(table, [Scored("m", "s", table.likelihoods(perfect(said)))], resamples=60, seed=3)
+    counts_RU = drawn(40, resamples=60, seed=3)
+    first_U = table.errors_UH[:, 0]
+    length_U, rescored_U = (cross_fitted(table, one)[0] for one in (None, table.likelihoods(perfect(said))))
+    [one] = facts["models"]
+    for found, errors_U in (
+        (facts["first_best"], first_U),
+        (one["rescored"], rescored_U),
+        (one["to_first_best"], rescored_U - first_U),
+        (one["to_length_alone"], rescored_U - length_U),
+    ):
+        rates = [sum(n * e for n, e in zip(row, errors_U, strict=True)) for row in counts_RU]
+        words = [sum(n * w for n, w in zip(row, table.reference_words_U, strict=True)) for row in counts_RU]
+        assert found["value"] == pytest.approx(errors_U.sum() / table.reference_words_U.sum())
+        assert found["interval"] == pytest.approx(np.quantile(np.divide(rates, words), [0.025, 0.975]).tolist())
 
 
 def test_a_model_that_knows_what_was_said_reaches_the_best_there_is() -> None:

@@ -84,6 +84,11 @@ def test_tables_a_picture_and_a_correction_that_score_uses(
     text = (out / "calibrate.json").read_text()
     assert str(tmp_path.parent) not in text and "NaN" not in text
     facts = json.loads(text)
+    assert facts["replaced"]["share"] != facts["replaced"]["fitted_share"]  # of two halves
+    assert sum(one["count"] for one in facts["replaced"]["rows"][0]["equal_width"]) < 0.7 * facts["tokens"]
+    assert facts["errors"]["sentences"] == facts["errors"]["fitted_sentences"] == 21
+    [true, _] = [row["expected"] for row in facts["errors"]["rows"] if row["prior"] == "true"]
+    assert true != facts["errors"]["share"]  # of two halves, too
     rows = facts["replaced"]["rows"]
     assert [row["correction"] for row in rows] == ["none", "temperature", "platt", "isotonic"]
     assert [row["chosen"] for row in rows] == [False, False, False, True]

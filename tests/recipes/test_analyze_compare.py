@@ -73,7 +73,7 @@ def test_two_encoders_side_by_side(
         for score, (low, high) in zip(model["scores"], model["intervals"], strict=True):
             assert low <= score <= high
     assert np.array(facts["alignment"]["values"]).shape == (6, 6)
-    assert [model["model"] for model in facts["models"]] == ["words model", "bytes model"]
+    assert [model["model"] for model in facts["models"]] == ["words", "bytes"]
     assert [len(model["attention"]["entropy"]) for model in facts["models"]] == [2, 2]
     [dog] = facts["neighbours"]["of_words"]
     assert "dog" not in dog["first"] and len(dog["first"]) == 3
@@ -108,7 +108,7 @@ def test_a_model_beside_itself_agrees_with_itself(models: tuple[str, str], text:
     assert [one["overlap"] for one in facts["neighbours"]["words"]] == [1.0] * 3
     for probe in facts["probes"]:
         assert probe["difference"] == 0 and probe["interval"] == (0, 0)
-    assert [model["model"] for model in facts["models"]] == ["model (1)", "model (2)"]
+    assert [model["model"] for model in facts["models"]] == ["words (1)", "words (2)"]
 
 
 def test_what_a_text_does_not_say_is_left_out_and_named(models: tuple[str, str], tmp_path: Path) -> None:
@@ -139,6 +139,9 @@ def test_refusals(models: tuple[str, str], text: Path, tmp_path: Path, capsys: p
     assert "--neighbours: 60 of 60 sentences" in refused(*models, "--neighbours", "60")
     assert "--sentences: one of them is empty" in refused(*models, "--sentences", " ")
     assert "no token for" in refused(*models, "--sentences", "\u200d")
+    same = tmp_path / "same.txt"  # twenty words beside the one form, which is written in three ways
+    same.write_text("the The THE\n" * 20 + "the The cat\n" * 20)
+    assert "--neighbours: 30 of 40 sentences" in refused(*models, "--neighbours", "30", text=same)
     short = tmp_path / "short.conllu"
     short.write_text("\n\n".join(lines().split("\n\n")[:19]))
     assert "19 sentences, but 20 are needed" in refused(*models, text=short)

@@ -38,7 +38,7 @@ def test_tables_figures_and_a_picture(
     options = ["--memory", "0", "16", "64", "--documents", "3", "--speed-tokens", "4", "--out", str(out)]
     assert main([*command, *options]) == 0
     shown = capsys.readouterr().out
-    assert "causal: windows of 32, trained with a memory of 16" in shown and "so many times" in shown
+    assert "causal (1): windows of 32, trained with a memory of 16" in shown and "so many times" in shown
     text = (out / "context.json").read_text()
     assert str(tmp_path.parent) not in text
     facts = json.loads(text)

@@ -41,7 +41,7 @@ def tagged(tmp_path: Path) -> Path:
     return write_sentences(tmp_path / "en.tsv", 60)
 
 
-def write_tagger(folder: Path, tokenizer: Path, tags: tuple[str, ...]) -> str:
+def write_tagger(folder: Path, tokenizer: Path, tags: tuple[str, ...], **reading: int) -> str:
     words = tuple("a" for _ in tags)
     problem = tagging_task("tags", {"train": [Sentence(words, tags, "a.txt", 1)]}).problem
     torch.manual_seed(1)
@@ -53,8 +53,9 @@ def write_tagger(folder: Path, tokenizer: Path, tags: tuple[str, ...]) -> str:
     head = problem.head(config)
     torch.nn.init.normal_(head.prediction.weight)
     huggingface.save(
-        folder, encoder=Encoder(config), head=head, card="", tokenizer_json=tokenizer, task=problem.facts()
-    )
+        folder, encoder=Encoder(config), head=head, card="", tokenizer_json=tokenizer,
+        task=problem.facts() | reading,
+    )  # fmt: skip
     return str(folder)
 
 
@@ -95,6 +96,15 @@ def test_models_side_by_side(
     assert "Finding the words that learners got wrong" in (tmp_path / "report.html").read_text()
 
 
+def test_a_model_beside_itself_differs_in_no_draw(small_model: str, tagged: Path, tmp_path: Path) -> None:
+    command = ["analyze", "detect", small_model, small_model, "--data", str(tagged), "--resamples", "20"]
+    assert main([*command, "--out", str(tmp_path)]) == 0
+    [row, *_] = json.loads((tmp_path / "detect.json").read_text())["differences"]
+    assert row["model"] != row["than"]
+    for metric in ("f0.5", "average_precision", "auc"):
+        assert row[metric] == {"value": 0.0, "interval": [0.0, 0.0]}
+
+
 def test_words_have_the_scores_of_their_tokens(small_model: str, tagged: Path) -> None:
     scorer = Scorer(small_model, device="cpu")
     sentences = [("gardener", "xqz", "sailor"), ("\x00", "town"), tuple(WORDS * 12)]
@@ -126,6 +136,14 @@ def test_a_tagger_adds_up_all_kinds_of_errors(tagger: str) -> None:
     np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-6)
     [prediction] = predictor([["gardener", "sailor", "town"]])
     np.testing.assert_allclose(prediction["scores"], probabilities.max(1), atol=1e-4)
+
+
+def test_a_taggers_windows_are_those_of_its_task(small_model: str, tmp_path: Path) -> None:
+    """Which reads shorter rows than the network could."""
+    tagger = write_tagger(tmp_path / "short", Path(small_model, "tokenizer.json"), ("c", "i"), max_length=12)
+    part = Part([MarkedSentence(("town", "river") * 10, (False, True) * 10)])
+    detector = Detector.of(tagger, "short")
+    assert detector.capacity == 10 and detected(detector, part, part).long == 2
 
 
 def test_a_word_of_the_tuning_part_is_not_counted_with_the_others() -> None:

@@ -86,17 +86,22 @@ def test_refusals(models: list[str], blimp: Path, tmp_path: Path, capsys: pytest
         assert main(["analyze", "minimal-pairs", *arguments]) == 2
         return capsys.readouterr().err
 
-    problems = refused("--data", str(blimp), "--pairs", "0", "--resamples", "0")
+    problems = refused("--data", str(blimp), "--pairs", "0", "--resamples", "0", "--seed", "-1")
     assert "name at least one model" in problems and "--pairs: must be at least 1" in problems
-    assert "--resamples: must be at least 1" in problems
+    assert "--resamples: must be at least 1" in problems and "--seed: must be at least 0" in problems
     assert "there is no .jsonl in it" in refused(models[0], "--data", str(tmp_path))
     assert "there is no such file" in refused(models[0], "--data", str(tmp_path / "no.csv"))
     assert "there is no folder" in refused("nowhere", "--data", str(blimp))
 
 
-def test_models_are_called_by_as_little_of_their_path_as_tells_them_apart() -> None:
+def test_models_are_called_by_as_little_of_their_path_as_tells_them_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert names_of(["a/run", "b/other"]) == ["run", "other"]
     assert names_of(["a/run", "b/run", "c"]) == ["a run", "b run", "c"]
     assert names_of(["x/run/export/generator", "x/run"]) == ["run generator", "run"]
-    assert names_of(["x/run", "x/run"]) == ["x run", "x run"], "the same one twice"
+    assert names_of(["x/run", "x/run", "y"]) == ["run (1)", "run (2)", "y"], "the same one twice"
+    assert names_of(["x/tuned/model", "model"]) == ["tuned", "model"]
+    monkeypatch.chdir(tmp_path)
+    assert names_of(["."]) == [tmp_path.name]
     assert names_of(["generator", "google/electra-small"]) == ["generator", "electra-small"]

@@ -55,7 +55,7 @@ def test_references_of_their_own(model: str, tmp_path: Path, capsys: pytest.Capt
     command = ["analyze", "rescore", model, "--data", str(lists(tmp_path / "lists.csv")), "--folds", "2"]
     assert main([*command, "--references", str(references), "--resamples", "30", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
-    assert "left out: 1 lists without a reference" in shown and "4 lists name their first best" in shown
+    assert "left out: 1 list without a reference" in shown and "of 4 lists the first best has no score" in shown
     facts = json.loads((tmp_path / "rescore.json").read_text())
     assert facts["first_best"]["value"] == pytest.approx(1 / 16) and facts["hypotheses"] == 16
 
@@ -70,6 +70,7 @@ def test_refusals(
     data = str(lists(tmp_path / "lists.csv"))
     assert "name at least one model" in refused("--data", data)
     assert "--folds: must be at least 2, got 1" in refused(model, "--data", data, "--folds", "1")
+    assert "--seed: must be at least 0, got -1" in refused(model, "--data", data, "--seed", "-1")
     assert "9 folds of 5 different references" in refused(model, "--data", data, "--folds", "9")
     assert "there is no folder" in refused("nowhere", "--data", data)
     (tmp_path / "odd.csv").write_text("transcription,hypothesis,score\na,b,high\n")

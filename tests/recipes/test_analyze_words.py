@@ -121,7 +121,8 @@ def test_the_generator_is_found_and_may_be_named(
         out = tmp_path / str(number)
         assert main(["analyze", "parts-of-speech", *model, *options, "--out", str(out)]) == 0
         facts.append(json.loads((out / "parts-of-speech.json").read_text()))
-    assert facts[0] == facts[1] == facts[2] and facts[0]["model"] == "run" and facts[0]["sentences"] == 5
+    assert [one.pop("model") for one in facts] == ["run", "run discriminator", "run"]
+    assert facts[0] == facts[1] == facts[2] and facts[0]["sentences"] == 5
     assert facts[0]["frequencies"] is None
     capsys.readouterr()
     assert "--generator MODEL" in refused(capsys, "parts-of-speech", alone, *options)
@@ -169,6 +170,7 @@ def test_proposals_by_share_and_temperature_with_tags(
     shown = capsys.readouterr().out
     assert "[MASK]" in shown and "same tag" in shown and "data have no tags" not in shown
     first, second = facts["models"]  # type: ignore[misc]
+    assert [one.pop("model") for one in (first, second)] == ["run", "run generator"]
     assert first == second  # the generator, whether by its run or by itself
     assert [(one["share"], one["temperature"]) for one in first["readings"]] == [
         (0.2, 1.0), (0.2, 0.5), (0.5, 1.0), (0.5, 0.5),
@@ -178,6 +180,13 @@ def test_proposals_by_share_and_temperature_with_tags(
         assert cold["top_5"] == warm["top_5"]  # the order of tokens is the same
         assert sum(band["tokens"] for band in warm["bands"]) == warm["tokens"]
     assert len(first["examples"]) == 1 and facts["length"] == 16
+
+
+def test_runs_of_one_name_are_told_apart(run: Path, data_folder: Path, tmp_path: Path) -> None:
+    """As of two seeds; the tables of one are not those of the other."""
+    models = [shutil.copytree(run, tmp_path / seed / "run") for seed in ("one", "two")]
+    facts = generated(tmp_path / "out", models, data_folder, "--examples", "1")
+    assert [one["model"] for one in facts["models"]] == ["one run", "two run"]  # type: ignore[attr-defined]
 
 
 def test_over_training(

@@ -65,7 +65,7 @@ def fitted(kind: Kind, items: Outcomes) -> Calibration:
 
 
 def _line(items: Outcomes, *, intercept: bool) -> tuple[float, float]:
-    """Slope and intercept, by Newton's method within bounds."""
+    """Slope and intercept, by a quasi-Newton method within bounds (L-BFGS-B)."""
     from scipy.optimize import minimize
 
     x_N, y_N = items.log_odds_N, items.positive_N

@@ -80,7 +80,8 @@ class Detector:
         if isinstance(pretrained.head, ReplacedTokenHead):
             scorer = Scorer(pretrained)
             return cls(name, "discriminator", scorer.batcher.size, lambda words: token_scores(scorer, words))
-        return cls(name, "tagger", pretrained.max_length - 2, _tagger(pretrained, model))
+        predictor = _tagger(pretrained, model)
+        return cls(name, "tagger", predictor.reading.max_length - 2, lambda words: word_scores(predictor, words))
 
 
 def token_scores(scorer: Scorer, sentences: Sequence[Words]) -> list[TokenScores]:
@@ -93,7 +94,31 @@ def token_scores(scorer: Scorer, sentences: Sequence[Words]) -> list[TokenScores
     ]
 
 
-def _tagger(pretrained: Pretrained, model: str) -> Callable[[Sequence[Words]], list[TokenScores]]:
+def word_scores(tagger: Predictor, sentences: Sequence[Words]) -> list[TokenScores]:
+    """Those of a tagger of wrong words, one a word: of its having another tag than those of right ones."""
+    right = _right(tagger)
+    found = []
+    encodings = encoded_words(sentences, tagger.reading.tokenizer)
+    for probabilities_WK, encoding in zip(tagger.tag_probabilities(sentences), encodings, strict=True):
+        right_W = probabilities_WK[:, right].sum(1).clip(CERTAIN, 1 - CERTAIN)
+        seen_W = np.flatnonzero(probabilities_WK.any(1))
+        log_odds = np.log1p(-right_W[seen_W]) - np.log(right_W[seen_W])
+        found.append(TokenScores(log_odds, seen_W, len(encoding.ids)))
+    return found
+
+
+def _right(tagger: Predictor) -> list[int]:
+    """The numbers of the labels of right words."""
+    assert isinstance(tagger.problem, Tagging)
+    return [number for number, label in enumerate(tagger.problem.labels) if label in RIGHT]
+
+
+def _tagger(pretrained: Pretrained, model: str) -> Predictor:
+    """That of a MODEL.
+
+    Raises:
+        CheckpointError: it is none, or has no tag for right words.
+    """
     wanted = (
         "to find errors, give a discriminator (a run of objective.kind replaced-token) or a tagger of wrong "
         "words: electra finetune MODEL --task ged --data FOLDER --out TAGGER"
@@ -101,26 +126,15 @@ def _tagger(pretrained: Pretrained, model: str) -> Callable[[Sequence[Words]], l
     predictor = Predictor(pretrained) if pretrained.task is not None and pretrained.head is not None else None
     if predictor is None or not isinstance(predictor.problem, Tagging):
         raise CheckpointError(f"{model} is {what_it_is(pretrained)}; {wanted}")
-    labels = predictor.problem.labels
-    right = [number for number, label in enumerate(labels) if label in RIGHT]
-    if not right:
+    if not _right(predictor):
+        labels = predictor.problem.labels
         listed = ", ".join(labels[:5]) + (", ..." if len(labels) > 5 else "")
         raise CheckpointError(
             f"{model} tags words as {listed}, and none of these says that a word is right "
             f"({', '.join(RIGHT)}); {wanted}"
         )
 
-    def scores(sentences: Sequence[Words]) -> list[TokenScores]:
-        found = []
-        encodings = encoded_words(sentences, predictor.reading.tokenizer)
-        for probabilities_WK, encoding in zip(predictor.tag_probabilities(sentences), encodings, strict=True):
-            right_W = probabilities_WK[:, right].sum(1).clip(CERTAIN, 1 - CERTAIN)
-            seen_W = np.flatnonzero(probabilities_WK.any(1))
-            log_odds = np.log1p(-right_W[seen_W]) - np.log(right_W[seen_W])
-            found.append(TokenScores(log_odds, seen_W, len(encoding.ids)))
-        return found
-
-    return scores
+    return predictor
 
 
 def pooled(scores: TokenScores, words: int, how: Pooling) -> Floats:
@@ -297,7 +311,8 @@ def _told_apart(rewrites: Sequence[tuple[float, Floats]], counts_RS: Floats) -> 
     """In which share of the pairs the sentence has a higher mean score than its rewrite; ties count half."""
     right_S = np.array([(np.sign(own - others) + 1).sum() / 2 for own, others in rewrites])
     pairs_S = np.array([len(others) for _, others in rewrites], np.float64)
-    values_R = counts_RS @ right_S / np.maximum(counts_RS @ pairs_S, 1)
+    pairs_R = counts_RS @ pairs_S
+    values_R = np.divide(counts_RS @ right_S, pairs_R, out=np.full(len(pairs_R), np.nan), where=pairs_R > 0)
     return {"pairs": int(pairs_S.sum()), "accuracy": with_interval(float(right_S.sum() / pairs_S.sum()), values_R)}
 
 

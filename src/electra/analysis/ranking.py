@@ -17,7 +17,7 @@ BETA_SQUARED = 0.5**2
 
 @dataclass(frozen=True)
 class Flagging:
-    """What comes of flagging all items from a score on. None: there is nothing to divide by.
+    """What comes of flagging all items from a score on; nan where there is nothing to divide by.
 
     Attributes:
         flagged: the share of the items that are flagged.

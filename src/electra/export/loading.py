@@ -75,19 +75,10 @@ def holds_model(folder: Path) -> bool:
 
 def generator_beside(model: str | Path) -> Path | None:
     """The folder of the generator that a run, its export, or the discriminator in there has beside; None: none."""
-    path = Path(model)
+    path = Path(model).absolute()  # so that "." has a name
     beside = [path / "export", path, *([path.parent] if path.name == "discriminator" else [])]
     folders = [folder / "generator" for folder in beside]
     return next((folder for folder in folders if holds_model(folder)), None)
-
-
-def name_of(model: str | Path) -> str:
-    """What to call a MODEL: the name of its folder, or of the run whose export it is."""
-    path = Path(model).resolve() if Path(model).is_dir() else Path(model)
-    towers = ("discriminator", "generator", "encoder")
-    if path.name in towers and path.parent.name == "export":
-        return path.parents[1].name
-    return path.name
 
 
 def is_id(model: str) -> bool:

@@ -17,11 +17,11 @@ from electra.analysis.held_out_rows import held_out_rows
 from electra.analysis.learners import MarkedSentence
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.export.loading import find, load_pretrained
+from electra.export.loading import find, generator_beside
+from electra.export.onnx_graph import is_onnx
 from electra.recipes.analyze_context import check_vocabulary
 from electra.recipes.analyze_detect import FEWEST
-from electra.recipes.model_names import names_of
-from electra.reports.analysis import AnalysisReport, reported
+from electra.reports.analysis import AnalysisReport, names_of, reported
 from electra.serving.calibration import Calibration, Kind
 from electra.serving.scorer import Scorer
 from electra.serving.word_predictor import WordPredictor
@@ -153,17 +153,18 @@ def _opened(config: AnalyzeCalibrateConfig) -> tuple[Scorer, WordPredictor, Toke
             f"{config.model} was trained by objective.kind electric: its logits are energies, no log-odds of "
             "having been replaced, so there is nothing to calibrate; give a run of objective.kind replaced-token"
         )
+    if (config.store or config.store_errors) and is_onnx(find(config.model)):
+        raise CheckpointError(
+            f"{config.model} is an ONNX folder, which takes no correction; give the model it was made of"
+        )
     data = TokenData.open(config.data, verify=False)
-    check_vocabulary(load_pretrained(config.model), config.model, data)
-    name = config.generator
+    check_vocabulary(scorer.tokenizer, config.model, data)
+    name = config.generator or generator_beside(config.model)
     if name is None:
-        beside = find(config.model).resolve().parent / "generator"
-        if not (beside / "config.json").is_file():
-            raise CheckpointError(
-                f"{config.model} has no generator beside it that could replace tokens; name one: --generator "
-                "MODEL (such as RUN/export/generator, or another masked language model with this vocabulary)"
-            )
-        name = str(beside)
+        raise CheckpointError(
+            f"{config.model} has no generator beside it that could replace tokens; name one: --generator MODEL "
+            "(such as RUN/export/generator, or another masked language model with this vocabulary)"
+        )
     return scorer, WordPredictor(name), data
 
 

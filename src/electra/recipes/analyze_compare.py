@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tyro
 from tokenizers import pre_tokenizers
 
@@ -81,7 +82,7 @@ def run(config: AnalyzeCompareConfig) -> AnalysisReport:
     wanted = [_split(sentence, readers) for sentence in config.sentences]
     pair = Pair.read(readers, text)
     _check_neighbours(config, pair)
-    parts = zip(_names(config.models), pretrained, readers, pair.states, strict=True)
+    parts = zip(names_of(config.models), pretrained, readers, pair.states, strict=True)
     facts = {
         "text": config.text.name, "sentences": len(text), "words": len(pair.words),
         "forms": int(pair.types_N.max()) + 1, "without_tokens": int((~pair.kept_N).sum()), "seed": config.seed,
@@ -125,7 +126,7 @@ def _check_neighbours(config: AnalyzeCompareConfig, pair: Pair) -> None:
     if not len(pair.words):
         raise DataError(f"{config.text}: neither tokenizer knows a word of it; is it in the models' language?")
     sentences = len({*pair.sentences_N.tolist()})
-    others = len(pair.words) - max(pair.words.count(word) for word in {*pair.words})
+    others = len(pair.words) - int(np.bincount(pair.types_N).max())
     if config.neighbours >= min(sentences, others):
         raise ConfigError(
             f"--neighbours: {config.neighbours} of {sentences} sentences with {len(pair.words):,} words; "
@@ -174,10 +175,3 @@ def _probes(config: AnalyzeCompareConfig, pair: Pair, chunks: Pair | None) -> di
 
         found.append(side_by_side.probe(probe, words, resamples=config.resamples, seed=config.seed, step=step))
     return {"probes": found, "left_out": left_out}
-
-
-def _names(models: Sequence[str]) -> list[str]:
-    """Names by which two models are known apart; one that is named twice is numbered."""
-    if Path(models[0]) == Path(models[1]):
-        return [f"{names_of([model])[0]} ({number})" for number, model in enumerate(models, 1)]
-    return names_of(models)

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import tyro
+from tokenizers import Tokenizer
 
 from electra.analysis.context import Reading, held_out
 from electra.analysis.context_speed import speed
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
 from electra.errors import ConfigError, DataError
-from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
-from electra.reports.analysis import AnalysisReport, reported
+from electra.reports.analysis import AnalysisReport, names_of, reported
 from electra.serving.language_model import LanguageModel, losses_with_memory
 
 logger = logging.getLogger(__name__)
@@ -71,10 +71,10 @@ def run(config: AnalyzeContextConfig) -> AnalysisReport:
         data.heldout, separate=data.special.separate, documents=config.documents, length=config.length
     )
     models = []
-    for name in config.models:  # a mistake is to be found before the first one is measured
-        pretrained = load_pretrained(name)
-        models.append((name, LanguageModel.of(pretrained, name)))
-        check_vocabulary(pretrained, name, data)
+    for model, name in zip(config.models, names_of(config.models), strict=True):
+        pretrained = load_pretrained(model)  # all: a mistake is to be found before the first one is measured
+        models.append((name, LanguageModel.of(pretrained, model)))
+        check_vocabulary(pretrained.tokenizer, model, data)
     tokens = sum(len(one) - 1 for one in documents)
     facts = {
         "data": data.fingerprint, "documents": len(documents), "tokens": tokens, "length": config.length,
@@ -99,7 +99,7 @@ def _measured(
         if found is not None:  # the document is long enough
             speeds.append(asdict(found) | {"times": found.times})
     return {
-        "model": Path(name).name,
+        "model": name,
         "window": window,
         "trained_memory": model.encoder.config.memory_length,
         "readings": readings,
@@ -107,9 +107,9 @@ def _measured(
     }
 
 
-def check_vocabulary(pretrained: Pretrained, name: str, data: TokenData) -> None:
+def check_vocabulary(tokenizer: Tokenizer, name: str, data: TokenData) -> None:
     """Raises a DataError where data were prepared with another vocabulary than a model's."""
-    if tokenizers.load(data.tokenizer_path).get_vocab() != pretrained.tokenizer.get_vocab():
+    if tokenizers.load(data.tokenizer_path).get_vocab() != tokenizer.get_vocab():
         raise DataError(
             f"{data.folder} was prepared with another vocabulary than that of {name}; prepare the text with "
             "--tokenizer and that model's folder"

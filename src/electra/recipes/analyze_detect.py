@@ -12,8 +12,7 @@ from electra.analysis import learners
 from electra.analysis.detect import BUCKETS, Detector, Part, detected, differences, every_word, judged, rare_words
 from electra.analysis.resampling import drawn
 from electra.errors import ConfigError, DataError
-from electra.recipes.model_names import names_of
-from electra.reports.analysis import AnalysisReport, reported
+from electra.reports.analysis import AnalysisReport, names_of, reported
 
 logger = logging.getLogger(__name__)
 

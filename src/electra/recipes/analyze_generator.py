@@ -14,12 +14,13 @@ from electra.analysis.proposals import Likeness, Masked, proposals, stretches
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
 from electra.data.tags import TagTable
-from electra.errors import CheckpointError, ConfigError, DataError
+from electra.errors import CheckpointError, ConfigError
 from electra.export.huggingface import Pretrained
-from electra.export.loading import generator_beside, load_pretrained, name_of
+from electra.export.loading import generator_beside, load_pretrained
 from electra.modeling.heads import MaskedLanguageModelHead
+from electra.recipes.analyze_context import check_vocabulary
 from electra.recipes.export import longest_input, trained
-from electra.reports.analysis import AnalysisReport, reported
+from electra.reports.analysis import AnalysisReport, names_of, reported
 from electra.serving.word_predictor import WordPredictor
 from electra.training.checkpoint import CheckpointConfig, Checkpoints, read_checkpoint
 from electra.training.run_folder import RunFolder
@@ -101,7 +102,8 @@ def run(config: AnalyzeGeneratorConfig) -> AnalysisReport:
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
     data = TokenData.open(config.data, verify=False)
-    sources = [source for name in config.models for source in _sources(name, config)]
+    named = zip(config.models, names_of(config.models), strict=True)
+    sources = [source for model, name in named for source in _sources(model, name, config)]
     heads = [_checked(source, data) for source in sources]  # a mistake is to be found before any is measured
     measure = _measure(config, data, heads)
     models = []
@@ -156,18 +158,18 @@ def _measured(source: Source, measure: Measure) -> dict[str, Any]:
     return {"model": source.name, "step": source.step, "readings": readings, "examples": shown}
 
 
-def _sources(name: str, config: AnalyzeGeneratorConfig) -> list[Source]:
+def _sources(model: str, name: str, config: AnalyzeGeneratorConfig) -> list[Source]:
     if not config.checkpoints:
-        folder = generator_beside(name) or name
-        return [Source(name_of(name), None, lambda: load_pretrained(folder))]
-    checkpoints = Checkpoints(RunFolder(Path(name)).checkpoints, CheckpointConfig())
+        folder = generator_beside(model) or model
+        return [Source(name, None, lambda: load_pretrained(folder))]
+    checkpoints = Checkpoints(RunFolder(Path(model)).checkpoints, CheckpointConfig())
     if not checkpoints.names():
         raise CheckpointError(
-            f"{name} holds no checkpoint, so nothing is known of its training; leave --checkpoints out, or give "
+            f"{model} holds no checkpoint, so nothing is known of its training; leave --checkpoints out, or give "
             "the folder of a run that has its checkpoints"
         )
     return [
-        Source(name_of(name), int(each.removeprefix("step-")), _loader(checkpoints.folder / each))
+        Source(name, int(each.removeprefix("step-")), _loader(checkpoints.folder / each))
         for each in checkpoints.names()
     ]
 
@@ -200,11 +202,7 @@ def _checked(source: Source, data: TokenData) -> tuple[int, int]:
             f"{source.name} predicts no masked tokens; give a masked language model, or a run with a generator "
             "(RUN/export/generator)"
         )
-    if tokenizers.load(data.tokenizer_path).get_vocab() != pretrained.tokenizer.get_vocab():
-        raise DataError(
-            f"{data.folder} was prepared with another vocabulary than that of {source.name}; prepare the text "
-            "with --tokenizer and that model's folder"
-        )
+    check_vocabulary(pretrained.tokenizer, source.name, data)
     if pretrained.max_length < 3:
         raise CheckpointError(f"{source.name}: inputs of {pretrained.max_length} tokens leave no room for a text")
     return pretrained.max_length, pretrained.encoder.config.vocabulary_size

@@ -45,9 +45,10 @@ class AnalyzeMinimalPairsConfig:
     def problems(self) -> Iterator[str]:
         if not self.models:
             yield "MODELS: name at least one model"
-        for name, value in (("pairs", self.pairs), ("resamples", self.resamples)):
-            if value is not None and value < 1:
-                yield f"--{name}: must be at least 1, got {value}"
+        for name, least in (("pairs", 1), ("resamples", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                yield f"--{name}: must be at least {least}, got {value}"
 
 
 def run(config: AnalyzeMinimalPairsConfig) -> AnalysisReport:

@@ -26,8 +26,8 @@ from electra.analysis.tagged_tokens import (
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.export.loading import generator_beside, name_of
-from electra.reports.analysis import AnalysisReport, reported
+from electra.export.loading import generator_beside
+from electra.reports.analysis import AnalysisReport, names_of, reported
 from electra.serving.scorer import Scorer
 from electra.serving.word_predictor import WordPredictor
 from electra.tasks import conll
@@ -110,7 +110,7 @@ def run(config: AnalyzePartsOfSpeechConfig) -> AnalysisReport:
     # The commonest piece of a word says nearly what the token does: one of the two frequencies is enough there.
     independent = [one for one in groupings if one.name != WORD_FREQUENCY]
     facts = {
-        "model": name_of(config.model),
+        "model": names_of([config.model])[0],
         "objective": scorer.objective,
         "data": config.data.name,
         "frequencies": None if config.frequencies is None else config.frequencies.resolve().name,

@@ -47,7 +47,7 @@ class AnalyzeRescoreConfig:
     def problems(self) -> Iterator[str]:
         if not self.models:
             yield "MODELS: name at least one model"
-        for name, least in (("folds", 2), ("resamples", 1)):
+        for name, least in (("folds", 2), ("resamples", 1), ("seed", 0)):
             if getattr(self, name) < least:
                 yield f"--{name}: must be at least {least}, got {getattr(self, name)}"
 

@@ -16,7 +16,7 @@ from electra.modeling.recurrence import RelativeEncoder
 from electra.modeling.task_heads import ConditionalSpanHead, TextHead
 from electra.recipes.finetune_outcome import SeedResult
 from electra.recipes.finetune_run import Setting
-from electra.recipes.model_names import names_of
+from electra.reports.analysis import names_of
 from electra.tasks.base import collate
 from electra.tasks.classification import Regression
 from electra.tasks.fine_tuning import FineTuning

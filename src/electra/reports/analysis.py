@@ -4,6 +4,7 @@ Each analysis has a module here that presents its facts, which are those of its 
 """
 
 import importlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,8 @@ ANALYSES = (
 
 TOWERS = ("discriminator", "generator", "encoder")
 """Folders of an export that say what of the run, but not of which."""
+UNNAMED = ("export", "model")
+"""Folders that say neither."""
 
 Facts = Mapping[str, Any]
 
@@ -96,18 +99,34 @@ def analyses_in(folder: Path) -> list[AnalysisReport]:
     ]
 
 
+def counted(number: int, name: str) -> str:
+    """`1 list`, `1,200 lists`."""
+    return f"{number:,} {name}{'s' * (number != 1)}"
+
+
 def names_of(models: Sequence[str]) -> list[str]:
     """What facts call MODELs: as little of each one's path as tells it from the others.
 
-    Of a run's tower it is the run, too: RUN/export/generator is "RUN generator".
+    Of a run's tower it is the run, too: RUN/export/generator is "RUN generator". The same one again has a number.
     """
-    parts = [[part for part in Path(model).parts if part != "export"] for model in models]
-    sizes = [2 if len(one) > 1 and one[-1] in TOWERS else 1 for one in parts]
+    parts = [_parts(model) for model in models]
+    sizes = {one: 2 if len(one) > 1 and one[-1] in TOWERS else 1 for one in parts}
     while True:
-        names = [" ".join(one[-size:]) for one, size in zip(parts, sizes, strict=True)]
-        alike = [number for number, name in enumerate(names) if names.count(name) > 1]
-        longer = [number for number in alike if sizes[number] < len(parts[number])]
+        short = {one: " ".join(one[-size:]) for one, size in sizes.items()}
+        seen = Counter(short.values())
+        longer = [one for one in sizes if seen[short[one]] > 1 and sizes[one] < len(one)]
         if not longer:
-            return names
-        for number in longer:
-            sizes[number] += 1
+            break
+        for one in longer:
+            sizes[one] += 1
+    names = [short[one] for one in parts]
+    return [
+        f"{name} ({names[: number + 1].count(name)})" if names.count(name) > 1 else name
+        for number, name in enumerate(names)
+    ]
+
+
+def _parts(model: str) -> tuple[str, ...]:
+    """The folders of a MODEL that tell something."""
+    path = Path(model).absolute() if Path(model).is_dir() else Path(model)  # so that "." has a name
+    return tuple(part for part in path.parts if part not in UNNAMED) or path.parts

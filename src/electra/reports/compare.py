@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from electra.reports.analysis import Facts
+from electra.reports.analysis import Facts, counted
 from electra.reports.pictures import blank
 
 TITLE = "Two encoders side by side"
@@ -50,7 +50,8 @@ def notes(facts: Facts) -> list[str]:
         f"sentences, drawn with seed {facts['seed']}; intervals: 95 % over sentences; layer 0: embeddings",
     ]
     if facts["without_tokens"]:
-        lines.append(f"{facts['without_tokens']:,} words left out: one of the tokenizers has no token for them")
+        left_out = counted(facts["without_tokens"], "word")
+        lines.append(f"{left_out} left out, for which one of the tokenizers has no token")
     return [*lines, *(f"not probed: {reason}" for reason in facts["left_out"])]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
-from electra.reports.analysis import Facts
+from electra.reports.analysis import Facts, counted
 from electra.reports.pictures import blank
 
 TITLE = "What a longer memory is worth"
@@ -19,7 +19,11 @@ def tables(facts: Facts) -> list[Table]:
 
 def notes(facts: Facts) -> list[str]:
     """What was read."""
-    return [f"{facts['documents']} held-out documents, {facts['tokens']:,} tokens; losses in nats"]
+    return [f"{_read(facts)}; losses in nats"]
+
+
+def _read(facts: Facts) -> str:
+    return f"{counted(facts['documents'], 'held-out document')}, {counted(facts['tokens'], 'token')}"
 
 
 def _tables(model: dict[str, Any]) -> Iterator[Table]:
@@ -78,7 +82,7 @@ def figure(facts: Facts) -> Any:
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize=8)
-    drawing.suptitle(f"{facts['documents']} held-out documents, {facts['tokens']:,} tokens", fontsize=10)
+    drawing.suptitle(_read(facts), fontsize=10)
     return drawing
 
 

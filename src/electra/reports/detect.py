@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
-from electra.reports.analysis import Facts
+from electra.reports.analysis import Facts, counted
 from electra.reports.pictures import blank
 
 TITLE = "Finding the words that learners got wrong"
@@ -47,11 +47,11 @@ def notes(facts: Facts) -> list[str]:
         found.append(f"wrong are words that at least {facts['references']} of the rewrites change")
     for one in facts["models"]:
         if one["long"]:
-            found.append(
-                f"{one['model']}: {one['long']:,} sentences are longer than its input and were read in windows"
-            )
+            sentences = counted(one["long"], "sentence")
+            found.append(f"{one['model']}: {sentences}, longer than its input, read in windows")
         if one["unseen"]:
-            found.append(f"{one['model']}: {one['unseen']:,} words have no token and got the lowest score")
+            words = counted(one["unseen"], "word")
+            found.append(f"{one['model']}: {words} without a token, with the lowest score")
     return found
 
 

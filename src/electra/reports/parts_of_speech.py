@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Column, Table
 
-from electra.reports.analysis import Facts
+from electra.reports.analysis import Facts, counted
 from electra.reports.pictures import blank
 
 TITLE = "Which words look replaced"
@@ -29,18 +29,19 @@ def tables(facts: Facts) -> list[Table]:
 
 def notes(facts: Facts) -> list[str]:
     """What was measured on what, and how to tell bias from difficulty."""
-    counted = (
+    text_of_ranks = (
         "the treebank itself" if facts["frequencies"] is None else f"the training text of {facts['frequencies']}"
     )
     found = [
-        f"{facts['data']}: {facts['sentences']:,} sentences, {facts['words']:,} words; {facts['draws']} draws of "
-        f"{facts['share']:.0%} of the tokens at temperature {facts['temperature']:g}, measured together; "
+        f"{facts['data']}: {facts['sentences']:,} sentences, {facts['words']:,} words; "
+        f"{counted(facts['draws'], 'draw')} of {facts['share']:.0%} of the tokens at temperature "
+        f"{facts['temperature']:g}, measured together; "
         f"intervals: 95 %, {facts['resamples']} resamples of the sentences",
         f"A token is suspected where its probability of having been replaced is above {facts['threshold']:g}. "
         "Suspected: of the tokens of the text as it is (clean), and of those of the corrupted text that are as "
         "they were (untouched): false positives. Missed: of the fakes those that are not suspected: false "
         "negatives. A fake is in the groups of the word that stood there. Frequencies are ranks of tokens in "
-        f"{counted} (top 100: behind the top 10); that of a word is that of its rarest token.",
+        f"{text_of_ranks} (top 100: behind the top 10); that of a word is that of its rarest token.",
         "Bias and difficulty: where more fakes are missed in one group than in another, they may be harder there, "
         "because the generator held them likelier. At equal difficulty each group's fakes count as if their "
         "probabilities were spread as those of all fakes are (clean tokens: the originals' probabilities, where "
@@ -52,8 +53,8 @@ def notes(facts: Facts) -> list[str]:
     ]
     if facts["rebuilt"]:
         found.append(
-            f"{facts['rebuilt']:,} sentences have no text of their own (# text = ...), or one with other words: "
-            "their words were read with a blank between each two"
+            f"{counted(facts['rebuilt'], 'sentence')} without a text (# text = ...), or with one of other words, "
+            "read with a blank between each two words"
         )
     if facts["objective"] == "electric":
         found.append("The model was trained by Electric: its logits are energies, so read the AUC, not the rates")

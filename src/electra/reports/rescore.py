@@ -4,7 +4,7 @@ from typing import Any
 
 from rich.table import Table
 
-from electra.reports.analysis import Facts
+from electra.reports.analysis import Facts, counted
 from electra.reports.pictures import blank
 
 TITLE = "A speech recogniser's hypotheses, rescored"
@@ -28,12 +28,12 @@ def notes(facts: Facts) -> list[str]:
         f"words: {facts['normalisation']}",
     ]
     if facts["left_out"]:
-        left = ", ".join(f"{count:,} lists {reason}" for reason, count in facts["left_out"].items())
+        left = ", ".join(f"{counted(count, 'list')} {reason}" for reason, count in facts["left_out"].items())
         found.append(f"left out: {left}")
     if facts["first_best_added"]:
         found.append(
-            f"{facts['first_best_added']:,} lists name their first best without its score: it was put in front "
-            "with the score of the best alternative"
+            f"of {counted(facts['first_best_added'], 'list')} the first best has no score: it was put in front "
+            "with that of the best alternative"
         )
     return [*found, *(f"{name}: {meaning}" for name, meaning in facts["meanings"].items())]
 

@@ -110,6 +110,16 @@ def test_a_fine_tuned_model_predicts_and_says_what_it_cannot(tmp_path: Path) -> 
         assert wrong.status_code == 422 and "text 2: one text is expected" in wrong.json()["error"]
 
 
+def test_a_text_in_parts_is_no_longer_than_a_whole_one(tmp_path: Path) -> None:
+    served = fine_tuned(tmp_path / "a", Classification(("accuracy",), labels=("bad", "good")))
+    served.predictor.pairs = True  # type: ignore[union-attr]
+    with serving(served, limits=Limits(characters=20)) as (address, _), httpx.Client(base_url=address) as client:
+        assert client.post("/predict", json={"texts": [["a cat", "a dog"]]}).status_code == 200
+        refused = client.post("/predict", json={"texts": [["a", "b"], ["a" * 15, "b" * 15]]})
+        assert refused.status_code == 422
+        assert refused.json()["error"] == "texts[1]: the parts of a text may have 20 characters together, not 31"
+
+
 def test_answers_do_not_depend_on_who_else_asks(tmp_path: Path) -> None:
     served = fine_tuned(tmp_path / "a", Answering(max_question=8, stride=4))
     with serving(served) as (address, _), httpx.Client(base_url=address) as client:

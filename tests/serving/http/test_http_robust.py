@@ -16,6 +16,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import checks
 
+from electra.serving.http import running
 from electra.serving.http.limits import Limits
 from electra.serving.http.served import Served
 from small_model import TEXTS
@@ -136,8 +137,10 @@ class Held:
     def __init__(self, served: Served) -> None:
         assert served.scorer is not None
         self.scorer, self.began, self.may_go = served.scorer, threading.Event(), threading.Event()
+        self.texts: list[str] = []
 
     def __call__(self, texts: list[str]) -> list[Any]:
+        self.texts += texts
         self.began.set()
         assert self.may_go.wait(20)
         return list(self.scorer(texts))
@@ -180,6 +183,7 @@ def test_asked_to_stop_it_answers_what_it_has_taken_and_refuses_the_rest(served:
         polite.handle_exit(15, None)
         assert post(address).status_code == 503
         assert httpx.get(f"{address}/ready").status_code == 503
+        assert "electra_ready 0.0" in httpx.get(f"{address}/metrics").text
         assert httpx.get(f"{address}/health").status_code == 200
         held.may_go.set()
         assert [one.result().status_code for one in taken] == [200] * 3
@@ -193,6 +197,39 @@ def test_slow_clients_are_sent_away(served: Served) -> None:
         with socket.create_connection((host, int(port)), timeout=10) as connection:
             connection.sendall(b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
             assert connection.recv(100).startswith(b"HTTP/1.1 408")
+
+
+def test_what_a_client_has_asked_for_is_not_computed_when_it_has_gone(served: Served, held: Held) -> None:
+    with serving(served) as (address, polite), ThreadPoolExecutor(1) as pool:
+        first = pool.submit(post, address)
+        assert held.began.wait(10)
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{address}/score", json={"texts": ["nobody waits for this"]}, timeout=0.2)
+        until = time.monotonic() + 5
+        while polite.server.worker.held > 1 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert polite.server.worker.held == 1
+        held.may_go.set()
+        assert first.result().status_code == 200 and post(address).status_code == 200
+        figures = httpx.get(f"{address}/metrics").text
+    assert held.texts == ["a dog", "a dog"]
+    assert 'electra_requests_total{endpoint="/score",status="499"} 1.0' in figures
+
+
+def test_connections_on_which_nothing_comes_to_an_end_are_cut_off(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "KEPT_ALIVE", 0.1)
+    with serving(served, limits=Limits(seconds=0.2)) as (address, polite):
+        host, _, port = address.removeprefix("http://").partition(":")
+        silent, slow = (socket.create_connection((host, int(port)), timeout=10) for _ in range(2))
+        with silent, slow, httpx.Client(base_url=address) as asking:
+            slow.sendall(b"POST /score HTTP/1.1\r\nHost: x\r\n")
+            for _ in range(8):  # longer than the others last
+                assert asking.get("/health").status_code == 200
+                time.sleep(0.1)
+            assert silent.recv(100) == slow.recv(100) == b""
+            assert len(polite.server_state.connections) == 1
 
 
 def test_clients_that_hang_up_are_forgotten(served: Served) -> None:

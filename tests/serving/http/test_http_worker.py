@@ -153,6 +153,23 @@ def test_a_request_whose_client_has_gone_is_not_computed() -> None:
     assert run(trial) == [[0], [2]]
 
 
+def test_requests_whose_clients_have_gone_keep_nobody_out() -> None:
+    async def trial(worker: Worker, slow: Slow) -> None:
+        first = await busy(worker, slow)
+        gone = [asyncio.create_task(ask(worker, [n], size=9)) for n in (1, 2)]
+        await asyncio.sleep(0.02)
+        for one in gone:
+            one.cancel()
+        await asyncio.gather(*gone, return_exceptions=True)
+        taken = asyncio.create_task(ask(worker, [3]))
+        await asyncio.sleep(0.02)
+        slow.may_go.set()
+        assert await asyncio.gather(first, taken) == [[0], [6]]
+        assert worker._characters == 0
+
+    assert run(trial, limits=Limits(waiting=2)) == [[0], [3]]
+
+
 def test_while_it_drains_nothing_is_taken_but_all_is_answered() -> None:
     async def trial(worker: Worker, slow: Slow) -> None:
         first = await busy(worker, slow)

@@ -121,7 +121,10 @@ class Answers:
         return served
 
     async def _texts(self, asked: Request, work: str, texts: Sequence[str | list[str]]) -> list[Any]:
-        sizes = [len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts]
+        sizes = [len(text if isinstance(text, str) else " ".join(text)) for text in texts]
+        if (size := max(sizes)) > (most := self.worker.limits.characters):
+            place = f"texts[{sizes.index(size)}]"
+            raise Refusal(422, f"{place}: the parts of a text may have {most:,} characters together, not {size:,}")
         return await self.worker.ask(f"{work} {asked.model}", texts, sizes)
 
 

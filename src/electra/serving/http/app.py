@@ -65,6 +65,7 @@ class Server:
             for name, work in served.works().items()
         }
         self.worker = Worker(works, limits=self.limits, wait=wait, metrics=self.metrics)
+        self.metrics.ready.set_function(lambda: not self.worker.draining)
         self.app = FastAPI(
             title="electra", version=electra.__version__, docs_url=None, redoc_url=None, lifespan=self._lifespan
         )  # docs_url would fetch its page from another host
@@ -82,16 +83,17 @@ class Server:
         self._look_at()
 
     def drain(self) -> None:
-        """Take no more requests; those that were taken are answered."""
+        """Take no more requests; those that were taken are answered.
+
+        A signal calls this, maybe in the middle of anything: what takes a lock has no place here.
+        """
         self.worker.draining = True
-        self.metrics.ready.set(0)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:
         for served in self.models:
             served.warm()
         self.worker.start()
-        self.metrics.ready.set(1)
         yield
         self.worker.stop()
 

@@ -54,7 +54,7 @@ class Guard:
         try:
             self._check(scope)
             if (body := await self._body_in_time(receive)) is not None:
-                await self.app(scope, _again(body, receive), answer)
+                await _while_there(asyncio.ensure_future(self.app(scope, _again(body, receive), answer)), receive)
         except Refusal as refusal:
             await _refuse(answer, refusal)
         finally:
@@ -97,6 +97,29 @@ class Guard:
             says = f"the request is too large: at most {self.limits.body:,} bytes; send the texts in several"
             raise Refusal(413, says, {"Connection": "close"})
         return b"".join(parts)
+
+
+async def _while_there(working: "asyncio.Future[None]", receive: Receive) -> None:
+    """Wait for an answer; it is given up where its client hangs up, so that nothing is computed for nobody.
+
+    uvicorn tells that a client has gone only to who asks for the next message, and lets the application go on.
+    """
+    leaving = asyncio.create_task(_gone(receive))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+        given_up = working.cancel()  # False: it is done
+    try:
+        await working
+    except asyncio.CancelledError:
+        if not given_up:
+            raise
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

@@ -16,8 +16,8 @@ class Metrics:
             "electra_requests", "Requests by endpoint and status", ["endpoint", "status"], registry=registry
         )
         self._seconds = Histogram(
-            "electra_request_seconds", "From a request's first line to the end of its answer", ["endpoint"],
-            buckets=SECONDS, registry=registry,
+            "electra_request_seconds", "From when the head of a request is in to the end of its answer",
+            ["endpoint"], buckets=SECONDS, registry=registry,
         )  # fmt: skip
         self._texts = Counter("electra_texts", "Texts that went through a model", ["work"], registry=registry)
         self._characters = Counter("electra_characters", "Their characters", ["work"], registry=registry)

@@ -2,7 +2,9 @@
 
 import logging
 import socket
+import time
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -21,6 +23,7 @@ class Polite(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, server: Server) -> None:
         super().__init__(config)
         self.server = server
+        self._states: dict[Any, tuple[Any, float]] = {}  # of each connection, and since when
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.server.worker.draining:  # a second request is not put off
@@ -32,7 +35,25 @@ class Polite(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if self.server.worker.draining and not self.server.worker.held:
             self.should_exit = True
+        self._cut_off()
         return await super().on_tick(counter)
+
+    def _cut_off(self) -> None:
+        """Close connections on which nothing has happened in any time that is allowed for it.
+
+        uvicorn itself waits without end for the first lines of a request, and for a client to read its answer.
+        """
+        now, patience = time.monotonic(), KEPT_ALIVE + 2 * self.server.limits.seconds
+        connections: set[Any] = {one for one in self.server_state.connections if hasattr(one, "cycle")}
+        states = {}
+        for connection in connections:
+            cycle = connection.cycle  # of the request at hand, or of the last one
+            state = cycle, cycle is None or cycle.response_complete
+            before, since = self._states.get(connection, (state, now))
+            states[connection] = state, since if state == before else now
+            if now - states[connection][1] > patience:
+                connection.transport.abort()
+        self._states = states
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from electra.errors import CheckpointError, ConfigError
-from electra.export.loading import find, holds_model
+from electra.export.loading import generator_beside
 from electra.serving.http.worker import Work
-from electra.serving.networks import Loaded, load_model
+from electra.serving.networks import load_model
 from electra.serving.predictor import Predictor
 from electra.serving.proposals import Proposer
 from electra.serving.scorer import Scorer
@@ -53,27 +53,22 @@ class Served:
         self.name = shown_name(model, beside=beside)
         self.refusals: dict[str, str] = {}
         """What it cannot do, and what would be needed for it."""
-        loaded: Loaded | str = model
-        trouble: CheckpointError | None = None
-        try:
-            loaded = load_model(model)
-        except CheckpointError as error:  # a model of another form, which those below may read
-            trouble = error
+        loaded = load_model(model)
         self.scorer = self._able("score", lambda: Scorer(loaded, device=device))
         self.predictor = self._able("predict", lambda: Predictor(loaded, device=device))
         self.encoder = self._able("embed", lambda: TextEncoder(loaded, device=device))
         if not (self.scorer or self.predictor or self.encoder):
-            raise trouble or CheckpointError(self.refusals["embed"])
-        beside = str(there) if (there := generator or _generator_beside(model)) else None
-        self.generator = None if beside is None else shown_name(beside)
-        source = loaded if beside is None else beside
+            raise CheckpointError(self.refusals["embed"])
+        other = generator or generator_beside(model)
+        self.generator = None if other is None else shown_name(str(other))
+        source = loaded if other is None else other
         self.proposer = self._able(
             "proposals", lambda: Proposer(source, device=device), wanted=generator is not None
         )
         if "score" in self.refusals:
             self.refusals["rescore"] = self.refusals["score"]
         if self.proposer is not None and self.scorer is not None:
-            self._agree(self.scorer, self.proposer, beside)
+            self._agree(self.scorer, self.proposer, other)
 
     def _able(self, work: str, make: Callable[[], Able], *, wanted: bool = False) -> Able | None:
         """What does a work with the model, or None, and why not."""
@@ -85,7 +80,7 @@ class Served:
             self.refusals[work] = f"{self.name}: {error}".replace(f"{self.name}: the model", self.name, 1)
             return None
 
-    def _agree(self, scorer: Scorer, proposer: Proposer, generator: str | None) -> None:
+    def _agree(self, scorer: Scorer, proposer: Proposer, generator: str | Path | None) -> None:
         if scorer.tokenizer.get_vocab() != proposer.tokenizer.get_vocab():
             raise ConfigError(
                 f"--generator: {generator} has another vocabulary than {self.name}, so that its proposals would "
@@ -157,13 +152,3 @@ def _parts(model: str) -> tuple[list[str], list[str]]:
         return parts[:first], parts[first:]
     last = max(i for i, part in enumerate(parts) if i == first or (i > first and part.startswith(ONNX)))
     return parts[:first], parts[first : last + 1]
-
-
-def _generator_beside(model: str) -> Path | None:
-    """The generator that a run exported beside its discriminator."""
-    try:
-        folder = find(model)
-    except CheckpointError:
-        return None
-    generator = folder.parent / "generator"
-    return generator if folder.name == "discriminator" and holds_model(generator) else None

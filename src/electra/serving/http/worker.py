@@ -130,6 +130,8 @@ class Worker:
     def _put(self, job: Job) -> None:
         with self._changed:
             if len(self._jobs) >= self.limits.waiting:
+                self._forget()
+            if len(self._jobs) >= self.limits.waiting:
                 raise Refusal(
                     429, f"{len(self._jobs)} requests are waiting already; try again later", self._retry()
                 )
@@ -137,6 +139,11 @@ class Worker:
             self._characters += sum(job.sizes)
             self.metrics.waiting.set(len(self._jobs))
             self._changed.notify()
+
+    def _forget(self) -> None:
+        """Make room: drop the requests for which nobody waits any more."""
+        self._characters -= sum(sum(job.sizes[job.begun :]) for job in self._jobs if job.abandoned)
+        self._jobs = deque(job for job in self._jobs if not job.abandoned)
 
     def _run(self) -> None:
         while parts := self._next():

@@ -1,0 +1,67 @@
+"""Corrections are fitted on one half and judged on the other, on replaced tokens and on real errors."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import log_loss
+
+from electra.analysis.calibrate import Judge, on_errors, on_replaced
+from electra.analysis.calibration import CORRECTIONS, Outcomes, cross_validated, estimated_prior, fitted
+
+SEED = 0
+
+
+def items(seed: int, *, share: float = -1.0, count: int = 800) -> Outcomes:
+    """Log-odds that are too large, of 40 documents."""
+    draws = np.random.default_rng(seed)
+    right = draws.normal(share, 1.5, count)
+    return Outcomes(
+        2 * right, draws.random(count) < 1 / (1 + np.exp(-right)), np.repeat(np.arange(40), count // 40)
+    )
+
+
+def loss(log_odds: np.ndarray, of: Outcomes) -> float:
+    return float(log_loss(of.positive_N, 1 / (1 + np.exp(-log_odds))))
+
+
+def judge(of: Outcomes) -> Judge:
+    return Judge.of(of, bins=5, resamples=30, seed=SEED)
+
+
+def test_what_is_fitted_on_one_half_is_judged_on_the_other() -> None:
+    fit, other = items(1), items(2, share=-2.0)
+    facts, corrections, chosen = on_replaced(fit, judge(other), correction=None, seed=SEED)
+    assert (facts["fitted_share"], facts["share"]) == (fit.prior, other.prior)
+    for row, kind in zip(facts["rows"], CORRECTIONS, strict=True):
+        assert row["correction"] == kind and corrections[kind] == fitted(kind, fit)
+        assert row["negative_log_likelihood"]["value"] == pytest.approx(
+            loss(fitted(kind, fit)(other.log_odds_N), other)
+        )
+        assert row["cross_validated"] == cross_validated(kind, fit, seed=SEED)
+        assert sum(one["count"] for one in row["equal_width"]) == len(other.positive_N)
+    best = min(facts["rows"][1:], key=lambda row: row["cross_validated"])
+    assert best["chosen"] and best["correction"] == chosen != "none"
+    raw, platt = facts["rows"][0], facts["rows"][2]
+    between = platt["difference"]["negative_log_likelihood"]
+    apart = platt["negative_log_likelihood"]["value"] - raw["negative_log_likelihood"]["value"]
+    assert between["value"] == pytest.approx(apart) and between["interval"][0] <= apart <= between["interval"][1]
+
+
+def test_priors_and_the_line_are_those_of_the_half_that_is_not_judged() -> None:
+    replaced, fit, other = items(1), items(2, share=-2.0), items(3, share=-3.0)
+    corrections = [fitted(kind, replaced) for kind in ("none", "platt")]
+    facts, line = on_errors(fit, judge(other), corrections, prior=0.05)
+    assert facts["share"] == other.prior and line == fitted("platt", fit)
+    rows = iter(facts["rows"])
+    for calibration in corrections:
+        estimated = estimated_prior(calibration(fit.log_odds_N), replaced.prior)
+        wanted = {"as trained": replaced.prior, "estimated": estimated, "given": 0.05, "true": fit.prior}
+        for how, prior in wanted.items():
+            row = next(rows)
+            assert (row["correction"], row["prior"]) == (calibration.kind, how)
+            assert row["expected"] == pytest.approx(prior)
+            shift = np.log(prior / (1 - prior)) - np.log(replaced.prior / (1 - replaced.prior))
+            expected = loss(calibration(other.log_odds_N) + shift, other)
+            assert row["negative_log_likelihood"]["value"] == pytest.approx(expected)
+    last = next(rows)
+    assert last["prior"] == "fitted to real errors" and next(rows, None) is None
+    assert last["negative_log_likelihood"]["value"] == pytest.approx(loss(line(other.log_odds_N), other))

@@ -1,0 +1,98 @@
+"""What is chosen on one part and judged on the other, and differences of detectors on the same draws."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score, f1_score, fbeta_score, precision_score
+
+from electra.analysis.detect import Detector, Part, Scores, TokenScores, detected, differences, judged
+from electra.analysis.learners import MarkedSentence
+from electra.analysis.resampling import drawn
+
+WORDS = ("a", "b", "c", "d", "e")
+
+
+def part(sentences: int, seed: int) -> Part:
+    """Every fifth word is wrong, or so."""
+    wrong = np.random.default_rng(seed).random((sentences, len(WORDS))) < 0.2
+    return Part([MarkedSentence(WORDS, tuple(row)) for row in wrong.tolist()])
+
+
+def scores(tune_W: np.ndarray, scored_W: np.ndarray, name: str = "one") -> Scores:
+    return Scores(name, "discriminator", "max", tune_W, scored_W, [])
+
+
+def noisy(of: Part, seed: int, *, by: float = 1.0) -> np.ndarray:
+    """Scores that are higher for wrong words."""
+    return (np.random.default_rng(seed).normal(size=len(of.wrong_W)) + by * of.wrong_W).round(1)
+
+
+def best(wrong_W: np.ndarray, scores_W: np.ndarray) -> float:
+    """The threshold with the best F0.5."""
+    tried = {value: fbeta_score(wrong_W, scores_W >= value, beta=0.5) for value in np.unique(scores_W)}
+    return float(max(tried, key=lambda value: tried[value]))
+
+
+def test_the_threshold_is_the_best_of_the_tuning_part_alone() -> None:
+    tune, scored = part(60, 0), part(60, 1)
+    tune_W, scored_W = noisy(tune, 2, by=2), noisy(scored, 3) + 1
+    counts_RS = drawn(60, resamples=9, seed=0)
+    facts, _ = judged(scores(tune_W, scored_W), tune, scored, counts_RS)
+    assert facts["threshold"] == best(tune.wrong_W, tune_W) != best(scored.wrong_W, scored_W)
+    flagged_W = scored_W >= facts["threshold"]
+    assert facts["precision"]["value"] == pytest.approx(precision_score(scored.wrong_W, flagged_W))
+    assert facts["f0.5"]["value"] == pytest.approx(fbeta_score(scored.wrong_W, flagged_W, beta=0.5))
+    assert facts["f0.5"]["value"] != pytest.approx(f1_score(scored.wrong_W, flagged_W))
+
+
+def test_words_are_scored_in_the_way_that_suits_the_tuning_part() -> None:
+    """There a wrong word has one high token, in the scored part all of its tokens are a little higher."""
+    tune, scored = part(20, 0), part(20, 1)
+    random, parts = np.random.default_rng(2), iter((tune, scored))
+
+    def tokens(_: Sequence[Sequence[str]]) -> list[TokenScores]:
+        found, of = [], next(parts)
+        for sentence in of.sentences:
+            wrong_W = np.array(sentence.wrong)
+            odds_W3 = random.normal(size=(len(WORDS), 3))
+            odds_W3[wrong_W, 0] += 9 * (of is tune)
+            odds_W3 -= odds_W3.mean(1, keepdims=True)  # so the mean says nothing
+            if of is scored:
+                odds_W3[wrong_W] = 1.0  # and here the maximum little
+            found.append(TokenScores(odds_W3.ravel(), np.repeat(np.arange(len(WORDS)), 3), 15))
+        return found
+
+    found = detected(Detector("one", "discriminator", 10, tokens), tune, scored)
+    assert found.pooling == "max" and found.long == 40 and found.unseen == 0
+    assert average_precision_score(tune.wrong_W, found.tune_W) > 0.9
+    assert average_precision_score(scored.wrong_W, found.scored_W) < 0.9
+
+
+def test_differences_are_of_the_same_draws() -> None:
+    tune, scored = part(80, 0), part(80, 1)
+    counts_RS = drawn(80, resamples=50, seed=0)
+    good, bad = noisy(scored, 2, by=1.5), noisy(scored, 3, by=0.5)
+    three = [scores(noisy(tune, 4), values, name) for name, values in (("a", bad), ("b", good), ("c", bad))]
+    points, values = zip(*(judged(one, tune, scored, counts_RS) for one in three), strict=True)
+    named = list(zip("abc", values, strict=True))
+    second, third = differences(named, points)
+    assert (second["model"], second["than"]) == ("b", "a")
+    assert third["auc"] == {"value": 0.0, "interval": [0.0, 0.0]}  # the same scores: nothing is left to chance
+    weights_RW = counts_RS[:, scored.sentence_W]
+    apart_R = [
+        average_precision_score(scored.wrong_W, good, sample_weight=row)
+        - average_precision_score(scored.wrong_W, bad, sample_weight=row)
+        for row in weights_RW
+    ]
+    found = second["average_precision"]
+    assert found["value"] == points[1]["average_precision"]["value"] - points[0]["average_precision"]["value"]
+    np.testing.assert_allclose(found["interval"], np.quantile(apart_R, [0.025, 0.975]))
+
+
+def test_a_draw_without_a_rewrite_says_nothing() -> None:
+    tune, scored = part(30, 0), part(30, 1)
+    rewrites = [(1.0, np.array([0.0] if number == 3 else [])) for number in range(30)]
+    one = Scores("one", "discriminator", "max", noisy(tune, 2), noisy(scored, 3), rewrites)
+    facts, _ = judged(one, tune, scored, drawn(30, resamples=200, seed=0))
+    assert facts["rewrites"] == {"pairs": 1, "accuracy": {"value": 1.0, "interval": [1.0, 1.0]}}
