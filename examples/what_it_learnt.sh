@@ -39,7 +39,7 @@ jfleg=(--tune "$tasks/jfleg/dev" --data "$tasks/jfleg/test")
 analyze detect-learners detect "$electra" --data "$tasks/ged/en_realec_dev.tsv"
 analyze detect-jfleg detect "$electra" "$out/tagger-electra" "$out/tagger-masked" "${jfleg[@]}"
 analyze calibrate calibrate "$electra" --data "$data" --errors "$tasks/ged/en_realec_dev.tsv" --prior .05
-analyze parts-of-speech parts-of-speech "$electra" --data "$tasks/pos-ud-english-ewt/dev.conllu" --frequencies "$data"
+analyze parts-of-speech parts-of-speech "$electra" --data "$tasks/pos-ud-english-ewt/dev.conllu" --frequencies "$data" --threshold .15
 analyze rescore rescore "$electra" "$generator" "$masked" \
   --data "$tasks/asr-snips/valid.conf.csv" --references "$tasks/asr-snips/valid.supconf.csv"
 text=(--text "$tasks/pos-ud-english-ewt/dev.conllu" --chunks "$tasks/chunking-conll2000/train.txt")
