@@ -230,8 +230,12 @@ def _mean(axes: Any, facts: Facts, key: str) -> None:
 
 
 def _rate(one: Part | None) -> str:
-    """In percent, and its interval."""
-    return "" if one is None else f"{100 * one['value']:.1f} {100 * one['low']:.1f}-{100 * one['high']:.1f}"
+    """In percent, and below that its interval, which has to fit into one line of its column."""
+    return "" if one is None else f"{_percent(one['value'])}\n{_percent(one['low'])}-{_percent(one['high'])}"
+
+
+def _percent(share: float) -> str:
+    return "100" if share == 1 else f"{100 * share:.1f}"
 
 
 def _number(one: Part | None, digits: int = 2) -> str:
