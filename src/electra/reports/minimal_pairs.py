@@ -6,6 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from electra.reports.analysis import Facts
+from electra.reports.notes import read_in_windows
 from electra.reports.pictures import blank
 
 TITLE = "Right and wrong sentences"
@@ -33,6 +34,7 @@ def notes(facts: Facts) -> list[str]:
         "all, is the mean over paradigms; by length all pairs count alike. Intervals: 95 % of "
         f"{facts['resamples']:,} resamples of the pairs within each paradigm, the same for all scores",
         f"ties, which count half: {', '.join(ties) or 'none'}",
+        *read_in_windows(facts, "sentences"),
         *(f"{name}: {meaning}" for name, meaning in facts["meanings"].items()),
     ]
 

@@ -5,6 +5,7 @@ from typing import Any
 from rich.table import Table
 
 from electra.reports.analysis import Facts
+from electra.reports.notes import read_in_windows
 from electra.reports.pictures import blank
 
 TITLE = "A speech recogniser's hypotheses, rescored"
@@ -35,6 +36,7 @@ def notes(facts: Facts) -> list[str]:
             f"{facts['first_best_added']:,} lists name their first best without its score: it was put in front "
             "with the score of the best alternative"
         )
+    found += read_in_windows(facts, "hypotheses")
     return [*found, *(f"{name}: {meaning}" for name, meaning in facts["meanings"].items())]
 
 
