@@ -6,6 +6,7 @@ from typing import Any
 from rich.table import Column, Table
 
 from electra.reports.analysis import Facts
+from electra.reports.notes import read_in_windows
 from electra.reports.pictures import blank
 
 TITLE = "Which words look replaced"
@@ -50,6 +51,7 @@ def notes(facts: Facts) -> list[str]:
         "of the mean token, other properties equal; its intervals take sentences as clusters. Difficulty is known "
         "by tenths of the tokens: within a tenth it still differs, and a little of it may be left in both.",
     ]
+    found += read_in_windows(facts, "sentences")
     if facts["rebuilt"]:
         found.append(
             f"{facts['rebuilt']:,} sentences have no text of their own (# text = ...), or one with other words: "
