@@ -122,6 +122,12 @@ HEADER = "transcription,hypothesis,score\n"
         ("a.jsonl", '{"reference": "a", "hypotheses": []}\n', r"a\.jsonl:1: hypotheses is \[\]"),
         ("a.jsonl", '{"reference": "a", "hypotheses": ["b"]}\n', r"a\.jsonl:1: hypothesis 1 is 'b'"),
         ("a.jsonl", '{"reference": "a", "hypotheses": [{"text": "b"}]}\n', r"hypothesis 1: there is no score"),
+        ("a.csv", "transcription,hypothesis,score\na,b,1\nb,b,1\n", r"each list has one hypothesis, so there is"),
+        (
+            "a.csv",
+            "id,transcription,hypothesis,score\n1,a,b,1\n2,a,b,1\n1,a,c,1\n",
+            r"a\.csv:4: id '1' comes again; put the rows of a list together",
+        ),
         ("a.jsonl", '{"reference": "a", "hypothesis": null, "score": 1}\n', "hypothesis is None; a text is"),
         ("a.jsonl", '{"reference": "a", "hypothesis": "b", "score": true}\n', "score is True, which is no"),
     ],

@@ -66,7 +66,7 @@ def test_words_are_wrong_where_rewrites_agree(rewritten: Path) -> None:
     [
         ("", "no sentence"),
         ("one two three\nfour five\n", ":2: 2 columns"),
-        ("word\nword\n", r":1: 1 column.*\n.*wanted is a word a line: the word, a tab"),
+        ("word\nword\n", r":1: 1 column.* with tags\n  wanted is a word a line: the word, a tab"),
         ("the\tDT\ncat\tNN\n", r":1: no word has a tag that says that it is right.*'DT' \(1 times\)"),
         ("the\tc\ncat\tc\n", "none of its 2 words is wrong"),
     ],
@@ -83,6 +83,9 @@ def test_folders_that_are_not_whole(rewritten: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there are 3 rewrites of each sentence, but 4 are to agree"):
         read(rewritten, references=4)
     (rewritten / "dev.ref1").write_text("one line\n")
+    for name in ("dev.src", "dev.ref0"):
+        with pytest.raises(DataError, match=rf"{name}: it is one file of .* give the folder: {rewritten}$"):
+            read(rewritten / name)
     with pytest.raises(DataError, match=r"dev.ref1: 1 lines, but dev.src has 2"):
         read(rewritten)
     (rewritten / "dev.ref1").write_bytes(b"one\n\xff\n")

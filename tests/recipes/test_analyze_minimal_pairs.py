@@ -81,6 +81,16 @@ def test_two_columns_of_a_table(models: list[str], tmp_path: Path, capsys: pytes
     assert "3 pairs of 1 paradigm;" in capsys.readouterr().out
 
 
+def test_sentences_that_are_read_in_windows_are_counted(
+    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pairs.csv"
+    file.write_text("good,bad\n" + f"{'a dog ' * 100},{'a cat ' * 100}\n" + "a dog,a cat\n" * 3)
+    assert main(["analyze", "minimal-pairs", *models, "--data", str(file), "--resamples", "20"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count(": of the sentences 2 are longer than its input and were read in windows") == len(models)
+
+
 def test_refusals(models: list[str], blimp: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def refused(*arguments: str) -> str:
         assert main(["analyze", "minimal-pairs", *arguments]) == 2

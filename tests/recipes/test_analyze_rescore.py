@@ -60,6 +60,16 @@ def test_references_of_their_own(model: str, tmp_path: Path, capsys: pytest.Capt
     assert facts["first_best"]["value"] == pytest.approx(1 / 16) and facts["hypotheses"] == 16
 
 
+def test_hypotheses_that_are_read_in_windows_are_counted(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = lists(tmp_path / "lists.csv")
+    long = "a dog " * 100
+    data.write_text(data.read_text() + f"{long},{long},.5\n{long},a dog,.4\n")
+    assert main(["analyze", "rescore", model, "--data", str(data), "--folds", "2", "--resamples", "20"]) == 0
+    assert ": of the hypotheses 1 are longer than its input and were read in windows" in capsys.readouterr().out
+
+
 def test_refusals(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

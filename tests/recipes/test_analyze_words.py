@@ -107,6 +107,20 @@ def test_words_by_tag(
     assert "Which words look replaced" in (tmp_path / "page.html").read_text()
 
 
+def test_sentences_that_are_read_in_windows_are_counted(
+    run: Path, treebank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "long.conllu"
+    data.write_text(f"{treebank.read_text()}\n{conllu(' '.join(['the fox paints the boat'] * 20))}\n")
+    assert (
+        main(["analyze", "parts-of-speech", str(run), "--data", str(data), "--draws", "1", "--resamples", "5"])
+        == 0
+    )
+    assert "run: of the sentences 1 are longer than its input and were read in windows" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
 def test_the_generator_is_found_and_may_be_named(
     run: Path, treebank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,9 @@ import httpx
 import pytest
 
 from electra.cli import main
+from electra.errors import ConfigError
 from electra.recipes import serve
+from electra.serving.http import running
 from small_server import write_run
 
 
@@ -34,7 +36,7 @@ def test_a_process_serves_until_it_is_asked_to_stop(run_folder: Path, tmp_path: 
         address = re.search(r"http://127\.0\.0\.1:\d+", lines[1])
         assert address is not None, lines
         headers = {"Authorization": "Bearer abc"}
-        with httpx.Client(base_url=address[0], transport=httpx.HTTPTransport(retries=20), timeout=30) as client:
+        with httpx.Client(base_url=address[0], timeout=30) as client:  # no second try: it serves when it says so
             answer = client.post("/score", json={"texts": ["a dog"]}, headers=headers)
             assert answer.json()["results"][0]["tokens"] == ["a", "dog"]
             assert client.post("/score", json={"texts": ["a dog"]}).status_code == 401
@@ -64,6 +66,14 @@ def test_mistakes_are_found_before_a_model_is_loaded(
     monkeypatch.setenv("ELECTRA_TOKEN", "two words")
     assert main(["serve", str(run_folder)]) == 2
     assert "ELECTRA_TOKEN: a token is one word" in capsys.readouterr().err
+
+
+def test_of_two_that_start_at_once_on_one_port_one_is_told() -> None:
+    first = running.listen("127.0.0.1", 0)
+    with first, running.listen("127.0.0.1", port := first.getsockname()[1]) as second:
+        running.admit(first)
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{port}: address already in use; give another --port"):
+            running.admit(second)
 
 
 def test_without_the_extra_it_says_what_to_install(

@@ -115,6 +115,11 @@ def read_lists(path: Path, *, references: Path | None = None, scale: Scale = "au
     groups = [list(rows) for _, rows in itertools.groupby(_rows(path), key=lambda row: row.group)]
     if not groups:
         raise DataError(f"{path}: there are no hypotheses in it")
+    seen = set[str]()
+    for first in (rows[0] for rows in groups if rows[0].name is not None):
+        if first.group in seen:  # read as two lists, each would lack the other's hypotheses
+            raise DataError(f"{first.where}: id {first.name!r} comes again; put the rows of a list together")
+        seen.add(first.group)
     scores = [row.score for rows in groups for row in rows]
     if scale == "auto":
         scale = "probability" if all(0 <= score <= 1 for score in scores) else "log"
@@ -139,6 +144,11 @@ def read_lists(path: Path, *, references: Path | None = None, scale: Scale = "au
         utterances.append(Utterance(words_of(reference), [readable(text) for text in texts], logs))
     if not utterances:
         raise DataError(f"{path}: no list has a reference in {references}; it is found by id or by the first best")
+    if all(len(one.texts) == 1 for one in utterances):
+        raise DataError(
+            f"{path}: each list has one hypothesis, so there is nothing to choose; hypotheses of one list are "
+            "rows behind each other with the same id, or without ids with the same transcription"
+        )
     return NBestLists(utterances, left_out, scale, added)
 
 

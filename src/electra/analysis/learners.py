@@ -4,6 +4,7 @@ Two kinds of data: files of error detection, a word a line with its tag (MultiGE
 what several people made of each (JFLEG), of which the wrong words are found by alignment.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,6 +52,8 @@ def read(path: Path, *, references: int = 2) -> list[MarkedSentence]:
     """
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder")
+    if path.is_file() and re.fullmatch(r"\.(src|ref[0-9])", path.suffix):
+        raise DataError(f"{path}: it is one file of sentences and their rewrites; give the folder: {path.parent}")
     found = _rewritten(path, references) if path.is_dir() else _tagged(path)
     wrong = list(chain.from_iterable(one.wrong for one in found))
     if not any(wrong):
@@ -64,7 +67,8 @@ def _tagged(path: Path) -> list[MarkedSentence]:
     try:
         sentences = conll.read(path, Columns(words=0, tags=1))
     except DataError as error:
-        raise DataError(f"{error}\n  {WANTED}") from error
+        says = str(error).removesuffix("; name another (from 0)")  # which columns are read is fixed here
+        raise DataError(f"{says}\n  {WANTED}") from error
     seen = Counter(tag for sentence in sentences for tag in sentence.tags or ())
     if not any(tag in seen for tag in RIGHT):
         listed = ", ".join(f"{tag!r} ({count:,} times)" for tag, count in seen.most_common(LISTED))

@@ -65,23 +65,26 @@ def run(config: AnalyzeMinimalPairsConfig) -> AnalysisReport:
         raise ConfigError("\n".join(problems))
     pairs = pairs_of(config.data, pairs=config.pairs, columns=(config.good_column, config.bad_column))
     models = [likelihood(model) for model in config.models]  # a mistake is to be found before the first is asked
-    judged = []
+    judged, in_windows = [], {}
     for name, model in zip(names_of(config.models), models, strict=True):
-        judged += _judged(name, model, pairs)
+        found, in_windows[name] = _judged(name, model, pairs)
+        judged += found
     facts = measured(pairs, judged, resamples=config.resamples, seed=config.seed)
+    facts["in_windows"] = in_windows
     facts["meanings"] = {name: SCORES[name] for name in SCORES if any(one.score == name for one in judged)}
     return reported("minimal-pairs", facts, config.out)
 
 
-def _judged(name: str, model: Likelihood, pairs: list[Pair]) -> list[Judged]:
-    """What each score of a model makes of the pairs."""
+def _judged(name: str, model: Likelihood, pairs: list[Pair]) -> tuple[list[Judged], int]:
+    """What each score of a model makes of the pairs; and how many sentences it read in windows."""
     parts = []
     for first in range(0, len(pairs), AT_ONCE):
         logger.info("Scoring with %s", name, extra={"progress": (first, len(pairs))})
         parts.append(model(list(texts_of(pairs[first : first + AT_ONCE]))))
     logger.info("Scored with %s", name, extra={"progress": (len(pairs), len(pairs))})
     longer_P = np.concatenate([part.tokens for part in parts]).reshape(-1, 2) @ [1, -1]
-    return [
+    judged = [
         Judged(name, score, right(np.concatenate([part.scores[score] for part in parts])), longer_P)
         for score in model.names
     ]
+    return judged, sum(part.in_windows for part in parts)

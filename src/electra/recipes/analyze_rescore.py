@@ -68,26 +68,28 @@ def run(config: AnalyzeRescoreConfig) -> AnalysisReport:
     lists = Lists.of(read.utterances, folds=config.folds, seed=config.seed)
     models = [likelihood(model) for model in config.models]  # a mistake is to be found before the first is asked
     texts = [text for one in read.utterances for text in one.texts]
-    scored = []
+    scored, in_windows = [], {}
     for name, model in zip(names_of(config.models), models, strict=True):
-        scored += _scored(name, model, texts, lists)
+        found, in_windows[name] = _scored(name, model, texts, lists)
+        scored += found
     facts = measured(lists, scored, resamples=config.resamples, seed=config.seed)
     facts |= {
         "left_out": read.left_out, "scale": read.scale, "first_best_added": read.first_best_added,
-        "normalisation": NORMALISATION,
+        "normalisation": NORMALISATION, "in_windows": in_windows,
         "meanings": {name: SCORES[name] for name in SCORES if any(one.score == name for one in scored)},
     }  # fmt: skip
     return reported("rescore", facts, config.out)
 
 
-def _scored(name: str, model: Likelihood, texts: list[str], lists: Lists) -> list[Scored]:
-    """The likelihoods of all hypotheses by each score of a model."""
+def _scored(name: str, model: Likelihood, texts: list[str], lists: Lists) -> tuple[list[Scored], int]:
+    """The likelihoods of all hypotheses by each score of a model; and how many it read in windows."""
     parts = []
     for first in range(0, len(texts), AT_ONCE):
         logger.info("Scoring with %s", name, extra={"progress": (first, len(texts))})
         parts.append(model(texts[first : first + AT_ONCE], unknown=UNKNOWN))
     logger.info("Scored with %s", name, extra={"progress": (len(texts), len(texts))})
-    return [
+    scored = [
         Scored(name, score, lists.likelihoods(np.concatenate([part.scores[score] for part in parts])))
         for score in model.names
     ]
+    return scored, sum(part.in_windows for part in parts)

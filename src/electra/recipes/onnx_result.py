@@ -43,9 +43,12 @@ class OnnxResult:
 
 
 def _line(times: Timed) -> str:
-    rows = "1 text" if times.rows == 1 else f"{times.rows} texts"
+    read = (
+        f"1 text of {times.tokens} tokens"
+        if times.rows == 1
+        else f"{times.rows} texts, {times.tokens} tokens in all"
+    )
     ours, theirs = (1000 * times.median(name) for name in ("onnx", "torch"))
     return (
-        f"{rows} of {times.tokens} tokens: {ours:.1f} ms, PyTorch {theirs:.1f} ms "
-        f"({times.ratio('onnx'):.1f} times as quick), on one thread"
+        f"{read}: {ours:.1f} ms, PyTorch {theirs:.1f} ms ({times.ratio('onnx'):.1f} times as quick), on one thread"
     )

@@ -53,8 +53,8 @@ class ScoreConfig:
     calibrated: bool = False
     """Give the probabilities as electra analyze calibrate MODEL --store corrected them."""
     prior: float | None = None
-    """With --calibrated: the share of tokens that you expect to be wrong in these texts; left out: as many as were
-    replaced in the text that the correction was fitted on, about one in seven."""
+    """With --calibrated: the share of tokens that you expect to be wrong in these texts; left out: as many as
+    where the correction was fitted: replaced tokens, about one in seven, or with --store-errors wrong words."""
     electric: bool = False
     """For a model of objective.kind electric: give each text's pseudo-log-likelihood, the same divided by its
     tokens, and the text, with tabs between; in JSON also the log-probability of each token."""

@@ -98,6 +98,7 @@ def run(config: ServeConfig) -> None:
     host, port = listening.getsockname()[:2]
     if token is None and not _is_local(host):
         logger.warning("whoever reaches %s may use the model; give --token-file to ask for a token", host)
+    running.admit(listening)  # before it is said
     logger.info("serving on http://%s:%s", f"[{host}]" if ":" in host else host, port)
     running.run(server, listening)
 

@@ -132,7 +132,8 @@ def figure(facts: Facts) -> Any:
         _settings(over, shown)
     for axes in (by_band, calibrated, of_fakes, over):
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False, fontsize=8)
+        if axes.get_legend() is None:
+            axes.legend(frameon=False, fontsize=8)
     title = f"held-out text of {facts['data']}, {facts['tokens']:,} tokens"
     drawing.suptitle(title, fontsize=10)
     return drawing
@@ -195,7 +196,11 @@ def _training(axes: Any, facts: Facts) -> None:
         axes.plot([], [], "^:", color=f"C{number % 10}", markersize=4, label=f"{name}: perplexity (right)")
     axes.set(title="over training", xlabel="step", ylabel="share of masked tokens")
     right.set_ylabel("perplexity")
-    axes.margins(y=0.3)
+    # Left to itself the legend would stand on the curves of the right axis, which it does not know of.
+    for one in (axes, right):
+        low, high = one.get_ylim()
+        one.set_ylim(low, high + (high - low) / 2)
+    axes.legend(frameon=False, fontsize=8, loc="upper left", ncols=2)
 
 
 def _settings(axes: Any, shown: list[Part]) -> None:

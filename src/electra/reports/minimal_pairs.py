@@ -6,6 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from electra.reports.analysis import Facts
+from electra.reports.notes import read_in_windows
 from electra.reports.pictures import blank
 
 TITLE = "Right and wrong sentences"
@@ -33,6 +34,7 @@ def notes(facts: Facts) -> list[str]:
         "all, is the mean over paradigms; by length all pairs count alike. Intervals: 95 % of "
         f"{facts['resamples']:,} resamples of the pairs within each paradigm, the same for all scores",
         f"ties, which count half: {', '.join(ties) or 'none'}",
+        *read_in_windows(facts, "sentences"),
         *(f"{name}: {meaning}" for name, meaning in facts["meanings"].items()),
     ]
 
@@ -84,11 +86,12 @@ def shown_differences(facts: Facts) -> Iterator[dict[str, Any]]:
 
 def _paradigms(facts: Facts) -> Table:
     table = Table(title="by paradigm, %; scores by their numbers above", title_justify="left")
-    table.add_column("paradigm", no_wrap=True)
+    # Where a line is too narrow for all, names are folded and figures stay whole.
+    table.add_column("paradigm", overflow="fold")
     if any(one["field"] for one in facts["paradigms"]):
-        table.add_column("field", no_wrap=True)
+        table.add_column("field", overflow="fold")
     for name in ("pairs", *(str(number + 1) for number in range(len(facts["scores"])))):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for one in _ordered(facts):
         values = [f"{100 * score['paradigms'][one['name']]['value']:.1f}" for score in facts["scores"]]
         field = [one["field"] or ""] if len(table.columns) == len(values) + 3 else []

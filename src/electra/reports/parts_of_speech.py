@@ -6,6 +6,7 @@ from typing import Any
 from rich.table import Column, Table
 
 from electra.reports.analysis import Facts, counted
+from electra.reports.notes import read_in_windows
 from electra.reports.pictures import blank
 
 TITLE = "Which words look replaced"
@@ -51,6 +52,7 @@ def notes(facts: Facts) -> list[str]:
         "of the mean token, other properties equal; its intervals take sentences as clusters. Difficulty is known "
         "by tenths of the tokens: within a tenth it still differs, and a little of it may be left in both.",
     ]
+    found += read_in_windows(facts, "sentences")
     if facts["rebuilt"]:
         found.append(
             f"{counted(facts['rebuilt'], 'sentence')} without a text (# text = ...), or with one of other words, "
@@ -231,8 +233,12 @@ def _mean(axes: Any, facts: Facts, key: str) -> None:
 
 
 def _rate(one: Part | None) -> str:
-    """In percent, and its interval."""
-    return "" if one is None else f"{100 * one['value']:.1f} {100 * one['low']:.1f}-{100 * one['high']:.1f}"
+    """In percent, and below that its interval, which has to fit into one line of its column."""
+    return "" if one is None else f"{_percent(one['value'])}\n{_percent(one['low'])}-{_percent(one['high'])}"
+
+
+def _percent(share: float) -> str:
+    return "100" if share == 1 else f"{100 * share:.1f}"
 
 
 def _number(one: Part | None, digits: int = 2) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 from rich.table import Table
 
 from electra.reports.analysis import Facts, counted
+from electra.reports.notes import read_in_windows
 from electra.reports.pictures import blank
 
 TITLE = "A speech recogniser's hypotheses, rescored"
@@ -35,6 +36,7 @@ def notes(facts: Facts) -> list[str]:
             f"of {counted(facts['first_best_added'], 'list')} the first best has no score: it was put in front "
             "with that of the best alternative"
         )
+    found += read_in_windows(facts, "hypotheses")
     return [*found, *(f"{name}: {meaning}" for name, meaning in facts["meanings"].items())]
 
 

@@ -59,10 +59,12 @@ class Likelihoods:
     Attributes:
         tokens: of each text, special ones left out.
         scores: by name (`SCORES`), one number a text.
+        in_windows: how many texts are longer than the network's input, and were read in windows.
     """
 
     tokens: NDArray[np.int64]
     scores: dict[str, Floats]
+    in_windows: int = 0
 
 
 class Likelihood(Protocol):
@@ -132,15 +134,17 @@ class DiscriminatorLikelihood:
         odds = [-logits_T.astype(np.float64) for logits_T in self.scorer.logits(ids)]
         sums = np.array([odds_T.sum() for odds_T in odds])
         lengths = np.array([len(odds_T) for odds_T in odds], np.int64)
+        batcher = self.scorer.batcher
+        long = int((lengths > batcher.size).sum()) if batcher.long == "windows" else 0
         if self.names == ("electric-pll",):
-            return Likelihoods(lengths, {"electric-pll": sums})
+            return Likelihoods(lengths, {"electric-pll": sums}, long)
         scores = {
             "log-odds-sum": sums,
             "log-odds-mean": sums / np.maximum(lengths, 1),
             "log-odds-max": np.array([odds_T.min() if len(odds_T) else 0.0 for odds_T in odds]),
             "log-original-sum": np.array([-np.logaddexp(0, -odds_T).sum() for odds_T in odds]),
         }
-        return Likelihoods(lengths, scores)
+        return Likelihoods(lengths, scores, long)
 
 
 @dataclass(frozen=True)
@@ -184,7 +188,8 @@ class MaskedLikelihood:
                 held = []
         self._count(held, totals)
         lengths = np.array([len(one.ids) for one in read], np.int64)
-        return Likelihoods(lengths, dict(zip(self.names, totals, strict=True)))
+        long = int((lengths > self.predictor.batcher.size).sum())
+        return Likelihoods(lengths, dict(zip(self.names, totals, strict=True)), long)
 
     def _rows(self, text: int, read: "Tokens") -> Iterator[MaskedRow]:
         mask = self.predictor.batcher.special.mask

@@ -74,11 +74,26 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listening.bind(address)
     except OSError as error:
-        listening.close()
-        raise ConfigError(
-            f"{host}:{port}: {(error.strerror or str(error)).lower()}; give another --port"
-        ) from error
+        raise _not_to_be_had(listening, f"{host}:{port}", error) from error
     return listening
+
+
+def admit(listening: socket.socket) -> None:
+    """Let clients connect: from here on they wait for `run` and are not refused.
+
+    Raises:
+        ConfigError: another process, whose socket was bound while this one's was, was quicker.
+    """
+    host, port = listening.getsockname()[:2]
+    try:
+        listening.listen()
+    except OSError as error:
+        raise _not_to_be_had(listening, f"{host}:{port}", error) from error
+
+
+def _not_to_be_had(listening: socket.socket, address: str, error: OSError) -> ConfigError:
+    listening.close()
+    return ConfigError(f"{address}: {(error.strerror or str(error)).lower()}; give another --port")
 
 
 def run(server: Server, listening: socket.socket) -> None:
