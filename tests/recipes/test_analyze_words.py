@@ -135,7 +135,9 @@ def test_the_generator_is_found_and_may_be_named(
         out = tmp_path / str(number)
         assert main(["analyze", "parts-of-speech", *model, *options, "--out", str(out)]) == 0
         facts.append(json.loads((out / "parts-of-speech.json").read_text()))
-    assert [one.pop("model") for one in facts] == ["run", "run discriminator", "run"]
+    names = [one.pop("model") for one in facts]
+    assert names == ["run", "run discriminator", "run"]
+    assert [one.pop("in_windows") for one in facts] == [{name: 0} for name in names]
     assert facts[0] == facts[1] == facts[2] and facts[0]["sentences"] == 5
     assert facts[0]["frequencies"] is None
     capsys.readouterr()

@@ -138,7 +138,7 @@ def test_analyses_are_shown_and_what_is_garbled_is_named(tmp_path: Path) -> None
     (section,) = sections([tmp_path])
     assert section.title == "What a longer memory is worth" and section.kind.startswith("analysis")
     assert len(section.tables) == 2 and b"<svg" in section.pictures[0].svg
-    assert "held-out documents" in section.notes[0]
+    assert "1 held-out document," in section.notes[0]
     assert "so many times" in page("analyses", [section])
     (tmp_path / "context.json").write_text(text.replace('"readings"', '"reading"'))
     with pytest.raises(CheckpointError, match="lacks or garbles 'readings'"):
