@@ -9,17 +9,16 @@ import pytest
 import torch
 
 from electra.analysis.calibrate import words_of
+from electra.analysis.detect import token_scores
 from electra.analysis.held_out_rows import SHORTEST, held_out_rows
 from electra.analysis.learners import MarkedSentence
 from electra.cli import main
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
-from electra.errors import CheckpointError
 from electra.export import huggingface
 from electra.modeling.encoder import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.recipes import prepare
-from electra.recipes.analyze_calibrate import _stored
 from electra.serving.calibration import Calibration
 from electra.serving.scorer import Scorer
 
@@ -121,7 +120,7 @@ def test_tables_a_picture_and_a_correction_that_score_uses(
 def test_the_line_fitted_to_real_errors_is_stored(run: Path, held_out_data: Path, tmp_path: Path) -> None:
     words = ["the", "gardener", "watches", "the", "long", "road"]
     sentence = MarkedSentence(tuple(words), (False,) * len(words))
-    odds_W = words_of(Scorer(str(run), device="cpu"), [sentence]).log_odds_N
+    odds_W = words_of([sentence], token_scores(Scorer(str(run), device="cpu"), [words])).log_odds_N
     lines = [f"{word}\t{'i' if odds > odds_W.mean() else 'c'}" for word, odds in zip(words, odds_W, strict=True)]
     (tmp_path / "errors.tsv").write_text(("\n".join(lines) + "\n\n") * 20)
     errors = ("--errors", str(tmp_path / "errors.tsv"), "--store-errors")
@@ -174,7 +173,20 @@ def test_refusals(
     assert "is a masked language model" in refused(*command(tmp_path / "elsewhere", held_out_data))
 
 
-def test_what_turns_the_order_round_is_not_stored(run: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"a slope of -0.5\), so no correction is stored"):
-        _stored(str(run), Calibration("platt", 0.1, -0.5))
-    assert not (run / "export" / "discriminator" / "calibration.json").exists()
+def test_what_turns_the_order_round_is_not_stored_and_no_figure_is_lost(
+    run: Path, held_out_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Words that look original are called wrong; and every sentence is longer than the input."""
+    words = ["the", "gardener", "watches", "the", "long", "road"] * 6
+    sentence = MarkedSentence(tuple(words), (False,) * len(words))
+    odds_W = words_of([sentence], token_scores(Scorer(str(run), device="cpu"), [words])).log_odds_N
+    lines = [f"{word}\t{'i' if odds < odds_W.mean() else 'c'}" for word, odds in zip(words, odds_W, strict=True)]
+    (tmp_path / "errors.tsv").write_text(("\n".join(lines) + "\n\n") * 20)
+    options = ("--errors", str(tmp_path / "errors.tsv"), "--store-errors", "--out", str(tmp_path / "found"))
+    assert main(command(run, held_out_data, *options)) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "no correction is stored: what looks replaced to the model is so less often" in shown
+    assert "run: of the sentences 20 are longer than its input and were read in windows" in shown
+    facts = json.loads((tmp_path / "found" / "calibrate.json").read_text())
+    assert facts["stored"] is None and facts["errors"]["rows"][-1]["slope"] < 0
+    assert not list(run.rglob("calibration.json"))

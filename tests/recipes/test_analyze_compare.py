@@ -79,6 +79,16 @@ def test_two_encoders_side_by_side(
     assert "dog" not in dog["first"] and len(dog["first"]) == 3
 
 
+def test_sentences_that_are_read_in_windows_are_counted(models: tuple[str, str], text: Path) -> None:
+    facts = compared(*models, text=text)
+    assert facts["in_windows"] == {"words": 0, "bytes": 60}  # its tokens are bytes
+    assert not any(note.startswith("words: of the sentences") for note in notes(facts))
+    text.write_text(lines() + "".join(f"{i}\tcat\t_\tNOUN\t_\t_\t{i - 1}\t_\t_\t_\n" for i in range(1, 80)))
+    facts = compared(*models, text=text)
+    assert facts["in_windows"] == {"words": 1, "bytes": 61}
+    assert any(note.startswith("bytes: of the sentences 61 are longer") for note in notes(facts))
+
+
 def test_the_pages_command_prints_what_the_page_shows(
     models: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

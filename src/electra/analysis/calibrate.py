@@ -18,11 +18,10 @@ from electra.analysis.calibration import (
     estimated_prior,
     fitted,
 )
-from electra.analysis.detect import POOLINGS, pooled, token_scores
+from electra.analysis.detect import POOLINGS, TokenScores, pooled
 from electra.analysis.learners import MarkedSentence
 from electra.analysis.resampling import Floats, drawn, with_interval
 from electra.serving.calibration import Calibration, Kind
-from electra.serving.scorer import Scorer
 
 Facts = dict[str, Any]
 COMPARED = ("expected_calibration_error", "brier", "negative_log_likelihood")
@@ -104,9 +103,8 @@ def on_replaced(
     return {"share": judge.items.prior, "fitted_share": fit.prior, "rows": rows}, corrections, chosen
 
 
-def words_of(scorer: Scorer, sentences: Sequence[MarkedSentence]) -> Outcomes:
+def words_of(sentences: Sequence[MarkedSentence], tokens: Sequence[TokenScores]) -> Outcomes:
     """Words, with the maximum of their tokens' log-odds; those without a token are left out."""
-    tokens = token_scores(scorer, [one.words for one in sentences])
     log_odds = [pooled(of, len(one.words), POOLINGS["max"]) for one, of in zip(sentences, tokens, strict=True)]
     log_odds_W = np.concatenate(log_odds)
     wrong_W = np.concatenate([np.array(one.wrong, bool) for one in sentences])

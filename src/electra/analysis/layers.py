@@ -39,10 +39,12 @@ class WordStates:
     Attributes:
         states_ZND: by layer and word; 0 where a word has no token.
         has_N: whether the tokenizer has a token for a word; it drops control characters, for example.
+        in_windows: how many sentences are longer than the network's input, and were read in windows.
     """
 
     states_ZND: NDArray[np.float32]
     has_N: NDArray[np.bool_]
+    in_windows: int
 
 
 class LayerReader:
@@ -80,7 +82,7 @@ class LayerReader:
             np.add.at(states_NZD, words_L, row_LZD[window.kept_of_row])
             np.add.at(counts_N, words_L, 1)
         states_ZND /= np.maximum(counts_N, 1)[:, None]
-        return WordStates(states_ZND, counts_N > 0)
+        return WordStates(states_ZND, counts_N > 0, self.batcher.in_windows(map(len, ids)))
 
     def attention(self, sentences: Sequence[Sequence[str]]) -> dict[str, NDArray[np.float64]]:
         """Each of `FIGURES` by block and head (Y, H): the mean over the tokens of the texts, special ones not."""

@@ -37,11 +37,13 @@ class Pair:
         sentences: all of them, with the words that are left out.
         kept_N: which of their words these are.
         states: of either network (Z, N, D), of the kept words.
+        in_windows: how many sentences either network read in windows.
     """
 
     sentences: Sequence[Annotated]
     kept_N: NDArray[np.bool_]
     states: tuple[States, States]
+    in_windows: tuple[int, int]
 
     @classmethod
     def read(cls, readers: Sequence[LayerReader], sentences: Sequence[Annotated]) -> "Pair":
@@ -49,9 +51,10 @@ class Pair:
         words = [one.words for one in sentences]
         first, second = (reader.states(words) for reader in readers)
         kept_N = first.has_N & second.has_N
-        if kept_N.all():
-            return cls(sentences, kept_N, (first.states_ZND, second.states_ZND))
-        return cls(sentences, kept_N, (first.states_ZND[:, kept_N], second.states_ZND[:, kept_N]))
+        states = first.states_ZND, second.states_ZND
+        if not kept_N.all():  # else without a copy
+            states = states[0][:, kept_N], states[1][:, kept_N]
+        return cls(sentences, kept_N, states, (first.in_windows, second.in_windows))
 
     @cached_property
     def words(self) -> list[str]:

@@ -13,6 +13,7 @@ from electra.analysis import learners
 from electra.analysis.calibrate import Judge, on_errors, on_replaced, words_of
 from electra.analysis.calibration import Outcomes
 from electra.analysis.corrupted import corrupted
+from electra.analysis.detect import token_scores
 from electra.analysis.held_out_rows import held_out_rows
 from electra.analysis.learners import MarkedSentence
 from electra.data.shards import TokenData
@@ -107,16 +108,22 @@ def run(config: AnalyzeCalibrateConfig) -> AnalysisReport:
     facts: dict[str, Any] = {
         "model": names_of([config.model])[0], "data": data.fingerprint, **counted, "wanted_share": config.share,
         "bins": config.bins, "resamples": config.resamples, "replaced": replaced, "errors": None, "stored": None,
+        "not_stored": None,
     }  # fmt: skip
+    wanted = corrections[chosen] if config.store else None
     if sentences is not None:
         assert config.errors is not None
         logger.info("Reading %s", config.errors.name)
         found, line = _on_errors(config, scorer, sentences, corrections, chosen)
         facts["errors"] = {"data": learners.name_of(config.errors), **found}
         if config.store_errors:
-            facts["stored"] = f"{_stored(config.model, line)}, fitted to real errors,"
-    if config.store:
-        facts["stored"] = _stored(config.model, corrections[chosen])
+            wanted = line
+    if wanted is not None:
+        # Not an error: what was measured is worth as much without it.
+        facts["not_stored"] = _unusable(wanted)
+        if facts["not_stored"] is None:
+            logger.info("wrote %s", wanted.store(config.model))
+            facts["stored"] = f"{wanted.kind}, fitted to real errors," if config.store_errors else wanted.kind
     return reported("calibrate", facts, config.out)
 
 
@@ -202,24 +209,24 @@ def _on_errors(
     corrections: dict[Kind, Calibration],
     chosen: Kind,
 ) -> tuple[dict[str, Any], Calibration]:
-    fit, judged = (words_of(scorer, half) for half in sentences)
+    halves = [token_scores(scorer, [one.words for one in half]) for half in sentences]
+    fit, judged = (words_of(half, tokens) for half, tokens in zip(sentences, halves, strict=True))
     judge = Judge.of(judged, bins=config.bins, resamples=config.resamples, seed=config.seed)
     wanted = [corrections[kind] for kind in dict.fromkeys(("none", chosen))]
     facts, line = on_errors(fit, judge, wanted, prior=config.prior)
-    return {"sentences": len(sentences[1]), "fitted_sentences": len(sentences[0]), **facts}, line
+    long = scorer.batcher.in_windows(one.read for half in halves for one in half)
+    counted = {
+        "sentences": len(sentences[1]), "fitted_sentences": len(sentences[0]),
+        "in_windows": {names_of([config.model])[0]: long},
+    }  # fmt: skip
+    return counted | facts, line
 
 
-def _stored(model: str, calibration: Calibration) -> str:
-    """The name of the correction, once it stands beside the model.
-
-    Raises:
-        CheckpointError: it would turn the order of probabilities round.
-    """
-    if calibration.kind != "isotonic" and calibration.slope <= 0:
-        raise CheckpointError(
-            f"{model}: what looks replaced to it is replaced less often than the rest (a slope of "
-            f"{calibration.slope:.3g}), so no correction is stored; train it longer"
-        )
-    file = calibration.store(model)
-    logger.info("wrote %s", file)
-    return calibration.kind
+def _unusable(calibration: Calibration) -> str | None:
+    """Why a correction cannot be stored: it would turn the order of probabilities round."""
+    if calibration.kind == "isotonic" or calibration.slope > 0:
+        return None
+    return (
+        "what looks replaced to the model is so less often than the rest (a slope of "
+        f"{calibration.slope:.3g}); train it longer"
+    )

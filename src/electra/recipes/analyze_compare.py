@@ -82,15 +82,19 @@ def run(config: AnalyzeCompareConfig) -> AnalysisReport:
     wanted = [_split(sentence, readers) for sentence in config.sentences]
     pair = Pair.read(readers, text)
     _check_neighbours(config, pair)
-    parts = zip(names_of(config.models), pretrained, readers, pair.states, strict=True)
+    names = names_of(config.models)
+    parts = zip(names, pretrained, readers, pair.states, strict=True)
+    chunked = Pair.read(readers, chunks) if chunks else None
+    pairs = [pair, chunked] if chunked else [pair]
     facts = {
         "text": config.text.name, "sentences": len(text), "words": len(pair.words),
         "forms": int(pair.types_N.max()) + 1, "without_tokens": int((~pair.kept_N).sum()), "seed": config.seed,
+        "in_windows": {name: sum(one.in_windows[side] for one in pairs) for side, name in enumerate(names)},
         "models": [_model(*each, text) for each in parts],
     }  # fmt: skip
     logger.info("Comparing all layers with all")
     facts["alignment"] = side_by_side.alignment(pair)
-    facts |= _probes(config, pair, Pair.read(readers, chunks) if chunks else None)
+    facts |= _probes(config, pair, chunked)
     logger.info("Comparing neighbours")
     numbers: dict[str, Any] = {"k": config.neighbours, "seed": config.seed}
     facts["neighbours"] = side_by_side.overlaps(pair, resamples=config.resamples, **numbers) | {

@@ -107,7 +107,6 @@ def run(config: AnalyzePartsOfSpeechConfig) -> AnalysisReport:
     for number, one in enumerate([every, *groupings]):
         logger.info("Figures", extra={"progress": (number, len(groupings) + 1)})
         figures[one.name] = list(groups(observed, one, resamples=resamples, logit=logit))
-    long = sum(len(ids) > scorer.batcher.size for ids in tokens.ids) if scorer.batcher.long == "windows" else 0
     # The commonest piece of a word says nearly what the token does: one of the two frequencies is enough there.
     independent = [one for one in groupings if one.name != WORD_FREQUENCY]
     facts = {
@@ -117,7 +116,7 @@ def run(config: AnalyzePartsOfSpeechConfig) -> AnalysisReport:
         "frequencies": None if config.frequencies is None else config.frequencies.resolve().name,
         "sentences": len(tokens.ids),
         "rebuilt": tokens.rebuilt,
-        "in_windows": {names_of([config.model])[0]: long},
+        "in_windows": {names_of([config.model])[0]: scorer.batcher.in_windows(map(len, tokens.ids))},
         "words": tokens.words,
         **{key: getattr(config, key) for key in SETTINGS},
         "groups": figures,

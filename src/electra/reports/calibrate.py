@@ -6,6 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from electra.reports.analysis import Facts
+from electra.reports.notes import read_in_windows
 from electra.reports.pictures import blank
 
 TITLE = "Whether the probabilities of having been replaced are right"
@@ -50,9 +51,12 @@ def notes(facts: Facts) -> list[str]:
             f"wrong words is estimated (by EM, without labels), or counted (true), in the other "
             f"{errors['fitted_sentences']:,} sentences"
         )
+        found += read_in_windows(errors, "sentences")
         found += [_verdict(row) for row in errors["rows"] if row["prior"] in EXPECTING]
     if facts["stored"]:
         found.append(f"{facts['stored']} is stored beside the model, for electra score --calibrated")
+    if facts.get("not_stored"):
+        found.append(f"no correction is stored: {facts['not_stored']}")
     return found
 
 

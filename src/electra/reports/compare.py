@@ -7,6 +7,7 @@ import numpy as np
 from rich.table import Table
 
 from electra.reports.analysis import Facts, counted
+from electra.reports.notes import read_in_windows
 from electra.reports.pictures import blank
 
 TITLE = "Two encoders side by side"
@@ -52,6 +53,7 @@ def notes(facts: Facts) -> list[str]:
     if facts["without_tokens"]:
         left_out = counted(facts["without_tokens"], "word")
         lines.append(f"{left_out} left out, for which one of the tokenizers has no token")
+    lines += read_in_windows(facts, "sentences")
     return [*lines, *(f"not probed: {reason}" for reason in facts["left_out"])]
 
 

@@ -6,7 +6,7 @@ A network with a memory was trained on a stream, window behind window, with [SEP
 Shapes: B batch, L length. Here L counts special tokens, elsewhere in `serving` the tokens of the text alone.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Literal
@@ -119,6 +119,10 @@ class Batcher:
         self.size = pretrained.max_length - 2  # special tokens take two
         if self.size < 1:
             raise CheckpointError(f"the model's inputs of {pretrained.max_length} tokens leave no room for a text")
+
+    def in_windows(self, lengths: Iterable[int]) -> int:
+        """How many texts of so many tokens are longer than the network's input, and are read in windows."""
+        return sum(length > self.size for length in lengths) if self.long == "windows" else 0
 
     def rows(
         self, ids: Sequence[list[int]], network: Network, *, batch_tokens: int | None = None

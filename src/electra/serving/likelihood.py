@@ -134,8 +134,7 @@ class DiscriminatorLikelihood:
         odds = [-logits_T.astype(np.float64) for logits_T in self.scorer.logits(ids)]
         sums = np.array([odds_T.sum() for odds_T in odds])
         lengths = np.array([len(odds_T) for odds_T in odds], np.int64)
-        batcher = self.scorer.batcher
-        long = int((lengths > batcher.size).sum()) if batcher.long == "windows" else 0
+        long = self.scorer.batcher.in_windows(lengths.tolist())
         if self.names == ("electric-pll",):
             return Likelihoods(lengths, {"electric-pll": sums}, long)
         scores = {
