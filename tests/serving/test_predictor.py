@@ -202,6 +202,7 @@ def test_texts_of_any_length_and_sign(tokenizer_json: Path, encoder: Encoder) ->
     model = predictor("linear", tokenizer_json, encoder)
     found = model(["the cat " * 500, "", "猫 \u200b 🙂"])
     assert len(found) == 3 and all(sum(one["scores"].values()) == pytest.approx(1, abs=1e-4) for one in found)
+    assert [one.get("cut") for one in found] == [True, None, None]
     assert found[0] == model(["the cat " * 30])[0]
 
 

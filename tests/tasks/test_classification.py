@@ -77,7 +77,7 @@ def test_rows_are_as_in_bert(words: Tokenizer) -> None:
     first = [cls, *ids["the ferry"], sep]
     second = [cls, *ids["the harbour"], sep, *ids["at noon"], sep]
     assert rows.ids.tolist() == first + second and rows.examples.tolist() == [0, 1]
-    assert rows.seconds.tolist() == [len(first), len(ids["the harbour"]) + 2] and rows.cut == 0
+    assert rows.seconds.tolist() == [len(first), len(ids["the harbour"]) + 2] and rows.cut == []
     batch = collate(rows, np.array([1, 0]), pad=special.pad, seed=7)
     padding = len(second) - len(first)
     assert batch.input_ids_BL.tolist() == [second, first + [special.pad] * padding] and batch.seed == 7
@@ -86,12 +86,12 @@ def test_rows_are_as_in_bert(words: Tokenizer) -> None:
     assert batch.lengths_B.tolist() == [len(second), len(first)] and batch.targets == {}
 
 
-def test_what_is_cut_is_counted(words: Tokenizer) -> None:
+def test_what_is_cut_is_known(words: Tokenizer) -> None:
     long = "the ferry leaves the harbour " * 9
     rows = COLORS.encode(
         [TextExample("the ferry"), TextExample(long), TextExample("at", long)], Reading(words, 16)
     )
-    assert rows.lengths.tolist()[1:] == [16, 16] and rows.cut == 2
+    assert rows.lengths.tolist()[1:] == [16, 16] and rows.cut == [1, 2]
 
 
 @pytest.mark.parametrize(

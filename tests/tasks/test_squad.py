@@ -176,10 +176,10 @@ def test_training_rows_without_the_answer_are_left_out_or_have_none(words: Token
     assert (rows.targets["start"] == 0).all() and (rows.targets["impossible"] == 1).all()
 
 
-def test_questions_are_cut_and_counted_and_unknown_answers_are_no_targets(words: Tokenizer) -> None:
+def test_questions_are_cut_which_is_known_and_unknown_answers_are_no_targets(words: Tokenizer) -> None:
     long = Question("1", "who saw what? " * 5, "Ann saw Bob.")
     rows = Answering(max_question=4).encode([long, replace(long, id="2", question="Who?")], Reading(words, 32))
-    assert rows.cut == 1 and rows.seconds[0] == 6 and rows.targets == {}
+    assert rows.cut == [0] and rows.seconds[0] == 6 and rows.targets == {}
     assert set(rows.token_targets) == {"allowed", "begins"}
     with pytest.raises(ConfigError, match=r"rows of 67 tokens cannot hold a question of 64.*68 is the least"):
         Answering().encode([long], Reading(words, 67))

@@ -77,7 +77,7 @@ def test_every_word_gets_its_tag_back_in_the_files_scheme(kind: Kind, max_length
     problem = tagging(examples)
     assert problem.scheme == scheme
     rows = problem.encode(examples, Reading(tokenizer(kind), max_length))
-    assert rows.lengths.max() <= max_length and rows.cut == 0
+    assert rows.lengths.max() <= max_length and rows.cut == ()
     predictions = problem.predictions(examples, rows, oracle(problem, rows))
     assert [tuple(prediction["tags"]) for prediction in predictions] == [example.tags for example in examples]
     assert [tuple(prediction["words"]) for prediction in predictions] == [example.words for example in examples]

@@ -1,6 +1,7 @@
 """`electra analyze compare`: two encoders side by side, layer by layer, on the same words."""
 
 import logging
+import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,10 @@ logger = logging.getLogger(__name__)
 class AnalyzeCompareConfig:
     """The command line of `electra analyze compare`."""
 
-    models: tyro.conf.Positional[tuple[str, ...]]
+    models: typing.Annotated[
+        tyro.conf.Positional[tuple[str, ...]],
+        tyro.conf.arg(metavar="MODEL MODEL", help_behavior_hint="(required)"),
+    ]
     """Two encoders: runs, export folders, Hugging Face folders or ids; their vocabularies may differ."""
     text: Path
     """CoNLL-U (its name ends in .conllu) with tags and heads; or plain text, a sentence a line, of which nothing
@@ -50,7 +54,7 @@ class AnalyzeCompareConfig:
 
     def problems(self) -> Iterator[str]:
         if len(self.models) != 2:
-            yield f"MODELS: name two encoders (the same one twice is allowed), got {len(self.models)}"
+            yield f"MODEL: name two encoders (the same one twice is allowed), got {len(self.models)}"
         for name, least in (("words", 100), ("neighbours", 1), ("resamples", 1), ("seed", 0)):
             if getattr(self, name) < least:
                 yield f"--{name}: must be at least {least}, got {getattr(self, name)}"

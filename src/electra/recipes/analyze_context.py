@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 from tokenizers import Tokenizer
@@ -25,7 +25,10 @@ logger = logging.getLogger(__name__)
 class AnalyzeContextConfig:
     """The command line of `electra analyze context`."""
 
-    models: tyro.conf.Positional[tuple[str, ...]]
+    models: Annotated[
+        tyro.conf.Positional[tuple[str, ...]],
+        tyro.conf.arg(metavar="MODEL...", help_behavior_hint="(required)"),
+    ]
     """Runs, export folders, Hugging Face folders or ids of causal language models."""
     data: Path
     """The folder that `electra prepare` made, whose held-out documents are read."""
@@ -46,7 +49,7 @@ class AnalyzeContextConfig:
 
     def problems(self) -> Iterator[str]:
         if not self.models:
-            yield "MODELS: name at least one model"
+            yield "MODEL: name at least one model"
         for name, least in (("window", 0), ("documents", 1), ("length", 1), ("speed_tokens", 1)):
             if getattr(self, name) < least:
                 yield f"--{name.replace('_', '-')}: must be at least {least}, got {getattr(self, name)}"

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
@@ -24,7 +24,10 @@ FEWEST = 10
 class AnalyzeDetectConfig:
     """The command line of `electra analyze detect`."""
 
-    models: tyro.conf.Positional[tuple[str, ...]]
+    models: Annotated[
+        tyro.conf.Positional[tuple[str, ...]],
+        tyro.conf.arg(metavar="MODEL...", help_behavior_hint="(required)"),
+    ]
     """Discriminators (runs, exports, Hugging Face folders or ids), or taggers of wrong words (electra finetune
     --task ged)."""
     data: Path
@@ -45,7 +48,7 @@ class AnalyzeDetectConfig:
 
     def problems(self) -> Iterator[str]:
         if not self.models:
-            yield "MODELS: name at least one model"
+            yield "MODEL: name at least one model"
         for name, least in (("references", 1), ("resamples", 1), ("seed", 0)):
             if getattr(self, name) < least:
                 yield f"--{name}: must be at least {least}, got {getattr(self, name)}"

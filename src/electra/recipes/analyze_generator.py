@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
@@ -32,7 +32,10 @@ logger = logging.getLogger(__name__)
 class AnalyzeGeneratorConfig:
     """The command line of `electra analyze generator`."""
 
-    models: tyro.conf.Positional[tuple[str, ...]]
+    models: Annotated[
+        tyro.conf.Positional[tuple[str, ...]],
+        tyro.conf.arg(metavar="MODEL...", help_behavior_hint="(required)"),
+    ]
     """Runs, export folders, Hugging Face folders or ids: of a run, or of a discriminator beside its generator, the
     generator; else a masked language model."""
     data: Path
@@ -58,7 +61,7 @@ class AnalyzeGeneratorConfig:
 
     def problems(self) -> Iterator[str]:
         if not self.models:
-            yield "MODELS: name at least one model"
+            yield "MODEL: name at least one model"
         for name, least in (("texts", 1), ("length", 0), ("examples", 0), ("resamples", 1), ("seed", 0)):
             if getattr(self, name) < least:
                 yield f"--{name}: must be at least {least}, got {getattr(self, name)}"

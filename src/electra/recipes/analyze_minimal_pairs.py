@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import tyro
@@ -23,7 +24,10 @@ AT_ONCE = 4096
 class AnalyzeMinimalPairsConfig:
     """The command line of `electra analyze minimal-pairs`."""
 
-    models: tyro.conf.Positional[tuple[str, ...]]
+    models: Annotated[
+        tyro.conf.Positional[tuple[str, ...]],
+        tyro.conf.arg(metavar="MODEL...", help_behavior_hint="(required)"),
+    ]
     """Runs, export folders, Hugging Face folders or ids: discriminators, masked or causal language models."""
     data: tuple[Path, ...]
     """A folder of .jsonl files as BLiMP has them, or files (.jsonl, .csv, .tsv, .parquet) with a column of right
@@ -44,7 +48,7 @@ class AnalyzeMinimalPairsConfig:
 
     def problems(self) -> Iterator[str]:
         if not self.models:
-            yield "MODELS: name at least one model"
+            yield "MODEL: name at least one model"
         for name, least in (("pairs", 1), ("resamples", 1), ("seed", 0)):
             value = getattr(self, name)
             if value is not None and value < least:

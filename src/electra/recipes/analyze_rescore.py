@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import tyro
@@ -24,7 +25,10 @@ AT_ONCE = 4096
 class AnalyzeRescoreConfig:
     """The command line of `electra analyze rescore`."""
 
-    models: tyro.conf.Positional[tuple[str, ...]]
+    models: Annotated[
+        tyro.conf.Positional[tuple[str, ...]],
+        tyro.conf.arg(metavar="MODEL...", help_behavior_hint="(required)"),
+    ]
     """Runs, export folders, Hugging Face folders or ids: discriminators, masked or causal language models."""
     data: Path
     """N-best lists: a table (.csv, .tsv, .jsonl, .parquet) with a row for each hypothesis, of transcription (or
@@ -46,7 +50,7 @@ class AnalyzeRescoreConfig:
 
     def problems(self) -> Iterator[str]:
         if not self.models:
-            yield "MODELS: name at least one model"
+            yield "MODEL: name at least one model"
         for name, least in (("folds", 2), ("resamples", 1), ("seed", 0)):
             if getattr(self, name) < least:
                 yield f"--{name}: must be at least {least}, got {getattr(self, name)}"

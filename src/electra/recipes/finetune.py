@@ -60,7 +60,7 @@ def prepared(config: FinetuneConfig) -> Setting:
         if found.cut:
             logger.info(
                 "%s: %s of %s examples of %s are too long and were cut (%s tokens a row; the model reads %s)",
-                task.name, f"{found.cut:,}", f"{len(examples[split]):,}", split, config.data.read_length,
+                task.name, f"{len(found.cut):,}", f"{len(examples[split]):,}", split, config.data.read_length,
                 pretrained.max_length,
             )  # fmt: skip
         unknown = int((found.ids == special_tokens(pretrained.tokenizer).unknown).sum())

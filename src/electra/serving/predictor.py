@@ -59,7 +59,7 @@ class Predictor:
         self.network = task_network_of(loaded, self.problem, device, long=long)
 
     def __call__(self, texts: Sequence[Text], *, batch_tokens: int | None = None) -> list[Prediction]:
-        """One prediction a text, in the order given.
+        """One prediction a text, in the order given; of a text that was too long it says `cut`.
 
         Args:
             texts: texts; pairs of texts, where the task has two; for tagging lists of words, or texts that are
@@ -80,9 +80,12 @@ class Predictor:
         if rows.cut:
             logger.warning(
                 "%s of %s texts are too long and were cut (%s tokens a row)",
-                f"{rows.cut:,}", f"{len(examples):,}", self.reading.max_length,
+                f"{len(rows.cut):,}", f"{len(examples):,}", self.reading.max_length,
             )  # fmt: skip
-        return self.of_rows(examples, rows, batch_tokens=batch_tokens)
+        predictions = self.of_rows(examples, rows, batch_tokens=batch_tokens)
+        for number in rows.cut:
+            predictions[number]["cut"] = True
+        return predictions
 
     def check(self, texts: Sequence[Text]) -> None:
         """Refuse texts that have not the form that the task needs, without reading them.

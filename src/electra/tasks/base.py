@@ -57,7 +57,7 @@ class Rows:
         seconds: (N,) where in its row the second segment begins; the row's length where there is none.
         examples: (N,) the number of the example that a row is of; it never falls.
         targets: by name, (N, ...), one a row; or (tokens,), one a token, those of names in `token_targets`.
-        cut: examples of which something was left out.
+        cut: the numbers of examples of which something was left out, in order.
         notes: whatever else the problem has to know of a row to understand the network's outputs.
     """
 
@@ -67,7 +67,7 @@ class Rows:
     examples: NDArray[np.int64]
     targets: dict[str, NDArray[Any]] = field(default_factory=dict)
     token_targets: dict[str, NDArray[Any]] = field(default_factory=dict)
-    cut: int = 0
+    cut: Sequence[int] = ()
     notes: Sequence[Any] = ()
 
     def __len__(self) -> int:

@@ -67,11 +67,12 @@ class _TextProblem(ABC):
         firsts = _ids([example.first for example in examples], reading)
         seconds = iter(_ids([example.second for example in examples if example.second is not None], reading))
         pieces: list[tuple[list[int], list[int] | None]] = []
-        cut = 0
-        for example, first in zip(examples, firsts, strict=True):
+        cut = []
+        for number, (example, first) in enumerate(zip(examples, firsts, strict=True)):
             second = None if example.second is None else next(seconds)
             kept = fitted(first, second, reading.max_length)
-            cut += kept != (first, second)
+            if kept != (first, second):
+                cut.append(number)
             pieces.append(kept)
         known = [example.answer for example in examples if example.answer is not None]
         targets = {"answer": self.targets(known)} if len(known) == len(examples) else {}

@@ -86,7 +86,7 @@ class Answering:
         return ConditionalSpanHead(config, answerable=self.impossible)
 
     def encode(self, examples: Sequence[Question], reading: Reading) -> Rows:
-        """A row for each window of a question's context; `cut` counts questions that were too long.
+        """A row for each window of a question's context; `cut`: those of which the question was too long.
 
         Token targets: `allowed`, 1 where an answer may begin and end ([CLS] and the context); `begins`, 1 where
         one may begin in use: where no other window shows more of the token's surroundings. Notes: `Window`s.
@@ -127,7 +127,7 @@ class Answering:
             rows,
             targets=dict(zip(names, columns, strict=False)) if known else {},
             token_targets=_token_targets(rows, begins),
-            cut=sum(len(encoding.ids) > self.max_question for encoding in asked),
+            cut=[i for i, encoding in enumerate(asked) if len(encoding.ids) > self.max_question],
         )
 
     def _windows(self, tokens: int, room: int) -> NDArray[np.int64]:

@@ -153,6 +153,18 @@ WRONG = [
     ("/score", json.dumps({"texts": ["a" * 101]}).encode(), 422, "texts[0]: String should have at most 100"),
     ("/score", b'{"texts": ["' + b"a" * 2000 + b'"]}', 413, "at most 1,000 bytes"),
     ("/score", b"[" * 900, 422, "Invalid JSON"),
+    (
+        "/predict",
+        b'{"texts": [3]}',
+        422,
+        "texts[0]: Input should be a valid string; or Input should be a valid arr",
+    ),
+    (
+        "/predict",
+        b'{"texts": ["a", ["b", 3, 4]]}',
+        422,
+        "texts[1][1]: Input should be a valid string (and 1 more)",
+    ),
     ("/proposals", b'{"text": "a dog", "tokens": [7]}', 422, "tokens: there is no token 7; the text has 2"),
     ("/proposals", b'{"text": "", "tokens": [0]}', 422, "there is no token 0"),
     ("/proposals", b'{"text": "a", "tokens": [0], "count": 51}', 422, "count: Input should be less than"),

@@ -138,12 +138,16 @@ def parsed(message: type[Message], body: bytes) -> Message:
         return message.model_validate_json(body)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_context=False, include_input=False)
-        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in _place(errors[0]["loc"]))
-        what = errors[0]["msg"]
-        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        places = [_place(one["loc"]) for one in errors]
+        # Of something that may have one of several forms: what is wrong with the one that it is most like.
+        place = max((one for one in places if one[: len(places[0])] == places[0]), key=len)
+        what = "; or ".join({one["msg"]: 0 for one, there in zip(errors, places, strict=True) if there == place})
+        others = len({*places} - {place[:length] for length in range(len(place) + 1)})
+        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+        more = f" (and {others} more)" if others else ""
         raise Refusal(422, f"{where[1:]}: {what}{more}" if where else f"{what}{more}") from None
 
 
-def _place(location: tuple[int | str, ...]) -> list[int | str]:
+def _place(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
     """Where in the message it is, without pydantic's names of types behind the number of an item."""
-    return [part for number, part in enumerate(location) if number == 0 or isinstance(part, int)]
+    return tuple(part for number, part in enumerate(location) if number == 0 or isinstance(part, int))
