@@ -83,7 +83,7 @@ def _texts(config: ExportConfig, pretrained: Pretrained) -> tuple[str, list[list
     data, most = _prepared(config), min(TOKENS, pretrained.max_length - 2)
     if data is not None:
         if data.vocabulary_size == len(pretrained.tokenizer.get_vocab()):
-            return f"{data.folder.name}, held out", list(islice(_held_out(data, most), TEXTS))
+            return f"{data.folder.name}, held out", list(islice(held_out_beginnings(data, most), TEXTS))
         raise DataError(f"{data.folder} was prepared with another vocabulary; give texts with --data FILE")
     texts = list(SENTENCES) if config.data is None else list(islice(_lines(config.data), TEXTS))
     encodings = pretrained.tokenizer.encode_batch(texts, add_special_tokens=False)
@@ -111,7 +111,7 @@ def _run_data(run: Path) -> Path | None:
     return Path(data) if isinstance(data, str) else None
 
 
-def _held_out(data: TokenData, most: int) -> Iterator[list[int]]:
+def held_out_beginnings(data: TokenData, most: int) -> Iterator[list[int]]:
     """The beginnings of held-out documents, of so many tokens at most."""
     for shard in data.heldout.shards:
         ends = np.concatenate([[0], shard.sentence_ends])[shard.document_ends]
