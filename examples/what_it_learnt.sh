@@ -4,14 +4,15 @@
 #   examples/what_it_learnt.sh DATA TASKS OUT [FLOPS [RESAMPLES]]
 #
 # DATA is what `electra prepare` made of English text; TASKS has the folders blimp, ged, jfleg, asr-snips, and those of
-# docs/studies.md. Both networks train at once, a thread each. Run again, it goes on where it was stopped.
+# docs/studies.md. Two networks train at once, a thread each; the third, Electric, is for its likelihoods alone. Run
+# again, it goes on where it was stopped.
 set -euo pipefail
 data=$1 tasks=$2 out=$3 flops=${4:-6e14} resamples=${5:-1000}
 base=$(dirname "$0")/what_it_learnt.toml
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
 study() {
-  electra study objectives --base "$base" --arms electra bert --data "$data" --tasks "$tasks" --out "$out/study" \
+  electra study objectives --base "$base" --arms electra bert electric --data "$data" --tasks "$tasks" --out "$out/study" \
     --budget "$flops" --seeds 1 --task-seeds 3 --suite chunking:0.1 upos:0.1 \
     --tune train.epochs=10 optimizer.learning_rate=2e-3 optimizer.layer_decay=1
 }
@@ -19,6 +20,7 @@ study & study; wait # two share the folder, and each takes a run that nobody is 
 
 electra=$out/study/runs/electra/1/seed-0/run
 masked=$out/study/runs/bert/1/seed-0/run
+electric=$out/study/runs/electric/1/seed-0/run
 generator=$electra/export/generator
 
 tagger() { # NAME RUN: of wrong words, learnt from English learners
@@ -31,7 +33,7 @@ analyze() { # NAME VERB ...: once
 }
 
 # The longest: each token of each sentence is masked once.
-analyze minimal-pairs minimal-pairs "$electra" "$generator" "$masked" --data "$tasks/blimp" &
+analyze minimal-pairs minimal-pairs "$electra" "$generator" "$masked" "$electric" --data "$tasks/blimp" &
 
 tagger tagger-electra "$electra"
 tagger tagger-masked "$masked"
@@ -40,7 +42,7 @@ analyze detect-learners detect "$electra" --data "$tasks/ged/en_realec_dev.tsv"
 analyze detect-jfleg detect "$electra" "$out/tagger-electra" "$out/tagger-masked" "${jfleg[@]}"
 analyze calibrate calibrate "$electra" --data "$data" --errors "$tasks/ged/en_realec_dev.tsv" --prior .05
 analyze parts-of-speech parts-of-speech "$electra" --data "$tasks/pos-ud-english-ewt/dev.conllu" --frequencies "$data" --threshold .15
-analyze rescore rescore "$electra" "$generator" "$masked" \
+analyze rescore rescore "$electra" "$generator" "$masked" "$electric" \
   --data "$tasks/asr-snips/valid.conf.csv" --references "$tasks/asr-snips/valid.supconf.csv"
 text=(--text "$tasks/pos-ud-english-ewt/dev.conllu" --chunks "$tasks/chunking-conll2000/train.txt")
 analyze compare-masked compare "$electra" "$masked" "${text[@]}"
@@ -48,4 +50,4 @@ analyze compare-generator compare "$electra/export/discriminator" "$generator" "
 analyze generator generator "$electra" --data "$data" --checkpoints
 wait
 
-electra report "$electra" "$masked" "$out"/*/ --out "$out/report.html"
+electra report "$electra" "$masked" "$electric" "$out"/*/ --out "$out/report.html"
