@@ -262,6 +262,18 @@ def test_a_dry_run_writes_nothing_and_says_what_it_would_take(
         assert words in shown
 
 
+def test_a_dry_run_says_that_it_would_go_on_and_refuses_what_the_run_would(
+    finished: PretrainResult, data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = command(data_folder, finished.run, "--dry-run", "--train.steps", "40")
+    assert main(there) == 0
+    assert "already there" in (shown := capsys.readouterr().out) and "40 steps, with which it would go on" in shown
+    assert main([*there, "--fresh"]) == 0
+    assert "already there" not in capsys.readouterr().out
+    assert main([*there, "--optimizer.learning_rate", ".123"]) == 2
+    assert "optimizer.learning_rate" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("preset", "millions"), [("electra-small", 13.5), ("electra-base", 109), ("electra-large", 334)]
 )

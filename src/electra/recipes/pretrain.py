@@ -113,7 +113,7 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
     refuse_fixed(config.init, given)
     refuse_idle(config.objective.kind, given)
     if command.dry_run:
-        return dry_run(config)
+        return dry_run(config, fresh=command.fresh)
     if command.profile is not None:
         return profiled(config, command.profile)
     return pretrain(config, fresh=command.fresh)
@@ -231,21 +231,30 @@ def _rules(config: PretrainConfig) -> Rules:
     return Rules(schedule_of=schedule_of)
 
 
-def dry_run(config: PretrainConfig) -> "DryRun":
-    """What a run would take."""
+def dry_run(config: PretrainConfig, *, fresh: bool = False) -> "DryRun":
+    """What a run would take, and whether it would go on with one that is there.
+
+    Raises:
+        ElectraError: the config, the data or what is in the run's folder cannot be used as they are.
+    """
     config = _open_ended(config)
-    start = load_start(config.init)
+    there = None if config.out is None or fresh else RunFolder(config.out)
+    names = Checkpoints(there.checkpoints, config.checkpoint).names() if there else []
+    start = Start() if names else load_start(config.init)
     config = with_shapes(config, start)
     if config.data is not None:
         data = TokenData.open(config.data, verify=False)
         check_data(config, data)
         check_vocabulary(start, data, config.init)
         config = replace(config, model=fitted(config, data))
+        if there and names:
+            config = _of_the_run(config, there, data, begun=True)
     else:
         config = with_vocabulary(config)
     with torch.device("meta"):
         objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
-    return DryRun(config, plan(objective, config.train, length=config.packing.sequence_length))
+    planned = plan(objective, config.train, length=config.packing.sequence_length)
+    return DryRun(config, planned, int(names[-1].removeprefix("step-")) if names else None)
 
 
 def _open_ended(config: PretrainConfig) -> PretrainConfig:
@@ -298,13 +307,20 @@ class PretrainResult:
 
 @dataclass(frozen=True)
 class DryRun:
-    """A run's resolved config and what it would take."""
+    """A run's resolved config and what it would take.
+
+    Attributes:
+        begun: the step of the newest checkpoint in its folder.
+    """
 
     config: PretrainConfig
     plan: Plan
+    begun: int | None = None
 
     def __rich__(self) -> RenderableType:
         table = Table("", "", show_header=False)
         for name, value in self.plan.rows():
             table.add_row(name, value)
+        if self.begun is not None:
+            table.add_row("already there", f"{self.begun:,} steps, with which it would go on")
         return Group(to_toml(self.config), table)
