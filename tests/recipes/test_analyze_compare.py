@@ -133,6 +133,11 @@ def test_what_a_text_does_not_say_is_left_out_and_named(models: tuple[str, str],
     tagged = tmp_path / "tagged.conllu"
     tagged.write_text(lines(heads=False))
     assert [probe["name"] for probe in compared(*models, text=tagged)["probes"]] == ["part of speech"]
+    short = tmp_path / "short.conllu"
+    short.write_text("1\tcats\t_\tNOUN\t_\t_\t2\t_\t_\t_\n2\tsat\t_\tVERB\t_\t_\t0\t_\t_\t_\n\n" * 60)
+    facts = compared(*models, text=short)
+    assert [probe["name"] for probe in facts["probes"]] == ["part of speech"]
+    assert "or hardly a sentence of 5 words" in " ".join(notes(facts))
 
 
 def test_refusals(models: tuple[str, str], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,14 +82,14 @@ class Pair:
         numbers = {tag: number for number, tag in enumerate(names)} | {NOTHING: -1}
         return Probe(name, np.array([numbers[tag] for tag in tags]), self.types_N, self.sentences_N), names
 
-    def depths(self) -> Probe | None:
-        """The probe for the depth in the tree; None where there are none, or in too few sentences."""
+    def depths(self, seed: int) -> Probe | None:
+        """The probe for the depth in the tree; None where none are known, or in no long sentence held out."""
         every = [depth for one in self.sentences for depth in one.depths or [-1] * len(one.words)]
         depths_N = np.array(every)[self.kept_N]
-        lengths = np.bincount(self.sentences_N[depths_N >= 0])
-        if (lengths >= SHORTEST).sum() < 3:
-            return None
-        return Probe("depth in the tree", depths_N, self.types_N, self.sentences_N, ordered=True)
+        probe = Probe("depth in the tree", depths_N, self.types_N, self.sentences_N, ordered=True)
+        tested_N, asked_N = probe.tested(seed), depths_N >= 0
+        lengths = np.bincount(self.sentences_N[asked_N & tested_N], minlength=1)
+        return probe if lengths.max() >= SHORTEST and (asked_N & ~tested_N).any() else None
 
 
 def alignment(pair: Pair) -> dict[str, Any]:

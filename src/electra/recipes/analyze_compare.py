@@ -14,6 +14,7 @@ from tokenizers import pre_tokenizers
 from electra.analysis import annotated_text, shown_neighbours, side_by_side
 from electra.analysis.annotated_text import Annotated
 from electra.analysis.layers import LayerReader
+from electra.analysis.probing import SHORTEST
 from electra.analysis.side_by_side import Pair
 from electra.errors import ConfigError, DataError
 from electra.export.huggingface import Pretrained
@@ -164,9 +165,12 @@ def _probes(config: AnalyzeCompareConfig, pair: Pair, chunks: Pair | None) -> di
         left_out.append(f"parts of speech: {config.text.name} has no two different tags (field 4 of CoNLL-U)")
     else:
         asked.append((tagged[0], pair))
-    depths = pair.depths()
+    depths = pair.depths(config.seed)
     if depths is None:
-        left_out.append(f"depth in the tree: {config.text.name} has no heads (field 7 of CoNLL-U)")
+        left_out.append(
+            f"depth in the tree: {config.text.name} has no heads (field 7 of CoNLL-U), or hardly a sentence of "
+            f"{SHORTEST} words"
+        )
     else:
         asked.append((depths, pair))
     if chunks is not None and (tagged := chunks.labels("chunk")):
