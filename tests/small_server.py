@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import uvicorn
 
 from electra.data import tokenizer as tokenizers
 from electra.export import huggingface
@@ -46,7 +45,7 @@ def serving(*models: Served, **settings: Any) -> Iterator[tuple[str, running.Pol
     server = Server(models, **{"limits": Limits(seconds=20), **settings})
     listening = running.listen("127.0.0.1", 0)
     host, port = listening.getsockname()[:2]
-    polite = running.Polite(uvicorn.Config(server.app, log_config=None, access_log=False), server)
+    polite = running.polite(server)
     thread = threading.Thread(target=polite.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:

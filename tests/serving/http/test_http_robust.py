@@ -1,5 +1,6 @@
 """What clients do wrong never harms the server, and what it has taken it answers."""
 
+import contextlib
 import json
 import logging
 import random
@@ -219,17 +220,30 @@ def test_what_a_client_has_asked_for_is_not_computed_when_it_has_gone(served: Se
 def test_connections_on_which_nothing_comes_to_an_end_are_cut_off(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "KEPT_ALIVE", 0.1)
+    monkeypatch.setattr(running, "KEPT_ALIVE", 0.5)
     with serving(served, limits=Limits(seconds=0.2)) as (address, polite):
         host, _, port = address.removeprefix("http://").partition(":")
         silent, slow = (socket.create_connection((host, int(port)), timeout=10) for _ in range(2))
         with silent, slow, httpx.Client(base_url=address) as asking:
             slow.sendall(b"POST /score HTTP/1.1\r\nHost: x\r\n")
-            for _ in range(8):  # longer than the others last
+            for _ in range(14):  # longer than the others last
                 assert asking.get("/health").status_code == 200
                 time.sleep(0.1)
             assert silent.recv(100) == slow.recv(100) == b""
             assert len(polite.server_state.connections) == 1
+
+
+def test_a_head_without_end_is_refused(served: Served) -> None:
+    with serving(served) as (address, _):
+        host, _, port = address.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX: ")
+            with contextlib.suppress(ConnectionError):  # it is closed while we still send
+                for _ in range(100):
+                    connection.sendall(b"a" * 1000)
+            with contextlib.suppress(ConnectionError):
+                assert connection.recv(100).startswith(b"HTTP/1.1 400")
+        assert post(address).status_code == 200
 
 
 def test_clients_that_hang_up_are_forgotten(served: Served) -> None:

@@ -15,6 +15,8 @@ logger = logging.getLogger(__name__)
 
 KEPT_ALIVE = 30
 """Seconds that a connection may be silent between two requests."""
+HEAD = 65_536
+"""Bytes of a request's first line and headers."""
 
 
 class Polite(uvicorn.Server):
@@ -96,10 +98,17 @@ def _not_to_be_had(listening: socket.socket, address: str, error: OSError) -> Co
     return ConfigError(f"{address}: {(error.strerror or str(error)).lower()}; give another --port")
 
 
-def run(server: Server, listening: socket.socket) -> None:
-    """Serve until a signal asks to stop."""
+def polite(server: Server) -> Polite:
+    """A server that is ready to run."""
+    # h11 refuses a head of more than HEAD bytes; httptools, which uvicorn prefers where it is, has no such limit.
     config = uvicorn.Config(
-        server.app, log_config=None, access_log=False, server_header=False, timeout_keep_alive=KEPT_ALIVE,
+        server.app, http="h11", h11_max_incomplete_event_size=HEAD, log_config=None, access_log=False,
+        server_header=False, timeout_keep_alive=KEPT_ALIVE,
         timeout_graceful_shutdown=int(server.limits.seconds) + 1,
     )  # fmt: skip
-    Polite(config, server).run(sockets=[listening])
+    return Polite(config, server)
+
+
+def run(server: Server, listening: socket.socket) -> None:
+    """Serve until a signal asks to stop."""
+    polite(server).run(sockets=[listening])
