@@ -109,6 +109,10 @@ def test_models_are_called_by_as_little_of_their_path_as_tells_them_apart(
 ) -> None:
     assert names_of(["a/run", "b/other"]) == ["run", "other"]
     assert names_of(["a/run", "b/run", "c"]) == ["a run", "b run", "c"]
+    study = ["electra/1/seed-0/run", "electra/1/seed-0/run/export/generator", "bert/1/seed-0/run"]
+    assert names_of(study) == ["electra", "electra generator", "bert"]
+    assert names_of(["electra/1/seed-0/run", "electra/1/seed-1/run"]) == ["seed-0", "seed-1"]
+    assert names_of(["me/small", "you/small"]) == ["me small", "you small"]
     assert names_of(["x/run/export/generator", "x/run"]) == ["run generator", "run"]
     assert names_of(["x/run", "x/run", "y"]) == ["run (1)", "run (2)", "y"], "the same one twice"
     assert names_of(["x/tuned/model", "model"]) == ["tuned", "model"]

@@ -4,6 +4,7 @@ Each analysis has a module here that presents its facts, which are those of its 
 """
 
 import importlib
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ TOWERS = ("discriminator", "generator", "encoder")
 """Folders of an export that say what of the run, but not of which."""
 UNNAMED = ("export", "model")
 """Folders that say neither."""
+OF_STUDIES = re.compile(r"run|seed-\d+|[\d.]+")
+"""Folders below an arm of a study."""
 
 Facts = Mapping[str, Any]
 
@@ -108,8 +111,9 @@ def names_of(models: Sequence[str]) -> list[str]:
     """What facts call MODELs: as little of each one's path as tells it from the others.
 
     Of a run's tower it is the run, too: RUN/export/generator is "RUN generator". The same one again has a number.
+    Runs of a study are named by their arms, where they have the same seed and share of the budget.
     """
-    parts = [_parts(model) for model in models]
+    parts = _without_shared([_parts(model) for model in models])
     sizes = {one: 2 if len(one) > 1 and one[-1] in TOWERS else 1 for one in parts}
     while True:
         short = {one: " ".join(one[-size:]) for one, size in sizes.items()}
@@ -124,6 +128,18 @@ def names_of(models: Sequence[str]) -> list[str]:
         f"{name} ({names[: number + 1].count(name)})" if names.count(name) > 1 else name
         for number, name in enumerate(names)
     ]
+
+
+def _without_shared(parts: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Without the folders at the end of all runs that only a study's order puts there."""
+    towers = [one[-1:] if one[-1] in TOWERS else () for one in parts]
+    runs = [one[: len(one) - len(tower)] for one, tower in zip(parts, towers, strict=True)]
+    while len({*runs}) > 1 and min(map(len, runs)) > 1:
+        ends = {one[-1] for one in runs}
+        if len(ends) > 1 or not OF_STUDIES.fullmatch(ends.pop()):
+            break
+        runs = [one[:-1] for one in runs]
+    return [run + tower for run, tower in zip(runs, towers, strict=True)]
 
 
 def _parts(model: str) -> tuple[str, ...]:

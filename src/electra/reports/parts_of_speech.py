@@ -169,7 +169,7 @@ def figure(facts: Facts) -> Any:
         one.set_xlim(0, None)
         one.set_xlabel("share")
     for one in axes[0]:
-        one.legend(frameon=False, fontsize=8)
+        one.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.06), ncols=3)
     title = f"{facts['model']} on {facts['data']}, threshold {facts['threshold']:g}; dotted: all tokens"
     drawing.suptitle(title, fontsize=10)
     return drawing
