@@ -45,9 +45,9 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
-def compared(*models: str, text: Path) -> dict[str, Any]:
+def compared(*models: str, text: Path, chunks: Path | None = None) -> dict[str, Any]:
     """The facts, without a picture, whose drawing takes longer than all the rest."""
-    return run(AnalyzeCompareConfig(models, text=text, resamples=50, neighbours=3)).facts
+    return run(AnalyzeCompareConfig(models, text=text, chunks=chunks, resamples=50, neighbours=3)).facts
 
 
 def test_two_encoders_side_by_side(
@@ -136,7 +136,18 @@ def test_what_a_text_does_not_say_is_left_out_and_named(models: tuple[str, str],
     short.write_text("1\tcats\t_\tNOUN\t_\t_\t2\t_\t_\t_\n2\tsat\t_\tVERB\t_\t_\t0\t_\t_\t_\n\n" * 60)
     facts = compared(*models, text=short)
     assert [probe["name"] for probe in facts["probes"]] == ["part of speech"]
-    assert "or hardly a sentence of 5 words" in " ".join(notes(facts))
+    assert "too few sentences of 5 words or more" in " ".join(notes(facts))
+    once = tmp_path / "once.conllu"  # what one sentence has is learnt or measured, not both
+    words = ["the", "cat", "sat", "the", "dog"]
+    once.write_text(
+        "".join(f"{i}\t{w}\t_\t{w.upper()}\t_\t_\t{i - 1}\t_\t_\t_\n" for i, w in enumerate(words, 1)) + "\n"
+        + lines(tags=False, heads=False)
+    )  # fmt: skip
+    alike = tmp_path / "alike.txt"
+    alike.write_text("the DT O\ncat NN O\n\n" * 40)
+    facts = compared(*models, text=once, chunks=alike)
+    assert facts["probes"] == []
+    assert [one.partition(":")[0] for one in facts["left_out"]] == ["parts of speech", "depth in the tree", "chunks"]
 
 
 def test_refusals(models: tuple[str, str], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,6 +161,9 @@ def test_refusals(models: tuple[str, str], text: Path, tmp_path: Path, capsys: p
     assert "trees.conllu is a file; name a folder" in said
     assert "there is no folder nowhere" in refused(models[0], "nowhere")
     assert "'unicorn' is not among the" in refused(*models, "--queries", "dog", "unicorn")
+    nothing = tmp_path / "nothing.txt"  # a word without a token
+    nothing.write_text("\u200d the cat\n" * 40)
+    assert "that both networks have tokens for" in refused(*models, "--queries", "\u200d", text=nothing)
     assert "--neighbours: 60 of 60 sentences" in refused(*models, "--neighbours", "60")
     assert "--sentences: one of them is empty" in refused(*models, "--sentences", " ")
     assert "no token for" in refused(*models, "--sentences", "\u200d")

@@ -62,6 +62,11 @@ class Probe:
         chosen = np.random.default_rng(seed).permutation(numbers)[: max(1, round(TESTED * len(numbers)))]
         return np.isin(self.sentences_N, chosen)
 
+    def halves(self, seed: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """The words that are learnt from and those that are measured on, both (N,): only such as are asked."""
+        tested_N, asked_N = self.tested(seed), self.values_N >= 0
+        return asked_N & ~tested_N, asked_N & tested_N
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -94,8 +99,7 @@ def probed(
     Args:
         progress: called after each layer.
     """
-    tested_N, asked_N = probe.tested(seed), probe.values_N >= 0
-    train_N, test_N = asked_N & ~tested_N, asked_N & tested_N
+    train_N, test_N = probe.halves(seed)
     sentences = probe.sentences_N[test_N]
     sums: list[list[Floats]] = [[], []]
     counts_S = np.zeros(0)
@@ -112,9 +116,9 @@ def probed(
 
 def majority(probe: Probe, seed: int) -> float:
     """What always giving the commonest label of the training sentences gets right."""
-    tested_N, asked_N = probe.tested(seed), probe.values_N >= 0
-    commonest = np.bincount(probe.values_N[asked_N & ~tested_N]).argmax()
-    return float((probe.values_N[asked_N & tested_N] == commonest).mean())
+    train_N, test_N = probe.halves(seed)
+    commonest = np.bincount(probe.values_N[train_N]).argmax()
+    return float((probe.values_N[test_N] == commonest).mean())
 
 
 @dataclass(frozen=True)

@@ -72,24 +72,26 @@ class Pair:
         found: Ints = np.unique([word.lower() for word in self.words], return_inverse=True)[1]
         return found
 
-    def labels(self, name: str) -> tuple[Probe, list[str]] | None:
-        """The probe for the tags, and their names; None where there are no two to tell apart."""
+    def labels(self, name: str, seed: int) -> Probe | None:
+        """The probe for the tags; None where there are no two to tell apart, or none in what is held out."""
         every = [tag for one in self.sentences for tag in one.tags or [NOTHING] * len(one.words)]
         tags = [tag for tag, kept in zip(every, self.kept_N, strict=True) if kept]
         names = sorted({*tags} - {NOTHING})
         if len(names) < 2:
             return None
         numbers = {tag: number for number, tag in enumerate(names)} | {NOTHING: -1}
-        return Probe(name, np.array([numbers[tag] for tag in tags]), self.types_N, self.sentences_N), names
+        probe = Probe(name, np.array([numbers[tag] for tag in tags]), self.types_N, self.sentences_N)
+        learnt_N, asked_N = probe.halves(seed)
+        return probe if len(np.unique(probe.values_N[learnt_N])) > 1 and asked_N.any() else None
 
     def depths(self, seed: int) -> Probe | None:
         """The probe for the depth in the tree; None where none are known, or in no long sentence held out."""
         every = [depth for one in self.sentences for depth in one.depths or [-1] * len(one.words)]
         depths_N = np.array(every)[self.kept_N]
         probe = Probe("depth in the tree", depths_N, self.types_N, self.sentences_N, ordered=True)
-        tested_N, asked_N = probe.tested(seed), depths_N >= 0
-        lengths = np.bincount(self.sentences_N[asked_N & tested_N], minlength=1)
-        return probe if lengths.max() >= SHORTEST and (asked_N & ~tested_N).any() else None
+        learnt_N, asked_N = probe.halves(seed)
+        longest = np.bincount(self.sentences_N[asked_N], minlength=1).max()
+        return probe if longest >= SHORTEST and learnt_N.any() else None
 
 
 def alignment(pair: Pair) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tokenizers import pre_tokenizers
 from electra.analysis import annotated_text, shown_neighbours, side_by_side
 from electra.analysis.annotated_text import Annotated
 from electra.analysis.layers import LayerReader
-from electra.analysis.probing import SHORTEST
+from electra.analysis.probing import SHORTEST, Probe
 from electra.analysis.side_by_side import Pair
 from electra.errors import ConfigError, DataError
 from electra.export.huggingface import Pretrained
@@ -81,12 +81,13 @@ def run(config: AnalyzeCompareConfig) -> AnalysisReport:
         raise ConfigError("\n".join(problems))
     text = _drawn(config, annotated_text.read(config.text))
     chunks = _drawn(config, annotated_text.read_tagged(config.chunks)) if config.chunks else []
-    _check_queries(config, text)
+    _check_queries(config, [word for one in text for word in one.words], f"drawn of {config.text}")
     pretrained = [load_pretrained(name) for name in config.models]
     readers = [LayerReader(one) for one in pretrained]
     wanted = [_split(sentence, readers) for sentence in config.sentences]
     pair = Pair.read(readers, text)
     _check_neighbours(config, pair)
+    _check_queries(config, pair.words, "that both networks have tokens for")
     names = names_of(config.models)
     parts = zip(names, pretrained, readers, pair.states, strict=True)
     chunked = Pair.read(readers, chunks) if chunks else None
@@ -120,12 +121,11 @@ def _split(sentence: str, readers: Sequence[LayerReader]) -> list[str]:
     return [word for word, _ in pre_tokenizers.BertPreTokenizer().pre_tokenize_str(sentence)]
 
 
-def _check_queries(config: AnalyzeCompareConfig, text: Sequence[Annotated]) -> None:
-    forms = {word.lower() for one in text for word in one.words}
+def _check_queries(config: AnalyzeCompareConfig, words: Sequence[str], which: str) -> None:
+    forms = {word.lower() for word in words}
     if missing := [word for word in config.queries if word.lower() not in forms]:
-        words = sum(len(one.words) for one in text)
         raise ConfigError(
-            f"--queries: {', '.join(map(repr, missing))} is not among the {words:,} words drawn of {config.text}; "
+            f"--queries: {', '.join(map(repr, missing))} is not among the {len(words):,} words {which}; "
             "give words that are, or more --words"
         )
 
@@ -159,22 +159,24 @@ def _model(
 
 def _probes(config: AnalyzeCompareConfig, pair: Pair, chunks: Pair | None) -> dict[str, Any]:
     """Those that the texts have answers for, and why the others are left out."""
-    asked, left_out = [], []
-    tagged = pair.labels("part of speech")
-    if tagged is None:
-        left_out.append(f"parts of speech: {config.text.name} has no two different tags (field 4 of CoNLL-U)")
-    else:
-        asked.append((tagged[0], pair))
-    depths = pair.depths(config.seed)
-    if depths is None:
-        left_out.append(
-            f"depth in the tree: {config.text.name} has no heads (field 7 of CoNLL-U), or hardly a sentence of "
-            f"{SHORTEST} words"
-        )
-    else:
-        asked.append((depths, pair))
-    if chunks is not None and (tagged := chunks.labels("chunk")):
-        asked.append((tagged[0], chunks))
+    asked: list[tuple[Probe, Pair]] = []
+    left_out = []
+
+    def ask(probe: Probe | None, words: Pair, otherwise: str) -> None:
+        if probe is None:
+            left_out.append(otherwise)
+        else:
+            asked.append((probe, words))
+
+    name, seed = config.text.name, config.seed
+    tagged = f"parts of speech: {name} has too few sentences with tags (field 4 of CoNLL-U), or no two different ones"
+    ask(pair.labels("part of speech", seed), pair, tagged)
+    headed = f"{name} has too few sentences of {SHORTEST} words or more with heads (field 7 of CoNLL-U)"
+    ask(pair.depths(seed), pair, f"depth in the tree: {headed}")
+    if chunks is not None:
+        assert config.chunks is not None
+        alike = f"chunks: {config.chunks.name} has no two different tags in its last column"
+        ask(chunks.labels("chunk", seed), chunks, alike)
     layers = sum(map(len, pair.states))
     found = []
     for number, (probe, words) in enumerate(asked):
