@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -174,8 +175,9 @@ def test_refusals(
 
 
 def test_what_turns_the_order_round_is_not_stored_and_no_figure_is_lost(
-    run: Path, held_out_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    run: Path, held_out_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """Words that look original are called wrong; and every sentence is longer than the input."""
     words = ["the", "gardener", "watches", "the", "long", "road"] * 6
     sentence = MarkedSentence(tuple(words), (False,) * len(words))
@@ -183,6 +185,10 @@ def test_what_turns_the_order_round_is_not_stored_and_no_figure_is_lost(
     lines = [f"{word}\t{'i' if odds < odds_W.mean() else 'c'}" for word, odds in zip(words, odds_W, strict=True)]
     (tmp_path / "errors.tsv").write_text(("\n".join(lines) + "\n\n") * 20)
     options = ("--errors", str(tmp_path / "errors.tsv"), "--store-errors", "--out", str(tmp_path / "found"))
+    assert main(command(run, held_out_data, "--store", "--out", str(tmp_path / "errors.tsv" / "found"))) == 2
+    assert "errors.tsv" in capsys.readouterr().err and not list(run.rglob("calibration.json")), (
+        "nothing is computed"
+    )
     assert main(command(run, held_out_data, *options)) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "no correction is stored: what looks replaced to the model is so less often" in shown
@@ -190,3 +196,13 @@ def test_what_turns_the_order_round_is_not_stored_and_no_figure_is_lost(
     facts = json.loads((tmp_path / "found" / "calibrate.json").read_text())
     assert facts["stored"] is None and facts["errors"]["rows"][-1]["slope"] < 0
     assert not list(run.rglob("calibration.json"))
+
+    def full(*_: Any) -> Path:
+        raise OSError(28, "No space left on device")
+
+    assert main(command(run, held_out_data, "--store", "--correction", "isotonic")) == 0
+    monkeypatch.setattr(Calibration, "store", full)
+    capsys.readouterr()
+    assert main(command(run, held_out_data, "--store", "--correction", "isotonic")) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "takes none (No space left on device); the one from before stays" in shown and "log loss" in shown

@@ -147,7 +147,11 @@ def test_what_a_text_does_not_say_is_left_out_and_named(models: tuple[str, str],
     alike.write_text("the DT O\ncat NN O\n\n" * 40)
     facts = compared(*models, text=once, chunks=alike)
     assert facts["probes"] == []
-    assert [one.partition(":")[0] for one in facts["left_out"]] == ["parts of speech", "depth in the tree", "chunks"]
+    assert [one.partition(":")[0] for one in facts["left_out"]] == [
+        "parts of speech",
+        "depth in the tree",
+        "chunks",
+    ]
 
 
 def test_refusals(models: tuple[str, str], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

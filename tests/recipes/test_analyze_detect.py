@@ -143,7 +143,15 @@ def test_a_taggers_windows_are_those_of_its_task(small_model: str, tmp_path: Pat
     tagger = write_tagger(tmp_path / "short", Path(small_model, "tokenizer.json"), ("c", "i"), max_length=12)
     part = Part([MarkedSentence(("town", "river") * 10, (False, True) * 10)])
     detector = Detector.of(tagger, "short")
-    assert detector.capacity == 10 and detected(detector, part, part).long == 2
+    assert detector.in_windows([10, 11]) == 1 and detected(detector, part, part).long == 2
+
+
+def test_what_is_read_with_memory_is_read_in_no_windows(tmp_path: Path) -> None:
+    part = Part([MarkedSentence(("cat", "mat") * 10, (False, True) * 10)])
+    windows = write_model(tmp_path / "windows")
+    memory = write_model(tmp_path / "memory", positions="relative", memory_length=16, type_vocabulary_size=1)
+    assert detected(Detector.of(str(windows), "windows"), part, part).long == 2
+    assert detected(Detector.of(str(memory), "memory"), part, part).long == 0
 
 
 def test_a_word_of_the_tuning_part_is_not_counted_with_the_others() -> None:

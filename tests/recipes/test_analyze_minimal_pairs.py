@@ -111,7 +111,14 @@ def test_models_are_called_by_as_little_of_their_path_as_tells_them_apart(
     assert names_of(["a/run", "b/run", "c"]) == ["a run", "b run", "c"]
     study = ["electra/1/seed-0/run", "electra/1/seed-0/run/export/generator", "bert/1/seed-0/run"]
     assert names_of(study) == ["electra", "electra generator", "bert"]
-    assert names_of(["electra/1/seed-0/run", "electra/1/seed-1/run"]) == ["seed-0", "seed-1"]
+    assert names_of(["s/electra/1/seed-0/run"]) == ["electra"]
+    assert names_of(["electra/1/seed-0/run", "bert/0.5/seed-1/run", "tagger"]) == ["electra", "bert", "tagger"]
+    assert names_of(["electra/1/seed-0/run", "electra/1/seed-1/run"]) == ["seed-0 electra", "seed-1 electra"]
+    assert names_of(["electra/1/seed-0/run", "electra/0.5/seed-0/run"]) == [
+        "1 seed-0 electra",
+        "0.5 seed-0 electra",
+    ]
+    assert names_of(["me/electra/1.0", "/run"]) == ["1.0", "run"], "no study's"
     assert names_of(["me/small", "you/small"]) == ["me small", "you small"]
     assert names_of(["x/run/export/generator", "x/run"]) == ["run generator", "run"]
     assert names_of(["x/run", "x/run", "y"]) == ["run (1)", "run (2)", "y"], "the same one twice"

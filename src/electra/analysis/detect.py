@@ -7,7 +7,7 @@ Shapes: S sentences, W words of all of them, N tokens of a sentence, R resamples
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -58,12 +58,12 @@ class Detector:
 
     Attributes:
         kind: discriminator, or tagger, whose tokens are words.
-        capacity: tokens of a sentence that it reads at once; longer ones in windows.
+        in_windows: of sentences of so many tokens, how many it reads in windows.
     """
 
     name: str
     kind: str
-    capacity: int
+    in_windows: Callable[[Iterable[int]], int]
     tokens: Callable[[Sequence[Words]], list[TokenScores]]
 
     @classmethod
@@ -79,9 +79,14 @@ class Detector:
         pretrained = load_pretrained(model)
         if isinstance(pretrained.head, ReplacedTokenHead):
             scorer = Scorer(pretrained)
-            return cls(name, "discriminator", scorer.batcher.size, lambda words: token_scores(scorer, words))
+            return cls(name, "discriminator", scorer.batcher.in_windows, lambda words: token_scores(scorer, words))
         predictor = _tagger(pretrained, model)
-        return cls(name, "tagger", predictor.reading.max_length - 2, lambda words: word_scores(predictor, words))
+        most = predictor.reading.max_length - 2
+
+        def in_windows(lengths: Iterable[int]) -> int:
+            return sum(length > most for length in lengths)
+
+        return cls(name, "tagger", in_windows, lambda words: word_scores(predictor, words))
 
 
 def token_scores(scorer: Scorer, sentences: Sequence[Words]) -> list[TokenScores]:
@@ -204,7 +209,7 @@ def detected(detector: Detector, tune: Part, scored: Part) -> Scores:
     return Scores(
         detector.name, detector.kind, best, found[best][0], found[best][1],
         rewrites=_rewrites(scored, tokens[1], detector),
-        long=sum(one.read > detector.capacity for one in every),
+        long=detector.in_windows(one.read for one in every),
         unseen=len(tune.wrong_W) + len(scored.wrong_W) - seen,
     )  # fmt: skip
 

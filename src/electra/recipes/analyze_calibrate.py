@@ -22,8 +22,8 @@ from electra.export.loading import find, generator_beside
 from electra.export.onnx_graph import is_onnx
 from electra.recipes.analyze_context import check_vocabulary
 from electra.recipes.analyze_detect import FEWEST
-from electra.reports.analysis import AnalysisReport, names_of, reported
-from electra.serving.calibration import Calibration, Kind
+from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
+from electra.serving.calibration import FILE, Calibration, Kind
 from electra.serving.scorer import Scorer
 from electra.serving.word_predictor import WordPredictor
 
@@ -50,7 +50,7 @@ class AnalyzeCalibrateConfig:
     correction: Kind | None = None
     """The one that is stored and judged on real errors; left out: the best by cross-validation."""
     store: bool = False
-    """Put the correction beside the model, for electra score --calibrated."""
+    """Put the correction beside the model, in place of an earlier one, for electra score --calibrated."""
     store_errors: bool = False
     """Put the line that was fitted to real errors there instead."""
     documents: int = 200
@@ -66,7 +66,7 @@ class AnalyzeCalibrateConfig:
     seed: int = 0
     """Of all that is drawn."""
     out: Path | None = None
-    """A folder for calibrate.json, calibrate.png and calibrate.svg."""
+    """A folder for calibrate.json, calibrate.png and calibrate.svg; those that are there are replaced."""
 
     def problems(self) -> Iterator[str]:
         least = {"documents": 2 * FEWEST, "length": 16, "bins": 2, "references": 1, "resamples": 1, "seed": 0}
@@ -99,6 +99,7 @@ def run(config: AnalyzeCalibrateConfig) -> AnalysisReport:
     """
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
+    prepare_out(config.out)
     sentences = None if config.errors is None else _sentences(config, config.errors)
     scorer, generator, data = _opened(config)
     fit, judged, counted = _halves(config, scorer, generator, data)
@@ -120,9 +121,8 @@ def run(config: AnalyzeCalibrateConfig) -> AnalysisReport:
             wanted = line
     if wanted is not None:
         # Not an error: what was measured is worth as much without it.
-        facts["not_stored"] = _unusable(wanted)
+        facts["not_stored"] = _not_stored(wanted, config.model)
         if facts["not_stored"] is None:
-            logger.info("wrote %s", wanted.store(config.model))
             facts["stored"] = f"{wanted.kind}, fitted to real errors," if config.store_errors else wanted.kind
     return reported("calibrate", facts, config.out)
 
@@ -222,11 +222,18 @@ def _on_errors(
     return counted | facts, line
 
 
-def _unusable(calibration: Calibration) -> str | None:
-    """Why a correction cannot be stored: it would turn the order of probabilities round."""
-    if calibration.kind == "isotonic" or calibration.slope > 0:
-        return None
-    return (
-        "what looks replaced to the model is so less often than the rest (a slope of "
-        f"{calibration.slope:.3g}); train it longer"
-    )
+def _not_stored(calibration: Calibration, model: str) -> str | None:
+    """Put a correction beside its model; or why it is not there."""
+    if calibration.kind != "isotonic" and calibration.slope <= 0:  # it would turn the order of probabilities round
+        reason = (
+            "what looks replaced to the model is so less often than the rest (a slope of "
+            f"{calibration.slope:.3g}); train it longer"
+        )
+    else:
+        try:
+            logger.info("wrote %s", calibration.store(model))
+        except OSError as error:
+            reason = f"the model's folder takes none ({error.strerror})"
+        else:
+            return None
+    return f"{reason}; the one from before stays" if (find(model) / FILE).is_file() else reason

@@ -19,7 +19,7 @@ from electra.analysis.side_by_side import Pair
 from electra.errors import ConfigError, DataError
 from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
-from electra.reports.analysis import AnalysisReport, names_of, reported
+from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class AnalyzeCompareConfig:
     seed: int = 0
     """Of all that is drawn: sentences, what is held out, control tasks, resamples."""
     out: Path | None = None
-    """A folder for compare.json, compare.png and compare.svg."""
+    """A folder for compare.json, compare.png and compare.svg; those that are there are replaced."""
 
     def problems(self) -> Iterator[str]:
         if len(self.models) != 2:
@@ -79,6 +79,7 @@ def run(config: AnalyzeCompareConfig) -> AnalysisReport:
     """
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
+    prepare_out(config.out)
     text = _drawn(config, annotated_text.read(config.text))
     chunks = _drawn(config, annotated_text.read_tagged(config.chunks)) if config.chunks else []
     _check_queries(config, [word for one in text for word in one.words], f"drawn of {config.text}")
@@ -169,7 +170,7 @@ def _probes(config: AnalyzeCompareConfig, pair: Pair, chunks: Pair | None) -> di
             asked.append((probe, words))
 
     name, seed = config.text.name, config.seed
-    tagged = f"parts of speech: {name} has too few sentences with tags (field 4 of CoNLL-U), or no two different ones"
+    tagged = f"parts of speech: {name} has too few sentences with tags (field 4 of CoNLL-U), or all alike"
     ask(pair.labels("part of speech", seed), pair, tagged)
     headed = f"{name} has too few sentences of {SHORTEST} words or more with heads (field 7 of CoNLL-U)"
     ask(pair.depths(seed), pair, f"depth in the tree: {headed}")

@@ -15,7 +15,7 @@ from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
 from electra.errors import ConfigError, DataError
 from electra.export.loading import load_pretrained
-from electra.reports.analysis import AnalysisReport, names_of, reported
+from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
 from electra.serving.language_model import LanguageModel, losses_with_memory
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class AnalyzeContextConfig:
     speed_tokens: int = 64
     """Tokens whose sliding windows are timed."""
     out: Path | None = None
-    """A folder for context.json, context.png and context.svg."""
+    """A folder for context.json, context.png and context.svg; those that are there are replaced."""
 
     def problems(self) -> Iterator[str]:
         if not self.models:
@@ -69,6 +69,7 @@ def run(config: AnalyzeContextConfig) -> AnalysisReport:
     """
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
+    prepare_out(config.out)
     data = TokenData.open(config.data, verify=False)
     documents = held_out(
         data.heldout, separate=data.special.separate, documents=config.documents, length=config.length

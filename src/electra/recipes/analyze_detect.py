@@ -12,7 +12,7 @@ from electra.analysis import learners
 from electra.analysis.detect import BUCKETS, Detector, Part, detected, differences, every_word, judged, rare_words
 from electra.analysis.resampling import drawn
 from electra.errors import ConfigError, DataError
-from electra.reports.analysis import AnalysisReport, names_of, reported
+from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class AnalyzeDetectConfig:
     seed: int = 0
     """Of all that is drawn."""
     out: Path | None = None
-    """A folder for detect.json, detect.png and detect.svg."""
+    """A folder for detect.json, detect.png and detect.svg; those that are there are replaced."""
 
     def problems(self) -> Iterator[str]:
         if not self.models:
@@ -70,6 +70,7 @@ def run(config: AnalyzeDetectConfig) -> AnalysisReport:
     """
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
+    prepare_out(config.out)
     tune, scored = _parts(config)
     detectors = [Detector.of(*pair) for pair in zip(config.models, names_of(config.models), strict=True)]
     found = []

@@ -20,7 +20,7 @@ from electra.export.loading import generator_beside, load_pretrained
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.recipes.analyze_context import check_vocabulary
 from electra.recipes.export import longest_input, trained
-from electra.reports.analysis import AnalysisReport, names_of, reported
+from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
 from electra.serving.word_predictor import WordPredictor
 from electra.training.checkpoint import CheckpointConfig, Checkpoints, read_checkpoint
 from electra.training.run_folder import RunFolder
@@ -57,7 +57,7 @@ class AnalyzeGeneratorConfig:
     seed: int = 0
     """Of the masks, the draws and the resamples."""
     out: Path | None = None
-    """A folder for generator.json, generator.png and generator.svg."""
+    """A folder for generator.json, generator.png and generator.svg; those that are there are replaced."""
 
     def problems(self) -> Iterator[str]:
         if not self.models:
@@ -104,6 +104,7 @@ def run(config: AnalyzeGeneratorConfig) -> AnalysisReport:
     """
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
+    prepare_out(config.out)
     data = TokenData.open(config.data, verify=False)
     named = zip(config.models, names_of(config.models), strict=True)
     sources = [source for model, name in named for source in _sources(model, name, config)]

@@ -11,7 +11,7 @@ import tyro
 
 from electra.analysis.minimal_pairs import Judged, Pair, measured, pairs_of, right, texts_of
 from electra.errors import ConfigError
-from electra.reports.analysis import AnalysisReport, names_of, reported
+from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
 from electra.serving.likelihood import SCORES, Likelihood, likelihood
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class AnalyzeMinimalPairsConfig:
     seed: int = 0
     """Of the drawing."""
     out: Path | None = None
-    """A folder for minimal-pairs.json, minimal-pairs.png and minimal-pairs.svg."""
+    """A folder for minimal-pairs.json, .png and .svg; those that are there are replaced."""
 
     def problems(self) -> Iterator[str]:
         if not self.models:
@@ -67,6 +67,7 @@ def run(config: AnalyzeMinimalPairsConfig) -> AnalysisReport:
     """
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
+    prepare_out(config.out)
     pairs = pairs_of(config.data, pairs=config.pairs, columns=(config.good_column, config.bad_column))
     models = [likelihood(model) for model in config.models]  # a mistake is to be found before the first is asked
     judged, in_windows = [], {}

@@ -27,7 +27,7 @@ from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export.loading import generator_beside
-from electra.reports.analysis import AnalysisReport, names_of, reported
+from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
 from electra.serving.scorer import Scorer
 from electra.serving.word_predictor import WordPredictor
 from electra.tasks import conll
@@ -66,7 +66,7 @@ class AnalyzePartsOfSpeechConfig:
     seed: int = 0
     """Of the first draw, and of the resamples."""
     out: Path | None = None
-    """A folder for parts-of-speech.json, .png and .svg."""
+    """A folder for parts-of-speech.json, .png and .svg; those that are there are replaced."""
 
     def problems(self) -> Iterator[str]:
         for name, least in (("draws", 1), ("sentences", 0), ("resamples", 1), ("seed", 0)):
@@ -91,6 +91,7 @@ def run(config: AnalyzePartsOfSpeechConfig) -> AnalysisReport:
     """
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
+    prepare_out(config.out)
     sentences = conll.read(config.data, conll.UPOS)
     if config.sentences:
         chosen = np.linspace(0, len(sentences) - 1, min(config.sentences, len(sentences))).round().astype(int)

@@ -12,7 +12,7 @@ import tyro
 from electra.analysis.hypotheses import NORMALISATION, UNKNOWN, Scale, read_lists
 from electra.analysis.rescoring import Lists, Scored, measured
 from electra.errors import ConfigError
-from electra.reports.analysis import AnalysisReport, names_of, reported
+from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
 from electra.serving.likelihood import SCORES, Likelihood, likelihood
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class AnalyzeRescoreConfig:
     seed: int = 0
     """Of the folds and of the drawing."""
     out: Path | None = None
-    """A folder for rescore.json, rescore.png and rescore.svg."""
+    """A folder for rescore.json, rescore.png and rescore.svg; those that are there are replaced."""
 
     def problems(self) -> Iterator[str]:
         if not self.models:
@@ -68,6 +68,7 @@ def run(config: AnalyzeRescoreConfig) -> AnalysisReport:
     """
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
+    prepare_out(config.out)
     read = read_lists(config.data, references=config.references, scale=config.scale)
     lists = Lists.of(read.utterances, folds=config.folds, seed=config.seed)
     models = [likelihood(model) for model in config.models]  # a mistake is to be found before the first is asked

@@ -34,8 +34,8 @@ TOWERS = ("discriminator", "generator", "encoder")
 """Folders of an export that say what of the run, but not of which."""
 UNNAMED = ("export", "model")
 """Folders that say neither."""
-OF_STUDIES = re.compile(r"run|seed-\d+|[\d.]+")
-"""Folders below an arm of a study."""
+OF_STUDIES = re.compile(r"(?P<arm>[^/]+)/(?P<share>[\d.]+)/(?P<seed>seed-\d+)/run")
+"""The folders that a study gives to a run: it is the arm that tells."""
 
 Facts = Mapping[str, Any]
 
@@ -84,11 +84,17 @@ def presenter_of(name: str) -> Presenter:
     return module
 
 
+def prepare_out(out: Path | None) -> None:
+    """Make the folder for what will be found, so that one that cannot be made is known before hours of work."""
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+
+
 def reported(name: str, facts: dict[str, Any], out: Path | None) -> AnalysisReport:
     """What a verb returns, once NAME.json, NAME.png and NAME.svg are written, if a folder for them is given."""
     if out is None:
         return AnalysisReport(name, facts)
-    out.mkdir(parents=True, exist_ok=True)
+    prepare_out(out)
     file = out / f"{name}.json"
     durable.write_text(file, json_text(facts))
     figure = presenter_of(name).figure(facts)
@@ -111,9 +117,9 @@ def names_of(models: Sequence[str]) -> list[str]:
     """What facts call MODELs: as little of each one's path as tells it from the others.
 
     Of a run's tower it is the run, too: RUN/export/generator is "RUN generator". The same one again has a number.
-    Runs of a study are named by their arms, where they have the same seed and share of the budget.
+    A run of a study is named by its arm, by the seed and the share of the budget only where need be.
     """
-    parts = _without_shared([_parts(model) for model in models])
+    parts = [_of_study(_parts(model)) for model in models]
     sizes = {one: 2 if len(one) > 1 and one[-1] in TOWERS else 1 for one in parts}
     while True:
         short = {one: " ".join(one[-size:]) for one, size in sizes.items()}
@@ -130,16 +136,13 @@ def names_of(models: Sequence[str]) -> list[str]:
     ]
 
 
-def _without_shared(parts: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Without the folders at the end of all runs that only a study's order puts there."""
-    towers = [one[-1:] if one[-1] in TOWERS else () for one in parts]
-    runs = [one[: len(one) - len(tower)] for one, tower in zip(parts, towers, strict=True)]
-    while len({*runs}) > 1 and min(map(len, runs)) > 1:
-        ends = {one[-1] for one in runs}
-        if len(ends) > 1 or not OF_STUDIES.fullmatch(ends.pop()):
-            break
-        runs = [one[:-1] for one in runs]
-    return [run + tower for run, tower in zip(runs, towers, strict=True)]
+def _of_study(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """The arm of a study's run last of its folders, its tower aside."""
+    tower = parts[-1:] if parts[-1] in TOWERS else ()
+    run = parts[: len(parts) - len(tower)]
+    if found := OF_STUDIES.fullmatch("/".join(run[-4:])):
+        run = (*run[:-4], found["share"], found["seed"], found["arm"])
+    return run + tower
 
 
 def _parts(model: str) -> tuple[str, ...]:
