@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# What has a discriminator learnt, beside a masked language model of as much compute? The figures of docs/answers.md.
+# What has a discriminator learnt, beside a masked language model of as much compute? The figures of
+# docs/answers.md.
 #
 #   examples/what_it_learnt.sh DATA TASKS OUT [FLOPS [RESAMPLES]]
 #
 # DATA is what `electra prepare` made of English text; TASKS has the folders blimp, ged, jfleg, asr-snips, and those of
-# docs/studies.md. Two networks train at once, a thread each; the third, Electric, is for its likelihoods alone. Run
-# again, it goes on where it was stopped.
+# docs/studies.md. Two networks train at once, a thread each; the third, Electric, for its likelihoods, comes
+# after. Run again, it goes on where it was stopped.
 set -euo pipefail
 data=$1 tasks=$2 out=$3 flops=${4:-6e14} resamples=${5:-1000}
 base=$(dirname "$0")/what_it_learnt.toml
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
 study() {
-  electra study objectives --base "$base" --arms electra bert electric --data "$data" --tasks "$tasks" --out "$out/study" \
-    --budget "$flops" --seeds 1 --task-seeds 3 --suite chunking:0.1 upos:0.1 \
+  electra study objectives --base "$base" --arms electra bert electric \
+    --data "$data" --tasks "$tasks" --out "$out/study" --budget "$flops" --seeds 1 --task-seeds 3 --suite chunking:0.1 upos:0.1 \
     --tune train.epochs=10 optimizer.learning_rate=2e-3 optimizer.layer_decay=1
 }
 study & study; wait # two share the folder, and each takes a run that nobody is at
@@ -24,7 +25,8 @@ electric=$out/study/runs/electric/1/seed-0/run
 generator=$electra/export/generator
 
 tagger() { # NAME RUN: of wrong words, learnt from English learners
-  [ -f "$out/$1/results.json" ] || electra finetune "$2" --task ged-en-realec --data "$tasks/ged" --out "$out/$1" --seeds 1
+  [ -f "$out/$1/results.json" ] ||
+    electra finetune "$2" --task ged-en-realec --data "$tasks/ged" --out "$out/$1" --seeds 1
 }
 analyze() { # NAME VERB ...: once
   local name=$1 verb=$2
@@ -41,7 +43,8 @@ jfleg=(--tune "$tasks/jfleg/dev" --data "$tasks/jfleg/test")
 analyze detect-learners detect "$electra" --data "$tasks/ged/en_realec_dev.tsv"
 analyze detect-jfleg detect "$electra" "$out/tagger-electra" "$out/tagger-masked" "${jfleg[@]}"
 analyze calibrate calibrate "$electra" --data "$data" --errors "$tasks/ged/en_realec_dev.tsv" --prior .05
-analyze parts-of-speech parts-of-speech "$electra" --data "$tasks/pos-ud-english-ewt/dev.conllu" --frequencies "$data" --threshold .15
+analyze parts-of-speech parts-of-speech "$electra" --data "$tasks/pos-ud-english-ewt/dev.conllu" \
+  --frequencies "$data" --threshold .15
 analyze rescore rescore "$electra" "$generator" "$masked" "$electric" \
   --data "$tasks/asr-snips/valid.conf.csv" --references "$tasks/asr-snips/valid.supconf.csv"
 text=(--text "$tasks/pos-ud-english-ewt/dev.conllu" --chunks "$tasks/chunking-conll2000/train.txt")
