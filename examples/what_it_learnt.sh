@@ -14,7 +14,8 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
 study() {
   electra study objectives --base "$base" --arms electra bert electric \
-    --data "$data" --tasks "$tasks" --out "$out/study" --budget "$flops" --seeds 1 --task-seeds 3 --suite chunking:0.1 upos:0.1 \
+    --data "$data" --tasks "$tasks" --out "$out/study" --budget "$flops" \
+    --seeds 1 --task-seeds 3 --suite chunking:0.1 upos:0.1 \
     --tune train.epochs=10 optimizer.learning_rate=2e-3 optimizer.layer_decay=1
 }
 study & study; wait # two share the folder, and each takes a run that nobody is at
