@@ -236,6 +236,43 @@ def test_tags_become_a_field_of_conll_u(models: Models, tmp_path: Path) -> None:
     ]
 
 
+ONE = "I would stay here again.\n"
+CHUNKS = "a DT B-NP\ndog NN I-NP\n\nmy PRP$ B-NP\ncat NN I-NP\n. . O\n"
+
+
+@pytest.mark.parametrize(
+    "text", [ONE, ONE * 2, ONE + "\n" + ONE, "my cat\n", "We saw it in 1999\nWe met her in 2001\n"]
+)  # fmt: skip
+def test_whole_sentences_are_not_taken_for_columns(text: str, models: Models, tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_text(text)
+    with pytest.raises(DataError, match=r"may be columns or a whole sentence; .*--text-column 0\n.*--input -"):
+        run(PredictConfig(models("tagging"), input=str(path)))
+    words = [line.split("\t")[0] for line in tagged_as_columns(models, path, "0")]
+    assert words == [line.split()[0] for line in text.split("\n") if line]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("in.txt", CHUNKS),
+        ("in.txt", CHUNKS.replace(" ", "\t")),
+        ("in.txt", "a x O\ndog y B-PET\n"),
+        ("in.txt", "a\ndog\n"),
+        ("in.conll", ONE),
+    ],
+)
+def test_columns_parted_by_blanks_are_read(name: str, text: str, models: Models, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    words = [line.split("\t")[0] for line in tagged_as_columns(models, tmp_path / name, None)]
+    assert words == [line.split()[0] for line in text.split("\n") if line]
+
+
+def tagged_as_columns(models: Models, path: Path, column: str | None) -> list[str]:
+    shown = lines(run(PredictConfig(models("tagging"), input=str(path), text_column=column)))
+    return [line for block in shown for line in block.splitlines() if line]
+
+
 @pytest.mark.parametrize("kind", ["labels", "tagging"])
 def test_standard_input(kind: str, models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.BytesIO("".join(f"{text}\n\n" for text in TEXTS).encode())

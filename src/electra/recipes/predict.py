@@ -193,6 +193,8 @@ def _tagged(config: PredictConfig, predictor: Predictor, path: Path) -> Written 
             f"--output: tagged text goes out as it came in; call the file {config.output.stem}{path.suffix}"
         )
     try:
+        if not columns.conllu and config.text_column is None and ".conll" not in path.suffixes:
+            conll.check_parted(path, columns, getattr(predictor.problem, "labels", ()))
         sentences = conll.read(path, columns)
     except DataError as error:
         hint = "a model that tags reads words in columns from such a file; whole sentences a line: --input -"
