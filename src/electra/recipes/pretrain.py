@@ -48,7 +48,7 @@ from electra.training.distributed import first_here, joined, leads, peers_named,
 from electra.training.events import events
 from electra.training.plan import Plan, plan
 from electra.training.precision import Precision
-from electra.training.run_folder import RunFolder, agree, check_holds_no_other, environment, open_run, stored_config
+from electra.training.run_folder import RunFolder, agree, check_free, environment, open_run, stored_config
 from electra.training.state import check_newest
 from electra.training.tracking import log_file
 from electra.training.trainer import Outcome, Rules, Trainer
@@ -240,7 +240,7 @@ def dry_run(config: PretrainConfig, *, fresh: bool = False) -> "DryRun":
     config = _open_ended(config)
     there = None if config.out is None or fresh else RunFolder(config.out)
     if there:
-        check_holds_no_other(there)
+        check_free(there)
     names = Checkpoints(there.checkpoints, config.checkpoint).names() if there else []
     start = Start() if names else load_start(config.init)
     config = with_shapes(config, start)

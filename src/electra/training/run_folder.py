@@ -113,12 +113,12 @@ def open_run(path: Path, *, fresh: bool) -> RunFolder:
         while path.exists():
             number += 1
             path = wanted.with_name(f"{wanted.name}-{number}")
-    check_holds_no_other(run := RunFolder(path))
+    check_free(run := RunFolder(path))
     path.mkdir(parents=True, exist_ok=True)
     return run
 
 
-def check_holds_no_other(run: RunFolder) -> None:
+def check_free(run: RunFolder) -> None:
     """Refuse a place where something lies that is no run.
 
     Raises:
