@@ -322,6 +322,18 @@ def test_texts_that_are_cut_or_empty_are_counted(models: Models, caplog: pytest.
     assert "1 of 2 texts are empty" in caplog.text
 
 
+@pytest.mark.parametrize(("name", "content"), [("in.txt", ""), ("in.txt", "\n \n"), ("in.csv", "text\n")])
+def test_an_input_without_any_text_is_an_error(name: str, content: str, models: Models, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    for out in (None, tmp_path / "out.csv"):
+        with pytest.raises(DataError, match=rf"there is no text in .*{name}; give a text, or --input"):
+            run(PredictConfig(models("labels"), input=str(tmp_path / name), output=out))
+    assert not (tmp_path / "out.csv").exists()
+    with pytest.raises(DataError, match="there is no text in the command line"):
+        run(PredictConfig(models("labels"), ("", " ")))
+    assert len(lines(run(PredictConfig(models("labels"), ("", "a dog"))))) == 2
+
+
 def test_a_folder_of_several_models_names_them(models: Models) -> None:
     folder = Path(models("labels")).parent
     models("pair")

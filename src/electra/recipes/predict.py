@@ -18,7 +18,7 @@ from electra.data.corpus import kind_of
 from electra.data.records import read_records
 from electra.errors import ConfigError, DataError
 from electra.recipes.finetune_outcome import config_of, fine_tuning_of
-from electra.recipes.text_results import Lines, Written, write_lines
+from electra.recipes.text_results import STANDARD_INPUT, Lines, Written, no_text, write_lines
 from electra.serving.predictor import Predictor, Text
 from electra.tasks import conll, glue, squad_files
 from electra.tasks.base import Prediction
@@ -28,7 +28,6 @@ logger = logging.getLogger(__name__)
 
 AT_ONCE = 4096
 """Texts that are held and sorted by length at a time, so that a file may have any size."""
-STANDARD_INPUT = "-"
 QUESTIONS, PASSAGES = ("question",), ("context", "passage")
 """Usual names of columns, for models that answer questions."""
 Record = dict[str, Any]
@@ -72,7 +71,7 @@ def run(config: PredictConfig) -> Lines | Written:
         return _questions(config, predictor, Path(config.input))
     if config.input is not None and words:
         return _tagged(config, predictor, Path(config.input))
-    records = _records(config, predictor)
+    records = _with_text(_records(config, predictor), config.input)
     found = _predicted(records, predictor)
     if config.output is None:
         return Lines([_line(text, prediction) for _, text, prediction in found])
@@ -95,6 +94,20 @@ def _predicted(
         for (record, text), prediction in zip(group, predictions, strict=True):
             yield record, text, prediction
         done += len(group)
+
+
+def _with_text(records: Iterator[tuple[Record, Text]], name: str | None) -> Iterator[tuple[Record, Text]]:
+    """The same.
+
+    Raises:
+        DataError: at the end, where there was no text, or only empty ones.
+    """
+    some = False
+    for record, text in records:
+        some = some or bool("".join(text).strip())
+        yield record, text
+    if not some:
+        raise no_text(name)
 
 
 def _records(config: PredictConfig, predictor: Predictor) -> Iterator[tuple[Record, Text]]:
