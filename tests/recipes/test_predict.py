@@ -334,6 +334,13 @@ def test_an_input_without_any_text_is_an_error(name: str, content: str, models: 
     assert len(lines(run(PredictConfig(models("labels"), ("", "a dog"))))) == 2
 
 
+def test_json_lines_say_which_texts_were_cut(models: Models, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    run(PredictConfig(models("labels"), ("the cat sat", "the cat sat " * 20), output=out))
+    first, second = map(json.loads, out.read_text().splitlines())
+    assert "cut" not in first and second["cut"] is True
+
+
 def test_a_folder_of_several_models_names_them(models: Models) -> None:
     folder = Path(models("labels")).parent
     models("pair")

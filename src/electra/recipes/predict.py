@@ -296,7 +296,8 @@ def _flat(prediction: Prediction, says: str, *, flat: bool) -> Record:
     answer = prediction[says]
     scores = prediction.get("scores")
     if not flat:
-        return {"predicted": answer, **({"scores": scores} if scores is not None else {})}
+        cut = {"cut": True} if prediction.get("cut") else {}  # the text was too long, and its end not read
+        return {"predicted": answer, **({"scores": scores} if scores is not None else {}), **cut}
     joined = ",".join(map(str, answer)) if isinstance(answer, list) else answer
     each = {f"score {label}": score for label, score in scores.items()} if isinstance(scores, dict) else {}
     return {"predicted": joined, **each}
