@@ -145,12 +145,18 @@ def _rounded(numbers: NDArray[np.float32]) -> list[float]:
 
 
 def _scored(scorer: Scorer, texts: Iterator[str]) -> Iterator[ScoredText]:
-    done = 0
+    done = long = 0
     for group in _groups(texts):
         if done:  # else nobody waits yet
             logger.info("scored %s texts", f"{done:,}", extra={"progress": (done, None)})
-        yield from scorer(group)
+        results = scorer(group)
+        yield from results
         done += len(group)
+        long += scorer.batcher.in_windows(len(scored.tokens) for scored in results)
+    if long:
+        logger.info(
+            "%s of %s texts are longer than the model's input and were read in windows", f"{long:,}", f"{done:,}"
+        )
 
 
 def _groups(texts: Iterator[str]) -> Iterator[list[str]]:
