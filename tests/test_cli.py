@@ -179,6 +179,8 @@ def test_an_unknown_verb_is_answered_with_the_one_that_is_near(
     shown = capsys.readouterr()
     assert shown.err.startswith("electra: there is no verb 'pretran'; did you mean 'pretrain'?")
     assert shown.out == ""
+    assert electra("analyse", "compare", "x") == 2  # British, of a verb of two words
+    assert "there is no verb 'analyse'; did you mean 'analyze'?" in capsys.readouterr().err
 
 
 def test_an_unknown_option_is_answered_with_the_one_that_is_near(

@@ -194,7 +194,8 @@ def _call(verb: str, arguments: list[str]) -> object:
         from electra.config import did_you_mean
         from electra.errors import ConfigError
 
-        near = did_you_mean(verb, list(VERBS))
+        beginnings = [name.partition(" ")[0] for name in VERBS]
+        near = did_you_mean(verb, list(dict.fromkeys([*VERBS, *beginnings])))
         raise ConfigError(f"there is no verb {verb!r}{near}\n  verbs: {', '.join(VERBS)}")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and verb not in SPREAD:
         from electra.errors import ConfigError

@@ -69,6 +69,13 @@ def test_a_list_a_line(tmp_path: Path) -> None:
     assert [one.texts for one in read_lists(path).utterances] == [["go home", "no home"], ["home"]]
 
 
+def test_empty_hypotheses_stay_and_are_counted(tmp_path: Path) -> None:
+    rows = "transcription,hypothesis,score\ngo home,,0.6\ngo home,[noise],0.3\ngo home,go,0.1\n"
+    found = read_lists(write(tmp_path / "lists.csv", rows))
+    assert found.utterances[0].texts == ["", "", "go"] and found.empty == 2
+    assert read_lists(write(tmp_path / "lists.csv", ROWS)).empty == 0
+
+
 def test_probabilities_of_0_have_a_logarithm(tmp_path: Path) -> None:
     path = write(tmp_path / "lists.csv", "transcription,hypothesis,score\na,b,0\na,c,1\n")
     assert read_lists(path).utterances[0].scores == pytest.approx([0, math.log(1e-12)])
@@ -112,10 +119,10 @@ HEADER = "transcription,hypothesis,score\n"
     ("name", "text", "message"),
     [
         ("a.csv", HEADER + "a,b,high\n", r"a\.csv:2: score is 'high', which is no number"),
-        ("a.csv", HEADER + "a,b,\n", r"a\.csv:2: score is '', which is no number"),
+        ("a.csv", HEADER + "a,b,\n", r"a\.csv:2: score is empty, which is no number"),
         ("a.csv", HEADER + "a,b,nan\n", r"a\.csv:2: score is 'nan'"),
         ("a.csv", "transcription,hypothesis\na,b\n", r"a\.csv:2: there is no score; the columns are 'trans"),
-        ("a.csv", "hypothesis,score\na,1\n", r"a\.csv:2: a row has transcription, hypothesis and score"),
+        ("a.csv", "hypothesis,score\na,1\n", r"2: a row has transcription \(or reference\) or an id, .*; rename"),
         ("a.csv", "id,hypothesis,score\n1,a,1\n", r"a\.csv:2: a list has a reference .* --references"),
         ("a.csv", HEADER + "...,b,1\n", r"a\.csv:2: the reference '\.\.\.' has no words"),
         ("a.csv", HEADER, r"a\.csv: there are no hypotheses"),
@@ -128,7 +135,9 @@ HEADER = "transcription,hypothesis,score\n"
             "id,transcription,hypothesis,score\n1,a,b,1\n2,a,b,1\n1,a,c,1\n",
             r"a\.csv:4: id '1' comes again; put the rows of a list together",
         ),
-        ("a.jsonl", '{"reference": "a", "hypothesis": null, "score": 1}\n', "hypothesis is None; a text is"),
+        ("a.jsonl", '{"reference": "a", "hypothesis": null, "score": 1}\n', "hypothesis is null; a text is"),
+        ("a.jsonl", '{"reference": "a", "hypothesis": "b", "score": null}\n', "score is null, which is no number"),
+        ("a.jsonl", '{"reference": "a"}\n', "no hypothesis or text of a row, and no hypotheses of a list; the"),
         ("a.jsonl", '{"reference": "a", "hypothesis": "b", "score": true}\n', "score is True, which is no"),
     ],
 )  # fmt: skip

@@ -113,3 +113,7 @@ def test_broken_unicode_in_a_parquet_row_is_named(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.csv: there is no such file"):
         list(read_records(tmp_path / "none.csv"))
+    with pytest.raises(DataError, match="none: there is no such file"):
+        list(read_records(tmp_path / "none"))
+    with pytest.raises(DataError, match="it is a folder; give one of its files"):
+        list(read_records(tmp_path))

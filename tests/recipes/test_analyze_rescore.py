@@ -60,6 +60,19 @@ def test_references_of_their_own(model: str, tmp_path: Path, capsys: pytest.Capt
     assert facts["first_best"]["value"] == pytest.approx(1 / 16) and facts["hypotheses"] == 16
 
 
+def test_empty_hypotheses_are_counted_and_wrong_in_each_word(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = lists(tmp_path / "lists.csv")
+    data.write_text(data.read_text() + "a mat,,.9\na mat,a mat,.1\nno dog,[noise],.9\nno dog,no dog,.1\n")
+    command = ["analyze", "rescore", model, "--data", str(data), "--folds", "2", "--resamples", "20"]
+    assert main([*command, "--out", str(tmp_path)]) == 0
+    assert "2 hypotheses are empty: " in capsys.readouterr().out
+    facts = json.loads((tmp_path / "rescore.json").read_text())
+    assert facts["empty_hypotheses"] == 2
+    assert facts["first_best"]["value"] == pytest.approx((10 + 4) / (19 + 4))
+
+
 def test_hypotheses_that_are_read_in_windows_are_counted(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

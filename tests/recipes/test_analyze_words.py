@@ -156,7 +156,7 @@ def test_bad_treebanks_and_models_are_named(
         assert message in refused(capsys, "parts-of-speech", run, "--data", tmp_path / name)
     assert "cannot be read" in refused(capsys, "parts-of-speech", run, "--data", tmp_path / "none.conllu")
     no_head = refused(capsys, "parts-of-speech", run / "export" / "generator", "--data", treebank)
-    assert "is a masked language model" in no_head and "give a discriminator" in no_head
+    assert "is a masked language model" in no_head and "this needs a discriminator" in no_head
     other = refused(capsys, "parts-of-speech", small_model, "--generator", run, "--data", treebank)
     assert "different vocabularies" in other
     problems = refused(

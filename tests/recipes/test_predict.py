@@ -236,6 +236,43 @@ def test_tags_become_a_field_of_conll_u(models: Models, tmp_path: Path) -> None:
     ]
 
 
+ONE = "I would stay here again.\n"
+CHUNKS = "a DT B-NP\ndog NN I-NP\n\nmy PRP$ B-NP\ncat NN I-NP\n. . O\n"
+
+
+@pytest.mark.parametrize(
+    "text", [ONE, ONE * 2, ONE + "\n" + ONE, "my cat\n", "We saw it in 1999\nWe met her in 2001\n"]
+)  # fmt: skip
+def test_whole_sentences_are_not_taken_for_columns(text: str, models: Models, tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_text(text)
+    with pytest.raises(DataError, match=r"may be columns or a whole sentence; .*--text-column 0\n.*--input -"):
+        run(PredictConfig(models("tagging"), input=str(path)))
+    words = [line.split("\t")[0] for line in tagged_as_columns(models, path, "0")]
+    assert words == [line.split()[0] for line in text.split("\n") if line]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("in.txt", CHUNKS),
+        ("in.txt", CHUNKS.replace(" ", "\t")),
+        ("in.txt", "a x O\ndog y B-PET\n"),
+        ("in.txt", "a\ndog\n"),
+        ("in.conll", ONE),
+    ],
+)
+def test_columns_parted_by_blanks_are_read(name: str, text: str, models: Models, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    words = [line.split("\t")[0] for line in tagged_as_columns(models, tmp_path / name, None)]
+    assert words == [line.split()[0] for line in text.split("\n") if line]
+
+
+def tagged_as_columns(models: Models, path: Path, column: str | None) -> list[str]:
+    shown = lines(run(PredictConfig(models("tagging"), input=str(path), text_column=column)))
+    return [line for block in shown for line in block.splitlines() if line]
+
+
 @pytest.mark.parametrize("kind", ["labels", "tagging"])
 def test_standard_input(kind: str, models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.BytesIO("".join(f"{text}\n\n" for text in TEXTS).encode())
@@ -283,6 +320,25 @@ def test_texts_that_are_cut_or_empty_are_counted(models: Models, caplog: pytest.
         run(PredictConfig(models("labels"), ("the cat sat", " ")))
     assert "1 of 2 texts are too long and were cut (40 tokens a row)" in caplog.text
     assert "1 of 2 texts are empty" in caplog.text
+
+
+@pytest.mark.parametrize(("name", "content"), [("in.txt", ""), ("in.txt", "\n \n"), ("in.csv", "text\n")])
+def test_an_input_without_any_text_is_an_error(name: str, content: str, models: Models, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    for out in (None, tmp_path / "out.csv"):
+        with pytest.raises(DataError, match=rf"there is no text in .*{name}; give a text, or --input"):
+            run(PredictConfig(models("labels"), input=str(tmp_path / name), output=out))
+    assert not (tmp_path / "out.csv").exists()
+    with pytest.raises(DataError, match="there is no text in the command line"):
+        run(PredictConfig(models("labels"), ("", " ")))
+    assert len(lines(run(PredictConfig(models("labels"), ("", "a dog"))))) == 2
+
+
+def test_json_lines_say_which_texts_were_cut(models: Models, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    run(PredictConfig(models("labels"), ("the cat sat", "the cat sat " * 20), output=out))
+    first, second = map(json.loads, out.read_text().splitlines())
+    assert "cut" not in first and second["cut"] is True
 
 
 def test_a_folder_of_several_models_names_them(models: Models) -> None:

@@ -267,11 +267,43 @@ def test_a_dry_run_says_that_it_would_go_on_and_refuses_what_the_run_would(
 ) -> None:
     there = command(data_folder, finished.run, "--dry-run", "--train.steps", "40")
     assert main(there) == 0
-    assert "already there" in (shown := capsys.readouterr().out) and "40 steps, with which it would go on" in shown
+    assert "already there" in (shown := capsys.readouterr().out) and "40 of 40 steps, finished" in shown
     assert main([*there, "--fresh"]) == 0
     assert "already there" not in capsys.readouterr().out
     assert main([*there, "--optimizer.learning_rate", ".123"]) == 2
     assert "optimizer.learning_rate" in capsys.readouterr().err
+    shutil.copytree(finished.run, half := tmp_path / "half")
+    stored = (half / "config.toml").read_text()
+    (half / "config.toml").write_text(stored.replace("\nsteps = 40\n", "\nsteps = 80\n"))
+    assert main(command(data_folder, half, "--dry-run", "--train.steps", "80")) == 0
+    assert "40 of 80 steps, with which it would go on" in capsys.readouterr().out
+
+
+def test_a_dry_run_refuses_another_config_before_the_first_checkpoint(
+    finished: PretrainResult, data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    shutil.copy(finished.run / "config.toml", tmp_path / "run")
+    there = command(data_folder, tmp_path / "run", "--train.steps", "40", "--dry-run")
+    assert main(there) == 0
+    assert "already there" not in capsys.readouterr().out
+    assert main([*there, "--optimizer.learning_rate", ".123"]) == 2
+    assert "optimizer.learning_rate: the run has 0.001, asked for 0.123" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_dry_run_refuses_a_place_that_holds_no_run(
+    what: str, data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    if what == "folder":
+        out.mkdir()
+    (out / "notes.txt" if what == "folder" else out).write_text("mine")
+    messages = []
+    for options in ([], ["--dry-run"]):
+        assert main(command(data_folder, out, *options)) == 2
+        messages.append(capsys.readouterr().err)
+    assert messages[0] == messages[1] and "give another --out" in messages[0]
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,6 @@ def test_a_run_goes_on_with_its_memory(trained: Callable[..., Path], capsys: pyt
         with pytest.raises(CheckpointError, match=rf"{name}: the run has \d+, asked for 64"):
             trained("txl-tiny", setting)
     assert main(["score", str(run), "the fox"]) == 2
-    assert "is a language model; to score texts, give a discriminator" in capsys.readouterr().err
+    assert "is a language model; this needs a discriminator" in capsys.readouterr().err
     assert main(["status", str(run)]) == 0
     assert "perplexity a token" in capsys.readouterr().out

@@ -21,6 +21,7 @@ from electra.modeling.heads import ReplacedTokenHead
 from electra.recipes import score
 from electra.recipes.score import ScoreConfig, Shown, run
 from electra.recipes.text_results import Lines, Written
+from electra.tasks.classification import Classification
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +155,7 @@ def test_mistakes_are_told(model, tmp_path) -> None:  # type: ignore[no-untyped-
     for config, error, message in (
         (ScoreConfig(model), ConfigError, "give a text to score, or --input FILE"),
         (ScoreConfig(model, input=str(tmp_path / "none.txt")), DataError, "there is no such file"),
+        (ScoreConfig(model, input=str(tmp_path)), DataError, "it is a folder; give one of its files"),
         (ScoreConfig(model, input=str(tmp_path / "a.doc")), DataError, "the kind of file is unknown"),
         (ScoreConfig(model, input=str(tmp_path / "b.txt")), DataError, "a binary file"),
         (ScoreConfig(model, input=str(tmp_path / "c.csv"), text_column="c"), DataError, "no column 'c'"),
@@ -163,6 +165,39 @@ def test_mistakes_are_told(model, tmp_path) -> None:  # type: ignore[no-untyped-
         with pytest.raises(error) as caught:
             run(config)
         assert message in str(caught.value)
+
+
+def test_texts_that_are_read_in_windows_are_counted(model, capsys) -> None:  # type: ignore[no-untyped-def]
+    assert main(["score", model, "the cat sat", "the cat sat " * 20]) == 0
+    assert "1 of 2 texts are longer than the model's input and were read in windows" in capsys.readouterr().err
+    assert main(["score", model, "the cat sat"]) == 0
+    assert "windows" not in capsys.readouterr().err
+
+
+def test_a_fine_tuned_model_is_for_predict(model, tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
+    problem = Classification(("accuracy",), labels=("bad", "good"))
+    torch.manual_seed(0)
+    encoder = huggingface.load(Path(model) / "export/discriminator").encoder
+    huggingface.save(
+        tmp_path / "tuned/model", encoder=encoder, head=problem.head(encoder.config), card="",
+        task=problem.facts(), tokenizer_json=Path(model) / "export/discriminator/tokenizer.json",
+    )  # fmt: skip
+    assert main(["score", str(tmp_path / "tuned"), "the cat"]) == 2
+    shown = capsys.readouterr().err
+    assert "is fine-tuned for a task; this needs a discriminator" in shown and "electra predict" in shown
+
+
+@pytest.mark.parametrize("content", ["", "\n  \n"])
+def test_an_input_without_any_text_is_an_error(model, tmp_path, capsys, content) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "empty.txt").write_text(content)
+    assert main(["score", model, "--input", str(tmp_path / "empty.txt")]) == 2
+    assert "empty.txt; give a text" in capsys.readouterr().err
+    assert main(["score", model, content, "--json", "--output", str(tmp_path / "out.jsonl")]) == 2
+    assert "there is no text in the command line; give a text" in capsys.readouterr().err
+    assert not (tmp_path / "out.jsonl").exists()
+    assert main(["score", model, "", "the cat", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["text"] == "the cat" and "the text is empty" in shown.err
 
 
 def test_a_mistake_ends_with_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

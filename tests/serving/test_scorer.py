@@ -101,7 +101,7 @@ def test_one_text_instead_of_a_list_is_refused(scorer) -> None:  # type: ignore[
 
 def test_only_a_discriminator_with_its_head_can_score(model, tmp_path) -> None:  # type: ignore[no-untyped-def]
     generator = write_model(tmp_path / "generator", head=MaskedLanguageModelHead)
-    with pytest.raises(CheckpointError, match="is a masked language model; to score texts, give a discriminator"):
+    with pytest.raises(CheckpointError, match="is a masked language model; this needs a discriminator"):
         Scorer(generator)
     bare = shutil.copytree(model, tmp_path / "bare")
     tensors = load_file(bare / "model.safetensors")
@@ -123,6 +123,26 @@ def test_colour_grows_with_the_probability() -> None:
     assert greens == sorted(greens, reverse=True) and len(set(greens)) == 4
     text = colored(["a", "b", "c"], [0.0, 0.2, 0.9])
     assert [(text.plain[span.start : span.end]) for span in text.spans] == ["b", "[c .90]"]
+
+
+def test_words_are_named_whole_and_punctuation_in_quotes() -> None:
+    probabilities = np.array([0.2, 0.1, 0.4, 0.05, 0.3], "f4")
+    logits = np.log(probabilities / (1 - probabilities))
+    spans = [(0, 1), (2, 5), (5, 7), (7, 8), (8, 9)]
+    text = "A banana."
+    tokens = [text[start:end] for start, end in spans]
+    named = str(ScoredText(text, tokens, spans, logits, [0, 1, 1, 1, 2])).splitlines()[-1]
+    assert named == '  most likely replaced: banana .40, "." .30, A .20'
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
+def test_the_words_named_are_words_of_the_text(kind, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    scorer = Scorer(write_model(tmp_path / kind, kind=kind))
+    for text in ("unhomely catlike, zebras", "naïvest Cafés! yes"):
+        [scored] = scorer([text])
+        assert len(scored.tokens) > len(re.findall(r"\w+|[^\w\s]", text))
+        named = re.findall(r"(\S+) \.\d\d", str(scored).splitlines()[-1])
+        assert len(named) == 3 and set(named) < {*re.findall(r"\w+", text), '","', '"!"'}
 
 
 def test_shown_with_and_without_colour() -> None:

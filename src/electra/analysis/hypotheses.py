@@ -62,12 +62,14 @@ class NBestLists:
         scale: of the scores in the file, "probability" or "log".
         first_best_added: lists whose first best came from the file of references' join, with the score of the best
             alternative.
+        empty: hypotheses without anything to read, as of a recogniser that heard nothing.
     """
 
     utterances: list[Utterance]
     left_out: dict[str, int]
     scale: Scale
     first_best_added: int
+    empty: int
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,8 @@ def read_lists(path: Path, *, references: Path | None = None, scale: Scale = "au
             f"{path}: each list has one hypothesis, so there is nothing to choose; hypotheses of one list are "
             "rows behind each other with the same id, or without ids with the same transcription"
         )
-    return NBestLists(utterances, left_out, scale, added)
+    empty = sum(not text for one in utterances for text in one.texts)
+    return NBestLists(utterances, left_out, scale, added, empty)
 
 
 def _reference(rows: Sequence[_Row], said: _References | None) -> tuple[str | None, str]:
@@ -198,16 +201,24 @@ def _rows(path: Path) -> Iterator[_Row]:
         name = next((str(record[name]) for name in ID if record.get(name) not in (None, "")), None)
         if LIST not in record:
             if name is None and heading is None:
-                raise DataError(f"{where}: a row has transcription, hypothesis and score; {_columns(record)}")
+                raise DataError(
+                    f"{where}: a row has transcription (or reference) or an id, hypothesis (or text), and "
+                    f"score; {_columns(record)}; rename the column of what was said, or add it"
+                )
+            if not any(one in record for one in HYPOTHESIS):
+                raise DataError(
+                    f"{where}: there is no {' or '.join(HYPOTHESIS)} of a row, and no {LIST} of a list; "
+                    f"{_columns(record)}"
+                )
             text, score = _text(record, HYPOTHESIS, where), _score(record, where)
             yield _Row(where, name, heading or "" if name is None else name, heading, text, score)
             continue
         if not isinstance(record[LIST], list) or not record[LIST]:
-            raise DataError(f"{where}: {LIST} is {record[LIST]!r}; a list of text and score is expected")
+            raise DataError(f"{where}: {LIST} is {_shown(record[LIST])}; a list of text and score is expected")
         for number, one in enumerate(record[LIST], start=1):
             place = f"{where}: hypothesis {number}"
             if not isinstance(one, dict):
-                raise DataError(f"{place} is {one!r}; an object with text and score is expected")
+                raise DataError(f"{place} is {_shown(one)}; an object with text and score is expected")
             group = f"line {line}" if name is None else name
             yield _Row(place, name, group, heading, _text(one, HYPOTHESIS, place), _score(one, place))
 
@@ -217,7 +228,7 @@ def _text(record: Mapping[str, Any], names: Sequence[str], where: str) -> str:
     if name is None:
         raise DataError(f"{where}: there is no {' or '.join(names)}; {_columns(record)}")
     if not isinstance(record[name], str):
-        raise DataError(f"{where}: {name} is {record[name]!r}; a text is expected")
+        raise DataError(f"{where}: {name} is {_shown(record[name])}; a text is expected")
     return str(record[name])
 
 
@@ -230,8 +241,13 @@ def _score(record: Mapping[str, Any], where: str) -> float:
     except (TypeError, ValueError):
         score = math.nan
     if not math.isfinite(score):
-        raise DataError(f"{where}: score is {value!r}, which is no number")
+        raise DataError(f"{where}: score is {_shown(value)}, which is no number")
     return score
+
+
+def _shown(value: Any) -> str:
+    """A value as files have it."""
+    return "null" if value is None else "empty" if value == "" else repr(value)
 
 
 def _columns(record: Mapping[str, Any]) -> str:

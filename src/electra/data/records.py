@@ -15,17 +15,28 @@ from electra.errors import DataError
 KNOWN = "tables are .csv, .tsv, .jsonl and .parquet, each also with .gz or .zst"
 
 
+def check_is_file(path: Path) -> None:
+    """Before the kind of a file is judged by its name.
+
+    Raises:
+        DataError: it is a folder, or is not there.
+    """
+    if path.is_dir():
+        raise DataError(f"{path}: it is a folder; give one of its files")
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file")
+
+
 def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Line (of a parquet file: row) and values of each row, by the name of the column.
 
     Raises:
         DataError: the file is missing, of an unknown kind, or a row cannot be read.
     """
+    check_is_file(path)
     kind = kind_of(path)
     if kind not in _READERS:
         raise DataError(f"{path}: the kind of file is unknown; {KNOWN}")
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file")
     if kind != "parquet":
         readers.check_is_text(path)
     for line, record in _READERS[kind](path):

@@ -80,7 +80,7 @@ def run(config: AnalyzeRescoreConfig) -> AnalysisReport:
     facts = measured(lists, scored, resamples=config.resamples, seed=config.seed)
     facts |= {
         "left_out": read.left_out, "scale": read.scale, "first_best_added": read.first_best_added,
-        "normalisation": NORMALISATION, "in_windows": in_windows,
+        "empty_hypotheses": read.empty, "normalisation": NORMALISATION, "in_windows": in_windows,
         "meanings": {name: SCORES[name] for name in SCORES if any(one.score == name for one in scored)},
     }  # fmt: skip
     return reported("rescore", facts, config.out)

@@ -18,7 +18,7 @@ from electra.data.corpus import kind_of
 from electra.data.records import read_records
 from electra.errors import ConfigError, DataError
 from electra.recipes.finetune_outcome import config_of, fine_tuning_of
-from electra.recipes.text_results import Lines, Written, write_lines
+from electra.recipes.text_results import STANDARD_INPUT, Lines, Written, no_text, write_lines
 from electra.serving.predictor import Predictor, Text
 from electra.tasks import conll, glue, squad_files
 from electra.tasks.base import Prediction
@@ -28,7 +28,6 @@ logger = logging.getLogger(__name__)
 
 AT_ONCE = 4096
 """Texts that are held and sorted by length at a time, so that a file may have any size."""
-STANDARD_INPUT = "-"
 QUESTIONS, PASSAGES = ("question",), ("context", "passage")
 """Usual names of columns, for models that answer questions."""
 Record = dict[str, Any]
@@ -72,7 +71,7 @@ def run(config: PredictConfig) -> Lines | Written:
         return _questions(config, predictor, Path(config.input))
     if config.input is not None and words:
         return _tagged(config, predictor, Path(config.input))
-    records = _records(config, predictor)
+    records = _with_text(_records(config, predictor), config.input)
     found = _predicted(records, predictor)
     if config.output is None:
         return Lines([_line(text, prediction) for _, text, prediction in found])
@@ -95,6 +94,20 @@ def _predicted(
         for (record, text), prediction in zip(group, predictions, strict=True):
             yield record, text, prediction
         done += len(group)
+
+
+def _with_text(records: Iterator[tuple[Record, Text]], name: str | None) -> Iterator[tuple[Record, Text]]:
+    """The same.
+
+    Raises:
+        DataError: at the end, where there was no text, or only empty ones.
+    """
+    some = False
+    for record, text in records:
+        some = some or bool("".join(text).strip())
+        yield record, text
+    if not some:
+        raise no_text(name)
 
 
 def _records(config: PredictConfig, predictor: Predictor) -> Iterator[tuple[Record, Text]]:
@@ -193,6 +206,8 @@ def _tagged(config: PredictConfig, predictor: Predictor, path: Path) -> Written 
             f"--output: tagged text goes out as it came in; call the file {config.output.stem}{path.suffix}"
         )
     try:
+        if not columns.conllu and config.text_column is None and ".conll" not in path.suffixes:
+            conll.check_parted(path, columns, getattr(predictor.problem, "labels", ()))
         sentences = conll.read(path, columns)
     except DataError as error:
         hint = "a model that tags reads words in columns from such a file; whole sentences a line: --input -"
@@ -281,7 +296,8 @@ def _flat(prediction: Prediction, says: str, *, flat: bool) -> Record:
     answer = prediction[says]
     scores = prediction.get("scores")
     if not flat:
-        return {"predicted": answer, **({"scores": scores} if scores is not None else {})}
+        cut = {"cut": True} if prediction.get("cut") else {}  # the text was too long, and its end not read
+        return {"predicted": answer, **({"scores": scores} if scores is not None else {}), **cut}
     joined = ",".join(map(str, answer)) if isinstance(answer, list) else answer
     each = {f"score {label}": score for label, score in scores.items()} if isinstance(scores, dict) else {}
     return {"predicted": joined, **each}

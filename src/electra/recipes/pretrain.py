@@ -48,7 +48,7 @@ from electra.training.distributed import first_here, joined, leads, peers_named,
 from electra.training.events import events
 from electra.training.plan import Plan, plan
 from electra.training.precision import Precision
-from electra.training.run_folder import RunFolder, agree, environment, open_run, stored_config
+from electra.training.run_folder import RunFolder, agree, check_free, environment, open_run, stored_config
 from electra.training.state import check_newest
 from electra.training.tracking import log_file
 from electra.training.trainer import Outcome, Rules, Trainer
@@ -239,6 +239,8 @@ def dry_run(config: PretrainConfig, *, fresh: bool = False) -> "DryRun":
     """
     config = _open_ended(config)
     there = None if config.out is None or fresh else RunFolder(config.out)
+    if there:
+        check_free(there)
     names = Checkpoints(there.checkpoints, config.checkpoint).names() if there else []
     start = Start() if names else load_start(config.init)
     config = with_shapes(config, start)
@@ -247,8 +249,8 @@ def dry_run(config: PretrainConfig, *, fresh: bool = False) -> "DryRun":
         check_data(config, data)
         check_vocabulary(start, data, config.init)
         config = replace(config, model=fitted(config, data))
-        if there and names:
-            config = _of_the_run(config, there, data, begun=True)
+        if there:
+            config = _of_the_run(config, there, data, begun=bool(names))
     else:
         config = with_vocabulary(config)
     with torch.device("meta"):
@@ -322,5 +324,8 @@ class DryRun:
         for name, value in self.plan.rows():
             table.add_row(name, value)
         if self.begun is not None:
-            table.add_row("already there", f"{self.begun:,} steps, with which it would go on")
+            steps = self.config.train.steps
+            of = "" if steps is None else f" of {steps:,}"
+            then = "finished" if self.begun == steps else "with which it would go on"
+            table.add_row("already there", f"{self.begun:,}{of} steps, {then}")
         return Group(to_toml(self.config), table)

@@ -16,8 +16,9 @@ from tyro.conf import Positional
 from electra.data import readers
 from electra.data.corpus import KNOWN, Source, kind_of, read
 from electra.data.readers import Document, Item, Reject
+from electra.data.records import check_is_file
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.recipes.text_results import Lines, Written, write_lines
+from electra.recipes.text_results import STANDARD_INPUT, Lines, Written, no_text, write_lines
 from electra.serving.batching import Long
 from electra.serving.calibration import Calibration
 from electra.serving.scorer import ScoredText, Scorer
@@ -27,7 +28,6 @@ logger = logging.getLogger(__name__)
 AT_ONCE = 2**18
 """Characters of the texts that are held and sorted by length at a time, so that a file may have any size: some
 thousand sentences, among which each finds others of its length."""
-STANDARD_INPUT = "-"
 
 
 @dataclass(frozen=True)
@@ -145,12 +145,18 @@ def _rounded(numbers: NDArray[np.float32]) -> list[float]:
 
 
 def _scored(scorer: Scorer, texts: Iterator[str]) -> Iterator[ScoredText]:
-    done = 0
+    done = long = 0
     for group in _groups(texts):
         if done:  # else nobody waits yet
             logger.info("scored %s texts", f"{done:,}", extra={"progress": (done, None)})
-        yield from scorer(group)
+        results = scorer(group)
+        yield from results
         done += len(group)
+        long += scorer.batcher.in_windows(len(scored.tokens) for scored in results)
+    if long:
+        logger.info(
+            "%s of %s texts are longer than the model's input and were read in windows", f"{long:,}", f"{done:,}"
+        )
 
 
 def _groups(texts: Iterator[str]) -> Iterator[list[str]]:
@@ -172,29 +178,32 @@ def _texts(config: ScoreConfig) -> Iterator[str]:
 
     Raises:
         ConfigError: there is none to be read.
-        DataError: the input file is missing or of an unknown kind.
+        DataError: the input file is missing or of an unknown kind; or, at the end, there was no text in it.
     """
     if not config.texts and config.input is None:
         raise ConfigError("give a text to score, or --input FILE (- for standard input)")
     items = [readers.checked_text(text, "the command line", i) for i, text in enumerate(config.texts, start=1)]
     more = iter(()) if config.input is None else _read(config.input, config.text_column)
-    return _accepted(item for part in (items, more) for item in part)
+    return _accepted((item for part in (items, more) for item in part), config.input)
 
 
-def _accepted(items: Iterable[Item]) -> Iterator[str]:
+def _accepted(items: Iterable[Item], name: str | None) -> Iterator[str]:
+    some = False
     for item in items:
         if isinstance(item, Reject):
             logger.warning("%s:%s is passed over: %s", item.source, item.line, item.reason)
         else:
+            some = True
             yield item.text
+    if not some:
+        raise no_text(name)
 
 
 def _read(name: str, text_column: str | None) -> Iterator[Item]:
     if name == STANDARD_INPUT:
         return _lines("standard input", enumerate(sys.stdin.buffer, start=1))
     path = Path(name)
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file")
+    check_is_file(path)
     kind = kind_of(path)
     if kind is None:
         raise DataError(f"{path}: the kind of file is unknown; {KNOWN}")

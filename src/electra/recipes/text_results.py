@@ -7,6 +7,8 @@ from pathlib import Path
 from electra import durable
 from electra.errors import DataError
 
+STANDARD_INPUT = "-"
+
 
 @dataclass(frozen=True)
 class Lines:
@@ -32,6 +34,12 @@ class Written:
 
     def __str__(self) -> str:
         return f"{self.count:,} {self.what}: {self.path}"
+
+
+def no_text(name: str | None) -> DataError:
+    """The error of an input, or (None) of a command line, in which there is no text at all."""
+    where = {None: "the command line", STANDARD_INPUT: "standard input"}.get(name, name)
+    return DataError(f"there is no text in {where}; give a text, or --input FILE with one")
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:

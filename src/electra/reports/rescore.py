@@ -36,6 +36,11 @@ def notes(facts: Facts) -> list[str]:
             f"of {counted(facts['first_best_added'], 'list')} the first best has no score: it was put in front "
             "with that of the best alternative"
         )
+    if empty := facts.get("empty_hypotheses", 0):  # files of before do not say
+        found.append(
+            f"{empty:,} {'hypotheses are' if empty != 1 else 'hypothesis is'} empty: nothing to read, as likely "
+            "as the least likely of the same list, and every word of the reference is an error"
+        )
     found += read_in_windows(facts, "hypotheses")
     return [*found, *(f"{name}: {meaning}" for name, meaning in facts["meanings"].items())]
 

@@ -16,7 +16,7 @@ from electra.serving.coloring import colored, figure
 from electra.serving.networks import Loaded, kind_of, load_model, network_of
 
 NAMED = 3
-"""Tokens that the line below a coloured text names."""
+"""Words that the line below a coloured text names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +28,15 @@ class ScoredText:
         offsets: the characters of each token, `text[start:end]`. A character that a byte-level tokenizer cuts
             into several tokens belongs to each of them.
         logits: of having been replaced, float32.
+        words: the number of the word that each token is a piece of, as the tokenizer parts words; None: each token
+            is a word.
     """
 
     text: str
     tokens: list[str]
     offsets: list[tuple[int, int]]
     logits: NDArray[np.float32]
+    words: Sequence[int | None] | None = None
 
     @property
     def probabilities(self) -> NDArray[np.float32]:
@@ -74,10 +77,17 @@ class ScoredText:
         return colored([self.text[start:end] for start, end in spans], probabilities, joints=joints)
 
     def _named(self) -> str:
-        """A line of its own with the tokens of the highest probabilities."""
-        falling = np.argsort(-self.probabilities, kind="stable")
-        visible = [i for i in falling if not self.tokens[i].isspace()][:NAMED]
-        named = ", ".join(f"{self.tokens[i]} {figure(self.probabilities[i])}" for i in visible)
+        """A line of its own with the words whose likeliest piece has the highest probabilities."""
+        pieces: dict[tuple[int | None, int], list[int]] = {}
+        for i in range(len(self.tokens)):
+            word = None if self.words is None else self.words[i]
+            pieces.setdefault((None, i) if word is None else (word, 0), []).append(i)
+        shown = [
+            (self.text[self.offsets[of[0]][0] : self.offsets[of[-1]][1]], float(self.probabilities[of].max()))
+            for of in pieces.values()
+        ]
+        falling = sorted((one for one in shown if not one[0].isspace()), key=lambda one: -one[1])[:NAMED]
+        named = ", ".join(f"{_quoted(word)} {figure(probability)}" for word, probability in falling)
         return f"\n  most likely replaced: {named}" if named else ""
 
 
@@ -111,9 +121,10 @@ class Scorer:
         loaded = load_model(model)
         if kind_of(loaded) != "discriminator":
             name = model if isinstance(model, str | Path) else "the model"
+            tuned = "" if loaded.task is None else "; what it was fine-tuned for says electra predict"
             raise CheckpointError(
-                f"{name} is {what_it_is(loaded)}; to score texts, give a discriminator, such as a run of "
-                "objective.kind replaced-token or electric"
+                f"{name} is {what_it_is(loaded)}; this needs a discriminator, such as a run of objective.kind "
+                f"replaced-token or electric{tuned}"
             )
         self.objective = loaded.objective or "replaced-token"
         self.calibration = calibration
@@ -139,7 +150,8 @@ class Scorer:
         results = []
         for text, encoding, scores in zip(texts, encodings, logits, strict=True):
             offsets = _trimmed(text, encoding.offsets)
-            results.append(ScoredText(text, [text[start:end] for start, end in offsets], offsets, scores))
+            tokens = [text[start:end] for start, end in offsets]
+            results.append(ScoredText(text, tokens, offsets, scores, encoding.word_ids))
         return results
 
     def logits(self, ids: Sequence[list[int]], *, batch_tokens: int | None = None) -> list[NDArray[np.float32]]:
@@ -150,6 +162,11 @@ class Scorer:
         if self.calibration is not None:
             logits = [self.calibration(logits_N).astype(np.float32) for logits_N in logits]
         return logits
+
+
+def _quoted(word: str) -> str:
+    """A word as it is; what has neither letter nor digit, as a full stop, in quotes, so that it is seen."""
+    return word if any(map(str.isalnum, word)) else f'"{word}"'
 
 
 def what_it_is(loaded: Loaded) -> str:

@@ -1,7 +1,7 @@
 """Tagged sentences in files, a word a line: columns (CoNLL, token-per-line TSV) and CoNLL-U, read and written."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +10,8 @@ from electra.errors import DataError
 
 BLANKS = re.compile(" +")
 """Only these part columns beside tabs: a word may be a no-break space."""
+TAG = re.compile("[!-`{-~]+")
+"""What tags mostly look like, and words rarely: ASCII without small letters (B-NP, NN$)."""
 DOCUMENT_START = "-DOCSTART-"
 CONLLU_FIELDS = 10
 TEXT = re.compile(r"#\s*text\s*=\s*(.*)")
@@ -90,6 +92,39 @@ def read(path: Path, columns: Columns) -> list[Sentence]:
             f"{path}: there is no sentence in it; a line a word is expected, and a blank line after each"
         )
     return sentences
+
+
+def check_parted(path: Path, columns: Columns, labels: Collection[str]) -> None:
+    """Refuse lines parted by blanks that may as well be whole sentences, all of equally many words.
+
+    They are columns where a sentence has several lines, and either the last column holds labels only, or all but
+    the words' look like tags. Lines with tabs, and those of one word, are never refused.
+
+    Args:
+        labels: tags that may stand in the last column.
+
+    Raises:
+        DataError: they may be sentences; or the file cannot be read (`read`).
+    """
+    longest = words = count = 0
+    labelled = tags = True
+    for _, line, fields in _lines(path, columns):
+        if fields is None:
+            words = 0
+            continue
+        count = len(fields)
+        if "\t" in line or count == 1:
+            return
+        words += 1
+        longest = max(longest, words)
+        others = [field for place, field in enumerate(fields) if place != columns.words % count]
+        labelled = labelled and fields[-1] in labels
+        tags = tags and all(map(TAG.fullmatch, others))
+    if count and (longest < 2 or not (labelled or tags)):
+        raise DataError(
+            f"{path}: each line has {count} words with blanks between, which may be columns or a whole sentence; "
+            f"if they are columns, say which is the word's: --text-column {columns.words}"
+        )
 
 
 def write(source: Path, target: Path, columns: Columns, predicted: Sequence[Sequence[str]]) -> None:

@@ -113,7 +113,18 @@ def open_run(path: Path, *, fresh: bool) -> RunFolder:
         while path.exists():
             number += 1
             path = wanted.with_name(f"{wanted.name}-{number}")
-    run = RunFolder(path)
+    check_free(run := RunFolder(path))
+    path.mkdir(parents=True, exist_ok=True)
+    return run
+
+
+def check_free(run: RunFolder) -> None:
+    """Refuse a place where something lies that is no run.
+
+    Raises:
+        CheckpointError: it is a file, or a folder that holds something else.
+    """
+    path = run.path
     if path.exists() and not path.is_dir():
         raise CheckpointError(f"{path} is a file; give another --out")
     if path.is_dir() and not run.config.exists():
@@ -124,8 +135,6 @@ def open_run(path: Path, *, fresh: bool) -> RunFolder:
             raise CheckpointError(
                 f"{path} is not empty and holds no run (found {', '.join(others[:3])}); give another --out"
             )
-    path.mkdir(parents=True, exist_ok=True)
-    return run
 
 
 def _of_a_process(name: str) -> bool:
