@@ -121,7 +121,7 @@ class Scorer:
         loaded = load_model(model)
         if kind_of(loaded) != "discriminator":
             name = model if isinstance(model, str | Path) else "the model"
-            tuned = "" if loaded.task is None else "; what it was fine-tuned for says electra predict"
+            tuned = "" if loaded.task is None else "; for what it was fine-tuned for there is electra predict"
             raise CheckpointError(
                 f"{name} is {what_it_is(loaded)}; this needs a discriminator, such as a run of objective.kind "
                 f"replaced-token or electric{tuned}"
