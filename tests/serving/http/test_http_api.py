@@ -104,7 +104,7 @@ def test_a_fine_tuned_model_predicts_and_says_what_it_cannot(tmp_path: Path) -> 
         facts = client.get("/models").json()["models"][0]
         assert facts["can"] == ["predict", "embed"] and facts["labels"] == ["bad", "good"]
         refused = client.post("/score", json={"texts": ["a"]})
-        assert refused.status_code == 409 and "give a discriminator" in refused.json()["error"]
+        assert refused.status_code == 409 and "needs a discriminator" in refused.json()["error"]
         assert client.post("/rescore", json={"texts": ["a"]}).status_code == 409
         wrong = client.post("/predict", json={"texts": ["a", ["a", "b"]]})
         assert wrong.status_code == 422 and "text 2: one text is expected" in wrong.json()["error"]
