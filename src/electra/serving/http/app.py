@@ -32,6 +32,7 @@ REFUSALS = {
     415: "the body is not called application/json",
     422: "the body is no JSON, or not what is asked for",
     429: "too many requests wait already",
+    431: "the request's head is too large",
     500: "the model failed",
     503: "the server is stopping, or the model had no time",
     504: "the model did not finish in time",
