@@ -140,34 +140,46 @@ def test_two_models_are_asked_by_number(served: Served, tmp_path: Path) -> None:
 
 WRONG = [
     ("/score", b"", 422, "Invalid JSON"),
-    ("/score", b"[]", 422, "Input should be an object"),
-    ("/score", b"{}", 422, "texts: Field required"),
-    ("/score", b'{"texts": []}', 422, "texts: List should have at least 1 item"),
-    ("/score", b'{"texts": "a text"}', 422, "texts: Input should be a valid array"),
-    ("/score", b'{"texts": ["a", 3]}', 422, "texts[1]: Input should be a valid string"),
+    ("/score", b"[]", 422, "give an object with the fields model, texts"),
+    ("/score", b"{}", 422, "texts: it is missing"),
+    ("/score", b'{"texts": []}', 422, "texts: give at least 1"),
+    ("/score", b'{"texts": "a text"}', 422, "texts: give a list"),
+    ("/score", b'{"texts": ["a", 3]}', 422, "texts[1]: give a string"),
     ("/score", b'{"texts": ["\\ud800"]}', 422, "Invalid JSON"),
-    ("/score", b'{"texts": ["a"], "path": "/etc/passwd"}', 422, "path: Extra inputs are not permitted"),
-    ("/score", b'{"texts": ["a"], "model": "../x"}', 422, "model: Input should be a valid integer"),
+    (
+        "/score",
+        b'{"texts": ["a"], "path": "/etc/passwd"}',
+        422,
+        "path: there is no such field; there are mod",
+    ),
+    ("/score", b'{"texts": ["a"], "model": "../x"}', 422, "model: give a whole number"),
     ("/score", b'{"texts": ["a"], "model": 2}', 404, "there is no model 2; this server has one"),
-    ("/score", json.dumps({"texts": ["a"] * 9}).encode(), 422, "texts: List should have at most 8 items"),
-    ("/score", json.dumps({"texts": ["a" * 101]}).encode(), 422, "texts[0]: String should have at most 100"),
+    ("/score", json.dumps({"texts": ["a"] * 9}).encode(), 422, "texts: 9 of them, at most 8; send"),
+    (
+        "/score",
+        json.dumps({"texts": ["a" * 101]}).encode(),
+        422,
+        "texts[0]: 101 characters, at most 100 (--characters)",
+    ),
     ("/score", b'{"texts": ["' + b"a" * 2000 + b'"]}', 413, "at most 1,000 bytes"),
     ("/score", b"[" * 900, 422, "Invalid JSON"),
     (
-        "/predict",
-        b'{"texts": [3]}',
+        "/score",
+        b'{"text": "a"}',
         422,
-        "texts[0]: Input should be a valid string; or Input should be a valid arr",
+        "there are model, texts; texts: it is missing",
     ),
-    (
-        "/predict",
-        b'{"texts": ["a", ["b", 3, 4]]}',
-        422,
-        "texts[1][1]: Input should be a valid string (and 1 more)",
-    ),
+    ("/score", b'{"texts": ["a"], "model": 3}', 422, "model: give at most 2"),
+    ("/score", b'{"texts": ["a"], "model": 0}', 422, "model: give at least 1"),
+    ("/score", b'{"texts": ["a"], "model": 1.5}', 422, "model: give a whole number"),
+    ("/score", b'{"texts": [1, 2, 3, 4, 5]}', 422, "texts[2]: give a string (and 2 more)"),
+    ("/predict", b'{"texts": [3]}', 422, "texts[0]: give a string; or give a list"),
+    ("/predict", json.dumps({"texts": ["a" * 101]}).encode(), 422, "texts[0]: 101 characters, at most 100 (--ch"),
+    ("/predict", b'{"texts": [[]]}', 422, "texts[0]: give at least 1"),
+    ("/predict", b'{"texts": ["a", ["b", 3, 4]]}', 422, "texts[1][1]: give a string; texts[1][2]: give a string"),
     ("/proposals", b'{"text": "a dog", "tokens": [7]}', 422, "tokens: there is no token 7; the text has 2"),
     ("/proposals", b'{"text": "", "tokens": [0]}', 422, "there is no token 0"),
-    ("/proposals", b'{"text": "a", "tokens": [0], "count": 51}', 422, "count: Input should be less than"),
+    ("/proposals", b'{"text": "a", "tokens": [0], "count": 51}', 422, "count: give at most 50"),
     ("/nothing", b"{}", 404, "POST /nothing is nothing here"),
     ("/../../etc/passwd", b"{}", 404, "is nothing here"),
 ]
@@ -185,6 +197,14 @@ def test_mistakes_are_named(strict: httpx.Client, path: str, body: bytes, status
     answer = strict.post(path, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == status
     assert list(answer.json()) == ["error"] and message in answer.json()["error"]
+
+
+def test_fields_that_are_not_there_are_told_first_and_short(client: httpx.Client) -> None:
+    error = client.post("/score", json={"text": "a"}).json()["error"]
+    assert error.startswith("text: there is no such field")
+    error = client.post("/score", json={letter * 10_000: 1 for letter in "abcdefg"}).json()["error"]
+    assert "c" * 200 + "…: there is no such field" in error
+    assert error.endswith(" (and 5 more)") and len(error) < 800
 
 
 def test_a_body_without_a_length_is_limited_too(strict: httpx.Client) -> None:
