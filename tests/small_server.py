@@ -45,7 +45,7 @@ def serving(*models: Served, **settings: Any) -> Iterator[tuple[str, running.Pol
     server = Server(models, **{"limits": Limits(seconds=20), **settings})
     listening = running.listen("127.0.0.1", 0)
     host, port = listening.getsockname()[:2]
-    polite = running.polite(server)
+    polite = running.uvicorn_server(server)
     thread = threading.Thread(target=polite.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.http.served import Served
 from small_model import write_model
 from small_server import serving, write_run
@@ -36,16 +37,18 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Servers of one model, of two, and of one that asks for a token."""
+    """Servers of one model, of two, of one and a masked language model, and of one that asks for a token."""
     folder = tmp_path_factory.mktemp("browser")
     one = Served(str(write_run(folder / "my-run")), device="cpu")
     other = Served(str(write_model(folder / "other")), device="cpu")
+    masked = Served(str(write_model(folder / "masked", head=MaskedLanguageModelHead)), device="cpu")
     with (
         serving(one) as (single, _),
         serving(one, other) as (both, _),
+        serving(one, masked) as (proposing, _),
         serving(one, token="s3cret") as (closed, _),
     ):
-        yield {"one": single, "two": both, "closed": closed}
+        yield {"one": single, "two": both, "masked": proposing, "closed": closed}
 
 
 @pytest.fixture

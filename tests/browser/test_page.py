@@ -88,6 +88,30 @@ def test_a_click_shows_the_generators_proposals_and_puts_one_in(page: Any, addre
     assert page.get_by_label("Text", exact=True).input_value() == new
 
 
+def test_what_goes_on_with_a_word_is_explained(page: Any, addresses: dict[str, str]) -> None:
+    proposed = [{"token": "a", "probability": 0.5}]
+
+    def answer(route: Any) -> None:
+        place = {"token": 0, "probability": 0.1, "proposals": proposed}
+        route.fulfill(json={"model": "a", "generator": "a", "places": [place]})
+
+    page.route("**/proposals", answer)
+    score(page, addresses["one"])
+    page.locator(".token").nth(0).click()
+    page.locator(".details tbody tr").first.wait_for()
+    assert "##" not in page.locator(".details").text_content()
+    proposed.append({"token": "##o", "probability": 0.4})
+    page.locator(".token").nth(1).click()
+    page.get_by_text("##: goes on with the word before.").wait_for()
+
+
+def test_a_model_that_only_proposes_says_so(page: Any, addresses: dict[str, str]) -> None:
+    score(page, addresses["masked"])
+    says = page.locator("#panels section").nth(1).text_content()
+    assert 'It only embeds texts and proposes tokens: POST /embed, /proposals with "model": 2.' in says
+    assert "electra serve RUN --generator MODEL" in says
+
+
 def test_it_is_used_by_keyboard_alone(page: Any, addresses: dict[str, str]) -> None:
     score(page, addresses["one"])
     probabilities = expected(addresses["one"])["probabilities"]
@@ -197,7 +221,7 @@ def test_what_goes_wrong_is_said(page: Any, addresses: dict[str, str]) -> None:
     assert page.get_by_role("alert").text_content() == "Write or paste a text first."
     page.get_by_label("Text", exact=True).fill("x " * 15_000)
     page.get_by_role("button", name="Score").click()
-    page.wait_for_function("() => document.getElementById('alert').textContent.includes('20000 characters')")
+    page.wait_for_function("() => document.getElementById('alert').textContent.includes('at most 20,000')")
     page.said.clear()  # the browser's own line about the status 422
 
 

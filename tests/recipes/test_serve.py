@@ -51,6 +51,8 @@ def test_a_process_serves_until_it_is_asked_to_stop(run_folder: Path, tmp_path: 
 def test_mistakes_are_found_before_a_model_is_loaded(
     run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "image").write_bytes(b"\xff\xd8")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         cases = [
@@ -58,11 +60,14 @@ def test_mistakes_are_found_before_a_model_is_loaded(
             (["--wait", "-1", "--texts", "0"], "--texts: must be above 0, got 0\n--wait: must be from 0 to 1000"),
             (["--port", port], f"127.0.0.1:{port}: address already in use; give another --port"),
             (["--host", "no.such.host.invalid"], "--host no.such.host.invalid: "),
-            (["--token-file", str(tmp_path / "none")], "none: it cannot be read"),
+            (["--token-file", str(tmp_path / "none")], "none: it cannot be read: no such file or directory"),
+            (["--token-file", str(tmp_path / "empty")], "empty: it is empty; write a token into it"),
+            (["--token-file", str(tmp_path / "image")], "image: it is no text"),
         ]
         for arguments, message in cases:
             assert main(["serve", str(run_folder), *arguments]) == 2
-            assert message in capsys.readouterr().err
+            told = capsys.readouterr().err
+            assert message in told and "Errno" not in told
     monkeypatch.setenv("ELECTRA_TOKEN", "two words")
     assert main(["serve", str(run_folder)]) == 2
     assert "ELECTRA_TOKEN: a token is one word" in capsys.readouterr().err

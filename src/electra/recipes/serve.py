@@ -115,9 +115,14 @@ def _token(path: Path | None) -> str | None:
         source = str(path)
         try:
             token = path.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"--token-file {path}: it cannot be read ({error})") from error
-    if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise ConfigError(f"--token-file {path}: it cannot be read: {reason}") from error
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"--token-file {path}: it is no text") from error
+    if token == "":
+        raise ConfigError(f"{source}: it is empty; write a token into it, one word that clients are to give")
+    if token is not None and (not token.isascii() or not token.isprintable() or " " in token):
         raise ConfigError(f"{source}: a token is one word of ASCII letters, digits and signs")
     return token
 

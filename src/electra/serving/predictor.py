@@ -88,13 +88,18 @@ class Predictor:
         return predictions
 
     def check(self, texts: Sequence[Text]) -> None:
-        """Refuse texts that have not the form that the task needs, without reading them.
+        """Refuse texts of which nothing can be said, without reading them.
 
         Raises:
-            DataError: as calling it.
+            DataError: a text has not the form that the task needs, or it or a part of it is empty.
         """
         for number, text in enumerate(texts):
             self._example(text, number)
+            if isinstance(text, str):
+                if not text.strip():
+                    raise DataError(f"text {number + 1} is empty; there is nothing to predict of it")
+            elif empty := [place for place, part in enumerate(text, start=1) if not part.strip()]:
+                raise DataError(f"text {number + 1}: its part {empty[0]} is empty")
 
     def of_rows(self, examples: Sequence[Any], rows: Rows, *, batch_tokens: int | None = None) -> list[Prediction]:
         """The same for examples of the task that are rows already."""

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from pathlib import Path
 
 import httpx
@@ -17,11 +18,13 @@ from electra.export import huggingface
 from electra.export.loading import load_pretrained
 from electra.modeling.encoder import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead
+from electra.serving.http.answers import figures
 from electra.serving.http.limits import Limits
 from electra.serving.http.served import Served, shown_name
 from electra.tasks.base import Problem
 from electra.tasks.classification import Classification
 from electra.tasks.squad import Answering
+from electra.tasks.tagging import Tagging
 from small_model import TEXTS, write_model
 from small_server import serving
 
@@ -45,6 +48,7 @@ def test_texts_are_ranked_by_the_mean_log_probability_of_being_original(
     answer = client.post("/rescore", json={"texts": texts}).json()
     means = [np.log(1 - scored.probabilities.astype(float)).mean() for scored in electra.Scorer(run_folder)(TEXTS)]
     assert answer["results"][0] == {"score": None, "sum": 0.0, "tokens": 0}
+    assert math.copysign(1, answer["results"][0]["sum"]) == 1  # no -0.0
     assert [one["score"] for one in answer["results"][1:]] == pytest.approx(means, abs=1e-4)
     assert answer["order"] == [1 + number for number in np.argsort(means)[::-1]] + [0]
     assert answer["best"] == answer["order"][0]
@@ -102,12 +106,32 @@ def test_a_fine_tuned_model_predicts_and_says_what_it_cannot(tmp_path: Path) -> 
         for found, one in zip(answer["predictions"], expected, strict=True):
             assert found["label"] == one["label"] and found["scores"] == pytest.approx(one["scores"], abs=1e-5)
         facts = client.get("/models").json()["models"][0]
+        assert not any("cut" in one for one in answer["predictions"])
+        long = client.post("/predict", json={"texts": ["the cat", LONG]}).json()["predictions"]
+        assert [one.get("cut") for one in long] == [None, True]
         assert facts["can"] == ["predict", "embed"] and facts["labels"] == ["bad", "good"]
         refused = client.post("/score", json={"texts": ["a"]})
         assert refused.status_code == 409 and "needs a discriminator" in refused.json()["error"]
         assert client.post("/rescore", json={"texts": ["a"]}).status_code == 409
         wrong = client.post("/predict", json={"texts": ["a", ["a", "b"]]})
         assert wrong.status_code == 422 and "text 2: one text is expected" in wrong.json()["error"]
+
+
+def test_nothing_is_predicted_of_nothing(tmp_path: Path) -> None:
+    one = fine_tuned(tmp_path / "a", Classification(("accuracy",), labels=("bad", "good")))
+    tagger = fine_tuned(tmp_path / "b", Tagging(("NOUN", "VERB"), "none", "accuracy", "NOUN"))
+    with serving(one, tagger) as (address, _), httpx.Client(base_url=address) as client:
+        for model, text, says in [
+            (1, "", "text 2 is empty"), (1, " \n", "text 2 is empty"), (2, "", "text 2 has no words"),
+            (2, ["pair", ""], "text 2: its part 2 is empty"),
+        ]:  # fmt: skip
+            refused = client.post("/predict", json={"texts": ["a cat", text], "model": model})
+            assert refused.status_code == 422 and says in refused.json()["error"]
+
+
+def test_figures_have_no_negative_zero() -> None:
+    rounded = figures(np.array([-1e-9, -0.0, -0.5, 0.25]))
+    assert rounded == [0, 0, -0.5, 0.25] and [math.copysign(1, one) for one in rounded] == [1, 1, -1, 1]
 
 
 def test_a_text_in_parts_is_no_longer_than_a_whole_one(tmp_path: Path) -> None:
@@ -140,35 +164,48 @@ def test_two_models_are_asked_by_number(served: Served, tmp_path: Path) -> None:
 
 WRONG = [
     ("/score", b"", 422, "Invalid JSON"),
-    ("/score", b"[]", 422, "Input should be an object"),
-    ("/score", b"{}", 422, "texts: Field required"),
-    ("/score", b'{"texts": []}', 422, "texts: List should have at least 1 item"),
-    ("/score", b'{"texts": "a text"}', 422, "texts: Input should be a valid array"),
-    ("/score", b'{"texts": ["a", 3]}', 422, "texts[1]: Input should be a valid string"),
+    ("/score", b"[]", 422, "give an object with the fields model, texts"),
+    ("/score", b"{}", 422, "texts: it is missing"),
+    ("/score", b'{"texts": []}', 422, "texts: give at least 1"),
+    ("/score", b'{"texts": "a text"}', 422, "texts: give a list"),
+    ("/score", b'{"texts": ["a", 3]}', 422, "texts[1]: give a string"),
     ("/score", b'{"texts": ["\\ud800"]}', 422, "Invalid JSON"),
-    ("/score", b'{"texts": ["a"], "path": "/etc/passwd"}', 422, "path: Extra inputs are not permitted"),
-    ("/score", b'{"texts": ["a"], "model": "../x"}', 422, "model: Input should be a valid integer"),
+    (
+        "/score",
+        b'{"texts": ["a"], "path": "/etc/passwd"}',
+        422,
+        "path: there is no such field; there are mod",
+    ),
+    ("/score", b'{"texts": ["a"], "model": "../x"}', 422, "model: give a whole number"),
     ("/score", b'{"texts": ["a"], "model": 2}', 404, "there is no model 2; this server has one"),
-    ("/score", json.dumps({"texts": ["a"] * 9}).encode(), 422, "texts: List should have at most 8 items"),
-    ("/score", json.dumps({"texts": ["a" * 101]}).encode(), 422, "texts[0]: String should have at most 100"),
+    ("/score", json.dumps({"texts": ["a"] * 9}).encode(), 422, "texts: 9 of them, at most 8; send"),
+    (
+        "/score",
+        json.dumps({"texts": ["a" * 101]}).encode(),
+        422,
+        "texts[0]: 101 characters, at most 100 (--characters)",
+    ),
     ("/score", b'{"texts": ["' + b"a" * 2000 + b'"]}', 413, "at most 1,000 bytes"),
     ("/score", b"[" * 900, 422, "Invalid JSON"),
     (
-        "/predict",
-        b'{"texts": [3]}',
+        "/score",
+        b'{"text": "a"}',
         422,
-        "texts[0]: Input should be a valid string; or Input should be a valid arr",
+        "there are model, texts; texts: it is missing",
     ),
-    (
-        "/predict",
-        b'{"texts": ["a", ["b", 3, 4]]}',
-        422,
-        "texts[1][1]: Input should be a valid string (and 1 more)",
-    ),
+    ("/score", b'{"texts": ["a"], "model": 3}', 422, "model: give at most 2"),
+    ("/score", b'{"texts": ["a"], "model": 0}', 422, "model: give at least 1"),
+    ("/score", b'{"texts": ["a"], "model": 1.5}', 422, "model: give a whole number"),
+    ("/score", b'{"texts": [1, 2, 3, 4, 5]}', 422, "texts[2]: give a string (and 2 more)"),
+    ("/predict", b'{"texts": [3]}', 422, "texts[0]: give a string; or give a list"),
+    ("/predict", json.dumps({"texts": ["a" * 101]}).encode(), 422, "texts[0]: 101 characters, at most 100 (--ch"),
+    ("/predict", b'{"texts": [[]]}', 422, "texts[0]: give at least 1"),
+    ("/predict", b'{"texts": ["a", ["b", 3, 4]]}', 422, "texts[1][1]: give a string; texts[1][2]: give a string"),
     ("/proposals", b'{"text": "a dog", "tokens": [7]}', 422, "tokens: there is no token 7; the text has 2"),
     ("/proposals", b'{"text": "", "tokens": [0]}', 422, "there is no token 0"),
-    ("/proposals", b'{"text": "a", "tokens": [0], "count": 51}', 422, "count: Input should be less than"),
+    ("/proposals", b'{"text": "a", "tokens": [0], "count": 51}', 422, "count: give at most 50"),
     ("/nothing", b"{}", 404, "POST /nothing is nothing here"),
+    ("/" + "x" * 1000, b"{}", 404, "is nothing here; there are GET /, /models, /health, /ready, /metrics, /open"),
     ("/../../etc/passwd", b"{}", 404, "is nothing here"),
 ]
 
@@ -187,6 +224,14 @@ def test_mistakes_are_named(strict: httpx.Client, path: str, body: bytes, status
     assert list(answer.json()) == ["error"] and message in answer.json()["error"]
 
 
+def test_fields_that_are_not_there_are_told_first_and_short(client: httpx.Client) -> None:
+    error = client.post("/score", json={"text": "a"}).json()["error"]
+    assert error.startswith("text: there is no such field")
+    error = client.post("/score", json={letter * 10_000: 1 for letter in "abcdefg"}).json()["error"]
+    assert "c" * 200 + "…: there is no such field" in error
+    assert error.endswith(" (and 5 more)") and len(error) < 800
+
+
 def test_a_body_without_a_length_is_limited_too(strict: httpx.Client) -> None:
     answer = strict.post("/score", content=iter([b"x" * 600] * 2), headers={"Content-Type": "application/json"})
     assert answer.status_code == 413
@@ -197,6 +242,7 @@ def test_a_body_must_be_called_json(strict: httpx.Client) -> None:
     plain = strict.post("/score", content=b'{"texts": ["a"]}', headers={"Content-Type": "text/plain"})
     assert plain.status_code == 415 and "Content-Type: application/json" in plain.json()["error"]
     assert strict.get("/score").status_code == 405
+    assert strict.get("/score").json()["error"].endswith("; POST /score, /rescore, /predict, /embed, /proposals")
 
 
 def test_state_and_figures_are_there(client: httpx.Client) -> None:

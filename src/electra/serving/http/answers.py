@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from electra.errors import DataError
 from electra.serving.http.limits import Refusal
@@ -64,8 +65,8 @@ class Answers:
         order = sorted(range(len(means)), key=lambda number: (means[number] is None, -(means[number] or 0.0)))
         results: list[Rank] = [
             {
-                "score": None if mean is None else round(mean, DIGITS),
-                "sum": round(total, DIGITS),
+                "score": None if mean is None else _figure(mean),
+                "sum": _figure(total),
                 "tokens": len(one.tokens),
             }
             for mean, total, one in zip(means, sums, scored, strict=True)
@@ -76,7 +77,7 @@ class Answers:
         """One embedding a text: the mean of its states."""
         served = self._able(asked, "embed")
         rows = await self._texts(asked, "embed", asked.texts)
-        embeddings = np.stack(rows).astype(np.float64).round(DIGITS).tolist()
+        embeddings = figures(np.stack(rows))
         return {"model": served.name, "dimension": len(embeddings[0]), "embeddings": embeddings}
 
     async def predict(self, asked: Inputs) -> Predictions:
@@ -128,17 +129,27 @@ class Answers:
         return await self.worker.ask(f"{work} {asked.model}", texts, sizes)
 
 
+def figures(values: NDArray[Any]) -> list[Any]:
+    """Numbers as they go out: rounded, and none of them -0.0."""
+    rounded: list[Any] = (values.astype(np.float64).round(DIGITS) + 0.0).tolist()
+    return rounded
+
+
+def _figure(value: float) -> float:
+    return round(value, DIGITS) + 0.0
+
+
 def _probabilities(scored: ScoredText) -> ScoredTokens:
-    figures = scored.probabilities.astype(np.float64).round(DIGITS).tolist()
-    return {"tokens": scored.tokens, "offsets": scored.offsets, "probabilities": figures}
+    probabilities = figures(scored.probabilities)
+    return {"tokens": scored.tokens, "offsets": scored.offsets, "probabilities": probabilities}
 
 
 def _likelihoods(scored: ScoredText) -> ScoredTokens:
     return {
         "tokens": scored.tokens,
         "offsets": scored.offsets,
-        "log_probabilities": scored.log_probabilities.astype(np.float64).round(DIGITS).tolist(),
-        "pseudo_log_likelihood": round(scored.pseudo_log_likelihood, DIGITS),
+        "log_probabilities": figures(scored.log_probabilities),
+        "pseudo_log_likelihood": _figure(scored.pseudo_log_likelihood),
     }
 
 

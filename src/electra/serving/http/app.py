@@ -32,6 +32,7 @@ REFUSALS = {
     415: "the body is not called application/json",
     422: "the body is no JSON, or not what is asked for",
     429: "too many requests wait already",
+    431: "the request's head is too large",
     500: "the model failed",
     503: "the server is stopping, or the model had no time",
     504: "the model did not finish in time",
@@ -175,6 +176,6 @@ async def _refused(_: Request, refusal: Exception) -> Response:
 async def _not_found(request: Request, error: Exception) -> Response:
     """Starlette's own refusals, in our form."""
     assert isinstance(error, HTTPException)
-    known = ", ".join(["GET /", *(f"POST {path}" for path in ENDPOINTS)])
-    message = f"{request.method} {request.url.path} is nothing here; there are {known}"
-    return Response(json_bytes({"error": message[:500]}), error.status_code, error.headers, JSON)
+    known = f"GET {', '.join(LOOKED_AT)}; POST {', '.join(ENDPOINTS)}"
+    message = f"{request.method[:20]} {request.url.path[:200]} is nothing here; there are {known}"
+    return Response(json_bytes({"error": message}), error.status_code, error.headers, JSON)

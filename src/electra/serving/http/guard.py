@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from electra.serving.http.limits import Limits, Refusal
+from electra.serving.http.limits import HEAD, Limits, Refusal
 from electra.serving.http.metrics import Metrics
 
 OPEN = ("/", "/health", "/ready")
@@ -62,6 +62,11 @@ class Guard:
             self.metrics.answered(endpoint, status, time.perf_counter() - began)
 
     def _check(self, scope: Scope) -> None:
+        size = len(scope["raw_path"]) + len(scope["query_string"])
+        size += sum(len(name) + len(value) + 4 for name, value in scope["headers"])  # ": " and the line's end
+        if size > HEAD:
+            says = f"the request's head is too large: at most {HEAD:,} bytes of address and headers"
+            raise Refusal(431, says, {"Connection": "close"})
         headers = dict(scope["headers"])
         if self.token is not None and scope["path"] not in OPEN:
             kind, _, given = headers.get(b"authorization", b"").partition(b" ")

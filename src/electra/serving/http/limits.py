@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+HEAD = 65_536
+"""Bytes of a request's head, its address and headers."""
+
 
 @dataclass(frozen=True)
 class Limits:

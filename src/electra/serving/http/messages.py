@@ -12,6 +12,7 @@ from typing import (
 )
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic_core import ErrorDetails
 from typing_extensions import TypedDict
 
 from electra.serving.http.limits import Limits, Refusal
@@ -19,6 +20,24 @@ from electra.serving.http.limits import Limits, Refusal
 PLACES = 64
 """Tokens of a text for which proposals may be asked at once."""
 PROPOSALS = 50
+NAMED = 3
+"""Mistakes of a request that are named at once."""
+SHOWN = 200
+"""Characters that are shown of a name that a client made up."""
+PLAIN = {
+    "extra_forbidden": "there is no such field; there are {fields}",
+    "missing": "it is missing",
+    "too_short": "give at least {min_length}",
+    "too_long": "{actual_length:,} of them, at most {max_length:,}; send the rest in another request",
+    "string_too_long": "{characters:,} characters, at most {max_length:,} (--characters); split it",
+    "less_than_equal": "give at most {le}",
+    "greater_than_equal": "give at least {ge}",
+    "model_type": "give an object with the fields {fields}",
+    "string_type": "give a string",
+    "list_type": "give a list",
+    "int_type": "give a whole number",
+}
+"""pydantic's kinds of mistakes in our words; any other is in pydantic's."""
 
 
 class Request(BaseModel):
@@ -132,22 +151,49 @@ def parsed(message: type[Message], body: bytes) -> Message:
     """A request's body as a message.
 
     Raises:
-        Refusal: 422, with the first thing that is wrong with it.
+        Refusal: 422, with the first things that are wrong with it.
     """
     try:
         return message.model_validate_json(body)
     except ValidationError as error:
-        errors = error.errors(include_url=False, include_context=False, include_input=False)
-        places = [_place(one["loc"]) for one in errors]
-        # Of something that may have one of several forms: what is wrong with the one that it is most like.
-        place = max((one for one in places if one[: len(places[0])] == places[0]), key=len)
-        what = "; or ".join({one["msg"]: 0 for one, there in zip(errors, places, strict=True) if there == place})
-        others = len({*places} - {place[:length] for length in range(len(place) + 1)})
-        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
-        more = f" (and {others} more)" if others else ""
-        raise Refusal(422, f"{where[1:]}: {what}{more}" if where else f"{what}{more}") from None
+        raise Refusal(422, _told(error, ", ".join(message.model_fields))) from None
+
+
+def _told(error: ValidationError, fields: str) -> str:
+    """The mistakes, each with its place: fields that there are not come first, since one of them may be another's
+    name misspelt."""
+    found: dict[tuple[int | str, ...], list[ErrorDetails]] = {}
+    for one in error.errors(include_url=False):
+        found.setdefault(_place(one["loc"]), []).append(one)
+    # Of something that may have one of several forms: what is wrong with the one that it is most like.
+    inner = {place[:length] for place in found for length in range(len(place))}
+    places = [place for place in found if place not in inner]
+    places.sort(key=lambda place: found[place][0]["type"] != "extra_forbidden")
+    says = [_where(place) + _what(found[place], fields) for place in places[:NAMED]]
+    more = f" (and {len(places) - NAMED:,} more)" if len(places) > NAMED else ""
+    return "; ".join(says) + more
 
 
 def _place(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
     """Where in the message it is, without pydantic's names of types behind the number of an item."""
     return tuple(part for number, part in enumerate(location) if number == 0 or isinstance(part, int))
+
+
+def _where(place: tuple[int | str, ...]) -> str:
+    if not place:
+        return ""
+    name = str(place[0])
+    name = name if len(name) <= SHOWN else name[:SHOWN] + "…"
+    return name + "".join(f"[{part}]" for part in place[1:]) + ": "
+
+
+def _what(errors: list[ErrorDetails], fields: str) -> str:
+    """What is wrong at one place. It has a form that is allowed where not all of its errors are about forms."""
+    errors = [one for one in errors if not one["type"].endswith("_type")] or errors
+    says = (
+        PLAIN.get(one["type"], "{msg}").format(
+            **one.get("ctx", {}), fields=fields, msg=one["msg"], characters=len(str(one["input"]))
+        )
+        for one in errors
+    )
+    return "; or ".join(dict.fromkeys(says))

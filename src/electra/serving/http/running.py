@@ -10,13 +10,12 @@ import uvicorn
 
 from electra.errors import ConfigError
 from electra.serving.http.app import Server
+from electra.serving.http.limits import HEAD
 
 logger = logging.getLogger(__name__)
 
 KEPT_ALIVE = 30
 """Seconds that a connection may be silent between two requests."""
-HEAD = 65_536
-"""Bytes of a request's first line and headers."""
 
 
 class Polite(uvicorn.Server):
@@ -98,11 +97,12 @@ def _not_to_be_had(listening: socket.socket, address: str, error: OSError) -> Co
     return ConfigError(f"{address}: {(error.strerror or str(error)).lower()}; give another --port")
 
 
-def polite(server: Server) -> Polite:
+def uvicorn_server(server: Server) -> Polite:
     """A server that is ready to run."""
-    # h11 refuses a head of more than HEAD bytes; httptools, which uvicorn prefers where it is, has no such limit.
+    # The guard refuses a whole head of more than HEAD bytes, h11 one that has no end: only at twice as many, since
+    # it knows no answer in our form. httptools, which uvicorn prefers where it is, has no such limit.
     config = uvicorn.Config(
-        server.app, http="h11", h11_max_incomplete_event_size=HEAD, log_config=None, access_log=False,
+        server.app, http="h11", h11_max_incomplete_event_size=2 * HEAD, log_config=None, access_log=False,
         server_header=False, timeout_keep_alive=KEPT_ALIVE,
         timeout_graceful_shutdown=int(server.limits.seconds) + 1,
     )  # fmt: skip
@@ -111,4 +111,4 @@ def polite(server: Server) -> Polite:
 
 def run(server: Server, listening: socket.socket) -> None:
     """Serve until a signal asks to stop."""
-    polite(server).run(sockets=[listening])
+    uvicorn_server(server).run(sockets=[listening])
