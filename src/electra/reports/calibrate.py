@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
-from electra.reports.analysis import Facts
+from electra.reports.analysis import Facts, counted
 from electra.reports.notes import read_in_windows
 from electra.reports.pictures import blank
 from electra.reports.tables import FigureTable, rounded, with_interval
@@ -36,8 +36,8 @@ def notes(facts: Facts) -> list[str]:
     replaced, errors = facts["replaced"], facts["errors"]
     chosen = next(row for row in replaced["rows"] if row["chosen"])
     found = [
-        f"{facts['model']}: {facts['documents']:,} held-out documents, {facts['tokens']:,} tokens in rows of "
-        f"{facts['row']}; the generator drew in {facts['wanted_share']:.0%} of the places, and "
+        f"{facts['model']}: {counted(facts['documents'], 'held-out document')}, {facts['tokens']:,} tokens in "
+        f"rows of {facts['row']}; the generator drew in {facts['wanted_share']:.0%} of the places, and "
         f"{replaced['share']:.1%} became other tokens",
         "corrections were fitted on one half of the documents and judged on the other; chosen: "
         f"{chosen['correction']}{_named(chosen)}",
@@ -49,10 +49,10 @@ def notes(facts: Facts) -> list[str]:
     ]
     if errors:
         found.append(
-            f"{errors['data']}: {errors['sentences']:,} sentences judged, {errors['words']:,} words, "
+            f"{errors['data']}: {counted(errors['sentences'], 'sentence')} judged, {errors['words']:,} words, "
             f"{errors['share']:.1%} of them wrong; a word has the highest probability of its tokens; a share of "
             f"wrong words is estimated (by EM, without labels), or counted (true), in the other "
-            f"{errors['fitted_sentences']:,} sentences"
+            f"{counted(errors['fitted_sentences'], 'sentence')}"
         )
         found += read_in_windows(errors, "sentences")
         found += [_verdict(row) for row in errors["rows"] if row["prior"] in EXPECTING]

@@ -41,10 +41,10 @@ def notes(facts: Facts) -> list[str]:
     share = scored["errors"] / scored["words"]
     where = f"{facts['tune']}: " if facts["tune"] else "the other "
     found = [
-        f"{facts['data']}: {scored['sentences']:,} sentences scored, {scored['words']:,} words, "
+        f"{facts['data']}: {counted(scored['sentences'], 'sentence')} scored, {scored['words']:,} words, "
         f"{scored['errors']:,} of them wrong ({share:.1%})",
         "thresholds, and whether a word has the maximum or the mean of its tokens' log-odds, by the best F0.5 and "
-        f"average precision on {where}{tune['sentences']:,} sentences",
+        f"average precision on {where}{counted(tune['sentences'], 'sentence')}",
         f"95 % intervals: {facts['resamples']:,} resamples of sentences; every sentence was read by itself",
         ALIKE,
         *_rarity(facts),

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
-from electra.reports.analysis import Facts
+from electra.reports.analysis import Facts, counted
 from electra.reports.notes import read_in_windows
 from electra.reports.pictures import blank
 from electra.reports.tables import ALIKE, FigureTable, with_interval
@@ -28,10 +28,10 @@ def tables(facts: Facts) -> list[Table]:
 
 def notes(facts: Facts) -> list[str]:
     """What was measured, and how."""
-    paradigms = len(facts["paradigms"])
+    paradigms = counted(len(facts["paradigms"]), "paradigm")
     ties = [f"{one['ties']:,} by {one['score']} of {one['model']}" for one in facts["scores"] if one["ties"]]
     return [
-        f"{facts['pairs']:,} pairs of {paradigms} paradigm{'s' * (paradigms > 1)}; chance is 50 %. A field, and "
+        f"{counted(facts['pairs'], 'pair')} of {paradigms}; chance is 50 %. A field, and "
         "all, is the mean over paradigms; by length all pairs count alike. Intervals: 95 % of "
         f"{facts['resamples']:,} resamples of the pairs within each paradigm, the same for all scores",
         ALIKE,

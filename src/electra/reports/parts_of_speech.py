@@ -35,7 +35,7 @@ def notes(facts: Facts) -> list[str]:
         "the treebank itself" if facts["frequencies"] is None else f"the training text of {facts['frequencies']}"
     )
     found = [
-        f"{facts['data']}: {facts['sentences']:,} sentences, {facts['words']:,} words; "
+        f"{facts['data']}: {counted(facts['sentences'], 'sentence')}, {counted(facts['words'], 'word')}; "
         f"{counted(facts['draws'], 'draw')} of {facts['share']:.0%} of the tokens at temperature "
         f"{facts['temperature']:g}, measured together; "
         f"intervals: 95 %, {facts['resamples']} resamples of the sentences; {ALIKE}",

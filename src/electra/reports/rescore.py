@@ -22,8 +22,9 @@ def notes(facts: Facts) -> list[str]:
     """What was measured, and how."""
     scores = {"probability": "probabilities, whose logarithms are taken", "log": "logarithms"}[facts["scale"]]
     found = [
-        f"{facts['utterances']:,} utterances, {facts['reference_words']:,} words, {facts['hypotheses']:,} "
-        f"hypotheses; the recogniser's scores are {scores}. An error rate is all errors over all words",
+        f"{counted(facts['utterances'], 'utterance')}, {facts['reference_words']:,} words, "
+        f"{facts['hypotheses']:,} hypotheses; the recogniser's scores are {scores}. An error rate is all errors "
+        "over all words",
         "weight and length penalty are those of a grid with the fewest errors over "
         f"{facts['folds'] - 1} of {facts['folds']} parts of the utterances, and judge the one left; intervals: "
         f"95 % of {facts['resamples']:,} resamples of the utterances",
