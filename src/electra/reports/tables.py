@@ -94,14 +94,18 @@ def _fitted(natural: Sequence[int], least: Sequence[int], room: int) -> list[int
 
 def _least(header: str, *cells: str) -> int:
     """How narrow a column may be: figures are not broken, nor words, unless they are long."""
-    figures = all(_FIGURE.fullmatch(cell) and len(cell) <= LONGEST_FIGURE for cell in cells)
-    if figures:
+    if are_figures(cells):
         inside = max((_longest_line(_broken(cell, 0)) for cell in cells), default=0)
     else:
         longest = max((_longest_line(cell) for cell in cells), default=0)
         words = max((cell_len(word) for cell in cells for word in re.findall(r" *\S+", cell)), default=0)
         inside = max(min(words, LONGEST_WORD), min(longest, NARROWEST))
     return max(inside, max((cell_len(word) for word in header.split()), default=0))
+
+
+def are_figures(cells: Iterable[str]) -> bool:
+    """Whether all cells of a column are figures, with or without intervals, or empty."""
+    return all(_FIGURE.fullmatch(cell) and len(cell) <= LONGEST_FIGURE for cell in cells)
 
 
 def _broken(cell: str, width: int) -> str:
