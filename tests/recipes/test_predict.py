@@ -139,7 +139,7 @@ def test_a_table_gets_columns_and_keeps_its_order(
     (tmp_path / "in.csv").write_text("id,review\n" + "".join(f'{i},"{text}"\n' for i, text in enumerate(TEXTS)))
     out = tmp_path / f"out{ending}"
     result = run(PredictConfig(models("labels"), input=str(tmp_path / "in.csv"), output=out))
-    assert result == Written(5, "predictions", out) and str(result) == f"5 predictions: {out}"
+    assert result == Written(5, "prediction", out) and str(result) == f"5 predictions: {out}"
     rows, expected = table(out), Predictor(models("labels"))(TEXTS)
     assert list(rows[0]) == ["id", "review", "predicted", "score bad", "score good", "score fair"]
     assert [(row["id"], row["review"]) for row in rows] == [(str(i), text) for i, text in enumerate(TEXTS)]
@@ -198,7 +198,7 @@ def test_questions_of_a_file_like_squads(models: Models, tmp_path: Path) -> None
     path, out = tmp_path / "dev.json", tmp_path / "answers.json"
     path.write_text(json.dumps({"data": [{"title": "x", "paragraphs": paragraphs}]}))
     expected = [one["answer"] for one in Predictor(models("answering"))(PAIRS)]
-    assert run(PredictConfig(models("answering"), input=str(path), output=out)) == Written(3, "predictions", out)
+    assert run(PredictConfig(models("answering"), input=str(path), output=out)) == Written(3, "prediction", out)
     assert json.loads(out.read_text()) == {f"q{i}": answer for i, answer in enumerate(expected)}
     found = lines(run(PredictConfig(models("answering"), input=str(path))))
     assert found == [f"q{i}\t{answer}" for i, answer in enumerate(expected)]
@@ -211,7 +211,7 @@ def test_tags_become_a_column(models: Models, tmp_path: Path) -> None:
     path, out = tmp_path / "in.conll", tmp_path / "out.conll"
     path.write_text("".join("".join(f"{word}\tX\n" for word in text.split()) + "\n" for text in TEXTS))
     expected = [one["tags"] for one in Predictor(models("tagging"))(TEXTS)]
-    assert run(PredictConfig(models("tagging"), input=str(path), output=out)) == Written(5, "predictions", out)
+    assert run(PredictConfig(models("tagging"), input=str(path), output=out)) == Written(5, "prediction", out)
     sentences = [block.splitlines() for block in out.read_text().strip().split("\n\n")]
     assert [[line.split("\t")[0] for line in block] for block in sentences] == [text.split() for text in TEXTS]
     assert [[line.split("\t")[-1] for line in block] for block in sentences] == expected

@@ -127,7 +127,8 @@ def test_a_file_of_any_size_goes_to_a_file(model, tmp_path, monkeypatch, caplog)
     out = tmp_path / "out.jsonl"
     with caplog.at_level(logging.INFO, logger="electra"):
         result = run(ScoreConfig(model, input=str(tmp_path / "in.txt"), json=True, output=out))
-    assert result == Written(10, "texts scored", out) and str(result) == f"10 texts scored: {out}"
+    assert result == Written(10, "scored text", out) and str(result) == f"10 scored texts: {out}"
+    assert str(Written(1, "scored text", out)) == f"1 scored text: {out}"
     assert [json.loads(line)["text"] for line in out.read_text().splitlines()] == lines
     assert [record.progress for record in caplog.records if hasattr(record, "progress")] == [(4, None), (8, None)]
     run(ScoreConfig(model, ("the cat",), output=tmp_path / "out.txt"))

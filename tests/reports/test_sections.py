@@ -11,7 +11,7 @@ from electra.errors import CheckpointError
 from electra.reports.page import page
 from electra.reports.sections import sections
 
-VOID = {"meta", "img", "link", "br"}
+VOID = {"meta", "img", "link", "br", "input"}
 
 
 class Reader(HTMLParser):

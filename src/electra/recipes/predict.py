@@ -80,7 +80,7 @@ def run(config: PredictConfig) -> Lines | Written:
     )
     header = config.output.suffix.lower() != ".jsonl"
     count = write_lines(config.output, lines)
-    return Written(max(0, count - header), "predictions", config.output)
+    return Written(max(0, count - header), "prediction", config.output)
 
 
 def _predicted(
@@ -219,7 +219,7 @@ def _tagged(config: PredictConfig, predictor: Predictor, path: Path) -> Written 
             for sentence, found in zip(sentences, tags, strict=True)
         ])  # fmt: skip
     conll.write(path, config.output, columns, tags)
-    return Written(len(tags), "predictions", config.output)
+    return Written(len(tags), "prediction", config.output)
 
 
 def _questions(config: PredictConfig, predictor: Predictor, path: Path) -> Written | Lines:
@@ -238,7 +238,7 @@ def _questions(config: PredictConfig, predictor: Predictor, path: Path) -> Writt
     if config.output is None:
         return Lines([f"{name}\t{answer}" for name, answer in answers.items()])
     write_lines(config.output, [json.dumps(answers, ensure_ascii=False, indent=1)])
-    return Written(len(answers), "predictions", config.output)
+    return Written(len(answers), "prediction", config.output)
 
 
 def _line(given: Text, prediction: Prediction) -> str:

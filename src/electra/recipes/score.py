@@ -90,7 +90,7 @@ def run(config: ScoreConfig) -> Shown | Lines | Written:
     in_json, plain = (likelihood_json, likelihood_line) if config.electric else (partial(json_line, scorer), str)
     if config.output is not None:
         lines = map(in_json if config.json else plain, results)
-        return Written(write_lines(config.output, lines), "texts scored", config.output)
+        return Written(write_lines(config.output, lines), "scored text", config.output)
     if config.json or config.electric:
         return Lines(list(map(in_json if config.json else plain, results)))
     return Shown(list(results))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from electra import durable
 from electra.errors import DataError
+from electra.reports.analysis import counted
 
 STANDARD_INPUT = "-"
 
@@ -25,7 +26,7 @@ class Written:
     """Results that went to a file.
 
     Attributes:
-        what: what they are, as in "3 predictions".
+        what: one of them is, such as "prediction".
     """
 
     count: int
@@ -33,7 +34,7 @@ class Written:
     path: Path
 
     def __str__(self) -> str:
-        return f"{self.count:,} {self.what}: {self.path}"
+        return f"{counted(self.count, self.what)}: {self.path}"
 
 
 def no_text(name: str | None) -> DataError:

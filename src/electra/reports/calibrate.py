@@ -5,9 +5,10 @@ from typing import Any
 
 from rich.table import Table
 
-from electra.reports.analysis import Facts
+from electra.reports.analysis import Facts, counted
 from electra.reports.notes import read_in_windows
 from electra.reports.pictures import blank
+from electra.reports.tables import FigureTable, rounded, with_interval
 
 TITLE = "Whether the probabilities of having been replaced are right"
 SHOWS = "reliability diagrams, raw and corrected, and how often each probability is given"
@@ -35,21 +36,23 @@ def notes(facts: Facts) -> list[str]:
     replaced, errors = facts["replaced"], facts["errors"]
     chosen = next(row for row in replaced["rows"] if row["chosen"])
     found = [
-        f"{facts['model']}: {facts['documents']:,} held-out documents, {facts['tokens']:,} tokens in rows of "
-        f"{facts['row']}; the generator drew in {facts['wanted_share']:.0%} of the places, and "
+        f"{facts['model']}: {counted(facts['documents'], 'held-out document')}, {facts['tokens']:,} tokens in "
+        f"rows of {facts['row']}; the generator drew in {facts['wanted_share']:.0%} of the places, and "
         f"{replaced['share']:.1%} became other tokens",
         "corrections were fitted on one half of the documents and judged on the other; chosen: "
         f"{chosen['correction']}{_named(chosen)}",
         f"ECE in {facts['bins']} bins of equal width, the adaptive one, reliability and resolution in as "
         f"many of equal mass; 95 % intervals: {facts['resamples']:,} resamples of documents (for real errors of "
         "sentences), with the same bins",
+        "noise makes an ECE larger, and a resample has more of it than the data: an ECE may lie at the lower end "
+        "of its interval, or below it",
     ]
     if errors:
         found.append(
-            f"{errors['data']}: {errors['sentences']:,} sentences judged, {errors['words']:,} words, "
+            f"{errors['data']}: {counted(errors['sentences'], 'sentence')} judged, {errors['words']:,} words, "
             f"{errors['share']:.1%} of them wrong; a word has the highest probability of its tokens; a share of "
             f"wrong words is estimated (by EM, without labels), or counted (true), in the other "
-            f"{errors['fitted_sentences']:,} sentences"
+            f"{counted(errors['fitted_sentences'], 'sentence')}"
         )
         found += read_in_windows(errors, "sentences")
         found += [_verdict(row) for row in errors["rows"] if row["prior"] in EXPECTING]
@@ -75,7 +78,7 @@ def _verdict(row: Mapping[str, Any]) -> str:
     what = "helps" if high < 0 else "harms" if low > 0 else "makes no sure difference"
     return (
         f"{row['correction']}, shifted to {row['expected']:.1%} ({EXPECTING[row['prior']]}): {what}; log loss "
-        f"{change['value']:+.4f} ({low:+.4f} to {high:+.4f})"
+        f"{with_interval(change['value'], change['interval'], 4, sign=True)}"
     )
 
 
@@ -85,15 +88,15 @@ def _first(row: Mapping[str, Any]) -> str:
     prior = row.get("prior", "as trained")
     if prior == "as trained":
         return name
-    return f"{name}, {prior}" if prior == REAL else f"{name}, {_short(row['expected'])} {EXPECTING[prior]}"
+    return f"{name}, {prior}" if prior == REAL else f"{name}, {rounded(row['expected'], 4)} {EXPECTING[prior]}"
 
 
 def _errors(where: str, place: Mapping[str, Any]) -> Table:
     title = f"{where}: {place['share']:.1%} of the judged ones" + "; *: chosen" * (where == REPLACED)
-    table = Table("correction", "mean p", *ERRORS.values(), title=title, title_justify="left")
+    table = FigureTable("correction", "mean p", *ERRORS.values(), title=title)
     for row in place["rows"]:
         table.add_row(
-            _first(row), _short(row["mean_probability"]["value"]), *(_shown(row[name]) for name in ERRORS)
+            _first(row), rounded(row["mean_probability"]["value"], 4), *(_shown(row[name]) for name in ERRORS)
         )
     return table
 
@@ -101,22 +104,15 @@ def _errors(where: str, place: Mapping[str, Any]) -> Table:
 def _parts(where: str, place: Mapping[str, Any]) -> Table:
     title = f"{where}: Brier = reliability - resolution + uncertainty + residual"
     columns = ("brier", *PARTS)
-    table = Table("correction", "Brier", *PARTS, "adaptive ECE", title=title, title_justify="left")
+    table = FigureTable("correction", "Brier", *PARTS, "adaptive ECE", title=title)
     for row in place["rows"]:
-        figures = [_short(row[name]["value"], 5) for name in (*columns, "adaptive_calibration_error")]
+        figures = [rounded(row[name]["value"], 5) for name in (*columns, "adaptive_calibration_error")]
         table.add_row(_first(row), *figures)
     return table
 
 
 def _shown(found: Mapping[str, Any]) -> str:
-    low, high = found["interval"]
-    return f"{_short(found['value'])} {_short(low)}–{_short(high)}"
-
-
-def _short(number: float, digits: int = 4) -> str:
-    """Without the zero before the point, as a table of intervals is wide."""
-    text = f"{number:.{digits}f}"
-    return text.replace("0.", ".", 1) if abs(number) < 1 else text
+    return with_interval(found["value"], found["interval"], 4)
 
 
 def figure(facts: Facts) -> Any:

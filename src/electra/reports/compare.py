@@ -9,6 +9,7 @@ from rich.table import Table
 from electra.reports.analysis import Facts, counted
 from electra.reports.notes import read_in_windows
 from electra.reports.pictures import blank
+from electra.reports.tables import FigureTable, between, with_interval
 
 TITLE = "Two encoders side by side"
 SHOWS = "how alike the layers are, what can be read off them, how they fill their space, and where attention looks"
@@ -39,13 +40,13 @@ def notes(facts: Facts) -> list[str]:
         f"last layers: CKA {found['last']:.3f} (standard error {found['standard_error']:.3f}); most alike are "
         f"layer {here} of {first} and layer {there} of {second}: {found['best']:.3f}",
         *(
-            f"{probe['name']}: {second} less {first} {probe['difference']:+.3f} "
-            f"({_between(probe['interval'], '+.3f')})"
+            f"{probe['name']}: {second} less {first} "
+            f"{with_interval(probe['difference'], probe['interval'], 3, sign=True)}"
             for probe in facts["probes"]
         ),
         f"of a word's {near['k']} nearest other words {last['overlap']:.1%} are the same in the last layers "
-        f"({_between(last['interval'], '.1%')}; by chance {near['chance']:.1%}), of a sentence's "
-        f"{near['sentences']['overlap']:.1%} ({_between(near['sentences']['interval'], '.1%')}; by chance "
+        f"({_percents(last['interval'])}; by chance {near['chance']:.1%}), of a sentence's "
+        f"{near['sentences']['overlap']:.1%} ({_percents(near['sentences']['interval'])}; by chance "
         f"{near['chance_of_sentences']:.1%})",
         f"{facts['text']}: {facts['words']:,} words of {facts['forms']:,} forms in {facts['sentences']:,} "
         f"sentences, drawn with seed {facts['seed']}; intervals: 95 % over sentences; layer 0: embeddings",
@@ -80,10 +81,6 @@ def figure(facts: Facts) -> Any:
     return drawing
 
 
-def _between(interval: Sequence[float], form: str = ".3f") -> str:
-    return f"{interval[0]:{form}} to {interval[1]:{form}}"
-
-
 def _encoders(facts: Facts) -> Table:
     table = _table(
         "last layers: how states fill their space, where attention looks",
@@ -106,15 +103,15 @@ def _probes(facts: Facts) -> Table:
     """Of each network its best layer."""
     table = _table(
         "linear probes, each network's best layer on held-out sentences",
-        "probe", "", "encoder", "layer", "score", "interval", "selectivity", "interval",
+        "probe", "", "encoder", "layer", "score", "selectivity", keys=3,
     )  # fmt: skip
     for probe in facts["probes"]:
         for number, (model, found) in enumerate(zip(facts["models"], probe["models"], strict=True)):
             best = int(np.argmax(found["scores"]))
             table.add_row(
                 "" if number else probe["name"], "" if number else probe["measure"], model["model"], str(best),
-                f"{found['scores'][best]:.3f}", _between(found["intervals"][best]),
-                f"{found['selectivities'][best]:.3f}", _between(found["selectivity_intervals"][best]),
+                with_interval(found["scores"][best], found["intervals"][best], 3),
+                with_interval(found["selectivities"][best], found["selectivity_intervals"][best], 3),
             )  # fmt: skip
     return table
 
@@ -134,8 +131,12 @@ def _neighbours(facts: Facts) -> Iterator[Table]:
     yield table
 
 
-def _table(title: str, *columns: str) -> Table:
-    return Table(*columns, title=title, title_justify="left")
+def _table(title: str, *columns: str, keys: int = 1) -> Table:
+    return FigureTable(*columns, title=title, keys=keys)
+
+
+def _percents(interval: Sequence[float]) -> str:
+    return f"{between([100 * end for end in interval], 1)}%"
 
 
 def _shortened(word: str, longest: int = LONGEST) -> str:

@@ -7,6 +7,7 @@ from rich.table import Table
 
 from electra.reports.analysis import Facts, counted
 from electra.reports.pictures import blank
+from electra.reports.tables import FigureTable
 
 TITLE = "What a longer memory is worth"
 SHOWS = "perplexity against context, and the loss by where in its document a token stands"
@@ -30,7 +31,7 @@ def _tables(model: dict[str, Any]) -> Iterator[Table]:
     late = list(model["readings"][0]["late"])
     title = f"{model['model']}: windows of {model['window']}, trained with a memory of {model['trained_memory']}"
     columns = ("memory", "loss", "perplexity", "early", *(f"from {int(first):,} on" for first in late))
-    table = Table(*columns, title=title, title_justify="left")
+    table = FigureTable(*columns, title=title)
     for one in model["readings"]:
         losses = [f"{loss:.4f}" for loss in (one["early"], *one["late"].values())]
         table.add_row(f"{one['memory']:,}", f"{one['loss']:.4f}", f"{one['perplexity']:.2f}", *losses)
@@ -46,9 +47,7 @@ def _tables(model: dict[str, Any]) -> Iterator[Table]:
         "loss",
         "sliding window",
     )
-    table = Table(
-        *columns, title="reading one document with memory, and by a sliding window", title_justify="left"
-    )
+    table = FigureTable(*columns, title="reading one document with memory, and by a sliding window")
     for one in model["speeds"]:
         table.add_row(
             f"{one['memory']:,}", f"{1000 * one['memory_seconds']:.3f}", f"{one['context']:,}",

@@ -1,12 +1,14 @@
 """What `electra analyze detect` found, as tables and as a picture: which wrong words of learners are found."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
 
 from electra.reports.analysis import Facts, counted
 from electra.reports.pictures import blank
+from electra.reports.tables import ALIKE, FigureTable, rounded, with_interval
 
 TITLE = "Finding the words that learners got wrong"
 SHOWS = "precision against recall of each model and baseline, and average precision by how many words are wrong"
@@ -18,6 +20,8 @@ FIGURES = {
     "average_precision": "average precision",
     "auc": "ROC AUC",
 }
+RARE, EVERY = "rare words", "every word"
+"""The baselines; nothing is chosen for the second."""
 BUCKETED = ("flagged", "precision", "recall", "f0.5", "average_precision")
 
 
@@ -37,11 +41,13 @@ def notes(facts: Facts) -> list[str]:
     share = scored["errors"] / scored["words"]
     where = f"{facts['tune']}: " if facts["tune"] else "the other "
     found = [
-        f"{facts['data']}: {scored['sentences']:,} sentences scored, {scored['words']:,} words, "
+        f"{facts['data']}: {counted(scored['sentences'], 'sentence')} scored, {scored['words']:,} words, "
         f"{scored['errors']:,} of them wrong ({share:.1%})",
         "thresholds, and whether a word has the maximum or the mean of its tokens' log-odds, by the best F0.5 and "
-        f"average precision on {where}{tune['sentences']:,} sentences",
+        f"average precision on {where}{counted(tune['sentences'], 'sentence')}",
         f"95 % intervals: {facts['resamples']:,} resamples of sentences; every sentence was read by itself",
+        ALIKE,
+        *_rarity(facts),
     ]
     if facts["references"]:
         found.append(f"wrong are words that at least {facts['references']} of the rewrites change")
@@ -55,16 +61,18 @@ def notes(facts: Facts) -> list[str]:
     return found
 
 
+def _rarity(facts: Facts) -> Iterator[str]:
+    """What the threshold of rare words is in words: its score is minus the log of one more than their count."""
+    for one in facts["models"]:
+        if one["model"] == RARE:
+            seen = counted(max(0, round(math.exp(-one["threshold"]) - 1)), "time")
+            yield f"{RARE}: flagged are those that stand at most {seen} in the sentences of the thresholds"
+
+
 def _shown(found: Mapping[str, Any] | None, *, sign: bool = False) -> str:
     if found is None:
         return "–"
-    value, low, high = (_short(number, sign=sign) for number in (found["value"], *found["interval"]))
-    return f"{value} {low} to {high}" if sign else f"{value} {low}–{high}"
-
-
-def _short(number: float, *, sign: bool = False) -> str:
-    """Without the zero before the point, as a table of intervals is wide."""
-    return f"{number:{'+' if sign else ''}.3f}".replace("0.", ".", 1)
+    return with_interval(found["value"], found["interval"], 3, sign=sign)
 
 
 def _named(one: Mapping[str, Any]) -> str:
@@ -72,37 +80,33 @@ def _named(one: Mapping[str, Any]) -> str:
 
 
 def _whole(facts: Facts) -> Table:
-    table = Table("", "threshold", *FIGURES.values(), title="all scored sentences", title_justify="left")
+    table = FigureTable("", "threshold", *FIGURES.values(), title="all scored sentences")
     for one in facts["models"]:
-        threshold = f"{one['threshold']:+.2f}" if one["kind"] != "baseline" else "–"
+        threshold = "–" if one["model"] == EVERY else rounded(one["threshold"], 2, sign=True)
         table.add_row(_named(one), threshold, *(_shown(one[name]) for name in FIGURES))
     return table
 
 
 def _buckets(facts: Facts) -> Table:
     title = "sentences by the share of their words that is wrong"
-    columns = ("wrong words", "sentences", "base rate", "", "flagged", *(FIGURES[name] for name in BUCKETED[1:]))
-    table = Table(*columns, title=title, title_justify="left")
+    columns = ("wrong words", "", "sentences", "base rate", "flagged", *(FIGURES[name] for name in BUCKETED[1:]))
+    table = FigureTable(*columns, title=title, keys=2)
     for bucket in facts["buckets"]:
         if not bucket["sentences"]:
             continue
-        first = [bucket["bucket"], f"{bucket['sentences']:,}", f"{bucket['errors'] / bucket['words']:.3f}"]
+        first = [f"{bucket['sentences']:,}", rounded(bucket["errors"] / bucket["words"], 3)]
         for one in facts["models"]:
             [there] = [there for there in one["buckets"] if there["bucket"] == bucket["bucket"]]
-            figures = ["–" if there[name] is None else f"{there[name]['value']:.3f}" for name in BUCKETED]
-            table.add_row(*first, one["model"], *figures)
-            first = ["", "", ""]
+            figures = ["–" if there[name] is None else rounded(there[name]["value"], 3) for name in BUCKETED]
+            name = bucket["bucket"] if one is facts["models"][0] else ""
+            table.add_row(name, one["model"], *first, *figures)
+            first = ["", ""]
     return table
 
 
 def _rewrites(facts: Facts) -> Table:
-    table = Table(
-        "",
-        "pairs",
-        "accuracy",
-        title="does a sentence look more wrong than its rewrite? (.5: chance)",
-        title_justify="left",
-    )
+    title = "does a sentence look more wrong than its rewrite? (0.5: chance)"
+    table = FigureTable("", "pairs", "accuracy", title=title)
     for one in facts["models"]:
         if "rewrites" in one:
             table.add_row(one["model"], f"{one['rewrites']['pairs']:,}", _shown(one["rewrites"]["accuracy"]))
@@ -112,7 +116,7 @@ def _rewrites(facts: Facts) -> Table:
 def _differences(facts: Facts) -> Table:
     names = ("f0.5", "average_precision", "auc")
     title = f"differences from {facts['differences'][0]['than']}, paired"
-    table = Table("", *(FIGURES[name] for name in names), title=title, title_justify="left")
+    table = FigureTable("", *(FIGURES[name] for name in names), title=title)
     for row in facts["differences"]:
         table.add_row(row["model"], *(_shown(row[name], sign=True) for name in names))
     return table
@@ -167,5 +171,5 @@ def _bars(axes: Any, facts: Facts) -> None:
 
 
 def _color(number: int, one: Mapping[str, Any]) -> str:
-    grays = {"rare words": "0.35", "every word": "0.7"}
+    grays = {RARE: "0.35", EVERY: "0.7"}
     return grays[one["model"]] if one["kind"] == "baseline" else f"C{number % 10}"

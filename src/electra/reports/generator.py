@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich.table import Column, Table
+from rich.table import Table
 
 from electra.reports.analysis import Facts
 from electra.reports.pictures import blank
+from electra.reports.tables import FigureTable, with_interval
 
 TITLE = "What the generator proposes"
 SHOWS = (
@@ -15,6 +16,9 @@ SHOWS = (
 )
 
 Part = Mapping[str, Any]
+
+OF_READINGS = ("", "step", "share", "T")
+"""Columns that say of what a row is."""
 
 
 def tables(facts: Facts) -> list[Table]:
@@ -50,11 +54,11 @@ def notes(facts: Facts) -> list[str]:
 
 def _overall(facts: Facts) -> Table:
     columns = ("loss, 95 %", "perpl.", "entropy", "same", "top 1", "5", "10", "50", "calib.", "special")
-    table = Table(*_of_readings(), *columns, title="the original", title_justify="left")
+    table = FigureTable(*OF_READINGS, *columns, title="the original", keys=len(OF_READINGS))
     for model, one in _readings(facts):
         loss = one["loss"]
         table.add_row(
-            *_named(model, one), f"{loss['value']:.2f} {loss['low']:.2f}-{loss['high']:.2f}",
+            *_named(model, one), with_interval(loss["value"], (loss["low"], loss["high"]), 2),
             _short_number(one["perplexity"]), f"{one['entropy']['value']:.2f}", f"{one['original']['value']:.1%}",
             *(f"{one[f'top_{k}']['value']:.1%}" for k in (1, 5, 10, 50)),
             f"{one['calibration']['error']:.3f}", f"{one['special']:.2%}",
@@ -65,8 +69,8 @@ def _overall(facts: Facts) -> Table:
 def _fakes(facts: Facts) -> Table:
     ways = [one["name"] for one in facts["models"][0]["readings"][0]["alike"]]
     title = "fakes: like the original (by frequency alone), and their diversity (of what they replaced)"
-    columns = (*_of_readings(), *(f"same {way}" for way in ways), "different", "entropy")
-    table = Table(*columns, title=title, title_justify="left")
+    columns = (*OF_READINGS, *(f"same {way}" for way in ways), "different", "entropy")
+    table = FigureTable(*columns, title=title, keys=len(OF_READINGS))
     for model, one in _readings(facts):
         many = one["diversity"]
         table.add_row(
@@ -75,10 +79,6 @@ def _fakes(facts: Facts) -> Table:
             f"{many['entropy_fakes']:.2f} ({many['entropy_text']:.2f})",
         )  # fmt: skip
     return table
-
-
-def _of_readings() -> tuple[Column | str, ...]:
-    return tuple(Column(name, no_wrap=True) for name in ("", "step", "share", "T"))
 
 
 def _named(model: Part, one: Part) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ def _bands(model: Part) -> Table:
         "of the replaced",
     )  # fmt: skip
     title = f"{_label(model)}: by how common the original is (share {one['share']:g}, T {one['temperature']:g})"
-    table = Table(*columns, title=title, title_justify="left")
+    table = FigureTable(*columns, title=title)
     for band in one["bands"]:
         table.add_row(
             band["name"], f"{band['tokens']:,}", _number(band["loss"]), _number(band["entropy"]),
@@ -105,7 +105,7 @@ def _bands(model: Part) -> Table:
 
 def _examples(model: Part) -> Iterator[Table]:
     for example in model["examples"]:
-        table = Table("was", "with probability", "proposed", title=example["text"], title_justify="left")
+        table = FigureTable("was", "with probability", "proposed", title=example["text"])
         for mask in example["masks"]:
             proposed = ", ".join(f"{token} {value:.2f}" for token, value in mask["proposals"])
             table.add_row(mask["original"], f"{mask['probability']:.3f}", proposed)

@@ -5,9 +5,10 @@ from typing import Any
 
 from rich.table import Table
 
-from electra.reports.analysis import Facts
+from electra.reports.analysis import Facts, counted
 from electra.reports.notes import read_in_windows
 from electra.reports.pictures import blank
+from electra.reports.tables import ALIKE, FigureTable, with_interval
 
 TITLE = "Right and wrong sentences"
 SHOWS = "the share of pairs whose right sentence looks likelier to each score, by field, by paradigm and by length"
@@ -27,12 +28,13 @@ def tables(facts: Facts) -> list[Table]:
 
 def notes(facts: Facts) -> list[str]:
     """What was measured, and how."""
-    paradigms = len(facts["paradigms"])
+    paradigms = counted(len(facts["paradigms"]), "paradigm")
     ties = [f"{one['ties']:,} by {one['score']} of {one['model']}" for one in facts["scores"] if one["ties"]]
     return [
-        f"{facts['pairs']:,} pairs of {paradigms} paradigm{'s' * (paradigms > 1)}; chance is 50 %. A field, and "
+        f"{counted(facts['pairs'], 'pair')} of {paradigms}; chance is 50 %. A field, and "
         "all, is the mean over paradigms; by length all pairs count alike. Intervals: 95 % of "
         f"{facts['resamples']:,} resamples of the pairs within each paradigm, the same for all scores",
+        ALIKE,
         f"ties, which count half: {', '.join(ties) or 'none'}",
         *read_in_windows(facts, "sentences"),
         *(f"{name}: {meaning}" for name, meaning in facts["meanings"].items()),
@@ -40,11 +42,8 @@ def notes(facts: Facts) -> list[str]:
 
 
 def _fields(facts: Facts) -> Table:
-    table = Table("", title="right sentence likelier, %", title_justify="left")
-    table.add_column("score", no_wrap=True)
     fields = [field.replace("_", " ") for field in facts["scores"][0]["fields"]]
-    for name in ("model", "all", *fields):
-        table.add_column(name)
+    table = FigureTable("", "score", "model", "all", *fields, title="right sentence likelier, %", keys=3)
     for number, one in enumerate(facts["scores"], start=1):
         values = (one["overall"], *one["fields"].values())
         table.add_row(str(number), one["score"], one["model"], *map(_percent, values))
@@ -52,8 +51,7 @@ def _fields(facts: Facts) -> Table:
 
 
 def _lengths(facts: Facts) -> Table:
-    table = Table("", title="by their lengths in tokens, %", title_justify="left")
-    table.add_column("score", no_wrap=True)
+    table = FigureTable("", "score", title="by their lengths in tokens, %", keys=2)
     for name in LENGTHS:
         table.add_column(LENGTHS[name])
         table.add_column("pairs", justify="right")
@@ -67,12 +65,11 @@ def _lengths(facts: Facts) -> Table:
 
 
 def _differences(facts: Facts) -> Table:
-    table = Table("", "", "difference, points", "95 % interval", title="differences of all", title_justify="left")
+    table = FigureTable("", "", "difference, points", title="differences of all", keys=2)
     for one in shown_differences(facts):
-        low, high = one["interval"]
         first, second = (_label(facts, facts["scores"][one[side]]) for side in ("first", "second"))
-        points = f"{100 * one['value']:+.2f}", f"{100 * low:+.2f} to {100 * high:+.2f}"
-        table.add_row(second, f"– {first}", *points)
+        ends = [100 * end for end in one["interval"]]
+        table.add_row(second, f"– {first}", with_interval(100 * one["value"], ends, 2, sign=True))
     return table
 
 
@@ -85,16 +82,14 @@ def shown_differences(facts: Facts) -> Iterator[dict[str, Any]]:
 
 
 def _paradigms(facts: Facts) -> Table:
-    table = Table(title="by paradigm, %; scores by their numbers above", title_justify="left")
-    # Where a line is too narrow for all, names are folded and figures stay whole.
-    table.add_column("paradigm", overflow="fold")
-    if any(one["field"] for one in facts["paradigms"]):
-        table.add_column("field", overflow="fold")
+    of_fields = any(one["field"] for one in facts["paradigms"])
+    front = ("paradigm", "field") if of_fields else ("paradigm",)
+    table = FigureTable(*front, title="by paradigm, %; scores by their numbers above")
     for name in ("pairs", *(str(number + 1) for number in range(len(facts["scores"])))):
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right")
     for one in _ordered(facts):
         values = [f"{100 * score['paradigms'][one['name']]['value']:.1f}" for score in facts["scores"]]
-        field = [one["field"] or ""] if len(table.columns) == len(values) + 3 else []
+        field = [one["field"] or ""] if of_fields else []
         table.add_row(one["name"], *field, f"{one['pairs']:,}", *values)
     return table
 
@@ -111,8 +106,7 @@ def _label(facts: Facts, one: dict[str, Any]) -> str:
 
 
 def _percent(figure: dict[str, Any]) -> str:
-    low, high = figure["interval"]
-    return f"{100 * figure['value']:.1f} ({100 * low:.1f}–{100 * high:.1f})"
+    return with_interval(100 * figure["value"], [100 * end for end in figure["interval"]], 1)
 
 
 def figure(facts: Facts) -> Any:

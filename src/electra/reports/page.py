@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.table import Table
 
 from electra import __version__
+from electra.reports.tables import are_figures
 
 TEMPLATE = Path(__file__).with_name("page.html.jinja")
 
@@ -53,9 +54,15 @@ def page(title: str, sections: Sequence[Section]) -> str:
         trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, autoescape=True
     )
     template = templates.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    return template.render(title=title, sections=sections, rows=_rows, version=__version__)
+    return template.render(title=title, sections=sections, rows=_rows, figures_of=_figures, version=__version__)
 
 
 def _rows(table: Table) -> list[tuple[str, ...]]:
     """The cells of a console's table, row by row."""
     return [tuple(map(str, row)) for row in zip(*(column.cells for column in table.columns), strict=True)]
+
+
+def _figures(table: Table) -> list[bool]:
+    """Which columns are of figures, so that they stand on the right and are not broken; the first one never is."""
+    others = [are_figures(map(str, column.cells)) for column in table.columns[1:]]
+    return [False, *others]

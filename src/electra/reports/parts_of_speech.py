@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rich.table import Column, Table
+from rich.table import Table
 
 from electra.reports.analysis import Facts, counted
 from electra.reports.notes import read_in_windows
 from electra.reports.pictures import blank
+from electra.reports.tables import ALIKE, FigureTable, rounded, with_interval
 
 TITLE = "Which words look replaced"
 SHOWS = (
@@ -34,10 +35,10 @@ def notes(facts: Facts) -> list[str]:
         "the treebank itself" if facts["frequencies"] is None else f"the training text of {facts['frequencies']}"
     )
     found = [
-        f"{facts['data']}: {facts['sentences']:,} sentences, {facts['words']:,} words; "
+        f"{facts['data']}: {counted(facts['sentences'], 'sentence')}, {counted(facts['words'], 'word')}; "
         f"{counted(facts['draws'], 'draw')} of {facts['share']:.0%} of the tokens at temperature "
         f"{facts['temperature']:g}, measured together; "
-        f"intervals: 95 %, {facts['resamples']} resamples of the sentences",
+        f"intervals: 95 %, {facts['resamples']} resamples of the sentences; {ALIKE}",
         f"A token is suspected where its probability of having been replaced is above {facts['threshold']:g}. "
         "Suspected: of the tokens of the text as it is (clean), and of those of the corrupted text that are as "
         "they were (untouched): false positives. Missed: of the fakes those that are not suspected: false "
@@ -80,12 +81,7 @@ def _discriminator(facts: Facts) -> Table:
         "tokens", "clean suspected %", "untouched suspected %", "fakes", "missed %", "AUC",
         "log-odds: clean", "untouched", "fakes",
     )  # fmt: skip
-    table = Table(
-        Column("", no_wrap=True),
-        *columns,
-        title=f"{facts['model']}: what the discriminator says",
-        title_justify="left",
-    )
+    table = FigureTable("", *columns, title=f"{facts['model']}: what the discriminator says")
 
     def cells(one: Part) -> Sequence[str]:
         return (
@@ -103,7 +99,7 @@ def _generator(facts: Facts) -> Table:
         "equal difficulty: missed %", "clean suspected %",
     )  # fmt: skip
     title = "what the generator proposes there, and both errors at equal difficulty"
-    table = Table(Column("", no_wrap=True), *columns, title=title, title_justify="left")
+    table = FigureTable("", *columns, title=title)
 
     def cells(one: Part) -> Sequence[str]:
         same = "" if one["same"] is None else f"{one['same']['value']:.1%}"
@@ -118,13 +114,8 @@ def _generator(facts: Facts) -> Table:
 
 
 def _effects(facts: Facts) -> Table:
-    columns = ("fakes", "missed: effect", "95 %", "clean tokens", "suspected: effect", "95 %")
-    table = Table(
-        Column("", no_wrap=True),
-        *columns,
-        title="effects, in log-odds, all properties at once",
-        title_justify="left",
-    )
+    columns = ("fakes", "missed: effect", "clean tokens", "suspected: effect")
+    table = FigureTable("", *columns, title="effects, in log-odds, all properties at once")
     sides = [facts["effects"][key] or {} for key in ("missed", "clean_suspected")]
     for factor in dict.fromkeys(name for side in sides for name in side):
         both = [{one["level"]: one for one in side.get(factor, ())} for side in sides]
@@ -137,16 +128,14 @@ def _effects(facts: Facts) -> Table:
     return table
 
 
-def _effect(one: Part | None) -> tuple[str, str, str]:
+def _effect(one: Part | None) -> tuple[str, str]:
     if one is None:
-        return "", "", ""
-    return f"{one['tokens']:,}", f"{one['value']:+.2f}", f"{one['low']:+.2f} to {one['high']:+.2f}"
+        return "", ""
+    return f"{one['tokens']:,}", with_interval(one["value"], (one["low"], one["high"]), 2, sign=True)
 
 
 def _suspects(facts: Facts) -> Table:
-    table = Table(
-        "token", "tag", "tokens", "clean suspected", title="most often suspected, unchanged", title_justify="left"
-    )
+    table = FigureTable("token", "tag", "tokens", "clean suspected", title="most often suspected, unchanged")
     for one in facts["suspects"]:
         table.add_row(one["token"], one["tag"], f"{one['tokens']:,}", f"{one['rate']:.0%}")
     return table
@@ -233,13 +222,9 @@ def _mean(axes: Any, facts: Facts, key: str) -> None:
 
 
 def _rate(one: Part | None) -> str:
-    """In percent, and below that its interval, which has to fit into one line of its column."""
-    return "" if one is None else f"{_percent(one['value'])}\n{_percent(one['low'])}-{_percent(one['high'])}"
-
-
-def _percent(share: float) -> str:
-    return "100" if share == 1 else f"{100 * share:.1f}"
+    """In percent, with its interval."""
+    return "" if one is None else with_interval(100 * one["value"], (100 * one["low"], 100 * one["high"]), 1)
 
 
 def _number(one: Part | None, digits: int = 2) -> str:
-    return "" if one is None else f"{one['value']:.{digits}f}"
+    return "" if one is None else rounded(one["value"], digits)

@@ -7,6 +7,7 @@ from rich.table import Table
 from electra.reports.analysis import Facts, counted
 from electra.reports.notes import read_in_windows
 from electra.reports.pictures import blank
+from electra.reports.tables import ALIKE, FigureTable, with_interval
 
 TITLE = "A speech recogniser's hypotheses, rescored"
 SHOWS = "word error rates of the first best, rescored by each score, and of the best there is"
@@ -21,11 +22,13 @@ def notes(facts: Facts) -> list[str]:
     """What was measured, and how."""
     scores = {"probability": "probabilities, whose logarithms are taken", "log": "logarithms"}[facts["scale"]]
     found = [
-        f"{facts['utterances']:,} utterances, {facts['reference_words']:,} words, {facts['hypotheses']:,} "
-        f"hypotheses; the recogniser's scores are {scores}. An error rate is all errors over all words",
+        f"{counted(facts['utterances'], 'utterance')}, {facts['reference_words']:,} words, "
+        f"{facts['hypotheses']:,} hypotheses; the recogniser's scores are {scores}. An error rate is all errors "
+        "over all words",
         "weight and length penalty are those of a grid with the fewest errors over "
         f"{facts['folds'] - 1} of {facts['folds']} parts of the utterances, and judge the one left; intervals: "
         f"95 % of {facts['resamples']:,} resamples of the utterances",
+        ALIKE,
         f"words: {facts['normalisation']}",
     ]
     if facts["left_out"]:
@@ -46,9 +49,7 @@ def notes(facts: Facts) -> list[str]:
 
 
 def _rates(facts: Facts) -> Table:
-    table = Table("", title="word error rate, %", title_justify="left")
-    for name in ("model alone", "with the recogniser"):
-        table.add_column(name)
+    table = FigureTable("", "model alone", "with the recogniser", title="word error rate, %")
     table.add_row("first best", "", _percent(facts["first_best"]))
     table.add_row("length penalty alone", "", _percent(facts["length_alone"]["rescored"]))
     for one in facts["models"]:
@@ -61,7 +62,7 @@ def _rates(facts: Facts) -> Table:
 def _differences(facts: Facts) -> Table:
     title = "rescored with the recogniser: differences in points, and utterances"
     columns = ("", "to first best", "to length penalty alone", "better", "worse")
-    table = Table(*columns, title=title, title_justify="left")
+    table = FigureTable(*columns, title=title)
     for name, one in _rescored(facts):
         against = "" if one is facts["length_alone"] else _points(one["to_length_alone"])
         table.add_row(name, _points(one["to_first_best"]), against, f"{one['better']:,}", f"{one['worse']:,}")
@@ -70,7 +71,7 @@ def _differences(facts: Facts) -> Table:
 
 def _weights(facts: Facts) -> Table:
     title = "fitted, from the smallest to the largest of the parts"
-    table = Table("", "weight", "in the recogniser's spread", "length penalty", title=title, title_justify="left")
+    table = FigureTable("", "weight", "in the recogniser's spread", "length penalty", title=title)
     for name, one in _rescored(facts):
         table.add_row(name, *(_range(one[key]) for key in ("weights", "strengths", "length_penalties")))
     return table
@@ -89,13 +90,11 @@ def _label(facts: Facts, one: dict[str, Any]) -> str:
 
 
 def _percent(figure: dict[str, Any]) -> str:
-    low, high = figure["interval"]
-    return f"{100 * figure['value']:.2f} ({100 * low:.2f}–{100 * high:.2f})"
+    return with_interval(100 * figure["value"], [100 * end for end in figure["interval"]], 2)
 
 
 def _points(figure: dict[str, Any]) -> str:
-    low, high = figure["interval"]
-    return f"{100 * figure['value']:+.2f} ({100 * low:+.2f} to {100 * high:+.2f})"
+    return with_interval(100 * figure["value"], [100 * end for end in figure["interval"]], 2, sign=True)
 
 
 def _range(values: list[float]) -> str:

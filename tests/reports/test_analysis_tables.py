@@ -1,0 +1,81 @@
+"""Tables of analyses: figures stay whole in any console, and have one notation."""
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from electra.reports.analysis import AnalysisReport
+
+
+def page(name: str, facts: dict[str, Any], width: int = 80) -> str:
+    written = io.StringIO()
+    console = Console(file=written, width=width, markup=False, emoji=False, highlight=False)
+    console.print(AnalysisReport(name, facts))
+    return written.getvalue()
+
+
+def value(value: float, low: float, high: float) -> dict[str, Any]:
+    return {"value": value, "interval": [low, high], "low": low, "high": high}
+
+
+def detected() -> dict[str, Any]:
+    names = ("precision", "recall", "f0.5", "average_precision", "auc")
+    figures = {name: value(0.25, 0.125, 0.5) for name in names}
+    more: dict[str, Any] = {"long": 0, "unseen": 0, "curve": []}
+    bucket = {"bucket": "up to 10 %", "sentences": 3, "words": 30, "errors": 3}
+    in_buckets = {"buckets": [{**figures, "flagged": value(0.5, 0.5, 0.5), "bucket": "up to 10 %"}]}
+    models = [
+        {"model": "nano", "kind": "discriminator", "pooling": "max", "threshold": -0.001},
+        {"model": "rare words", "kind": "baseline", "pooling": "", "threshold": -1.3862943611},
+        {"model": "every word", "kind": "baseline", "pooling": "", "threshold": 0.0},
+    ]
+    part = {"sentences": 1, "words": 30, "errors": 3}
+    return {
+        "data": "text.tsv", "tune": None, "parts": {"tune": part, "scored": part}, "resamples": 20,
+        "references": 0, "models": [{**one, **figures, **more, **in_buckets} for one in models],
+        "buckets": [bucket],
+        "differences": [
+            {"model": "rare words", "than": "nano"}
+            | {name: value(-0.25, -0.5, -0.00001) for name in ("f0.5", "average_precision", "auc")}
+        ],
+    }  # fmt: skip
+
+
+def test_figures_of_detect_are_whole_and_in_one_notation() -> None:
+    shown = page("detect", detected())
+    assert "…" not in shown
+    assert shown.count("(0.125–0.500)") == 15
+    assert shown.count("(-0.500 to") == 3 and "-0.000" not in shown
+    assert " ." not in shown.replace(" .src", "")
+
+
+def test_the_threshold_of_rare_words_is_said_as_a_count() -> None:
+    shown = page("detect", detected(), width=200)
+    row = next(line for line in shown.splitlines() if "rare words" in line)
+    assert "-1.39" in row
+    assert "rare words: flagged are those that stand at most 3 times in the sentences of the thresholds" in shown
+
+
+def of_generator() -> dict[str, Any]:
+    band = {"name": "top 10,000", "tokens": 1234, "loss": 6.5, "entropy": 5.25, "original": 0.125}
+    band |= {f"top_{k}": 0.25 for k in (1, 5, 10, 50)} | {"share_of_fakes": 0.5, "share_of_replaced": 0.5}
+    reading: dict[str, Any] = {
+        "share": 0.15, "temperature": 1.0, "loss": value(5.37, 5.15, 5.56), "perplexity": 214.9,
+        "entropy": value(5.26, 5, 6), "original": value(0.25, 0, 1), "calibration": {"error": 0.032, "bins": []},
+        "special": 0.0008, "alike": [{"name": "first letter", "fakes": 0.5, "chance": 0.25}], "bands": [band],
+        "diversity": {"distinct_fakes": 358, "distinct_text": 335, "entropy_fakes": 5.5, "entropy_text": 5.4},
+    }  # fmt: skip
+    reading |= {f"top_{k}": value(0.125, 0, 1) for k in (1, 5, 10, 50)}
+    model = {"model": "nano-run", "step": 10852, "readings": [reading], "examples": []}
+    return {
+        "models": [model], "texts": 1, "data": "data", "tokens": 1, "length": 126, "resamples": 20, "tags": True,
+    }  # fmt: skip
+
+
+def test_figures_of_a_generator_are_whole() -> None:
+    for width in (80, 120, 200):
+        shown = page("generator", of_generator(), width)
+        assert "…" not in shown
+        for figure in ("5.37 (5.15–5.56)", "12.5%", "0.032", "0.08%", "358 (335)", "5.50 (5.40)", "6.50"):
+            assert figure in shown, (figure, width)
