@@ -155,7 +155,7 @@ def figure(facts: Facts) -> Any:
     axes[0][1].set_title("fakes that are missed")
     for one in axes.flat:
         one.grid(alpha=0.3, axis="x")
-        one.set_xlim(0, None)
+        one.set_xlim(-0.02 * one.get_xlim()[1], None)  # marks at 0 are whole
         one.set_xlabel("share")
     for one in axes[0]:
         one.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.06), ncols=3)
