@@ -55,6 +55,9 @@ def test_the_threshold_of_rare_words_is_said_as_a_count() -> None:
     row = next(line for line in shown.splitlines() if "rare words" in line)
     assert "-1.39" in row
     assert "rare words: flagged are those that stand at most 3 times in the sentences of the thresholds" in shown
+    facts = detected()
+    facts["models"][1]["threshold"] = 0.0
+    assert "those that stand nowhere in the sentences" in page("detect", facts, width=200)
 
 
 def of_generator() -> dict[str, Any]:
