@@ -55,6 +55,9 @@ def test_the_threshold_of_rare_words_is_said_as_a_count() -> None:
     row = next(line for line in shown.splitlines() if "rare words" in line)
     assert "-1.39" in row
     assert "rare words: flagged are those that stand at most 3 times in the sentences of the thresholds" in shown
+    facts = detected()
+    facts["models"][1]["threshold"] = 0.0
+    assert "those that stand nowhere in the sentences" in page("detect", facts, width=200)
 
 
 def of_generator() -> dict[str, Any]:
@@ -79,3 +82,29 @@ def test_figures_of_a_generator_are_whole() -> None:
         assert "…" not in shown
         for figure in ("5.37 (5.15–5.56)", "12.5%", "0.032", "0.08%", "358 (335)", "5.50 (5.40)", "6.50"):
             assert figure in shown, (figure, width)
+
+
+def of_words(missed: float) -> dict[str, Any]:
+    names = ("clean_suspected", "untouched_suspected", "clean_suspected_at_equal_difficulty")
+    group = {"name": "all tokens", "tokens": 1000, "fakes": 360, "places": 450} | dict.fromkeys(names)
+    others = ("auc", "clean_logit", "untouched_logit", "fake_logit", "original_probability", "entropy", "same")
+    group |= dict.fromkeys((*others, "original_log_probability", "fake_log_probability"))
+    group |= {"missed": value(missed, missed - 0.01, missed), "missed_at_equal_difficulty": value(1.0, 1.0, 1.0)}
+    return {
+        "model": "nano", "data": "dev.conllu", "sentences": 1, "words": 900, "draws": 3, "share": 0.15,
+        "temperature": 1.0, "resamples": 20, "threshold": 0.5, "frequencies": None, "rebuilt": 0, "suspects": [],
+        "objective": "replaced-token", "groups": {"all tokens": [group]}, "effects": {"missed": None},
+    }  # fmt: skip
+
+
+def test_a_lower_threshold_is_suggested_where_hardly_anything_is_flagged() -> None:
+    assert "--threshold 0.12" in page("parts-of-speech", of_words(0.94))
+    assert "--threshold" not in page("parts-of-speech", of_words(0.6))
+
+
+def test_an_interval_without_width_is_not_shown_and_that_is_said() -> None:
+    shown = " ".join(page("parts-of-speech", of_words(0.94), width=160).split())
+    assert "94.0 (93.0–94.0)" in shown and "100.0 " in shown and "100.0 (" not in shown
+    assert (
+        "a figure without an interval is the same in all resamples" in shown and "1 sentence, 900 words" in shown
+    )

@@ -65,8 +65,9 @@ def _rarity(facts: Facts) -> Iterator[str]:
     """What the threshold of rare words is in words: its score is minus the log of one more than their count."""
     for one in facts["models"]:
         if one["model"] == RARE:
-            seen = counted(max(0, round(math.exp(-one["threshold"]) - 1)), "time")
-            yield f"{RARE}: flagged are those that stand at most {seen} in the sentences of the thresholds"
+            most = max(0, round(math.exp(-one["threshold"]) - 1))
+            seen = f"at most {counted(most, 'time')}" if most else "nowhere"
+            yield f"{RARE}: flagged are those that stand {seen} in the sentences of the thresholds"
 
 
 def _shown(found: Mapping[str, Any] | None, *, sign: bool = False) -> str:

@@ -9,8 +9,10 @@ def blank(width: float, height: float) -> Any:
     """An empty figure of so many inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window, whatever the machine
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    margins = ConstrainedLayoutEngine(w_pad=0.1)  # inches, so that names do not touch the edge
+    figure = Figure(figsize=(width, height), layout=margins)
     FigureCanvasAgg(figure)
     return figure
 

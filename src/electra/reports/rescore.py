@@ -9,6 +9,8 @@ from electra.reports.notes import read_in_windows
 from electra.reports.pictures import blank
 from electra.reports.tables import ALIKE, FigureTable, with_interval
 
+TITLES = 10
+"""Points of the titles in the picture."""
 TITLE = "A speech recogniser's hypotheses, rescored"
 SHOWS = "word error rates of the first best, rescored by each score, and of the best there is"
 
@@ -112,13 +114,11 @@ def figure(facts: Facts) -> Any:
         points = [point for point in one["curve"] if point["strength"]]
         x, y = [point["strength"] for point in points], [100 * point["rate"] for point in points]
         curves.plot(x, y, "o-", markersize=3, color=_color(number), label=_label(facts, one))
-    curves.axhline(first, color="grey", linestyle=":", linewidth=1)
+    curves.axhline(first, color="grey", linestyle=":", linewidth=1, label="first best")
     curves.set_xscale("log", base=2)
     curves.xaxis.set_major_formatter("{x:.3g}")
-    curves.set(
-        xlabel="the model's spread within a list over the recogniser's", ylabel="word error rate, %",
-        title="all utterances, nothing fitted, no length penalty",
-    )  # fmt: skip
+    curves.set(xlabel="the model's spread within a list over the recogniser's", ylabel="word error rate, %")
+    curves.set_title("all utterances, nothing fitted, no length penalty", fontsize=TITLES)
     curves.grid(alpha=0.3)
     curves.legend(frameon=False, fontsize=7)
     return drawing
@@ -139,10 +139,8 @@ def _draw_rates(axes: Any, facts: Facts) -> None:
     axes.axvline(100 * facts["first_best"]["value"], color="grey", linestyle=":", linewidth=1)
     axes.set_yticks(range(len(rows)), [name for name, _, _ in rows], fontsize=8)
     axes.invert_yaxis()
-    axes.set(
-        xlabel="word error rate, %", title="filled: with the recogniser, fitted on other parts; hollow: alone"
-    )
-    axes.title.set_fontsize(10)
+    axes.set_xlabel("word error rate, %")
+    axes.set_title("filled: with the recogniser, fitted on other parts; hollow: alone", fontsize=TITLES)
     axes.grid(axis="x", alpha=0.3)
 
 

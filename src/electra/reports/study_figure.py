@@ -88,7 +88,7 @@ def _points(axes: Any, rows: Sequence[Row], control: str) -> None:
     for row, place in zip(rows, places, strict=True):
         axes.plot(row.scores, [place] * len(row.scores), "o", markersize=3, color="#3b6ea5", alpha=0.4)
         if row.arm == control:
-            axes.axvline(row.mean, linestyle=":", linewidth=1, color="#888888")
+            axes.axvline(row.mean, linestyle=":", linewidth=1, color="#888888", label=f"the control: {row.says}")
     axes.errorbar(values, places, xerr=spread, fmt="o", capsize=3, color="#3b6ea5")
     axes.set_yticks(list(places), [row.says for row in rows])
     axes.margins(x=0.1, y=0.1)
