@@ -202,7 +202,7 @@ def test_runs_of_one_name_are_told_apart(run: Path, data_folder: Path, tmp_path:
     """As of two seeds; the tables of one are not those of the other."""
     models = [shutil.copytree(run, tmp_path / seed / "run") for seed in ("one", "two")]
     facts = generated(tmp_path / "out", models, data_folder, "--examples", "1")
-    assert [one["model"] for one in facts["models"]] == ["one", "two"]  # type: ignore[attr-defined]
+    assert [one["model"] for one in facts["models"]] == ["one run", "two run"]  # type: ignore[attr-defined]
 
 
 def test_over_training(
