@@ -63,7 +63,7 @@ def test_words_are_scored_in_the_way_that_suits_the_tuning_part() -> None:
             found.append(TokenScores(odds_W3.ravel(), np.repeat(np.arange(len(WORDS)), 3), 15))
         return found
 
-    found = detected(Detector("one", "discriminator", 10, tokens), tune, scored)
+    found = detected(Detector("one", "discriminator", lambda lengths: len(list(lengths)), tokens), tune, scored)
     assert found.pooling == "max" and found.long == 40 and found.unseen == 0
     assert average_precision_score(tune.wrong_W, found.tune_W) > 0.9
     assert average_precision_score(scored.wrong_W, found.scored_W) < 0.9
