@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from electra.data.shards import TokenData
-from electra.modeling import attention
-from electra.recipes.pretrain_config import load_config
-from electra.recipes.pretrain_parts import assembled, fitted
-from electra.recipes.pretrain_start import Start
+from electra.modeling.kernels.cross_entropy import attention
+from electra.pretraining.build import assembled, fitted
+from electra.pretraining.config import load_config
+from electra.pretraining.warm_start import Start
 from electra.training.optim import build_optimizer
 from electra.training.update import Update
 

@@ -16,11 +16,11 @@ import torch
 
 from electra.config import load_config
 from electra.data.tokenizer import SpecialTokens
-from electra.recipes.pretrain_config import PretrainConfig, build_objective
+from electra.pretraining.config import PretrainConfig, build_objective
 from electra.training.checkpoint import CheckpointConfig, Checkpoints
+from electra.training.checkpoint_io import save
 from electra.training.optim import build_optimizer
 from electra.training.precision import Precision
-from electra.training.state import save
 from electra.training.update import Update
 
 

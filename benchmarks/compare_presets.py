@@ -16,9 +16,9 @@ import torch
 from matplotlib.figure import Figure
 
 import electra
+from electra.commands.export import trained
 from electra.data.shards import TokenData
-from electra.recipes.export import trained
-from electra.recipes.pretrain_parts import heldout_batches
+from electra.pretraining.build import heldout_batches
 from electra.reports.metrics import read_metrics
 from electra.training.checkpoint import CheckpointConfig, Checkpoints
 

@@ -28,11 +28,10 @@ import transformers
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from electra.modeling import relative_attention
-from electra.modeling.encoder import EncoderConfig, at
-from electra.modeling.kernels import sampled_cross_entropy
-from electra.modeling.recurrence import RelativeEncoder
-from electra.training.memory import keep_freed_memory
+from electra.modeling.encoders.bert import EncoderConfig, at
+from electra.modeling.encoders.relative import RelativeEncoder
+from electra.modeling.kernels.cross_entropy import relative_attention, sampled_cross_entropy
+from electra.training.allocator import keep_freed_memory
 
 Step = Callable[[], float]
 BY_HEAD = relative_attention.attend_by_head

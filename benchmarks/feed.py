@@ -29,9 +29,9 @@ import numpy as np
 import torch
 
 import electra
+from electra.commands import prepare
 from electra.data.shards import TokenData
-from electra.recipes import prepare
-from electra.recipes.pretrain_parts import feed
+from electra.pretraining.build import feed
 from electra.training.trainer import Feed
 from prepare import CORPUS, VOCABULARY, first_part
 

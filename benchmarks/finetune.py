@@ -21,9 +21,9 @@ from typing import Any
 
 import torch
 
-from electra.recipes.finetune import prepared
-from electra.recipes.finetune_config import load_task_config
-from electra.recipes.finetune_run import Setting, run_seed
+from electra.finetuning.config import load_task_config
+from electra.finetuning.run import prepared
+from electra.finetuning.seed_run import Setting, run_seed
 from electra.tasks.base import Task
 from electra.training.trainer import Outcome
 from finetune_peer import train

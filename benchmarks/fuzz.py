@@ -35,25 +35,25 @@ import pyarrow.parquet as pq
 import torch
 import zstandard
 
+from electra.commands.prepare import PrepareConfig
+from electra.commands.prepare import run as prepare
+from electra.commands.pretrain import pretrain
+from electra.commands.status import status_of
 from electra.config import load_config, to_toml
 from electra.data import tokenizer as tokenizers
-from electra.data.corpus import find_sources, read
 from electra.data.example_index import read_index, write_index
 from electra.data.examples import ExampleSet
 from electra.data.packing import PackingConfig
 from electra.data.shards import TokenData
 from electra.errors import ElectraError
 from electra.export.loading import load_pretrained
-from electra.recipes.finetune_config import load_task_config
-from electra.recipes.finetune_task import load_task
-from electra.recipes.prepare import PrepareConfig
-from electra.recipes.prepare import run as prepare
-from electra.recipes.pretrain import pretrain
-from electra.recipes.pretrain_config import PretrainConfig
-from electra.recipes.status import status_of
-from electra.recipes.study_config import load_study
+from electra.finetuning.config import load_task_config
+from electra.finetuning.load_task import load_task
+from electra.pretraining.config import PretrainConfig
+from electra.readers.corpus import find_sources, read
 from electra.reports.sections import sections
 from electra.reports.study import read_study
+from electra.studies.config import load_study
 from electra.training.checkpoint import read_checkpoint
 
 PATIENCE, MEMORY = 10, 200 << 20

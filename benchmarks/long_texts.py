@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from sklearn.metrics import roc_auc_score
 
-from electra.data.records import read_records
+from electra.readers.records import read_records
 from electra.serving.batching import Long
 from electra.serving.scorer import Scorer
 

@@ -24,8 +24,8 @@ from electra.config import load_config
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.objectives.masked_lm import MaskedLanguageModel
-from electra.recipes.pretrain_config import PretrainConfig, build_objective
-from electra.training.memory import keep_freed_memory
+from electra.pretraining.config import PretrainConfig, build_objective
+from electra.training.allocator import keep_freed_memory
 from encoders import backward, compare, parsed
 
 Step = Callable[[], float]

@@ -24,15 +24,15 @@ import torch
 
 from electra import __version__
 from electra.analysis.quantization import of_texts
+from electra.commands.onnx_quality import TOKENS, held_out_beginnings
 from electra.data.shards import TokenData
 from electra.export.huggingface import Pretrained
 from electra.export.loading import generator_beside, load_pretrained
-from electra.export.onnx_graph import MODEL
-from electra.export.onnx_heads import build
-from electra.export.onnx_model import load_onnx
-from electra.export.onnx_speed import Timed, timed
-from electra.export.onnx_write import quantized, save_onnx
-from electra.recipes.onnx_quality import TOKENS, held_out_beginnings
+from electra.export.onnx.graph import MODEL
+from electra.export.onnx.heads import build
+from electra.export.onnx.model import load_onnx
+from electra.export.onnx.speed import Timed, timed
+from electra.export.onnx.write import quantized, save_onnx
 from electra.serving.scorer import Scorer
 
 LENGTHS = (13, 23, 59)

@@ -29,12 +29,12 @@ from electra.config import load_config
 from electra.data import tokenizer as tokenizers
 from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
-from electra.export.onnx_model import OnnxModel, load_onnx
-from electra.export.onnx_speed import Timed, timed
-from electra.export.onnx_write import save_onnx
-from electra.modeling.encoder import Encoder
+from electra.export.onnx.model import OnnxModel, load_onnx
+from electra.export.onnx.speed import Timed, timed
+from electra.export.onnx.write import save_onnx
+from electra.modeling.encoders.bert import Encoder
 from electra.modeling.heads import ReplacedTokenHead
-from electra.recipes.pretrain_config import PretrainConfig, with_vocabulary
+from electra.pretraining.config import PretrainConfig, with_vocabulary
 from electra.serving.scorer import Scorer
 
 SHARED = Path(__file__).parents[1] / "../shared/data"

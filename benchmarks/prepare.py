@@ -24,7 +24,7 @@ from pathlib import Path
 import psutil
 import zstandard
 
-from electra.data.corpus import Document, find_sources, read
+from electra.readers.corpus import Document, find_sources, read
 
 SHARED = Path(__file__).parents[1] / "../shared/data"
 CORPUS = SHARED / "corpora/enwiki.jsonl.zst"

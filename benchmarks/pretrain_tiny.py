@@ -22,10 +22,10 @@ from typing import Any
 import torch
 
 import electra
+from electra.commands import prepare
 from electra.data.collate import Batch
 from electra.data.shards import TokenData
-from electra.recipes import prepare
-from electra.recipes.pretrain_parts import feed, heldout_batches
+from electra.pretraining.build import feed, heldout_batches
 from peer import PeerConfig, Text, TransformersPeer
 
 SHARED = Path(__file__).parents[1] / "../shared/data"

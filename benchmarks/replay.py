@@ -28,13 +28,13 @@ from torch.nn import functional as F
 from electra.config import load_config
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoder import EncoderConfig, attention_mask
+from electra.modeling.encoders.bert import EncoderConfig, attention_mask
 from electra.objectives.config import GeneratorConfig
 from electra.objectives.electric import Electric
 from electra.objectives.masked_lm import MaskedLanguageModel
 from electra.objectives.masking import Masking
 from electra.objectives.replaced_token import ReplacedToken
-from electra.recipes.pretrain_config import AnyObjective, PretrainConfig, build_objective
+from electra.pretraining.config import AnyObjective, PretrainConfig, build_objective
 from electra.training.optim import build_optimizer
 from electra.training.schedule import learning_rate
 from electra.training.update import clip

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from electra.modeling.kernels import sampled_cross_entropy_plain
+from electra.modeling.kernels.cross_entropy import sampled_cross_entropy_plain
 from replay_names import Named, Variables
 
 Read = tuple[str, int]

@@ -4,8 +4,8 @@
     python benchmarks/same_bits.py after --work AFTER --against BEFORE   # on the new code
 
 The second command trains everything again and also resumes the interrupted runs that the old code left in BEFORE.
-It prints every checksum that differs and exits with 1 when there is one. `--electra` names the command to run, so that
-one script can test two checkouts. Everything runs on one thread; the two must run on the same kind of processor.
+It prints every checksum that differs and exits with 1 when there is one. `--electra` names the command to run, so
+that one script can test two checkouts. Everything runs on one thread; both must run on the same kind of processor.
 """
 
 import argparse
@@ -25,9 +25,9 @@ from safetensors import safe_open
 
 STEPS = 30
 SMALL = [
-    "--train.batch_size", "8", "--train.precision", "float32", "--train.report_every", "5", "--evaluation.examples", "32",
-    "--evaluation.interim_examples", "32", "--checkpoint.every", "10", "--checkpoint.keep", "5",
-    "--optimizer.warmup_steps", "5",
+    "--train.batch_size", "8", "--train.precision", "float32", "--train.report_every", "5",
+    "--evaluation.examples", "32", "--evaluation.interim_examples", "32", "--checkpoint.every", "10",
+    "--checkpoint.keep", "5", "--optimizer.warmup_steps", "5",
 ]  # fmt: skip
 RUNS: dict[str, tuple[list[str], list[str]]] = {
     "electra": (["electra-nano"], []),
@@ -123,7 +123,18 @@ class Bench:
         corpus = self.work / "corpus.jsonl"
         corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents()))
         if not self.data.exists():
-            self.run("prepare", corpus, "--out", self.data, "--vocabulary-size", "2000", "--heldout", "0.1", "--workers", "1")
+            self.run(
+                "prepare",
+                corpus,
+                "--out",
+                self.data,
+                "--vocabulary-size",
+                "2000",
+                "--heldout",
+                "0.1",
+                "--workers",
+                "1",
+            )
         return digest_files(self.data, "*.npy", "*.bin", "tokenizer.json")
 
     def pretrain(self, name: str) -> None:
@@ -166,7 +177,10 @@ class Bench:
     def kill(self, out: Path, arguments: list[str | Path]) -> None:
         """Start a run and kill it at once after its first checkpoint."""
         with subprocess.Popen(
-            self.command("pretrain", *arguments, "--out", out), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            self.command("pretrain", *arguments, "--out", out),
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         ) as process:
             while process.poll() is None and not any((out / "checkpoints").glob("step-*10")):
                 time.sleep(0.01)
@@ -185,12 +199,25 @@ class Bench:
             "--train.epochs", "1", "--train.batch_size", "8", "--train.precision", "float32",
         )  # fmt: skip
         results = json.loads((out / "results.json").read_text())
-        self.checksums[f"finetuned {name}: metrics"] = digest(json.dumps([seed["metrics"] for seed in results["seeds"]]).encode())
+        self.checksums[f"finetuned {name}: metrics"] = digest(
+            json.dumps([seed["metrics"] for seed in results["seeds"]]).encode()
+        )
         self.checksums[f"finetuned {name}: weights"] = digest_files(out, "**/*.safetensors")
         print(f"  finetuned {name}", flush=True)
 
     def flops(self) -> None:
-        for preset in sorted({preset for presets, _ in RUNS.values() for preset in presets[:1]} | {"electra-small", "electra-base", "bert-base", "albert-base", "xlnet-base", "txl-base", "roberta-base"}):
+        for preset in sorted(
+            {preset for presets, _ in RUNS.values() for preset in presets[:1]}
+            | {
+                "electra-small",
+                "electra-base",
+                "bert-base",
+                "albert-base",
+                "xlnet-base",
+                "txl-base",
+                "roberta-base",
+            }
+        ):
             self.checksums[f"flops {preset}"] = digest(self.run("flops", preset).encode())
 
 
@@ -216,7 +243,9 @@ def weights(run: Path) -> str:
     lines = []
     for path in sorted(last.glob("*.safetensors")):
         with safe_open(path, "numpy") as tensors:
-            lines += [f"{path.name} {key} {digest(tensors.get_tensor(key).tobytes())}" for key in sorted(tensors.keys())]
+            lines += [
+                f"{path.name} {key} {digest(tensors.get_tensor(key).tobytes())}" for key in sorted(tensors.keys())
+            ]
     return digest("\n".join(lines).encode())
 
 
@@ -230,11 +259,59 @@ def reports(run: Path) -> str:
     return digest(json.dumps(kept).encode())
 
 
-WORDS = (
-    "the a one some every old small green quiet river house teacher letter garden winter train window story bird "
-    "walks reads opens carries finds keeps sees under near behind before after with without slowly often never "
-    "again today paper stone music table doctor market answer question colour morning evening city village"
-).split()
+WORDS = [
+    "the",
+    "a",
+    "one",
+    "some",
+    "every",
+    "old",
+    "small",
+    "green",
+    "quiet",
+    "river",
+    "house",
+    "teacher",
+    "letter",
+    "garden",
+    "winter",
+    "train",
+    "window",
+    "story",
+    "bird",
+    "walks",
+    "reads",
+    "opens",
+    "carries",
+    "finds",
+    "keeps",
+    "sees",
+    "under",
+    "near",
+    "behind",
+    "before",
+    "after",
+    "with",
+    "without",
+    "slowly",
+    "often",
+    "never",
+    "again",
+    "today",
+    "paper",
+    "stone",
+    "music",
+    "table",
+    "doctor",
+    "market",
+    "answer",
+    "question",
+    "colour",
+    "morning",
+    "evening",
+    "city",
+    "village",
+]
 
 
 def documents(count: int = 400) -> list[str]:
@@ -276,12 +353,23 @@ def write_questions(folder: Path) -> None:
         paragraphs = []
         for number, text in enumerate(texts):
             answer = text.split()[3].strip(".")
-            question = {"id": f"{name}-{number}", "question": f"What is near {text.split()[2]}?", "answers": [{"text": answer, "answer_start": text.index(answer)}]}
+            question = {
+                "id": f"{name}-{number}",
+                "question": f"What is near {text.split()[2]}?",
+                "answers": [{"text": answer, "answer_start": text.index(answer)}],
+            }
             paragraphs.append({"context": text, "qas": [question]})
-        (folder / name).write_text(json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]}))
+        (folder / name).write_text(
+            json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]})
+        )
 
 
-TASK_FILES = {"classification": write_table, "regression": write_table, "tagging": write_tags, "questions": write_questions}
+TASK_FILES = {
+    "classification": write_table,
+    "regression": write_table,
+    "tagging": write_tags,
+    "questions": write_questions,
+}
 
 
 if __name__ == "__main__":

@@ -30,12 +30,12 @@ from electra.config import load_config
 from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.flops import training_flops
-from electra.recipes.pretrain_config import PretrainConfig, build_objective, with_vocabulary
-from electra.recipes.pretrain_parts import assembled, fitted
-from electra.recipes.pretrain_start import Start
+from electra.pretraining.build import assembled, fitted
+from electra.pretraining.config import PretrainConfig, build_objective, with_vocabulary
+from electra.pretraining.warm_start import Start
 from electra.training import distributed
+from electra.training.cost_estimate import count_parameters
 from electra.training.optim import build_optimizer
-from electra.training.plan import count_parameters
 from electra.training.update import Update
 
 UTILISATION = 0.35

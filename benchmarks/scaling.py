@@ -20,8 +20,8 @@ from matplotlib import pyplot
 from electra.config import load_config
 from electra.data.collate import Batch
 from electra.modeling.flops import training_flops
-from electra.recipes.pretrain_config import PretrainConfig, with_vocabulary
-from electra.training.memory import keep_freed_memory
+from electra.pretraining.config import PretrainConfig, with_vocabulary
+from electra.training.allocator import keep_freed_memory
 from train_step import SPECIAL, ours
 
 ROWS, LENGTH = 32, 128

@@ -39,9 +39,9 @@ from electra.config import load_config
 from electra.data import tokenizer as tokenizers
 from electra.export import huggingface
 from electra.export.loading import find
-from electra.modeling.encoder import Encoder
+from electra.modeling.encoders.bert import Encoder
 from electra.modeling.heads import ReplacedTokenHead
-from electra.recipes.pretrain_config import PretrainConfig, with_vocabulary
+from electra.pretraining.config import PretrainConfig, with_vocabulary
 
 SHARED = Path(__file__).parents[1] / "../shared/data"
 EXCHANGED = 0.1

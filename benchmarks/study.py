@@ -17,13 +17,13 @@ import tempfile
 import time
 from pathlib import Path
 
+from electra.commands.pretrain import pretrain
+from electra.commands.study import StudyCommand, run
 from electra.config import load_config, overrides_of
-from electra.recipes.finetune import finetune
-from electra.recipes.finetune_config import load_task_config
-from electra.recipes.pretrain import pretrain
-from electra.recipes.pretrain_config import PretrainConfig
-from electra.recipes.study import StudyCommand, run
-from electra.recipes.study_plan import StudyPlan
+from electra.finetuning.config import load_task_config
+from electra.finetuning.run import finetune
+from electra.pretraining.config import PretrainConfig
+from electra.studies.plan import StudyPlan
 
 TASK, FOLDER, FRACTION = "chunking", "chunking-conll2000", 0.1
 BASE = "electra-nano"

@@ -32,13 +32,13 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from electra.commands.prepare import PrepareConfig
+from electra.commands.prepare import run as prepare
+from electra.commands.pretrain import pretrain
 from electra.config import load_config
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, DataError
-from electra.recipes.prepare import PrepareConfig
-from electra.recipes.prepare import run as prepare
-from electra.recipes.pretrain import pretrain
-from electra.recipes.pretrain_config import PretrainConfig
+from electra.pretraining.config import PretrainConfig
 from electra.training.checkpoint import read_checkpoint
 
 SETTINGS = (

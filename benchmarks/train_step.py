@@ -30,8 +30,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from electra.config import load_config
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.recipes.pretrain_config import PretrainConfig, build_objective, with_vocabulary
-from electra.training.memory import keep_freed_memory
+from electra.pretraining.config import PretrainConfig, build_objective, with_vocabulary
+from electra.training.allocator import keep_freed_memory
 from electra.training.optim import build_optimizer
 from electra.training.precision import Precision, PrecisionName, product_flops
 from electra.training.update import Update

@@ -25,10 +25,10 @@ import torch
 from electra.config import load_config
 from electra.data.collate import Batch
 from electra.modeling.flops import training_flops
-from electra.recipes.pretrain_config import PretrainConfig, build_objective, with_vocabulary
-from electra.training.ahead import Ahead
+from electra.pretraining.config import PretrainConfig, build_objective, with_vocabulary
 from electra.training.optim import build_optimizer
 from electra.training.precision import Precision
+from electra.training.prefetch import Ahead
 from electra.training.update import Update, compile_encoders
 from peer import TransformersPeer
 from train_step import SPECIAL, peer_config

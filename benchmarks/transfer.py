@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from electra.recipes.finetune import finetune
-from electra.recipes.finetune_config import load_task_config
+from electra.finetuning.config import load_task_config
+from electra.finetuning.run import finetune
 from pretrain_tiny import alone, ours, peer
 
 FRACTIONS = {"sst-2": 0.15}

@@ -15,8 +15,8 @@ import tyro
 
 from electra.cli import VERBS
 from electra.config import PRESETS, Setting, flat, load_config, preset_names, settings
-from electra.recipes.finetune_config import FinetuneConfig
-from electra.recipes.pretrain_config import PretrainConfig
+from electra.finetuning.config import FinetuneConfig
+from electra.pretraining.config import PretrainConfig
 
 PAGE = Path(__file__).parent / "configuration.md"
 

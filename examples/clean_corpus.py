@@ -37,7 +37,7 @@ from datatrove.pipeline.filters import GopherQualityFilter
 from datatrove.pipeline.readers import JsonlReader
 from datatrove.pipeline.writers import JsonlWriter
 
-from electra.recipes.token_shards import TokenShards
+from electra.preparation.datatrove_step import TokenShards
 
 
 def main() -> None:

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
+from power import Disk, survived
 
 from electra import durable
-from power import Disk, survived
 
 
 def test_a_file_is_the_old_one_or_the_new_one(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_model import LENGTH, write_model
 
 import electra
 from electra.export import huggingface
-from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.tasks.conll import Sentence
 from electra.tasks.tagging import tagging_task
-from small_model import LENGTH, write_model
 
 PAGE = Path(__file__).parents[1] / "docs" / "ecosystem.md"
 PIECES: list[str] = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from electra.recipes.data_merge import MergeConfig
-from electra.recipes.data_merge import run as merge
+from electra.commands.data.merge import MergeConfig
+from electra.commands.data.merge import run as merge
 
 CLEAN = Path(__file__).parents[1] / "examples/clean_corpus.py"
 

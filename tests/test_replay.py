@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from electra.recipes.pretrain_config import build_objective
+from electra.pretraining.config import build_objective
 
 ROOT = Path(__file__).parents[1]
 RECORDED = ROOT / "tests/golden"

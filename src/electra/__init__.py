@@ -33,26 +33,26 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Encoder": "electra.modeling.encoder",
-    "FinetuneConfig": "electra.recipes.finetune_config",
+    "Encoder": "electra.modeling.encoders.bert",
+    "FinetuneConfig": "electra.finetuning.config",
     "Model": "electra.serving.model",
     "Predictor": "electra.serving.predictor",
-    "PretrainConfig": "electra.recipes.pretrain_config",
+    "PretrainConfig": "electra.pretraining.config",
     "Scorer": "electra.serving.scorer",
     "TextEncoder": "electra.serving.text_encoder",
-    "finetune": "electra.recipes.finetune",
+    "finetune": "electra.finetuning.run",
     "load": "electra.serving.model",
-    "load_config": "electra.recipes.pretrain_config",
-    "load_task_config": "electra.recipes.finetune_config",
-    "pretrain": "electra.recipes.pretrain",
+    "load_config": "electra.pretraining.config",
+    "load_task_config": "electra.finetuning.config",
+    "pretrain": "electra.commands.pretrain",
 }
 
 if TYPE_CHECKING:
-    from electra.modeling.encoder import Encoder
-    from electra.recipes.finetune import finetune
-    from electra.recipes.finetune_config import FinetuneConfig, load_task_config
-    from electra.recipes.pretrain import pretrain
-    from electra.recipes.pretrain_config import PretrainConfig, load_config
+    from electra.commands.pretrain import pretrain
+    from electra.finetuning.config import FinetuneConfig, load_task_config
+    from electra.finetuning.run import finetune
+    from electra.modeling.encoders.bert import Encoder
+    from electra.pretraining.config import PretrainConfig, load_config
     from electra.serving.model import Model, load
     from electra.serving.predictor import Predictor
     from electra.serving.scorer import Scorer

@@ -22,10 +22,10 @@ from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, DataError
 from electra.export.huggingface import Head, Pretrained
-from electra.modeling.any_encoder import AnyEncoder, build_encoder
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.build import AnyEncoder, build_encoder
+from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import LanguageModelHead, ReplacedTokenHead
-from electra.modeling.recurrence import RelativeEncoder
 from electra.serving import language_model
 from electra.serving.language_model import LanguageModel, losses_with_memory
 

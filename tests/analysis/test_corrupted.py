@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_model import LENGTH, TEXTS, write_model
 
 from electra.analysis.corrupted import corrupted, sampled
 from electra.errors import DataError
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.scorer import Scorer
 from electra.serving.word_predictor import WordPredictor
-from small_model import LENGTH, TEXTS, write_model
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, f1_score, fbeta_score, precision_score
 
+from electra.analysis.bootstrap import drawn
 from electra.analysis.detect import Detector, Part, Scores, TokenScores, detected, differences, judged
-from electra.analysis.learners import MarkedSentence
-from electra.analysis.resampling import drawn
+from electra.analysis.error_corpora import MarkedSentence
 
 WORDS = ("a", "b", "c", "d", "e")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_model import LENGTH, TEXTS, write_model
 
 from electra.analysis.frequency import FrequencyBands
 from electra.analysis.generator import calibration, diversity, examples, reading, ways_to_be_alike
@@ -16,7 +17,6 @@ from electra.data.tags import TagTable
 from electra.errors import DataError
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.word_predictor import WordPredictor
-from small_model import LENGTH, TEXTS, write_model
 
 ROWS = 400
 """Of the small model's vocabulary, more than its tokenizer has."""

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_model import LENGTH, TEXTS, write_model
 
 from electra.analysis.layers import FIGURES, LayerReader
 from electra.data import tokenizer as tokenizers
 from electra.export.loading import load_pretrained
-from electra.modeling.encoder import Encoder
-from small_model import LENGTH, TEXTS, write_model
+from electra.modeling.encoders.bert import Encoder
 
 transformers: Any = pytest.importorskip("transformers")
 

@@ -7,8 +7,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from electra.analysis.corrupted import CorruptedTokens
+from electra.analysis.group_bootstrap import Resamples
 from electra.analysis.parts_of_speech import Bins, Grouping, Observed, adjusted, groups
-from electra.analysis.resampled_groups import Resamples
 
 TOKENS, SENTENCES = 600, 60
 

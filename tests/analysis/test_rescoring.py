@@ -6,8 +6,8 @@ import jiwer
 import numpy as np
 import pytest
 
-from electra.analysis.hypotheses import Utterance, words_of
-from electra.analysis.resampling import drawn
+from electra.analysis.bootstrap import drawn
+from electra.analysis.n_best import Utterance, words_of
 from electra.analysis.rescoring import (
     Fitted,
     Lists,

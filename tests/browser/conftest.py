@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from electra.modeling.heads import MaskedLanguageModelHead
-from electra.serving.http.served import Served
 from small_model import write_model
 from small_server import serving, write_run
+
+from electra.modeling.heads import MaskedLanguageModelHead
+from electra.serving.http.hosted_model import Served
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 HERE = Path(__file__).parent

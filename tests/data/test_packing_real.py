@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from electra.data.packing import Examples, PackingConfig, pack
-from electra.data.sentences import split_sentences
+from electra.preparation.sentences import split_sentences
 
 CORPUS = Path(__file__).parents[3] / "shared/data/corpora/enwiki.jsonl.zst"
 LENGTH = 128

@@ -9,8 +9,8 @@ import pytest
 from electra.data.collate import collate
 from electra.data.examples import ExampleSet
 from electra.data.packing import PackingConfig, pack
-from electra.data.pieces import Examples
 from electra.data.shards import Shard, Split
+from electra.data.spans import Examples
 from electra.data.tokenizer import SpecialTokens
 
 Documents = list[list[int]]  # the sentence lengths of each document

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from electra.data import shards
-from electra.data.encode import Encoded
-from electra.data.shard_writer import SplitWriter, count_tokens, write_unigram_fakes
 from electra.data.shards import FORMAT, Split, TokenData, file_sha256, fingerprint, token_dtype
 from electra.data.tokenizer import describe, train
 from electra.errors import DataError
+from electra.preparation.encoding import Encoded
+from electra.preparation.shard_writer import SplitWriter, count_tokens, write_unigram_fakes
 
 U16 = np.dtype("<u2")
 

@@ -14,8 +14,8 @@ from electra.data.packing import PackingConfig
 from electra.data.shards import Shard, Split, TokenData
 from electra.data.streams import check_stream
 from electra.errors import DataError
-from electra.recipes.pretrain_config import PretrainConfig
-from electra.recipes.pretrain_parts import feed, heldout_batches
+from electra.pretraining.build import feed, heldout_batches
+from electra.pretraining.config import PretrainConfig
 
 LENGTH = 24
 CONFIG = PackingConfig(builder="stream", sequence_length=LENGTH)

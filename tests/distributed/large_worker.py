@@ -5,9 +5,9 @@ import time
 from typing import Any
 
 from electra.cli import main
-from electra.recipes import pretrain_parts
+from electra.pretraining import build
 
-write_index = pretrain_parts.write_index
+write_index = build.write_index
 
 
 def slowly(*arguments: Any, **options: Any) -> None:
@@ -15,6 +15,6 @@ def slowly(*arguments: Any, **options: Any) -> None:
     write_index(*arguments, **options)
 
 
-pretrain_parts.LARGE = 1
-pretrain_parts.write_index = slowly  # type: ignore[attr-defined]
+build.LARGE = 1
+build.write_index = slowly  # type: ignore[attr-defined]
 sys.exit(main(sys.argv[1:]))

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from electra.data.collate import Continued
-from electra.modeling.recurrence import RelativeEncoder
+from electra.modeling.encoders.relative import RelativeEncoder
 from electra.training.optim import OptimizerConfig, build_optimizer
 from electra.training.precision import Precision
 from electra.training.sharding import shard

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from electra.data import tokenizer as tokenizers
-from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 
 TEXTS = [

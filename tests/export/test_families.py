@@ -14,7 +14,7 @@ from electra.errors import CheckpointError
 from electra.export import huggingface
 from electra.export.names import family_of
 from electra.export.parity import parity
-from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead, SentencePairHead
 
 transformers: Any = pytest.importorskip("transformers")

@@ -15,8 +15,8 @@ from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError, DataError
 from electra.export import huggingface, loading
 from electra.export.parity import parity
+from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead
-from electra.modeling.recurrence import RelativeEncoder
 
 KINDS = {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
 VOCABULARY = Path(__file__).parents[3] / "shared/data/vocab/bert-uncased/vocab.txt"

@@ -13,18 +13,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_model import LENGTH, TEXTS, write_model
 
 import electra
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError
-from electra.export import huggingface, onnx_write
+from electra.export import huggingface
 from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
-from electra.export.onnx_model import load_onnx
-from electra.export.onnx_speed import timed
-from electra.export.onnx_write import save_onnx
-from electra.modeling.any_encoder import build_encoder
-from electra.modeling.encoder import EncoderConfig
+from electra.export.onnx import write
+from electra.export.onnx.model import load_onnx
+from electra.export.onnx.speed import timed
+from electra.export.onnx.write import save_onnx
+from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.build import build_encoder
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.serving.calibration import Calibration
 from electra.serving.predictor import Predictor, Text
@@ -37,7 +39,6 @@ from electra.tasks.conll import Sentence
 from electra.tasks.fine_tuning import FineTuning
 from electra.tasks.squad import Answering
 from electra.tasks.tagging import tagging_task
-from small_model import LENGTH, TEXTS, write_model
 
 for package in ("onnx", "onnxruntime"):
     pytest.importorskip(package)
@@ -258,7 +259,7 @@ def test_the_script_for_pairs_runs_without_torch(shape: str, kind: str, tmp_path
 class TestRefused:
     def test_a_graph_that_differs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         model = pretrained("electra", ReplacedTokenHead)
-        monkeypatch.setattr("electra.export.onnx_encoders.FAR", 0.0)  # padding is looked at
+        monkeypatch.setattr("electra.export.onnx.encoders.FAR", 0.0)  # padding is looked at
         with pytest.raises(CheckpointError, match=r"differs from the network by .* it is not written"):
             save_onnx(model, tmp_path / "onnx")
         assert not list(tmp_path.iterdir())
@@ -270,7 +271,7 @@ class TestRefused:
         assert save_onnx(model.alone(), tmp_path / "onnx").kind == "encoder"
 
     def test_too_large_a_network(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("electra.export.onnx_heads.FILE_LIMIT", 1000)
+        monkeypatch.setattr("electra.export.onnx.heads.FILE_LIMIT", 1000)
         with pytest.raises(CheckpointError, match="an ONNX file holds 2"):
             save_onnx(pretrained("electra", ReplacedTokenHead), tmp_path / "onnx")
 
@@ -284,7 +285,7 @@ class TestRefused:
     @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
     def test_without_the_extra(self, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         save_onnx(model := pretrained("electra", ReplacedTokenHead), tmp_path / "onnx")
-        real = onnx_write.require.__globals__["importlib"].util.find_spec
+        real = write.require.__globals__["importlib"].util.find_spec
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == package else real(name))
         with pytest.raises(CheckpointError, match=rf"ONNX needs {package};.*pip install 'electra\[onnx\]'"):
             save_onnx(model, tmp_path / "other")

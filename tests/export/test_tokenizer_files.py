@@ -7,8 +7,8 @@ import pytest
 from tokenizers import Tokenizer, pre_tokenizers
 
 from electra.data import tokenizer as tokenizers
-from electra.data.encode import SpacedWordCache, sentence_encoder
 from electra.export.tokenizer_files import tokenizer_files
+from electra.preparation.encoding import SpacedWordCache, sentence_encoder
 
 TEXTS = ["The ferry leaves the harbour at seven.", "Is it red, he said, or naïve?", "A café: two rolls!"] * 5
 VARIED = [

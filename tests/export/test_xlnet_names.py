@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from electra.errors import CheckpointError
 from electra.export.xlnet_names import config_fields, config_of, from_xlnet, to_xlnet
-from electra.modeling.encoder import EncoderConfig, at
-from electra.modeling.recurrence import RelativeEncoder
+from electra.modeling.encoders.bert import EncoderConfig, at
+from electra.modeling.encoders.relative import RelativeEncoder
 
 transformers: Any = pytest.importorskip("transformers")
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 
 CONFIG = EncoderConfig(

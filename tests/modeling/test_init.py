@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from electra.modeling.encoder import Block, Encoder, EncoderConfig
+from electra.modeling.encoders.bert import Block, Encoder, EncoderConfig
 from electra.modeling.init import attend_to_neighbours, initialize
 
 

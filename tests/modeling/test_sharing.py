@@ -2,7 +2,7 @@
 
 import torch
 
-from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.sharing import plain_parameters
 
 SHAPE = EncoderConfig(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.task_heads import SpanHead, TextHead, TokenHead
 
 CONFIG = EncoderConfig(hidden_size=16, dropout=0.5)

@@ -9,11 +9,11 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 from electra.objectives.adversarial import Adversarial
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
-from electra.objectives.draws import Purpose, uniforms
 from electra.objectives.masking import MaskingConfig
+from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)

@@ -8,7 +8,7 @@ from contract import KINDS, MODEL, SPECIAL, TABLES, WORDS, batch, objective, row
 
 from electra.data.collate import UNPAIRED, Batch
 from electra.modeling.flops import training_flops
-from electra.recipes.pretrain_config import AnyObjective, PretrainConfig, build_objective
+from electra.pretraining.config import AnyObjective, PretrainConfig, build_objective
 
 each = pytest.mark.parametrize("name", KINDS)
 

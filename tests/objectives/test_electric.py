@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
 from electra.objectives.electric import Electric
 from electra.objectives.masking import MaskingConfig, candidates

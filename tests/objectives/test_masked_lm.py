@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 from electra.objectives.config import ObjectiveConfig
 from electra.objectives.masked_lm import MaskedLanguageModel
 from electra.objectives.masking import MaskingConfig

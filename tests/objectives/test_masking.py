@@ -5,8 +5,8 @@ import torch
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.objectives.draws import Purpose, uniforms
 from electra.objectives.masking import Masking, MaskingConfig, candidates, draw, ngrams, slots, write
+from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)

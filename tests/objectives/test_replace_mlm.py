@@ -7,10 +7,10 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 from electra.objectives.all_tokens_mlm import AllTokensMlm
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
-from electra.objectives.corruption import Corrupted, Corrupting
+from electra.objectives.generator_objective import Corrupted, Corrupting
 from electra.objectives.masking import MaskingConfig
 from electra.objectives.replace_mlm import ReplaceMlm
 from electra.objectives.vocabulary import Vocabulary

@@ -8,11 +8,11 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
-from electra.objectives.draws import Purpose, uniforms
 from electra.objectives.masking import MaskingConfig, candidates, write
 from electra.objectives.replaced_token import ReplacedToken
+from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)

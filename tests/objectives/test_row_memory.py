@@ -8,9 +8,9 @@ import torch
 from contract import SPECIAL, batch, objective, rows
 
 from electra.data.collate import Batch, Continued
-from electra.modeling.recurrence import RelativeEncoder
+from electra.modeling.encoders.relative import RelativeEncoder
 from electra.objectives.memory import Memory, memories
-from electra.recipes.pretrain_config import AnyObjective
+from electra.pretraining.config import AnyObjective
 
 KINDS = (
     "both relative",

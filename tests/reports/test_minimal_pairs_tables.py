@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from electra.reports.minimal_pairs import tables
+from electra.reports.analyses.minimal_pairs import tables
 
 
 def test_figures_are_whole_where_names_are_long_and_scores_many() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError
 from electra.export.huggingface import Pretrained
-from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.serving.batching import Batcher, cuts, windows
 
 

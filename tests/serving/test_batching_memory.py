@@ -12,10 +12,10 @@ from torch import Tensor
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError
 from electra.export import huggingface
-from electra.modeling.any_encoder import build_encoder
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.build import build_encoder
+from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import ReplacedTokenHead
-from electra.modeling.recurrence import RelativeEncoder
 from electra.serving.batching import Long, consecutive, windows
 from electra.serving.scorer import Scorer
 from electra.serving.text_encoder import TextEncoder

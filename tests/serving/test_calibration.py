@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_model import TEXTS, write_model
 
 from electra.errors import CheckpointError
 from electra.serving.calibration import FILE, Calibration
 from electra.serving.scorer import Scorer
-from small_model import TEXTS, write_model
 
 PLATT = Calibration("platt", 0.15, 0.5, -0.25)
 CURVE = Calibration("isotonic", 0.2, knots=(-1.0, 0.0, 2.0), heights=(0.1, 0.3, 0.8))

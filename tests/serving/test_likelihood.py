@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from small_model import LENGTH, TEXTS, write_model
 
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError
 from electra.export import huggingface
-from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
-from electra.modeling.recurrence import RelativeEncoder
 from electra.modeling.task_heads import TokenHead
 from electra.serving import likelihood as likelihoods
 from electra.serving.batching import windows
 from electra.serving.likelihood import SCORES, likelihood, tokens_of
 from electra.serving.scorer import Scorer
-from small_model import LENGTH, TEXTS, write_model
 
 SAID = [*TEXTS, "", "the mat", "doge sates matte", "caton homes, Z"]
 

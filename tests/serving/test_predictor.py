@@ -13,7 +13,7 @@ from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError, DataError
 from electra.export import huggingface
 from electra.export.parity import parity
-from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import ReplacedTokenHead
 from electra.modeling.task_heads import TaskHead, TextHead
 from electra.serving.predictor import Predictor, Text

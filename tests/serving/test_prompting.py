@@ -8,7 +8,7 @@ import pytest
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError, ConfigError
 from electra.export import huggingface
-from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.serving.prompting import Prompter
 from electra.serving.scorer import Scorer

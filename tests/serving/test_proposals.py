@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+from small_model import TEXTS, write_model
 
 from electra.errors import CheckpointError
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.proposals import Place, Proposer
-from small_model import TEXTS, write_model
 
 
 @pytest.fixture(scope="module", params=["wordpiece", "bpe"])

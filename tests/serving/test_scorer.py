@@ -10,13 +10,13 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors.torch import load_file, save_file
+from small_model import LENGTH, TEXTS, write_model
 
 from electra.errors import CheckpointError
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.batching import windows
 from electra.serving.coloring import colored, style
 from electra.serving.scorer import ScoredText, Scorer
-from small_model import LENGTH, TEXTS, write_model
 
 
 @pytest.fixture(scope="module")

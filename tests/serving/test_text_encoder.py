@@ -10,7 +10,7 @@ from torch import Tensor
 import electra
 from electra.data import tokenizer as tokenizers
 from electra.export import huggingface
-from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.serving.batching import windows
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_model import LENGTH, TEXTS, write_model
 
 from electra.errors import CheckpointError
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.serving import word_predictor
 from electra.serving.word_predictor import WordPredictor
-from small_model import LENGTH, TEXTS, write_model
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from sklearn import metrics as sklearn
 from tokenizers import Tokenizer
 
 from electra.data.tokenizer import special_tokens, train
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 from electra.tasks.base import Outputs, Reading, collate
 from electra.tasks.classification import (
     Classification,

@@ -9,9 +9,9 @@ import torch
 from tokenizers import Tokenizer
 
 from electra.data.tokenizer import special_tokens, train
-from electra.modeling.encoder import Encoder, EncoderConfig, attention_mask
+from electra.modeling.encoders.bert import Encoder, EncoderConfig, attention_mask
+from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.flops import training_flops
-from electra.modeling.recurrence import RelativeEncoder
 from electra.objectives.base import Counts
 from electra.tasks.base import Reading, Rows, TaskBatch, collate
 from electra.tasks.classification import Classification, TextExample

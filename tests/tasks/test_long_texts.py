@@ -9,9 +9,9 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from electra.data.tokenizer import train
-from electra.modeling.any_encoder import AnyEncoder, build_encoder
-from electra.modeling.encoder import EncoderConfig
-from electra.modeling.recurrence import RelativeEncoder
+from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.build import AnyEncoder, build_encoder
+from electra.modeling.encoders.relative import RelativeEncoder
 from electra.tasks.base import Reading, Rows, collate
 from electra.tasks.classification import Classification, TextExample
 from electra.tasks.fine_tuning import FineTuning, by_length

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from electra.data.tokenizer import special_tokens, train
 from electra.errors import ConfigError
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.task_heads import ConditionalSpanHead
 from electra.tasks.base import IGNORED, Outputs, Prediction, Reading, Rows, TaskBatch, collate
 from electra.tasks.problems import from_facts

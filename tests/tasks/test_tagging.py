@@ -12,7 +12,7 @@ from torch import nn
 
 from electra.data.tokenizer import Kind, train
 from electra.errors import DataError
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 from electra.tasks.base import IGNORED, Outputs, Reading, Rows, Task, collate
 from electra.tasks.conll import Sentence
 from electra.tasks.problems import from_facts

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from power import survived
 
 from electra.errors import CheckpointError
 from electra.training import checkpoint
 from electra.training import checkpoint as module
 from electra.training.checkpoint import CheckpointConfig, Checkpoints, read_checkpoint, write_tensors
-from power import survived
 
 
 def save(checkpoints: Checkpoints, step: int) -> Path:

@@ -6,10 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from electra.commands.pretrain import pretrain
 from electra.config import load_config
 from electra.errors import ConfigError
-from electra.recipes.pretrain import pretrain
-from electra.recipes.pretrain_config import PretrainConfig
+from electra.pretraining.config import PretrainConfig
 from electra.training.deterministic import deterministic
 
 

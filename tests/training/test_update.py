@@ -12,9 +12,9 @@ from torch import nn
 from electra.config import load_config
 from electra.data.collate import Batch, Continued
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoder import Encoder
+from electra.modeling.encoders.bert import Encoder
 from electra.objectives.base import Counts, StepOutput
-from electra.recipes.pretrain_config import AnyObjective, PretrainConfig, build_objective
+from electra.pretraining.config import AnyObjective, PretrainConfig, build_objective
 from electra.training.optim import build_optimizer
 from electra.training.precision import Precision
 from electra.training.update import Update, clip, compile_encoders

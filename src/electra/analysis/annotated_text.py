@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from tokenizers import pre_tokenizers
 
-from electra.data.readers import check_is_text, numbered_lines
 from electra.errors import DataError
+from electra.readers.formats import check_is_text, numbered_lines
 from electra.tasks import conll
 from electra.tasks.conll import UPOS, Columns, Sentence
 

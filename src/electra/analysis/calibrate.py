@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from electra.analysis.bootstrap import Floats, drawn, with_interval
 from electra.analysis.calibration import (
     CORRECTIONS,
     FIGURES,
@@ -19,8 +20,7 @@ from electra.analysis.calibration import (
     fitted,
 )
 from electra.analysis.detect import POOLINGS, TokenScores, pooled
-from electra.analysis.learners import MarkedSentence
-from electra.analysis.resampling import Floats, drawn, with_interval
+from electra.analysis.error_corpora import MarkedSentence
 from electra.serving.calibration import Calibration, Kind
 
 Facts = dict[str, Any]

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.analysis.learners import MarkedSentence
+from electra.analysis.bootstrap import with_interval
+from electra.analysis.error_corpora import MarkedSentence
 from electra.analysis.ranking import Flags, Floats, Ranking
-from electra.analysis.resampling import with_interval
 from electra.errors import CheckpointError
 from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained

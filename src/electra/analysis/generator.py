@@ -13,8 +13,8 @@ from scipy.stats import entropy
 from tokenizers import Tokenizer
 
 from electra.analysis.frequency import FrequencyBands, padded
+from electra.analysis.group_bootstrap import Resamples
 from electra.analysis.proposals import Likeness, Masked, Proposals
-from electra.analysis.resampled_groups import Resamples
 from electra.data import tokenizer as tokenizers
 from electra.data.tags import TagTable
 from electra.errors import DataError

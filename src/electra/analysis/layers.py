@@ -21,8 +21,8 @@ from tokenizers import Encoding
 from torch import Tensor, nn
 
 from electra.export.huggingface import Pretrained
-from electra.modeling.attention import Attention
-from electra.modeling.relative_attention import RelativeAttention
+from electra.modeling.kernels.attention import Attention
+from electra.modeling.kernels.relative_attention import RelativeAttention
 from electra.serving.batching import Batcher
 from electra.serving.networks import TorchNetwork
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.analysis.resampling import Floats, drawn, interval
-from electra.data.records import read_records
+from electra.analysis.bootstrap import Floats, drawn, interval
 from electra.errors import DataError
+from electra.readers.records import read_records
 from electra.serving.scorer import Scorer
 
 GOOD, BAD = "sentence_good", "sentence_bad"

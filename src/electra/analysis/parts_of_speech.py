@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.analysis.adjusted import Factor, effects
 from electra.analysis.corrupted import CorruptedTokens
-from electra.analysis.resampled_groups import Estimate, Resamples, sums
+from electra.analysis.group_bootstrap import Estimate, Resamples, sums
+from electra.analysis.logistic_effects import Factor, effects
 
 Numbers = NDArray[np.int64]
 Floats = NDArray[Any]

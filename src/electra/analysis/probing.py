@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.analysis.resampling import Interval, drawn, interval, means
+from electra.analysis.bootstrap import Interval, drawn, interval, means
 
 TESTED = 1 / 3
 """The share of the sentences that is held out."""

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.analysis.hypotheses import Utterance, words_of
-from electra.analysis.resampling import Floats, drawn, interval
+from electra.analysis.bootstrap import Floats, drawn, interval
+from electra.analysis.n_best import Utterance, words_of
 from electra.errors import ConfigError
 
 STRENGTHS = (0.0, *(2.0 ** (half / 2) for half in range(-12, 9)))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from electra.analysis import nearest
+from electra.analysis.compare_encoders import Pair, sentence_states
 from electra.analysis.layers import LayerReader
-from electra.analysis.side_by_side import Pair, sentence_states
 
 AROUND = 3
 """Words on either side of one that is shown in its context."""

@@ -1,1 +1,1 @@
-"""From text to batches: readers, sentences, tokenizers, token shards, packing, sampling."""
+"""Token shards in, batches out."""

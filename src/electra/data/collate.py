@@ -14,8 +14,8 @@ import numpy.typing as npt
 import torch
 
 from electra.data.examples import ExampleSet, Stream
-from electra.data.pieces import SPECIALS_TWO_SEGMENTS, Piece, cut
 from electra.data.sampling import Rows, splitmix
+from electra.data.spans import SPECIALS_TWO_SEGMENTS, Piece, cut
 from electra.data.streams import SEPARATOR
 from electra.data.tokenizer import SpecialTokens
 

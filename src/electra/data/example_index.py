@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from electra import durable
 from electra.data.packing import PackingConfig, pack
-from electra.data.pieces import SPECIALS_ONE_SEGMENT, SPECIALS_TWO_SEGMENTS, Examples
 from electra.data.sampling import shard_seed
 from electra.data.shards import Shard, Split
+from electra.data.spans import SPECIALS_ONE_SEGMENT, SPECIALS_TWO_SEGMENTS, Examples
 from electra.errors import CheckpointError, DataError
 from electra.json_files import read_json
 

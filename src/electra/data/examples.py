@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from electra.data.example_index import ExampleIndex, packed
 from electra.data.packing import PackingConfig
-from electra.data.pieces import Piece
 from electra.data.sampling import Rows
 from electra.data.shards import Split, Tokens
+from electra.data.spans import Piece
 from electra.data.streams import SEPARATOR
 from electra.errors import DataError
 

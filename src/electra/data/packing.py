@@ -16,7 +16,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from electra.data.pieces import (
+from electra.data.sentence_packing import pack_sentence_pairs, pack_sentences
+from electra.data.spans import (
     SPECIALS_ONE_SEGMENT,
     SPECIALS_TWO_SEGMENTS,
     Examples,
@@ -25,7 +26,6 @@ from electra.data.pieces import (
     check_offsets,
     cut,
 )
-from electra.data.sentence_packing import pack_sentence_pairs, pack_sentences
 from electra.data.streams import pack_stream
 
 TwoSpans = npt.NDArray[np.int64]

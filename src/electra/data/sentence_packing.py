@@ -7,7 +7,7 @@ from bisect import bisect_right
 
 import numpy as np
 
-from electra.data.pieces import SPECIALS_ONE_SEGMENT, SPECIALS_TWO_SEGMENTS, Examples, Offsets, cut
+from electra.data.spans import SPECIALS_ONE_SEGMENT, SPECIALS_TWO_SEGMENTS, Examples, Offsets, cut
 
 
 def pack_sentences(sentence_ends: Offsets, document_ends: Offsets, *, length: int, across: bool) -> Examples:

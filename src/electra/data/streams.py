@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from electra.data.pieces import Examples, Offsets
 from electra.data.sampling import Rows
 from electra.data.shards import Split, TokenData
+from electra.data.spans import Examples, Offsets
 from electra.errors import ConfigError, DataError
 
 SEPARATOR = 2**32 - 1

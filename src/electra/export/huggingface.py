@@ -37,19 +37,19 @@ from electra.export.names import (
     their_names,
     their_shape,
 )
-from electra.export.onnx_graph import FACTS, MODEL, is_onnx
+from electra.export.onnx.graph import FACTS, MODEL, is_onnx
 from electra.export.tokenizer_files import agree, read_tokenizer, tokenizer_files
 from electra.export.xlnet_names import WORD_BIAS, from_xlnet, to_xlnet
 from electra.json_files import json_text
-from electra.modeling.any_encoder import AnyEncoder, build_encoder
-from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.encoders.build import AnyEncoder, build_encoder
+from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import (
     LanguageModelHead,
     MaskedLanguageModelHead,
     ReplacedTokenHead,
     SentencePairHead,
 )
-from electra.modeling.recurrence import RelativeEncoder
 from electra.modeling.sharing import plain_parameters
 from electra.modeling.task_heads import ConditionalSpanHead, SpanHead, TaskHead, TextHead, TokenHead
 

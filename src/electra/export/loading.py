@@ -9,8 +9,8 @@ from tokenizers import Tokenizer
 from electra.errors import CheckpointError
 from electra.export.huggingface import OLD_WEIGHTS, WEIGHTS, Pretrained
 from electra.export.huggingface import load as load_folder
-from electra.export.onnx_graph import is_onnx
-from electra.modeling.any_encoder import AnyEncoder
+from electra.export.onnx.graph import is_onnx
+from electra.modeling.encoders.build import AnyEncoder
 
 _FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
 

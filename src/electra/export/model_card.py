@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from electra import __version__
 from electra.export.loading import is_id
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 from electra.objectives.config import GeneratorConfig
 
 Facts = Mapping[str, Any]

@@ -10,7 +10,7 @@ from electra.errors import CheckpointError
 from electra.export.names import ACTIVATIONS, FAMILIES, Family, HeadKind
 from electra.export.xlnet_names import config_fields, config_of
 from electra.json_files import read_json
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.sharing import SHARED_PARTS
 
 ARCHITECTURES: dict[tuple[Family, HeadKind], str] = {

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from electra.modeling.encoder import Activation, Encoder, EncoderConfig
+from electra.modeling.encoders.bert import Activation, Encoder, EncoderConfig
 from electra.modeling.sharing import group_of
 
 Family = Literal["electra", "bert", "roberta", "albert", "xlnet"]

@@ -18,7 +18,7 @@ from torch import Tensor
 from electra.export.huggingface import Head
 from electra.export.model_config import BARE
 from electra.json_files import read_json
-from electra.modeling.any_encoder import AnyEncoder
+from electra.modeling.encoders.build import AnyEncoder
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, SentencePairHead
 from electra.modeling.task_heads import ConditionalSpanHead, SpanHead, TextHead
 

@@ -9,7 +9,7 @@ from tokenizers import AddedToken, Tokenizer, pre_tokenizers, processors
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError, DataError
 from electra.json_files import json_text, read_json
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 
 
 def tokenizer_files(tokenizer: Tokenizer, max_length: int, *, segments: bool = True) -> dict[str, str]:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from electra.errors import CheckpointError
 from electra.export.names import ACTIVATIONS
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 
 PREFIX = "transformer."
 WORD_BIAS, WORD_TABLE = "lm_loss.bias", "lm_loss.weight"

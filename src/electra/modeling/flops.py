@@ -2,7 +2,7 @@
 
 *modern*: what matrix products cost, a multiply-add being 2 operations; look-ups are free, everything else is left
 out, and the backward pass is twice the forward pass. It follows what is computed here: the last block of a masked
-language model works at the masked positions only. PyTorch's own counter agrees (tests/recipes/test_flops.py).
+language model works at the masked positions only. PyTorch's own counter agrees (tests/commands/test_flops.py).
 
 *paper*: what the original's script counts, whose figures are those of the paper's tables. Embeddings are looked up
 by a dense product, all that is done to single numbers counts too (softmax 5 operations an element, LayerNorm 5,
@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from electra.modeling.encoder import EncoderConfig
-from electra.modeling.sight import distances
+from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.kernels.relative_mask import distances
 
 Convention = Literal["modern", "paper"]
 TRAINING = {"modern": 3, "paper": 2}

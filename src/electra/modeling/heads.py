@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from electra.modeling.encoder import ACTIVATIONS, Activation, EncoderConfig
+from electra.modeling.encoders.bert import ACTIVATIONS, Activation, EncoderConfig
 from electra.modeling.init import initialize
 
 

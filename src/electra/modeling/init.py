@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from electra.modeling.relative_attention import RelativeAttention
+from electra.modeling.kernels.relative_attention import RelativeAttention
 
 if TYPE_CHECKING:
-    from electra.modeling.encoder import Block, Encoder
+    from electra.modeling.encoders.bert import Block, Encoder
 
 SHARPNESS = 4.8
 """Scale of the query and key weights that find a neighbour, times the fourth root of the head size: the neighbour

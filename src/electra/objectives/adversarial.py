@@ -29,15 +29,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from electra.data.collate import Batch
-from electra.modeling.encoder import EncoderConfig, at
+from electra.modeling.encoders.bert import EncoderConfig, at
 from electra.modeling.flops import Network, Networks
 from electra.modeling.init import initialize
-from electra.modeling.kernels import sampled_cross_entropy
+from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
 from electra.objectives.base import Counts, StepOutput
-from electra.objectives.corruption import Corrupted
-from electra.objectives.draws import Purpose, uniforms
+from electra.objectives.generator_objective import Corrupted
 from electra.objectives.masking import Masking, slots
 from electra.objectives.replaced_token import ReplacedToken
+from electra.objectives.row_rng import Purpose, uniforms
 
 
 class Adversarial(ReplacedToken):

@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from electra.data.collate import Batch
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import CopyHead
-from electra.modeling.kernels import sampled_cross_entropy
+from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
 from electra.objectives.base import Counts, StepOutput, Tower, TowerName
-from electra.objectives.corruption import Corrupted, Corrupting
-from electra.objectives.detection import GeneratorFigures
+from electra.objectives.generator_objective import Corrupted, Corrupting
+from electra.objectives.metrics import MaskedLanguageModelMetrics
 
 
 class AllTokensMlm(Corrupting):
@@ -59,7 +59,7 @@ class AllTokensMlm(Corrupting):
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
         """Held-out figures of the generator, and of the vocabulary's part of the network at all chosen
         positions."""
-        generator, restored = GeneratorFigures(), GeneratorFigures()
+        generator, restored = MaskedLanguageModelMetrics(), MaskedLanguageModelMetrics()
         training = self.training
         self.eval()
         for batch, _ in batches:

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
-from electra.modeling.any_encoder import AnyEncoder
+from electra.modeling.encoders.build import AnyEncoder
 from electra.modeling.flops import Networks
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead, SentencePairHead
 

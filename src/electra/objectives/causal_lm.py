@@ -16,9 +16,9 @@ from torch import Tensor
 from electra.data.collate import Batch
 from electra.modeling.flops import Network, Networks
 from electra.objectives.base import Counts, StepOutput
-from electra.objectives.detection import GeneratorFigures
 from electra.objectives.language_model import LanguageModel
 from electra.objectives.memory import Memory
+from electra.objectives.metrics import MaskedLanguageModelMetrics
 
 
 class CausalLanguageModel(LanguageModel):
@@ -43,7 +43,7 @@ class CausalLanguageModel(LanguageModel):
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
         """The loss a token, the perplexity, and how often the likeliest token is the right one."""
-        figures = GeneratorFigures()
+        figures = MaskedLanguageModelMetrics()
         training = self.training
         self.eval()
         memory = self.memory.fresh()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from electra.data.collate import SentenceKind
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 
 ObjectiveKind = Literal[
     "replaced-token", "masked-lm", "electric", "replace-mlm", "all-tokens-mlm", "adversarial", "two-stage",

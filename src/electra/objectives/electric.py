@@ -23,15 +23,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from electra.data.collate import Batch
-from electra.modeling.encoder import Encoder, EncoderConfig, attention_mask
+from electra.modeling.encoders.bert import Encoder, EncoderConfig, attention_mask
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
-from electra.modeling.kernels import Sampling, log_probabilities, sampled_cross_entropy
-from electra.objectives import detection
+from electra.modeling.kernels.cross_entropy import Sampling, log_probabilities, sampled_cross_entropy
 from electra.objectives.base import Counts, StepOutput, Tower, TowerName
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
-from electra.objectives.draws import Purpose, uniforms
 from electra.objectives.masking import Masking, MaskingConfig, candidates, draw, inside, slots, write
+from electra.objectives.metrics import DetectionMetrics, MaskedLanguageModelMetrics
+from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
 
 HIDDEN = -10_000.0
@@ -144,7 +144,11 @@ class Electric(nn.Module):
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
         """Held-out figures of both networks; a sampled token counts as replaced where it differs from the text."""
-        cloze, fakes, unigram = detection.GeneratorFigures(), detection.Detection(), detection.Detection()
+        cloze, fakes, unigram = (
+            MaskedLanguageModelMetrics(),
+            DetectionMetrics(),
+            DetectionMetrics(),
+        )
         training = self.training
         self.eval()
         for batch, unigram_batch in batches:

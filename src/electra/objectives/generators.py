@@ -7,14 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
-from electra.modeling.any_encoder import AnyEncoder
+from electra.modeling.encoders.build import AnyEncoder
 from electra.modeling.flops import Network
 from electra.modeling.heads import MaskedLanguageModelHead
-from electra.modeling.kernels import PLAIN, Sampling, sampled_cross_entropy
+from electra.modeling.kernels.cross_entropy import PLAIN, Sampling, sampled_cross_entropy
 from electra.objectives.config import FakesKind
-from electra.objectives.detection import GeneratorFigures
 from electra.objectives.masking import Masking
 from electra.objectives.memory import Memory
+from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.vocabulary import Vocabulary
 
 
@@ -83,7 +83,7 @@ class Generator(nn.Module):
         masking: Masking,
         mask_BL: Tensor | None,
         uniforms_n: Tensor,
-        figures: GeneratorFigures,
+        figures: MaskedLanguageModelMetrics,
         memory: Memory | None = None,
     ) -> Tensor:
         """Take what it makes of a batch into held-out figures; the fakes (n) come back."""

@@ -6,13 +6,13 @@ Shapes: n positions, D hidden size.
 import torch
 from torch import Tensor, nn
 
-from electra.modeling.any_encoder import build_encoder
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.build import build_encoder
 from electra.modeling.heads import LanguageModelHead
-from electra.modeling.kernels import sampled_cross_entropy
+from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
 from electra.objectives.base import Tower, TowerName
-from electra.objectives.detection import GeneratorFigures
 from electra.objectives.memory import Memory
+from electra.objectives.metrics import MaskedLanguageModelMetrics
 
 
 class LanguageModel(nn.Module):
@@ -33,7 +33,7 @@ class LanguageModel(nn.Module):
         table_VD, uniforms_n = self.encoder.embeddings.token.weight, torch.zeros_like(weights_n)
         return sampled_cross_entropy(x_nD, table_VD, self.head.bias, targets_n, weights_n, uniforms_n)[0]
 
-    def judge(self, figures: GeneratorFigures, x_nD: Tensor, targets_n: Tensor, used_n: Tensor) -> None:
+    def judge(self, figures: MaskedLanguageModelMetrics, x_nD: Tensor, targets_n: Tensor, used_n: Tensor) -> None:
         """Take the positions that are used into held-out figures."""
         figures.add(
             x_nD,

@@ -14,17 +14,17 @@ import torch
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
-from electra.modeling.any_encoder import build_encoder
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.build import build_encoder
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
-from electra.modeling.kernels import sampled_cross_entropy
-from electra.objectives import detection
+from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
 from electra.objectives.base import Counts, StepOutput, Tower, TowerName
 from electra.objectives.config import ObjectiveConfig
-from electra.objectives.draws import Purpose, uniforms
 from electra.objectives.masking import Masking, MaskingConfig, attended, draw, slots
 from electra.objectives.memory import Memory
+from electra.objectives.metrics import MaskedLanguageModelMetrics
+from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.sentences import SentenceLoss, with_first
 from electra.objectives.vocabulary import Vocabulary
 
@@ -88,7 +88,7 @@ class MaskedLanguageModel(nn.Module):
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
         """The generator's held-out figures (docs/concepts.md)."""
-        figures = detection.GeneratorFigures()
+        figures = MaskedLanguageModelMetrics()
         training = self.training
         self.eval()
         memory = self.memory.fresh()

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoder import at, attention_mask
-from electra.objectives.draws import Purpose, uniforms
+from electra.modeling.encoders.bert import at, attention_mask
+from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
 
 WHOLE_WORDS = ("words", "ngrams")

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
-from electra.modeling.any_encoder import AnyEncoder
-from electra.modeling.encoder import EncoderConfig
-from electra.modeling.recurrence import Past, RelativeEncoder
+from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.build import AnyEncoder
+from electra.modeling.encoders.relative import Past, RelativeEncoder
 
 
 class Memory(nn.Module):

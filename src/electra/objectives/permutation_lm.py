@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 from electra.data.collate import Batch
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.objectives.base import Counts, StepOutput
-from electra.objectives.detection import GeneratorFigures
-from electra.objectives.draws import Purpose, uniforms
 from electra.objectives.language_model import LanguageModel
 from electra.objectives.masking import Masking, MaskingConfig, attended, draw, slots
 from electra.objectives.memory import Memory
+from electra.objectives.metrics import MaskedLanguageModelMetrics
+from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
 
 
@@ -67,7 +67,7 @@ class PermutationLanguageModel(LanguageModel):
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
         """The loss a target, and how often the likeliest token is the right one."""
-        figures = GeneratorFigures()
+        figures = MaskedLanguageModelMetrics()
         training = self.training
         self.eval()
         memory = self.memory.fresh()

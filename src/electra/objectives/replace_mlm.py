@@ -15,14 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
-from electra.modeling.kernels import sampled_cross_entropy
+from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
 from electra.objectives.base import Counts, StepOutput, Tower, TowerName
-from electra.objectives.corruption import Corrupted, Corrupting
-from electra.objectives.detection import GeneratorFigures
+from electra.objectives.generator_objective import Corrupted, Corrupting
 from electra.objectives.masking import slots
+from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.sentences import with_first
 
 
@@ -57,7 +57,7 @@ class ReplaceMlm(Corrupting):
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
         """Held-out figures of the generator, and of the full-size network at all chosen positions."""
-        generator, restored = GeneratorFigures(), GeneratorFigures()
+        generator, restored = MaskedLanguageModelMetrics(), MaskedLanguageModelMetrics()
         training = self.training
         self.eval()
         for batch, _ in batches:

@@ -18,15 +18,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from electra.data.collate import Batch
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import ReplacedTokenHead
-from electra.objectives import detection
 from electra.objectives.base import Counts, StepOutput, Tower, TowerName
-from electra.objectives.corruption import Corrupted, Corrupting
-from electra.objectives.draws import Purpose, uniforms
+from electra.objectives.generator_objective import Corrupted, Corrupting
 from electra.objectives.masking import Masking, choose, inside
 from electra.objectives.memory import Memory
+from electra.objectives.metrics import DetectionMetrics, MaskedLanguageModelMetrics
+from electra.objectives.row_rng import Purpose, uniforms
 
 
 class ReplacedToken(Corrupting):
@@ -100,7 +100,11 @@ class ReplacedToken(Corrupting):
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
         """Held-out figures of both networks (docs/concepts.md says what each one means)."""
-        generator, fakes, unigram = detection.GeneratorFigures(), detection.Detection(), detection.Detection()
+        generator, fakes, unigram = (
+            MaskedLanguageModelMetrics(),
+            DetectionMetrics(),
+            DetectionMetrics(),
+        )
         training = self.training
         self.eval()
         memories = self.memory.fresh(), self.memory.fresh()

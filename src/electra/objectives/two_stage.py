@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from electra.data.collate import Batch
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.objectives.base import Counts, StepOutput
-from electra.objectives.corruption import Corrupted
-from electra.objectives.detection import GeneratorFigures
+from electra.objectives.generator_objective import Corrupted
 from electra.objectives.generators import Generator
 from electra.objectives.masking import Masking, slots
+from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.replaced_token import ReplacedToken
 
 
@@ -96,7 +96,7 @@ class TwoStage(ReplacedToken):
         their own; then those of both networks."""
         if not self.first:
             return super().evaluate(batches)
-        figures, learner = GeneratorFigures(), self._learner()
+        figures, learner = MaskedLanguageModelMetrics(), self._learner()
         training = self.training
         self.eval()
         for batch, _ in batches:

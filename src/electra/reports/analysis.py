@@ -16,7 +16,7 @@ from rich.table import Table
 
 from electra import durable
 from electra.json_files import json_text, read_json
-from electra.reports.pictures import written
+from electra.reports.figures import written
 
 ANALYSES = (
     "context",

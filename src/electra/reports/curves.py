@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from electra.reports.figures import blank
 from electra.reports.metrics import Figures, read_metrics
-from electra.reports.pictures import blank
 
 TRAINING = {
     "generator_loss": "masked LM", "discriminator_loss": "discriminator", "encoder_loss": "encoder",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.reports.pictures import blank, written
+from electra.reports.figures import blank, written
 from electra.reports.study import Row
 from electra.reports.study_scores import AUC, named, unit_of
 

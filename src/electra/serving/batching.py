@@ -19,9 +19,9 @@ from torch import Tensor
 from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError
 from electra.export.huggingface import Pretrained
-from electra.export.onnx_model import OnnxModel
-from electra.modeling.encoder import attention_mask
-from electra.modeling.recurrence import Past
+from electra.export.onnx.model import OnnxModel
+from electra.modeling.encoders.bert import attention_mask
+from electra.modeling.encoders.relative import Past
 
 CPU_TOKENS = 2048
 """Tokens of a batch on a CPU: enough for the products' full speed; with more the states leave the cache."""

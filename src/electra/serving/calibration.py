@@ -20,7 +20,7 @@ from electra.data.shards import file_sha256
 from electra.errors import CheckpointError
 from electra.export.huggingface import OLD_WEIGHTS, WEIGHTS
 from electra.export.loading import find
-from electra.export.onnx_graph import is_onnx
+from electra.export.onnx.graph import is_onnx
 from electra.json_files import json_text, read_json, understood
 
 FILE = "calibration.json"

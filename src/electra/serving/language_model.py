@@ -13,8 +13,8 @@ from torch.nn import functional as F
 
 from electra.errors import CheckpointError
 from electra.export.huggingface import Pretrained
+from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import LanguageModelHead
-from electra.modeling.recurrence import RelativeEncoder
 
 ROWS_TOKENS = 2048
 """Tokens of a batch: enough for the products' full speed, and their logits still fit anywhere."""

@@ -23,8 +23,8 @@ from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError
 from electra.export.huggingface import KINDS, Pretrained
 from electra.export.loading import load_pretrained
+from electra.modeling.encoders.relative import Past
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
-from electra.modeling.recurrence import Past
 from electra.serving.batching import check_texts, windows
 from electra.serving.language_model import LanguageModel, losses_with_memory
 from electra.serving.networks import TorchNetwork

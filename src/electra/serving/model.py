@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from electra.errors import CheckpointError
-from electra.export.onnx_model import OnnxModel
-from electra.modeling.any_encoder import AnyEncoder
+from electra.export.onnx.model import OnnxModel
+from electra.modeling.encoders.build import AnyEncoder
 from electra.serving.networks import load_model
 from electra.serving.predictor import Predictor, Text
 from electra.serving.scorer import ScoredText, Scorer

@@ -13,10 +13,10 @@ from torch import Tensor
 from electra.errors import CheckpointError
 from electra.export.huggingface import KINDS, Pretrained
 from electra.export.loading import find, load_pretrained
-from electra.export.onnx_graph import IDS, MASK, SEGMENTS, is_onnx
-from electra.export.onnx_heads import ALLOWED, BEGINS, POSITIONS
-from electra.export.onnx_model import OnnxModel, load_onnx
-from electra.modeling.encoder import attention_mask
+from electra.export.onnx.graph import IDS, MASK, SEGMENTS, is_onnx
+from electra.export.onnx.heads import ALLOWED, BEGINS, POSITIONS
+from electra.export.onnx.model import OnnxModel, load_onnx
+from electra.modeling.encoders.bert import attention_mask
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.tasks.base import Outputs, Problem, Rows, TaskBatch
 from electra.tasks.fine_tuning import CPU_TOKENS, FineTuning, by_length, outputs_of

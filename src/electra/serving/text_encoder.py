@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from electra.errors import CheckpointError
-from electra.export.onnx_model import OnnxModel
+from electra.export.onnx.model import OnnxModel
 from electra.serving.batching import Batcher, Long, Window, check_texts
 from electra.serving.networks import Loaded, load_model, network_of
 

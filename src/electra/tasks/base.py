@@ -18,9 +18,9 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.kernels.unpadding import Unpadding
 from electra.modeling.task_heads import TaskHead
-from electra.modeling.unpadding import Unpadding
 
 Facts = dict[str, Any]
 """What JSON can hold."""
@@ -132,7 +132,7 @@ class Problem(Protocol):
 
     def logits(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> dict[str, Tensor]:
         """What the head makes of states, (B, ...) each: all for which weights are needed, and so what a network
-        gives that went out as ONNX (`electra.export.onnx_heads`)."""
+        gives that went out as ONNX (`electra.export.onnx.heads`)."""
         ...
 
     def outputs(self, logits: dict[str, Tensor], batch: TaskBatch) -> dict[str, Tensor]:

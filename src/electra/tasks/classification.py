@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from electra.data.tokenizer import special_tokens
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.task_heads import TextHead
 from electra.tasks.base import Facts, Outputs, Prediction, Reading, Rows, TaskBatch, make_rows
 from electra.tasks.metrics import figures

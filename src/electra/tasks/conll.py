@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from electra.data.readers import check_is_text, numbered_lines
 from electra.errors import DataError
+from electra.readers.formats import check_is_text, numbered_lines
 
 BLANKS = re.compile(" +")
 """Only these part columns beside tabs: a word may be a no-break space."""

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from electra.modeling.any_encoder import AnyEncoder
-from electra.modeling.encoder import at, attention_mask
+from electra.modeling.encoders.bert import at, attention_mask
+from electra.modeling.encoders.build import AnyEncoder
 from electra.modeling.flops import Network, Networks
 from electra.modeling.task_heads import TaskHead
 from electra.objectives.base import Counts, StepOutput

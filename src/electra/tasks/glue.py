@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from electra import durable
-from electra.data.readers import check_is_text, numbered_lines
 from electra.errors import DataError
+from electra.readers.formats import check_is_text, numbered_lines
 from electra.tasks.base import Prediction, Task
 from electra.tasks.classification import Classification, Regression, TextExample, TextHeadKind
 from electra.tasks.tabular import balance

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from electra.data.collate import Batch
-from electra.modeling.any_encoder import AnyEncoder
-from electra.modeling.encoder import attention_mask
-from electra.modeling.recurrence import Past
+from electra.modeling.encoders.bert import attention_mask
+from electra.modeling.encoders.build import AnyEncoder
+from electra.modeling.encoders.relative import Past
 
 Way = Literal["windows", "memory"]
 WAYS: tuple[str, ...] = get_args(Way)

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from electra.data.tokenizer import special_tokens
 from electra.errors import ConfigError, DataError
-from electra.modeling.encoder import EncoderConfig
+from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.task_heads import BEAM, ConditionalSpanHead, SpanHead
 from electra.tasks.base import IGNORED, Facts, Outputs, Prediction, Reading, Rows, Task, TaskBatch, make_rows
 from electra.tasks.squad_files import SOURCE, Question, held_out, read_questions

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 
 from electra.config import did_you_mean
-from electra.data.corpus import kind_of
-from electra.data.records import KNOWN, read_records
 from electra.errors import DataError
+from electra.readers.corpus import kind_of
+from electra.readers.records import KNOWN, read_records
 from electra.tasks.base import Task
 from electra.tasks.classification import (
     Classification,
@@ -26,7 +26,7 @@ from electra.tasks.classification import (
     TextHeadKind,
     TextProblem,
 )
-from electra.tasks.parts import strata, stratified_cut
+from electra.tasks.subsampling import strata, stratified_cut
 from electra.tasks.table_columns import Columns
 
 TableKind = Literal["classification", "pair", "multilabel", "regression"]

@@ -18,8 +18,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from electra.modeling.encoder import Encoder
-from electra.modeling.recurrence import RelativeEncoder
+from electra.modeling.encoders.bert import Encoder
+from electra.modeling.encoders.relative import RelativeEncoder
 from electra.training.distributed import messages, size
 
 if TYPE_CHECKING:

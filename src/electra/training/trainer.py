@@ -21,22 +21,22 @@ from torch import nn
 from electra import durable
 from electra.data.collate import Batch
 from electra.modeling.flops import Networks, training_flops
-from electra.training.account import Account, Refused
 from electra.training.checkpoint import Checkpoint, CheckpointConfig, Checkpoints
+from electra.training.checkpoint_io import check_identity, latest, restore, save
 from electra.training.distributed import Agreement, leads, size, told
 from electra.training.evaluation import EvaluationConfig
 from electra.training.events import Event
-from electra.training.going_back import NOT_FINITE_IN_A_ROW, answered, diverged
 from electra.training.health import LOSS_SPIKE, Finding, Watch
-from electra.training.length import enough_measured, reserved_for_evaluations, second_a_step
 from electra.training.optim import OptimizerConfig, build_optimizer
 from electra.training.precision import Precision
 from electra.training.progress import Progress
+from electra.training.rollback import NOT_FINITE_IN_A_ROW, answered, diverged
 from electra.training.run_folder import RunFolder
 from electra.training.schedule import learning_rate
 from electra.training.sharding import reshard, shard
 from electra.training.signals import StopSignal
-from electra.training.state import check_identity, latest, restore, save
+from electra.training.step_metrics import Account, Refused
+from electra.training.time_budget import enough_measured, reserved_for_evaluations, second_a_step
 from electra.training.tracking import Tracking, TrackingConfig, clock, evaluation_line, report_line
 from electra.training.train_config import TrainConfig
 from electra.training.update import Update

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from electra.data.collate import Batch
-from electra.modeling.encoder import Encoder
-from electra.modeling.recurrence import RelativeEncoder
+from electra.modeling.encoders.bert import Encoder
+from electra.modeling.encoders.relative import RelativeEncoder
 from electra.objectives.base import Counts, StepOutput
 from electra.training import distributed
 from electra.training.loss_scale import LossScale

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-
-from electra.serving.http.served import Served
 from small_server import serving, write_run
+
+from electra.serving.http.hosted_model import Served
 
 
 @pytest.fixture(scope="session")

@@ -10,23 +10,23 @@ import numpy as np
 import pytest
 import torch
 from prometheus_client.parser import text_string_to_metric_families
+from small_model import TEXTS, write_model
+from small_server import serving
 
 import electra
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError, ConfigError
 from electra.export import huggingface
 from electra.export.loading import load_pretrained
-from electra.modeling.encoder import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead
-from electra.serving.http.answers import figures
+from electra.serving.http.handlers import figures
+from electra.serving.http.hosted_model import Served, shown_name
 from electra.serving.http.limits import Limits
-from electra.serving.http.served import Served, shown_name
 from electra.tasks.base import Problem
 from electra.tasks.classification import Classification
 from electra.tasks.squad import Answering
 from electra.tasks.tagging import Tagging
-from small_model import TEXTS, write_model
-from small_server import serving
 
 LONG = "the cat sat on the mat " * 20
 

@@ -6,15 +6,15 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from small_model import TEXTS
+from small_server import TOWERS, serving
 
 from electra.errors import CheckpointError
 from electra.export.loading import load_pretrained
-from electra.export.onnx_write import save_onnx
-from electra.serving.http.served import Served, shown_name
+from electra.export.onnx.write import save_onnx
+from electra.serving.http.hosted_model import Served, shown_name
 from electra.tasks.classification import Classification
 from electra.tasks.fine_tuning import FineTuning
-from small_model import TEXTS
-from small_server import TOWERS, serving
 
 for package in ("onnx", "onnxruntime"):
     pytest.importorskip(package)

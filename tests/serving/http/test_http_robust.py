@@ -17,12 +17,12 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import checks
-
-from electra.serving.http import running
-from electra.serving.http.limits import Limits
-from electra.serving.http.served import Served
 from small_model import TEXTS
 from small_server import serving
+
+from electra.serving.http import process
+from electra.serving.http.hosted_model import Served
+from electra.serving.http.limits import Limits
 
 JSON = {"Content-Type": "application/json"}
 BODIES = 1000
@@ -224,7 +224,7 @@ def test_what_a_client_has_asked_for_is_not_computed_when_it_has_gone(served: Se
 def test_connections_on_which_nothing_comes_to_an_end_are_cut_off(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "KEPT_ALIVE", 0.5)
+    monkeypatch.setattr(process, "KEPT_ALIVE", 0.5)
     with serving(served, limits=Limits(seconds=0.2)) as (address, polite):
         silent, slow = (connected(address) for _ in range(2))
         with silent, slow, httpx.Client(base_url=address) as asking:

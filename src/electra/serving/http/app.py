@@ -14,12 +14,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 
 import electra
-from electra.serving.http.answers import Answers
-from electra.serving.http.guard import Guard, json_bytes
+from electra.serving.http.handlers import Answers
+from electra.serving.http.hosted_model import Facts, Served
 from electra.serving.http.limits import Limits, Refusal
-from electra.serving.http.messages import Inputs, Message, Places, Texts, limited, parsed
 from electra.serving.http.metrics import Metrics
-from electra.serving.http.served import Facts, Served
+from electra.serving.http.middleware import Guard, json_bytes
+from electra.serving.http.schemas import Inputs, Message, Places, Texts, limited, parsed
 from electra.serving.http.worker import Work, Worker
 
 JSON = "application/json"

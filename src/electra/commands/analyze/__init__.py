@@ -1,0 +1,1 @@
+"""`electra analyze`: what a trained model knows."""

@@ -1,0 +1,1 @@
+"""`electra data`: look at prepared data, check it and join it."""

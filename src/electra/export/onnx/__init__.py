@@ -1,0 +1,1 @@
+"""Networks as ONNX graphs."""

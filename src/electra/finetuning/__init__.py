@@ -1,0 +1,1 @@
+"""A fine-tuning: its config, its task, its seeds and its results."""

@@ -1,0 +1,1 @@
+"""Fast inner loops, each beside its plain version."""

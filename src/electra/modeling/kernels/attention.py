@@ -1,0 +1,161 @@
+"""Multi-head self-attention.
+
+Shapes: B batch, L length, T tokens of the batch, N asking positions, D hidden size, H heads, K head size; G is 3
+for queries, keys and values in one tensor and 2 for keys and values.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from electra.modeling.kernels.dropout import Dropout, Kept
+from electra.modeling.kernels.unpadding import Unpadding
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention; the three input projections are one product.
+
+    Args:
+        dropout: the share of the probabilities that is dropped while training.
+    """
+
+    def __init__(self, hidden_size: int, heads: int, *, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query_key_value = nn.Linear(hidden_size, 3 * hidden_size)
+        self.output = nn.Linear(hidden_size, hidden_size)
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self,
+        x_BLD: Tensor,
+        mask_B11L: Tensor | None,
+        asking_BND: Tensor | None = None,
+        unpadding: Unpadding | None = None,
+    ) -> Tensor:
+        """Mixtures of the values of `x_BLD` for each of the states `asking_BND`; None: for `x_BLD` itself.
+
+        With an `unpadding`, `x_BLD` and what comes back for it have no padding (T, D).
+        """
+        D = x_BLD.shape[-1]
+        heads = self.heads, D // self.heads
+        query_BNHK = None
+        if asking_BND is None:
+            product_BLX = self.query_key_value(x_BLD)
+        else:
+            query_weight, key_value_weight = self.query_key_value.weight.split([D, 2 * D])
+            query_bias, key_value_bias = self.query_key_value.bias.split([D, 2 * D])
+            query_BNHK = F.linear(asking_BND, query_weight, query_bias).unflatten(-1, heads)
+            product_BLX = F.linear(x_BLD, key_value_weight, key_value_bias)
+        if unpadding is not None:
+            product_BLX = unpadding.rows(product_BLX)
+        packed_BLGHK = product_BLX.unflatten(-1, (-1, *heads))
+        share = self.dropout.share if self.training else 0.0
+        # For a CPU PyTorch has no fused kernel with dropout, and the backward pass of that for bfloat16 is slow.
+        learning_in_bfloat16 = packed_BLGHK.dtype == torch.bfloat16 and torch.is_grad_enabled()
+        on_cpu = x_BLD.device.type == "cpu" and not torch.compiler.is_compiling()
+        if on_cpu and (share or learning_in_bfloat16):
+            y_BNHK = attend_by_head(query_BNHK, packed_BLGHK, mask_B11L, share)
+        else:
+            if query_BNHK is None:
+                query_BNHK = packed_BLGHK[:, :, 0]
+            query, key, value = (x.transpose(1, 2) for x in (query_BNHK, *packed_BLGHK.unbind(2)[-2:]))
+            y_BHNK = F.scaled_dot_product_attention(query, key, value, attn_mask=mask_B11L, dropout_p=share)
+            y_BNHK = y_BHNK.transpose(1, 2)
+        y_BND = y_BNHK.flatten(2)
+        return self.output(y_BND if unpadding is None or asking_BND is not None else unpadding.tokens(y_BND))
+
+
+def attend_by_head(
+    query_BNHK: Tensor | None, packed_BLGHK: Tensor, mask_B11L: Tensor | None, share: float
+) -> Tensor:
+    """Mixtures (B, N, H, K) of values, with or without dropout of the probabilities, for training on a CPU.
+
+    Head by head: the matrices of one head stay in the cache, and queries, keys, values and their gradients are
+    read and written where they lie in the product of the input projection, not copied head by head first.
+
+    Args:
+        query_BNHK: None: `packed_BLGHK` begins with them (G = 3).
+        packed_BLGHK: keys and values come last.
+        mask_B11L: True at keys that may be looked at; or, as (B, 1, N, L), what is added to the scores.
+        share: of the probabilities that is dropped.
+
+    Equals `attend_plain` where that drops the same elements.
+    """
+    bias_BNL = None
+    if mask_B11L is not None:
+        bias_BNL = mask_B11L.squeeze(1)
+        if bias_BNL.dtype == torch.bool:
+            bias_BNL = torch.zeros(bias_BNL.shape, dtype=packed_BLGHK.dtype).masked_fill_(~bias_BNL, -torch.inf)
+    y: Tensor = _Attended.apply(query_BNHK, packed_BLGHK, bias_BNL, share)  # type: ignore[no-untyped-call]
+    return y
+
+
+def attend_plain(
+    query_BNHK: Tensor | None, packed_BLGHK: Tensor, mask_B11L: Tensor | None, factors_HBNL: Tensor
+) -> Tensor:
+    """The same as one would write it, given the factors (0 or the scale) of the probabilities: for tests."""
+    query_BNHK = packed_BLGHK[:, :, 0] if query_BNHK is None else query_BNHK
+    query_BHNK, key_BHLK, value_BHLK = (
+        x.transpose(1, 2) for x in (query_BNHK, packed_BLGHK[:, :, -2], packed_BLGHK[:, :, -1])
+    )
+    scores_BHNL = query_BHNK @ key_BHLK.mT * query_BHNK.shape[-1] ** -0.5
+    if mask_B11L is not None and mask_B11L.dtype == torch.bool:
+        scores_BHNL = scores_BHNL.masked_fill(~mask_B11L, -torch.inf)
+    elif mask_B11L is not None:
+        scores_BHNL = scores_BHNL + mask_B11L
+    y_BHNK = (scores_BHNL.softmax(-1) * factors_HBNL.transpose(0, 1)) @ value_BHLK
+    return y_BHNK.transpose(1, 2)
+
+
+class _Attended(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, query_BNHK: Tensor | None, packed_BLGHK: Tensor, bias_BNL: Tensor | None, share: float
+    ) -> Tensor:
+        query_BNHK = packed_BLGHK[:, :, 0] if query_BNHK is None else query_BNHK
+        key_BLHK, value_BLHK = packed_BLGHK[:, :, -2], packed_BLGHK[:, :, -1]
+        (B, N, H, K), L = query_BNHK.shape, key_BLHK.shape[1]
+        kept_HBNL = Kept.draw((H, B, N, L), share) if share else None
+        weights_HBNL = dropped_HBNL = packed_BLGHK.new_empty(H, B, N, L)
+        if kept_HBNL is not None:
+            dropped_HBNL = torch.empty_like(weights_HBNL)
+        ctx.scale = 1.0 if kept_HBNL is None else kept_HBNL.scale
+        y_BNHK = packed_BLGHK.new_empty(B, N, H, K)
+        for head in range(H):
+            weights_BNL, dropped_BNL = weights_HBNL[head], dropped_HBNL[head]
+            keys_BKL = key_BLHK[:, :, head].mT
+            torch.baddbmm(weights_BNL, query_BNHK[:, :, head], keys_BKL, beta=0, alpha=K**-0.5, out=weights_BNL)
+            if bias_BNL is not None:
+                weights_BNL += bias_BNL
+            torch.softmax(weights_BNL, -1, out=weights_BNL)
+            if kept_HBNL is not None:
+                kept_HBNL[head].write(dropped_BNL).mul_(weights_BNL)
+            torch.mul(torch.bmm(dropped_BNL, value_BLHK[:, :, head]), ctx.scale, out=y_BNHK[:, :, head])
+        ctx.save_for_backward(query_BNHK, packed_BLGHK, weights_HBNL, dropped_HBNL, y_BNHK)
+        return y_BNHK
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_BNHK: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
+        query_BNHK, packed_BLGHK, weights_HBNL, dropped_HBNL, y_BNHK = ctx.saved_tensors
+        key_BLHK, value_BLHK = packed_BLGHK[:, :, -2], packed_BLGHK[:, :, -1]
+        grad_packed_BLGHK = torch.empty_like(packed_BLGHK)
+        packed = packed_BLGHK.shape[2] == 3
+        grad_query_BNHK = grad_packed_BLGHK[:, :, 0] if packed else torch.empty_like(query_BNHK)
+        # The softmax takes the mean of its gradient away. Weighted, that is the output times the output's gradient
+        # (Dao et al. 2022, "FlashAttention", appendix B), which is less to read than the weights are.
+        mean_BNH = (y_BNHK * grad_BNHK).sum(-1)
+        scale = query_BNHK.shape[-1] ** -0.5
+        for head in range(query_BNHK.shape[2]):
+            dropped_BNL, y_BNK = dropped_HBNL[head], grad_BNHK[:, :, head] * ctx.scale
+            grad_packed_BLGHK[:, :, -1, head] = torch.bmm(dropped_BNL.mT, y_BNK)
+            grad_BNL = torch.bmm(y_BNK, value_BLHK[:, :, head].mT).mul_(dropped_BNL)
+            grad_BNL.addcmul_(weights_HBNL[head], mean_BNH[:, :, head, None], value=-1)
+            torch.mul(torch.bmm(grad_BNL, key_BLHK[:, :, head]), scale, out=grad_query_BNHK[:, :, head])
+            grad_keys_BLK = torch.bmm(grad_BNL.mT, query_BNHK[:, :, head])
+            torch.mul(grad_keys_BLK, scale, out=grad_packed_BLGHK[:, :, -2, head])
+        return None if packed else grad_query_BNHK, grad_packed_BLGHK, None, None

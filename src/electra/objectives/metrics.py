@@ -1,0 +1,121 @@
+"""Held-out figures of a generator and of a detector of replaced tokens, gathered over batches.
+
+Shapes: N chosen positions, n those of one block, E embedding size, V vocabulary, T tokens.
+"""
+
+import math
+
+import numpy as np
+import torch
+from sklearn.metrics import average_precision_score, roc_auc_score
+from torch import Tensor
+
+from electra.modeling.kernels.cross_entropy import PLAIN, ROWS, Sampling, draw
+
+
+class MaskedLanguageModelMetrics:
+    """Loss, accuracy and entropy of a masked language model at the positions that show [MASK]."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.loss = self.entropy = 0.0
+        self.correct = self.sampled = 0
+
+    def add(
+        self,
+        hidden_NE: Tensor,
+        table_VE: Tensor,
+        bias_V: Tensor,
+        *,
+        targets_N: Tensor,
+        masked_N: Tensor,
+        uniforms_N: Tensor,
+        sampling: Sampling = PLAIN,
+    ) -> Tensor:
+        """Take in what the generator's head made of a batch; the samples at all N positions come back.
+
+        Args:
+            sampling: how the samples are drawn.
+        """
+        samples = []
+        for start in range(0, len(targets_N), ROWS):
+            rows = slice(start, start + ROWS)
+            target_n, masked_n = targets_N[rows], masked_N[rows]
+            logits_Vn = (table_VE @ hidden_NE[rows].T).float().add_(bias_V[:, None])
+            logits_Vn -= logits_Vn.amax(0)
+            weights_Vn = logits_Vn.exp()
+            total_n, sample_n = draw(weights_Vn, uniforms_N[rows])
+            if not sampling.plain:
+                _, sample_n = draw(sampling.weights(logits_Vn, target_n), uniforms_N[rows])
+            samples.append(sample_n)
+            target_logit_n = logits_Vn.gather(0, target_n[None]).squeeze(0)
+            loss_n = total_n.log() - target_logit_n
+            entropy_n = total_n.log() - weights_Vn.mul_(logits_Vn).sum(0) / total_n
+            self.count += int(masked_n.sum())
+            self.loss += float(loss_n[masked_n].double().sum())
+            self.entropy += float(entropy_n[masked_n].double().sum())
+            self.correct += int((target_logit_n == 0.0)[masked_n].sum())  # none is larger
+            self.sampled += int((sample_n == target_n)[masked_n].sum())
+        return torch.cat(samples)
+
+    def figures(self) -> dict[str, float]:
+        """None where nothing was taken in."""
+        if not self.count:
+            return {}
+        return {
+            "eval/masked_lm_loss": self.loss / self.count,
+            "eval/masked_lm_accuracy": self.correct / self.count,
+            "eval/masked_lm_sample_accuracy": self.sampled / self.count,
+            "eval/generator_entropy": self.entropy / self.count,
+        }
+
+    def restored(self) -> dict[str, float]:
+        """The figures of a network that restores text from fakes."""
+        return {
+            "eval/restored_loss": self.loss / max(self.count, 1),
+            "eval/restored_accuracy": self.correct / max(self.count, 1),
+        }
+
+
+class DetectionMetrics:
+    """How well logits tell replaced tokens from original ones."""
+
+    def __init__(self) -> None:
+        self.logits: list[Tensor] = []
+        self.replaced: list[Tensor] = []
+
+    def add(self, logits_T: Tensor, replaced_T: Tensor) -> None:
+        self.logits.append(logits_T.float().cpu())
+        self.replaced.append(replaced_T.cpu())
+
+    def auc(self) -> float:
+        """Area under the ROC curve; NaN where only one class is present."""
+        logits_T, replaced_T = self._gathered()
+        if not 0 < replaced_T.sum() < len(replaced_T) or not np.isfinite(logits_T).all():
+            return math.nan
+        return float(roc_auc_score(replaced_T, logits_T))
+
+    def figures(self) -> dict[str, float]:
+        logits_T, replaced_T = self._gathered()
+        share = float(replaced_T.mean()) if len(replaced_T) else 0.0
+        # log(1 + e^x) - y x, the cross-entropy of a logit x and a label y, without overflow
+        loss = float((np.logaddexp(0.0, logits_T) - replaced_T * logits_T).mean()) if len(logits_T) else 0.0
+        flagged_T = logits_T > 0
+        hits = float((flagged_T & replaced_T).sum())
+        both = 0 < share < 1 and bool(np.isfinite(logits_T).all())
+        return {
+            "eval/discriminator_loss": loss,
+            "eval/majority_loss": -sum(p * math.log(p) for p in (share, 1 - share) if p > 0),
+            "eval/discriminator_auc": self.auc(),
+            "eval/discriminator_average_precision": (
+                float(average_precision_score(replaced_T, logits_T)) if both else math.nan
+            ),
+            "eval/discriminator_precision": hits / max(float(flagged_T.sum()), 1.0),
+            "eval/discriminator_recall": hits / max(float(replaced_T.sum()), 1.0),
+            "eval/replaced_share": share,
+        }
+
+    def _gathered(self) -> tuple[np.ndarray, np.ndarray]:
+        if not self.logits:
+            return np.zeros(0), np.zeros(0, dtype=bool)
+        return torch.cat(self.logits).double().numpy(), torch.cat(self.replaced).numpy()

@@ -1,0 +1,114 @@
+"""`electra pretrain --profile N`: where the time of a training step goes."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Group, RenderableType
+from rich.table import Table
+from torch.profiler import ProfilerActivity, profile
+
+from electra.pretraining.build import assembled, fitted, opened
+from electra.pretraining.config import PretrainConfig
+from electra.pretraining.warm_start import check_vocabulary, load_start, with_shapes
+from electra.training.optim import build_optimizer
+from electra.training.run_folder import open_run
+from electra.training.update import Update
+
+WARM_UP = 3
+"""Steps before those that are profiled: the first ones ask for memory, and compile where that is wanted."""
+SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of all profiled steps together, without what it calls.
+
+    Attributes:
+        seconds: on the device that the run is on.
+    """
+
+    name: str
+    seconds: float
+    calls: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What was measured: the operations, the dearest first, and where the trace lies."""
+
+    trace: Path
+    device: torch.device
+    steps: int
+    operations: list[Operation]
+
+    def __rich__(self) -> RenderableType:
+        total = sum(operation.seconds for operation in self.operations)
+        title = f"{self.steps} steps on {self.device}, {1000 * total / self.steps:,.1f} ms of operations a step"
+        table = Table(title=title, title_justify="left")
+        table.add_column("operation")
+        for column in ("share", "ms a step", "calls a step"):
+            table.add_column(column, justify="right")
+        for operation in self.operations[:SHOWN]:
+            share, milliseconds = operation.seconds / total, 1000 * operation.seconds / self.steps
+            calls = f"{operation.calls / self.steps:,.0f}"
+            table.add_row(operation.name, f"{share:.1%}", f"{milliseconds:,.1f}", calls)
+        others = sum(operation.seconds for operation in self.operations[SHOWN:])
+        table.add_row("all others", f"{others / total:.1%}", f"{1000 * others / self.steps:,.1f}", "", style="dim")
+        return Group(table, f"trace: {self.trace} (for https://ui.perfetto.dev or chrome://tracing)")
+
+
+def profiled(config: PretrainConfig, steps: int) -> Profile:
+    """Train for a few steps from the start, write a Chrome trace of them, and keep nothing else.
+
+    Raises:
+        ElectraError: the config, the data or the run's folder cannot be used as they are.
+    """
+    data, out = opened(config)
+    start = load_start(config.init)
+    config = with_shapes(config, start)
+    check_vocabulary(start, data, config.init)
+    config = replace(config, model=fitted(config, data))
+    trace = open_run(out, fresh=False).trace
+    objective, batches, precision, device = assembled(replace(config, out=None), data, start)
+    update = Update(
+        objective,
+        build_optimizer(objective, config.optimizer),
+        gradient_clip=config.optimizer.gradient_clip,
+        precision=precision,
+        device=device,
+    )
+    objective.train()
+
+    def train(begin: int, end: int) -> None:
+        for step in range(begin, end):
+            update(batches.micro_batches(step), rate=config.optimizer.learning_rate)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    train(0, WARM_UP)
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler writes to the console
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
+    with profile(activities=activities) as profiler:
+        train(WARM_UP, WARM_UP + steps)
+    trace.parent.mkdir(exist_ok=True)
+    profiler.export_chrome_trace(str(trace))
+    return Profile(trace, device, steps, operations(profiler.key_averages(), on_cpu=device.type == "cpu"))
+
+
+def operations(events: Iterable[Any], *, on_cpu: bool) -> list[Operation]:
+    """Operations by the seconds that they spend themselves, the dearest first.
+
+    For another device these are those of its kernels, by the kernels' names: the operations that launch them, and
+    the spans of named parts of the program, hold the same seconds once more.
+    """
+    found = []
+    for event in events:
+        if on_cpu:
+            found.append(Operation(event.key, event.self_cpu_time_total / 1e6, event.count))
+        elif event.device_type.name != "CPU" and not event.is_user_annotation:
+            found.append(Operation(event.key, event.self_device_time_total / 1e6, event.count))
+    return sorted(found, key=lambda operation: -operation.seconds)

@@ -1,0 +1,1 @@
+"""Files of text in many formats, read document by document."""

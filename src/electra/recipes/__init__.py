@@ -1,1 +1,0 @@
-"""One file a verb: a frozen config, and `run(config)`, which reads as the architecture."""

@@ -1,0 +1,1 @@
+"""One presenter for each analysis."""

@@ -1,0 +1,1 @@
+"""A study: several arms at equal compute, and what came of them."""

@@ -1,0 +1,208 @@
+"""`electra analyze calibrate` and `electra score --calibrated` from the command line."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from electra.analysis.calibrate import words_of
+from electra.analysis.detect import token_scores
+from electra.analysis.error_corpora import MarkedSentence
+from electra.analysis.held_out_rows import SHORTEST, held_out_rows
+from electra.cli import main
+from electra.commands import prepare
+from electra.data import tokenizer as tokenizers
+from electra.data.shards import TokenData
+from electra.export import huggingface
+from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.serving.calibration import Calibration
+from electra.serving.scorer import Scorer
+
+TEXT = "The gardener watches the long road."
+
+
+@pytest.fixture(scope="module")
+def held_out_data(corpus_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a tenth of the documents held out."""
+    out = tmp_path_factory.mktemp("data") / "stories"
+    config = prepare.PrepareConfig(
+        corpus=(str(corpus_file),), out=out, vocabulary_size=520, workers=1, heldout=0.1
+    )
+    prepare.run(config)
+    return out
+
+
+@pytest.fixture(scope="module")
+def trained(held_out_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The towers of a run: random networks."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    size = tokenizers.vocabulary_size(tokenizers.load(held_out_data / "tokenizer.json"))
+    for tower, head in (("discriminator", ReplacedTokenHead), ("generator", MaskedLanguageModelHead)):
+        torch.manual_seed(0)
+        config = EncoderConfig(
+            layers=1, hidden_size=16, embedding_size=16, feed_forward_size=24, heads=2, max_positions=32,
+            vocabulary_size=size, initializer_range=0.4, linear_initializer_range=0.4,
+        )  # fmt: skip
+        huggingface.save(
+            folder / "export" / tower, encoder=Encoder(config), head=head(config), card="",
+            tokenizer_json=held_out_data / "tokenizer.json", objective="replaced-token",
+        )  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+@pytest.fixture
+def errors(tmp_path: Path) -> Path:
+    sentence = "the\tc\ngardener\tc\nwatch\ti\nthe\tc\nroad\tc\n\n"
+    other = "a\tc\nfox\tc\nfollows\tc\n\n"
+    (tmp_path / "errors.tsv").write_text((sentence + other * 2) * 14)
+    return tmp_path / "errors.tsv"
+
+
+def command(run: Path, data: Path, *more: str) -> list[str]:
+    return ["analyze", "calibrate", str(run), "--data", str(data), "--resamples", "20", *more]
+
+
+def test_tables_a_picture_and_a_correction_that_score_uses(
+    run: Path, held_out_data: Path, errors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "found"
+    options = ("--errors", str(errors), "--prior", ".05", "--store", "--correction", "isotonic", "--out", str(out))
+    before = Scorer(str(run), device="cpu")([TEXT])[0]
+    assert main(command(run, held_out_data, *options)) == 0
+    shown = capsys.readouterr().out
+    assert "isotonic is stored beside the model" in shown and "as given" in shown and "log loss" in shown
+    text = (out / "calibrate.json").read_text()
+    assert str(tmp_path.parent) not in text and "NaN" not in text
+    facts = json.loads(text)
+    assert facts["replaced"]["share"] != facts["replaced"]["fitted_share"]  # of two halves
+    assert sum(one["count"] for one in facts["replaced"]["rows"][0]["equal_width"]) < 0.7 * facts["tokens"]
+    assert facts["errors"]["sentences"] == facts["errors"]["fitted_sentences"] == 21
+    [true, _] = [row["expected"] for row in facts["errors"]["rows"] if row["prior"] == "true"]
+    assert true != facts["errors"]["share"]  # of two halves, too
+    rows = facts["replaced"]["rows"]
+    assert [row["correction"] for row in rows] == ["none", "temperature", "platt", "isotonic"]
+    assert [row["chosen"] for row in rows] == [False, False, False, True]
+    assert [(row["correction"], row["prior"]) for row in facts["errors"]["rows"]] == [
+        *(
+            (kind, prior)
+            for kind in ("none", "isotonic")
+            for prior in ("as trained", "estimated", "given", "true")
+        ),
+        ("platt", "fitted to real errors"),
+    ]
+    for row in [*rows, *facts["errors"]["rows"]]:
+        low, high = row["brier"]["interval"]
+        assert low <= row["brier"]["value"] <= high
+    assert (out / "calibrate.png").is_file() and (out / "calibrate.svg").is_file()
+
+    stored = Calibration.of(run)
+    assert main(["score", str(run), TEXT, "--calibrated", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["calibration"] == {"kind": "isotonic", "prior": stored.prior}
+    expected = np.interp(before.logits, stored.knots, stored.heights)
+    np.testing.assert_allclose(said["probabilities"], expected, atol=1e-5)
+    assert main(["score", str(run), TEXT, "--calibrated", "--prior", ".01", "--json"]) == 0
+    less = json.loads(capsys.readouterr().out)
+    assert less["calibration"]["prior"] == 0.01 and max(less["probabilities"]) < max(said["probabilities"])
+    assert main(["score", str(run), TEXT, "--json"]) == 0
+    assert "calibration" not in json.loads(capsys.readouterr().out)
+
+
+def test_the_line_fitted_to_real_errors_is_stored(run: Path, held_out_data: Path, tmp_path: Path) -> None:
+    words = ["the", "gardener", "watches", "the", "long", "road"]
+    sentence = MarkedSentence(tuple(words), (False,) * len(words))
+    odds_W = words_of([sentence], token_scores(Scorer(str(run), device="cpu"), [words])).log_odds_N
+    lines = [f"{word}\t{'i' if odds > odds_W.mean() else 'c'}" for word, odds in zip(words, odds_W, strict=True)]
+    (tmp_path / "errors.tsv").write_text(("\n".join(lines) + "\n\n") * 20)
+    errors = ("--errors", str(tmp_path / "errors.tsv"), "--store-errors")
+    assert main(command(run, held_out_data, *errors)) == 0
+    stored = Calibration.of(run)
+    assert stored.kind == "platt" and stored.slope > 0
+    assert stored.prior == pytest.approx((odds_W > odds_W.mean()).mean())
+
+
+def test_rows_of_held_out_documents(held_out_data: Path) -> None:
+    data = TokenData.open(held_out_data, verify=False)
+    rows = held_out_rows(data.heldout, documents=9, length=100, row=30, seed=0)
+    assert rows.documents == sorted(rows.documents) and {*rows.documents} == {*range(9)}
+    assert all(SHORTEST <= len(one) <= 30 for one in rows.ids)
+    whole = data.heldout.shards[0].tokens.tolist()
+    for one in rows.ids:
+        assert any(whole[start : start + len(one)] == one for start in range(len(whole)))
+    again = held_out_rows(data.heldout, documents=9, length=100, row=30, seed=0)
+    assert again == rows != held_out_rows(data.heldout, documents=9, length=100, row=30, seed=1)
+
+
+def test_refusals(
+    run: Path, small_model: str, held_out_data: Path, data_folder: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def refused(*arguments: str) -> str:
+        assert main([*arguments]) == 2
+        return capsys.readouterr().err
+
+    def calibrate(*more: str) -> str:
+        return refused(*command(run, held_out_data, *more))
+
+    problems = calibrate("--prior", "0", "--share", "1", "--documents", "5", "--store", "--correction", "none")
+    assert "--prior: must lie between 0 and 1" in problems and "--documents: must be at least 20" in problems
+    assert "nothing to store" in problems and "--share: must lie" in problems
+    assert "--errors FILE" in calibrate("--store-errors")
+    assert "owner/name is none" in refused(*command(Path("owner/name"), held_out_data, "--store"))
+    assert "held-out documents are too few for two halves" in refused(*command(run, data_folder))
+    assert "another vocabulary" in refused(*command(Path(small_model), held_out_data))
+    assert "no such file or folder" in calibrate("--errors", str(tmp_path / "nothing"))
+    few = tmp_path / "few.tsv"
+    few.write_text("a\tc\nb\ti\n\n" * 9)
+    assert "9 sentences are too few for two halves of 10" in calibrate("--errors", str(few))
+    assert "has no calibration.json" in refused("score", str(run), TEXT, "--calibrated")
+    assert "give --calibrated with it" in refused("score", str(run), TEXT, "--prior", ".1")
+    assert "--prior: must lie between 0 and 1" in refused("score", str(run), TEXT, "--calibrated", "--prior", "1")
+    assert "leave one out" in refused("score", str(run), TEXT, "--calibrated", "--electric")
+    shutil.move(run / "export" / "generator", tmp_path / "elsewhere")
+    assert "has no generator beside it" in calibrate()
+    assert "is a masked language model" in refused(*command(tmp_path / "elsewhere", held_out_data))
+
+
+def test_what_turns_the_order_round_is_not_stored_and_no_figure_is_lost(
+    run: Path, held_out_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Words that look original are called wrong; and every sentence is longer than the input."""
+    words = ["the", "gardener", "watches", "the", "long", "road"] * 6
+    sentence = MarkedSentence(tuple(words), (False,) * len(words))
+    odds_W = words_of([sentence], token_scores(Scorer(str(run), device="cpu"), [words])).log_odds_N
+    lines = [f"{word}\t{'i' if odds < odds_W.mean() else 'c'}" for word, odds in zip(words, odds_W, strict=True)]
+    (tmp_path / "errors.tsv").write_text(("\n".join(lines) + "\n\n") * 20)
+    options = ("--errors", str(tmp_path / "errors.tsv"), "--store-errors", "--out", str(tmp_path / "found"))
+    assert main(command(run, held_out_data, "--store", "--out", str(tmp_path / "errors.tsv" / "found"))) == 2
+    assert "errors.tsv" in capsys.readouterr().err and not list(run.rglob("calibration.json")), (
+        "nothing is computed"
+    )
+    assert main(command(run, held_out_data, *options)) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "no correction is stored: what looks replaced to the model is so less often" in shown
+    assert "run: of the sentences 20 are longer than its input and were read in windows" in shown
+    facts = json.loads((tmp_path / "found" / "calibrate.json").read_text())
+    assert facts["stored"] is None and facts["errors"]["rows"][-1]["slope"] < 0
+    assert not list(run.rglob("calibration.json"))
+
+    def full(*_: Any) -> Path:
+        raise OSError(28, "No space left on device")
+
+    assert main(command(run, held_out_data, "--store", "--correction", "isotonic")) == 0
+    monkeypatch.setattr(Calibration, "store", full)
+    capsys.readouterr()
+    assert main(command(run, held_out_data, "--store", "--correction", "isotonic")) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "takes none (No space left on device); the one from before stays" in shown and "log loss" in shown

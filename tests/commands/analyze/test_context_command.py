@@ -1,0 +1,94 @@
+"""`electra analyze context` from the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from electra.cli import main
+from electra.data import tokenizer as tokenizers
+from electra.export import huggingface
+from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.relative import RelativeEncoder
+from electra.modeling.heads import LanguageModelHead
+
+
+@pytest.fixture(scope="module")
+def language_model(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("causal") / "causal"
+    torch.manual_seed(0)
+    size = tokenizers.vocabulary_size(tokenizers.load(data_folder / "tokenizer.json"))
+    config = EncoderConfig(
+        layers=2, hidden_size=16, embedding_size=16, feed_forward_size=24, heads=2, vocabulary_size=size,
+        positions="relative", direction="left", type_vocabulary_size=1, memory_length=16,
+    )  # fmt: skip
+    huggingface.save(
+        folder, encoder=RelativeEncoder(config), head=LanguageModelHead(config), card="", max_length=32,
+        tokenizer_json=data_folder / "tokenizer.json",
+    )  # fmt: skip
+    return folder
+
+
+def test_tables_figures_and_a_picture(
+    language_model: Path, data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "found" / "context"
+    command = ["analyze", "context", str(language_model), str(language_model), "--data", str(data_folder)]
+    options = ["--memory", "0", "16", "64", "--documents", "3", "--speed-tokens", "4", "--out", str(out)]
+    assert main([*command, *options]) == 0
+    shown = capsys.readouterr().out
+    assert "causal (1): windows of 32, trained with a memory of 16" in shown and "so many times" in shown
+    text = (out / "context.json").read_text()
+    assert str(tmp_path.parent) not in text
+    facts = json.loads(text)
+    assert facts["documents"] == 3 and len(facts["models"]) == 2
+    one = facts["models"][0]
+    assert [reading["memory"] for reading in one["readings"]] == [0, 16, 64]
+    for reading in one["readings"]:
+        assert sum(stretch["tokens"] for stretch in reading["by_position"]) == facts["tokens"]
+    assert [found["context"] for found in one["speeds"]] == [32, 80]
+    assert all(found["difference"] < 1e-4 for found in one["speeds"])
+    assert (out / "context.png").read_bytes().startswith(b"\x89PNG") and (out / "context.svg").is_file()
+
+
+def test_without_timings_and_with_a_window_of_ones_own(
+    language_model: Path, data_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["analyze", "context", str(language_model), "--data", str(data_folder), "--no-speed"]
+    assert main([*command, "--window", "8", "--memory", "0", "--length", "20"]) == 0
+    shown = capsys.readouterr().out
+    assert "windows of 8" in shown and "so many times" not in shown
+
+
+def test_refusals(
+    language_model: Path,
+    small_model: str,
+    data_folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def refused(*arguments: str) -> str:
+        assert main(["analyze", "context", *arguments, "--data", str(data_folder)]) == 2
+        return capsys.readouterr().err
+
+    assert "name at least one model" in refused()
+    assert "looks both ways" in refused(small_model)
+    problems = refused(str(language_model), "--memory", "4", "-1", "--length", "0")
+    assert "--memory: give lengths of 0 or more" in problems and "--length: must be at least 1, got 0" in problems
+    other = tmp_path / "other"
+    tokenizers.train(["one two three"] * 9, vocabulary_size=60).save(str(tmp_path / "tokenizer.json"))
+    config = EncoderConfig(
+        layers=1, hidden_size=16, embedding_size=16, feed_forward_size=24, heads=2, vocabulary_size=60,
+        positions="relative", direction="left", type_vocabulary_size=1,
+    )  # fmt: skip
+    huggingface.save(
+        other, encoder=RelativeEncoder(config), head=LanguageModelHead(config), card="",
+        tokenizer_json=tmp_path / "tokenizer.json",
+    )  # fmt: skip
+    assert "another vocabulary" in refused(str(other))
+
+
+def test_the_verb_lists_what_there_is_to_analyze(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analyze", "--help"]) == 0
+    assert "analyze context" in capsys.readouterr().out

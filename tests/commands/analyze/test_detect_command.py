@@ -1,0 +1,209 @@
+"""`electra analyze detect` from the command line: discriminators, taggers, both kinds of data, refusals."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import average_precision_score
+from small_model import write_model
+
+from electra.analysis.detect import Detector, Part, detected, pooled, rare_words, token_scores
+from electra.analysis.error_corpora import MarkedSentence, read
+from electra.cli import main
+from electra.data import tokenizer as tokenizers
+from electra.export import huggingface
+from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.heads import MaskedLanguageModelHead
+from electra.serving.predictor import Predictor
+from electra.serving.scorer import Scorer
+from electra.tasks.conll import Sentence
+from electra.tasks.tagging import tagging_task
+
+WORDS = ["gardener", "sailor", "clock", "neighbour", "river", "teacher", "splendid", "town"]
+
+
+def write_sentences(path: Path, count: int, *, wrong: bool = True) -> Path:
+    draws = np.random.default_rng(0)
+    lines = []
+    for number in range(count):
+        for place in range(3 + number % 4):
+            is_wrong = wrong and number % 3 and place == number % 2
+            lines.append(f"{draws.choice(WORDS)}\t{'i' if is_wrong else 'c'}")
+        lines.append("")
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture
+def tagged(tmp_path: Path) -> Path:
+    return write_sentences(tmp_path / "en.tsv", 60)
+
+
+def write_tagger(folder: Path, tokenizer: Path, tags: tuple[str, ...], **reading: int) -> str:
+    words = tuple("a" for _ in tags)
+    problem = tagging_task("tags", {"train": [Sentence(words, tags, "a.txt", 1)]}).problem
+    torch.manual_seed(1)
+    config = EncoderConfig(
+        layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=48,
+        vocabulary_size=tokenizers.vocabulary_size(tokenizers.load(tokenizer)),
+        initializer_range=0.4, linear_initializer_range=0.4,
+    )  # fmt: skip
+    head = problem.head(config)
+    torch.nn.init.normal_(head.prediction.weight)
+    huggingface.save(
+        folder, encoder=Encoder(config), head=head, card="", tokenizer_json=tokenizer,
+        task=problem.facts() | reading,
+    )  # fmt: skip
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def tagger(small_model: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("tagger") / "errors"
+    return write_tagger(folder, Path(small_model, "tokenizer.json"), ("correct", "SPELL", "WO"))
+
+
+def test_models_side_by_side(
+    small_model: str, tagger: str, tagged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "found"
+    command = ["analyze", "detect", small_model, tagger, "--data", str(tagged), "--resamples", "20"]
+    assert main([*command, "--out", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert "en.tsv: 30 sentences scored" in shown and "differences from" in shown and "rare words" in shown
+    text = (out / "detect.json").read_text()
+    assert str(tmp_path.parent) not in text and "NaN" not in text
+    facts = json.loads(text)
+    first, second, rare, every = facts["models"]
+    assert (first["kind"], second["kind"], rare["kind"]) == ("discriminator", "tagger", "baseline")
+    assert first["pooling"] in ("max", "mean") and not second["pooling"]
+    base = facts["parts"]["scored"]["errors"] / facts["parts"]["scored"]["words"]
+    assert every["average_precision"]["value"] == pytest.approx(base) == every["precision"]["value"]
+    assert every["auc"]["value"] == 0.5 and every["recall"]["value"] == 1
+    assert [one["bucket"] for one in facts["buckets"]] == ["none", "up to 10 %", "up to 20 %", "more"]
+    assert sum(one["sentences"] for one in facts["buckets"]) == 30
+    none = first["buckets"][0]
+    assert none["bucket"] == "none" and none["precision"] is None and none["flagged"] is not None
+    for metric in ("f0.5", "average_precision", "auc"):
+        row = facts["differences"][0]
+        low, high = row[metric]["interval"]
+        assert row[metric]["value"] == pytest.approx(second[metric]["value"] - first[metric]["value"])
+        assert low <= high
+    assert (out / "detect.png").is_file() and (out / "detect.svg").is_file()
+    assert main(["report", str(out), "--out", str(tmp_path / "report.html")]) == 0
+    assert "Finding the words that learners got wrong" in (tmp_path / "report.html").read_text()
+
+
+def test_a_model_beside_itself_differs_in_no_draw(small_model: str, tagged: Path, tmp_path: Path) -> None:
+    command = ["analyze", "detect", small_model, small_model, "--data", str(tagged), "--resamples", "20"]
+    assert main([*command, "--out", str(tmp_path)]) == 0
+    [row, *_] = json.loads((tmp_path / "detect.json").read_text())["differences"]
+    assert row["model"] != row["than"]
+    for metric in ("f0.5", "average_precision", "auc"):
+        assert row[metric] == {"value": 0.0, "interval": [0.0, 0.0]}
+
+
+def test_words_have_the_scores_of_their_tokens(small_model: str, tagged: Path) -> None:
+    scorer = Scorer(small_model, device="cpu")
+    sentences = [("gardener", "xqz", "sailor"), ("\x00", "town"), tuple(WORDS * 12)]
+    for words, found in zip(sentences, token_scores(scorer, sentences), strict=True):
+        whole = scorer([" ".join(words)])[0]
+        np.testing.assert_allclose(found.log_odds_N, whole.logits, atol=1e-5)  # windows, where it is long, too
+        largest, mean = (pooled(found, len(words), how) for how in (np.max, np.mean))
+        for number, word in enumerate(words):
+            own = found.log_odds_N[found.words_N == number]
+            if len(own):
+                assert largest[number] == max(own) and mean[number] == pytest.approx(sum(own) / len(own))
+            else:
+                assert word == "\x00" and np.isnan(largest[number])
+    part = Part(read(tagged))
+    found = detected(Detector.of(small_model, "small"), part, part)
+    best = average_precision_score(part.wrong_W, found.tune_W)
+    for how in (np.max, np.mean):
+        tokens = token_scores(scorer, [one.words for one in part.sentences])
+        scores = [pooled(of, len(one.words), how) for one, of in zip(part.sentences, tokens, strict=True)]
+        assert average_precision_score(part.wrong_W, np.concatenate(scores)) <= best + 1e-9
+
+
+def test_a_tagger_adds_up_all_kinds_of_errors(tagger: str) -> None:
+    [found] = Detector.of(tagger, "tagger").tokens([("gardener", "sailor", "town")])
+    predictor = Predictor(tagger, device="cpu")
+    right = predictor.problem.labels.index("correct")
+    [probabilities] = predictor.tag_probabilities([("gardener", "sailor", "town")])
+    np.testing.assert_allclose(1 / (1 + np.exp(found.log_odds_N)), probabilities[:, right], atol=1e-6)
+    np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-6)
+    [prediction] = predictor([["gardener", "sailor", "town"]])
+    np.testing.assert_allclose(prediction["scores"], probabilities.max(1), atol=1e-4)
+
+
+def test_a_taggers_windows_are_those_of_its_task(small_model: str, tmp_path: Path) -> None:
+    """Which reads shorter rows than the network could."""
+    tagger = write_tagger(tmp_path / "short", Path(small_model, "tokenizer.json"), ("c", "i"), max_length=12)
+    part = Part([MarkedSentence(("town", "river") * 10, (False, True) * 10)])
+    detector = Detector.of(tagger, "short")
+    assert detector.in_windows([10, 11]) == 1 and detected(detector, part, part).long == 2
+
+
+def test_what_is_read_with_memory_is_read_in_no_windows(tmp_path: Path) -> None:
+    part = Part([MarkedSentence(("cat", "mat") * 10, (False, True) * 10)])
+    windows = write_model(tmp_path / "windows")
+    memory = write_model(tmp_path / "memory", positions="relative", memory_length=16, type_vocabulary_size=1)
+    assert detected(Detector.of(str(windows), "windows"), part, part).long == 2
+    assert detected(Detector.of(str(memory), "memory"), part, part).long == 0
+
+
+def test_a_word_of_the_tuning_part_is_not_counted_with_the_others() -> None:
+    tune = Part([MarkedSentence(("the", "The", "fox"), (False, True, False))])
+    scored = Part([MarkedSentence(("the", "owl"), (False, True))])
+    found = rare_words(tune, scored)
+    np.testing.assert_allclose(np.expm1(-found.tune_W), [1, 1, 0], atol=1e-12)
+    np.testing.assert_allclose(np.expm1(-found.scored_W), [2, 0], atol=1e-12)
+
+
+def test_rewrites_and_a_part_of_their_own(
+    small_model: str, tagged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "rewrites" / "test"
+    folder.mkdir(parents=True)
+    draws = np.random.default_rng(1)
+    sources = [[str(word) for word in draws.choice(WORDS, 5)] for _ in range(12)]
+    (folder / "test.src").write_text("".join(" ".join(words) + "\n" for words in sources))
+    for number in range(2):
+        rewrites = [["town", *words[1:]] if i % 2 else words for i, words in enumerate(sources)]
+        (folder / f"test.ref{number}").write_text("".join(" ".join(words) + "\n" for words in rewrites))
+    command = ["analyze", "detect", small_model, "--data", str(folder), "--resamples", "10", "--tune", str(tagged)]
+    assert main([*command, "--out", str(tmp_path / "out")]) == 0
+    assert "does a sentence look more wrong" in capsys.readouterr().out
+    facts = json.loads((tmp_path / "out" / "detect.json").read_text())
+    assert facts["data"] == "rewrites/test" and facts["parts"]["tune"]["sentences"] == 60
+    scorer = Scorer(small_model, device="cpu")
+    pairs = [(words, ["town", *words[1:]]) for words in sources[1::2] if words[0] != "town"]
+    means = [[float(scorer([" ".join(one)])[0].logits.mean()) for one in pair] for pair in pairs]
+    right = np.mean([source > rewrite for source, rewrite in means])
+    found = facts["models"][0]["rewrites"]
+    assert found["pairs"] == 2 * len(pairs) and found["accuracy"]["value"] == pytest.approx(right)
+
+
+def test_refusals(small_model: str, tagged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def refused(*arguments: str, data: Path = tagged) -> str:
+        assert main(["analyze", "detect", *arguments, "--data", str(data)]) == 2
+        return capsys.readouterr().err
+
+    assert "name at least one model" in refused()
+    problems = refused(small_model, "--tune-share", "1", "--resamples", "0")
+    assert "--tune-share: must lie between 0 and 1" in problems and "--resamples: must be at least 1" in problems
+    assert "must be other data than --data" in refused(small_model, "--tune", str(tagged))
+    few = write_sentences(tmp_path / "few.tsv", 12)
+    assert "6 of its sentences are the part that chooses the threshold, but 10" in refused(small_model, data=few)
+    right = write_sentences(tmp_path / "right.tsv", 40, wrong=False)
+    assert "words is wrong, so there is nothing to find" in refused(small_model, data=right)
+    one = tmp_path / "one.tsv"
+    one.write_text("a\ti\n" + right.read_text())
+    assert "has no wrong words; give more" in refused(small_model, data=one)
+    other = write_tagger(tmp_path / "pos", Path(small_model, "tokenizer.json"), ("NN", "VB"))
+    said = refused(other)
+    assert "tags words as NN, VB, and none of these says that a word is right" in said and "--task ged" in said
+    encoder = write_model(tmp_path / "generator", head=MaskedLanguageModelHead)
+    assert "is a masked language model; to find errors, give a discriminator" in refused(str(encoder))

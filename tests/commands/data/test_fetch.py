@@ -1,0 +1,147 @@
+"""Prepared data from elsewhere, through fsspec: a memory file system, a web server."""
+
+import functools
+import json
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from electra.cli import main
+from electra.commands.data.fetch import FetchConfig, run
+from electra.commands.prepare import PrepareConfig
+from electra.commands.prepare import run as prepare
+from electra.data.shards import TokenData
+from electra.errors import ConfigError, DataError
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def there(data_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(data_folder, tmp_path / "there"))
+
+
+@pytest.fixture
+def server(there: Path) -> Iterator[str]:
+    """Its address, on the loopback."""
+    serving = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(there.parent)))
+    thread = threading.Thread(target=serving.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{serving.server_port}/{there.name}"
+    serving.shutdown()
+    thread.join()
+    serving.server_close()
+
+
+def test_from_a_web_server(server: str, there: Path, tmp_path: Path) -> None:
+    assert "tokens to train on" in run(FetchConfig(server, tmp_path / "here"))
+    here, fingerprint = TokenData.open(tmp_path / "here"), TokenData.open(there).fingerprint
+    assert here.fingerprint == fingerprint
+    assert not list((tmp_path / "here").glob(".*"))
+
+
+def test_from_an_object_store(there: Path, tmp_path: Path) -> None:
+    """The memory file system of fsspec stands for it."""
+    store = fsspec.filesystem("memory")
+    store.put(str(there), "/bucket/wiki", recursive=True)
+    run(FetchConfig("memory://bucket/wiki", tmp_path / "here"))
+    assert TokenData.open(tmp_path / "here").fingerprint == TokenData.open(there).fingerprint
+    store.rm("/bucket", recursive=True)
+
+
+def test_it_goes_on_where_it_was_stopped(there: Path, tmp_path: Path) -> None:
+    lost = (there / "train-00000.tokens").rename(tmp_path / "lost")
+    with pytest.raises(DataError, match=r"train-00000\.tokens: cannot be fetched \(there is no such file"):
+        run(FetchConfig(str(there), tmp_path / "here"))
+    assert not (tmp_path / "here/manifest.json").exists(), "it is no data yet"
+    before = list((tmp_path / "here").iterdir())
+    assert len(before) > 3
+    for path in before:
+        os.utime(path, ns=(0, 0))  # long ago: a clock of coarse ticks would not tell a file written twice
+    (tmp_path / "here/heldout-00000.tokens").write_bytes(b"damaged")
+    lost.rename(there / "train-00000.tokens")
+    run(FetchConfig(str(there), tmp_path / "here"))
+    TokenData.open(tmp_path / "here")
+    assert {path.name for path in before if path.stat().st_mtime_ns} == {"heldout-00000.tokens"}
+
+
+def test_what_is_damaged_there_is_named(there: Path, tmp_path: Path) -> None:
+    content = bytearray((there / "train-00000.sentences").read_bytes())
+    content[3] ^= 1
+    (there / "train-00000.sentences").write_bytes(content)
+    with pytest.raises(DataError, match=r"train-00000\.sentences: sha256 .* it is damaged there"):
+        run(FetchConfig(str(there), tmp_path / "here"))
+    assert not (tmp_path / "here/train-00000.sentences").exists()
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/outside"])
+def test_a_manifest_writes_nothing_outside(there: Path, tmp_path: Path, name: str) -> None:
+    manifest = json.loads((there / "manifest.json").read_text())
+    manifest["splits"]["train"]["shards"][0]["name"] = name
+    (there / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DataError, match="names a file that cannot be beside it"):
+        run(FetchConfig(str(there), tmp_path / "here"))
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("nowhere", "there is no such file"),
+        ("http://127.0.0.1:9/data", "the connection is refused"),
+        ("http://nowhere.invalid/data", "no host of that name is known"),
+        ("nosuch://a/b", "Protocol not known: nosuch"),
+        ("s3://bucket/data", "pip install 'electra[remote]'"),
+    ],
+)
+def test_what_cannot_be_reached_is_said(
+    source: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["data", "fetch", source, "--out", str(tmp_path / "here")]) == 2
+    said = capsys.readouterr().err
+    assert "manifest.json: cannot be fetched (" in said and why in said and "Error" not in said
+
+
+def test_what_a_server_answers_is_said(
+    server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["data", "fetch", f"{server}/none", "--out", str(tmp_path / "here")]) == 2
+    assert "(there is no such file)" in capsys.readouterr().err
+    monkeypatch.setattr(Quiet, "do_GET", lambda self: self.send_error(403))
+    assert main(["data", "fetch", server, "--out", str(tmp_path / "here")]) == 2
+    assert "(the server answers with status 403)" in capsys.readouterr().err
+
+
+def test_what_else_lies_in_the_folder_is_left_alone(there: Path, data_folder: Path, tmp_path: Path) -> None:
+    def contents(folder: Path) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    other = tmp_path / "other"
+    (corpus := tmp_path / "corpus.txt").write_text("A fox follows the road.\n\nA sailor paints a boat.")
+    prepare(PrepareConfig((str(corpus),), other, tokenizer=data_folder / "tokenizer.json", workers=1))
+    before = contents(other)
+    with pytest.raises(ConfigError, match=r"holds other data \(fingerprint \w{8} there, \w{8} to be fetched"):
+        run(FetchConfig(str(there), other))
+    (other / "manifest.json").unlink()
+    with pytest.raises(ConfigError, match="holds the beginning of other data"):
+        run(FetchConfig(str(there), other))
+    (other / "manifest.sha256").unlink()
+    with pytest.raises(ConfigError, match="is not empty"):
+        run(FetchConfig(str(there), other))
+    assert contents(other) == {name: before[name] for name in before if not name.startswith("manifest")}
+
+
+def test_these_data_are_mended_where_they_are(there: Path, tmp_path: Path) -> None:
+    run(FetchConfig(str(there), tmp_path / "here"))
+    (tmp_path / "here/tags.json").write_text("{}")  # of `electra data tags`
+    (tmp_path / "here/train-00000.tokens").write_bytes(b"damaged")
+    run(FetchConfig(str(there), tmp_path / "here"))
+    TokenData.open(tmp_path / "here")

@@ -1,0 +1,173 @@
+"""Folders that were prepared apart become one; prepared data are looked over."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small_run import config
+
+from electra.cli import main
+from electra.commands.data.merge import MergeConfig, run
+from electra.commands.prepare import PrepareConfig
+from electra.commands.prepare import run as prepare
+from electra.commands.pretrain import pretrain
+from electra.data.examples import ExampleSet
+from electra.data.shards import TokenData, file_sha256
+from electra.errors import ConfigError, DataError
+from electra.pretraining.build import feed
+
+
+@pytest.fixture(scope="module")
+def parts(corpus_file: Path, data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two parts of unequal size, in several shards, made with the tokenizer of the whole."""
+    folder = tmp_path_factory.mktemp("parts")
+    lines = corpus_file.read_text(encoding="utf-8").splitlines(keepends=True)
+    made = []
+    for number, some in enumerate((lines[:150], lines[150:])):
+        (text := folder / f"{number}.jsonl").write_text("".join(some), encoding="utf-8")
+        made.append(folder / f"part-{number}")
+        prepare(
+            PrepareConfig(
+                corpus=(str(text),), out=made[-1], tokenizer=data_folder / "tokenizer.json", workers=1,
+                heldout=0.1, shard_tokens=8000,
+            )
+        )  # fmt: skip
+    return made
+
+
+def test_parts_become_one(parts: list[Path], tmp_path: Path) -> None:
+    result = run(MergeConfig(tuple(parts), tmp_path / "data"))
+    merged, apart = TokenData.open(tmp_path / "data"), [TokenData.open(part) for part in parts]
+    assert merged.manifest["statistics"]["documents"] == 400
+    for split in ("train", "heldout"):
+        shards = [shard for data in apart for shard in getattr(data, split).shards]
+        assert len(shards) == len(getattr(merged, split).shards) >= 2
+        for mine, theirs in zip(getattr(merged, split).shards, shards, strict=True):
+            for kind in ("tokens", "sentence_ends", "document_ends"):
+                assert np.array_equal(getattr(mine, kind), getattr(theirs, kind))
+    assert np.array_equal(merged.unigram_counts, sum(data.unigram_counts for data in apart))
+    tokens = np.concatenate([shard.tokens for shard in merged.train.shards])
+    assert np.array_equal(merged.unigram_counts, np.bincount(tokens, minlength=merged.vocabulary_size))
+    shares = [np.mean(np.asarray(s.unigram) != np.asarray(s.tokens)) for s in merged.heldout.shards]
+    assert all(0.1 < share < 0.16 for share in shares)
+    assert merged.fingerprint not in {data.fingerprint for data in apart}
+    assert "400 documents" in str(result)
+
+
+def test_parts_are_left_as_they_were(parts: list[Path], tmp_path: Path) -> None:
+    before = {path: file_sha256(path) for part in parts for path in part.iterdir()}
+    run(MergeConfig(tuple(parts), tmp_path / "data"))
+    assert {path: file_sha256(path) for part in parts for path in part.iterdir()} == before
+
+
+def test_a_run_takes_merged_data(parts: list[Path], tmp_path: Path) -> None:
+    run(MergeConfig(tuple(parts), tmp_path / "data"))
+    assert pretrain(config(tmp_path / "data", tmp_path / "run", "train.steps=5")).exit_code == 0
+
+
+def test_what_does_not_belong_together_is_refused(parts: list[Path], corpus_file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    prepare(PrepareConfig(corpus=(str(corpus_file),), out=other, model="unigram", vocabulary_size=512, workers=1))
+    with pytest.raises(DataError, match=r"another tokenizer than that of .*part-0.*--tokenizer"):
+        run(MergeConfig((parts[0], other), tmp_path / "data"))
+    with pytest.raises(DataError, match="two of the folders hold the same data"):
+        run(MergeConfig((parts[0], parts[0]), tmp_path / "data"))
+    with pytest.raises(ConfigError, match="at least two"):
+        run(MergeConfig((parts[0],), tmp_path / "data"))
+    with pytest.raises(ConfigError, match="is not empty"):
+        run(MergeConfig(tuple(parts), other))
+
+
+def test_what_was_merged_before_is_left_alone(parts: list[Path], tmp_path: Path) -> None:
+    out, command = tmp_path / "data", MergeConfig(tuple(parts), tmp_path / "data", weights=(3.0, 1.0))
+    first = run(command)
+    (out / "tags.json").write_text("{}")  # of `electra data tags`
+    made = {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    again = run(command)
+    assert again.before and again.manifest == first.manifest and "nothing to do" in str(again)
+    assert made == {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    for other in (replace(command, weights=(1.0, 3.0)), replace(command, parts=tuple(reversed(parts)))):
+        with pytest.raises(ConfigError, match="is not empty: it holds data that were made otherwise"):
+            run(other)
+    (out / "unigram.npy").write_bytes(b"damaged")
+    with pytest.raises(DataError, match=r"unigram\.npy: sha256"):
+        run(command)
+
+
+def test_all_that_is_damaged_is_listed(
+    parts: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copies = [Path(shutil.copytree(part, tmp_path / part.name)) for part in parts]
+    for name in ("train-00000.sentences", "unigram.npy"):
+        (copies[0] / name).write_bytes(b"damaged")
+    (copies[1] / "manifest.json").write_bytes(b"{")
+    assert main(["data", "verify", str(copies[0]), str(parts[0]), str(copies[1])]) == 2
+    said = capsys.readouterr().err
+    for words in (
+        "train-00000.sentences: ", "unigram.npy: sha256", f"delete {copies[0]}, then repeat the command",
+        f"{parts[0]}: whole", f"manifest.json: it is damaged, or manifest.sha256 is; delete {copies[1]}",
+    ):  # fmt: skip
+        assert words in said
+
+
+def test_verify_and_stats(parts: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(MergeConfig(tuple(parts), tmp_path / "data"))
+    assert main(["data", "verify", str(tmp_path / "data"), str(parts[0])]) == 0
+    assert capsys.readouterr().out.count(": whole; ") == 2
+    assert main(["data", "stats", str(tmp_path / "data")]) == 0
+    shown = capsys.readouterr().out
+    assert "tokens of a document: 5%, 50%, 95%" in shown and "entries of the vocabulary occur" in shown
+    file = next((tmp_path / "data").glob("train-00000.tokens"))
+    content = bytearray(file.read_bytes())
+    content[17] ^= 4
+    file.unlink()  # it is a link to the part's
+    file.write_bytes(content)
+    assert main(["data", "verify", str(tmp_path / "data")]) == 2
+    assert "train-00000.tokens: sha256" in capsys.readouterr().err
+
+
+def test_a_mixture_draws_by_weight_and_goes_on_where_it_was(parts: list[Path], tmp_path: Path) -> None:
+    run(MergeConfig(tuple(parts), tmp_path / "mixture", weights=(1.0, 3.0)))
+    mixture, apart = TokenData.open(tmp_path / "mixture"), [TokenData.open(part) for part in parts]
+    assert mixture.mixture == ((len(apart[0].train.shards), 1.0), (len(apart[1].train.shards), 3.0))
+    run(MergeConfig(tuple(parts), tmp_path / "other", weights=(3.0, 1.0)))
+    assert TokenData.open(tmp_path / "other").fingerprint != mixture.fingerprint
+    tokens = [data.train.tokens for data in apart]
+    shares = mixture.unigram_counts / mixture.unigram_counts.sum()
+    expected = sum(w / 4 * d.unigram_counts / t for w, d, t in zip((1, 3), apart, tokens, strict=True))
+    assert np.abs(shares - expected).max() < 1e-3
+
+    settings = config(tmp_path / "mixture", tmp_path / "run", "train.steps=20", "checkpoint.every=10")
+    drawn = feed(replace(settings, out=None), mixture, torch.device("cpu"))
+    rows = np.array([row["row"] for step in range(20) for row in drawn.rows(step)])
+    first = len(ExampleSet(apart[0].train, settings.packing, seed=settings.train.seed))
+    assert abs((rows < first).mean() - 1 / 4) < 0.08, "a quarter of the rows are of the first part"
+    pretrain(settings)
+    whole = (tmp_path / "run/checkpoints/step-00000020/model.safetensors").read_bytes()
+    shutil.rmtree(tmp_path / "run/checkpoints/step-00000020")
+    pretrain(settings)
+    assert (tmp_path / "run/checkpoints/step-00000020/model.safetensors").read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    ("weights", "problem"),
+    [
+        ((1.0,), "1 numbers for 2 folders"),
+        ((1.0, 0.0), "must be above 0"),
+        ((1.0, float("nan")), "must be above 0"),
+    ],
+)
+def test_weights_that_are_none_are_refused(
+    parts: list[Path], tmp_path: Path, weights: tuple[float, ...], problem: str
+) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        run(MergeConfig(tuple(parts), tmp_path / "mixture", weights=weights))
+
+
+def test_a_mixture_is_no_part_of_another(parts: list[Path], tmp_path: Path) -> None:
+    run(MergeConfig(tuple(parts), tmp_path / "mixture", weights=(1.0, 3.0)))
+    with pytest.raises(DataError, match="is a mixture already"):
+        run(MergeConfig((tmp_path / "mixture", parts[0]), tmp_path / "more"))

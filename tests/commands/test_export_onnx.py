@@ -1,0 +1,152 @@
+"""`electra export --to onnx` as a user has it."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from small_run import config
+
+from electra import cli
+from electra.commands import export_onnx, onnx_quality, pretrain
+from electra.commands.export import ExportConfig, run
+from electra.commands.onnx_result import OnnxResult
+from electra.errors import ConfigError, DataError, ElectraError
+from electra.export import huggingface
+from electra.export.loading import load_pretrained
+from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.build import build_encoder
+from electra.modeling.heads import ReplacedTokenHead
+from electra.serving.scorer import Scorer
+
+for package in ("onnx", "onnxruntime"):
+    pytest.importorskip(package)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch, without_transformers: None) -> None:
+    monkeypatch.setattr(export_onnx, "ROUNDS", 1)
+    monkeypatch.setattr(export_onnx, "TIMED", ((5,), (5, 3)))
+
+
+@pytest.fixture(scope="module")
+def trained(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short run, exported. Not to be written to."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    return pretrain.pretrain(config(data_folder, out, "train.steps=5")).run
+
+
+def exported(model: object, **settings: object) -> OnnxResult:
+    result = run(ExportConfig(str(model), to="onnx", **settings))  # type: ignore[arg-type]
+    assert isinstance(result, OnnxResult)
+    return result
+
+
+def test_every_network_of_a_run_goes_out(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, here := tmp_path / "run")
+    (here / "export/discriminator/model.safetensors").write_bytes(b"of an earlier step")
+    result = exported(here)
+    assert [one.written.kind for one in result.exports] == ["discriminator", "generator"]
+    folders = [one.written.folder for one in result.exports]
+    assert folders == [here / "export/onnx/discriminator", here / "export/onnx/generator"]
+    assert "times as quick" in str(result) and "within" in str(result)
+    found, expected = (Scorer(model, device="cpu")(["the fox"])[0] for model in (here / "export/onnx", trained))
+    assert found.logits == pytest.approx(expected.logits, abs=1e-4)
+    with pytest.raises(ElectraError, match="is there already"):
+        exported(here)
+
+
+def test_eight_bits_are_measured_on_what_the_run_held_out(trained: Path, tmp_path: Path) -> None:
+    discriminator, generator = exported(trained, quantize="int8", out=tmp_path / "small").exports
+    assert discriminator.quality is not None and generator.quality is not None
+    assert discriminator.quality.metric == "AUC" and "the run's generator" in discriminator.quality.on
+    assert "stories, held out" in generator.quality.on
+    assert abs(discriminator.quality.onnx - discriminator.quality.torch) < 0.05
+    assert f"({discriminator.quality.onnx - discriminator.quality.torch:+.4f})" in str(discriminator)
+
+
+def test_an_early_checkpoint(trained: Path, tmp_path: Path) -> None:
+    name = next((trained / "checkpoints").iterdir()).name
+    result = exported(trained, checkpoint=name, out=tmp_path / "early", part="encoder")
+    assert [one.written.kind for one in result.exports] == ["encoder"]
+
+
+def test_a_model_alone_is_measured_on_texts_that_are_given(small_model: str, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("the fox and the river\n\nthe old clock of the town\n" * 9)
+    shutil.copytree(small_model, here := tmp_path / "model")
+    [one] = exported(here, quantize="int8", data=tmp_path / "texts.txt").exports
+    assert one.written.folder == here / "onnx-int8"
+    assert one.quality is not None and "texts.txt, some replaced by tokens at random" in one.quality.on
+    [encoder] = exported(here, quantize="int8", part="encoder").exports
+    assert encoder.quality is not None and 0.9 < encoder.quality.onnx <= 1.0001
+    assert "our own sentences" in encoder.quality.on
+
+
+def test_a_fine_tuned_model_is_measured_by_its_task(
+    make_model: Callable[[Sequence[str], int, int], str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    good, bad = "a splendid fox", "a dreadful river"
+    (tmp_path / "t.csv").write_text("comment,label\n" + f"{good},yes\n{bad},no\n" * 20)
+    model = make_model([f"{good} {bad}"] * 9, 60, 48)
+    out = tmp_path / "out"
+    arguments = ["--kind", "classification", "--data", str(tmp_path / "t.csv"), "--data.text", "comment"]
+    arguments += ["--out", str(out), "--train.epochs", "1", "--seeds", "1"]
+    assert cli.main(["finetune", model, *arguments]) == 0
+    [one] = exported(out, quantize="int8").exports
+    assert one.written.folder == out / "onnx-int8" and one.quality is not None
+    assert one.quality.metric == "accuracy" and "4 examples of dev" in one.quality.on
+    (tmp_path / "new.csv").write_text("text,comment\n" + f"3,{good}\n")
+    assert cli.main(["predict", str(out / "onnx-int8"), "--input", str(tmp_path / "new.csv")]) == 0
+    (tmp_path / "t.csv").rename(tmp_path / "elsewhere.csv")
+    shutil.rmtree(out / "onnx-int8")
+    [lost] = exported(out, quantize="int8").exports
+    assert lost.quality is None and "--data" in caplog.text
+    [found] = exported(out, quantize="int8", data=tmp_path / "elsewhere.csv", out=tmp_path / "x").exports
+    assert found.quality is not None and str(found.quality) == str(one.quality)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--quantize", "int8"], "--quantize is for onnx; give --to onnx"),
+        (["--part", "encoder"], "--part is for onnx"),
+        (["--to", "onnx", "--data", "x"], "--data is to measure what --quantize costs"),
+        (["--to", "onnx", "--checkpoint", "step-1"], "--checkpoint is for runs"),
+    ],
+)
+def test_mistakes_end_with_status_2(
+    arguments: list[str], message: str, small_model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["export", small_model, *arguments]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_other_mistakes(small_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ElectraError, match="there is no folder"):
+        exported(tmp_path / "none")
+    monkeypatch.setattr(export_onnx, "find", lambda model: Path(small_model))
+    with pytest.raises(ConfigError, match="give --out FOLDER"):
+        exported("someone/model")
+    with pytest.raises(DataError, match="no text file"):
+        list(onnx_quality._lines(tmp_path / "none.txt"))
+    (tmp_path / "empty.txt").write_text("\n")
+    config_ = ExportConfig(small_model, to="onnx", quantize="int8", data=tmp_path / "empty.txt")
+    with pytest.raises(DataError, match="holds no text"):
+        onnx_quality._texts(config_, load_pretrained(small_model))
+
+
+def test_what_stays_behind_is_said(caplog: pytest.LogCaptureFixture, small_model: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    shape = EncoderConfig(
+        layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, vocabulary_size=200,
+        positions="relative", memory_length=8, type_vocabulary_size=1,
+    )  # fmt: skip
+    model = tmp_path / "model"
+    huggingface.save(
+        model, encoder=build_encoder(shape), head=ReplacedTokenHead(shape), card="", max_length=16,
+        tokenizer_json=Path(small_model) / "tokenizer.json",
+    )  # fmt: skip
+    exported(model, out=tmp_path / "onnx")
+    assert "memory does not go out" in caplog.text
+    assert Scorer(tmp_path / "onnx").batcher.begin == Scorer(model, device="cpu").batcher.begin

@@ -1,0 +1,385 @@
+"""`electra predict`: texts from anywhere, answers in the order of the input."""
+
+import csv
+import gzip
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from electra.cli import main
+from electra.commands import predict
+from electra.commands.predict import PredictConfig, run
+from electra.commands.text_results import Lines, Written
+from electra.data import tokenizer as tokenizers
+from electra.errors import CheckpointError, ConfigError, DataError
+from electra.export import huggingface
+from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.task_heads import TextHead
+from electra.serving.predictor import Predictor
+from electra.tasks.base import Problem
+from electra.tasks.classification import Classification, Multilabel, Regression
+from electra.tasks.conll import Sentence
+from electra.tasks.squad import Answering
+from electra.tasks.tagging import tagging_task
+
+TEXTS = ["the cat sat on the mat", "a dog", "my homework, ate a dog", "on the mat", "a cat sat"]
+PAIRS = [("a dog sat", "the mat"), ("my cat", "a homework on the mat"), ("on", "my homework ate the cat")]
+TAGGED = Sentence(("a", "dog", "cat"), ("O", "B-PET", "B-CAT"), "a.txt", 1)
+PROBLEMS: dict[str, Problem] = {
+    "labels": Classification(("accuracy",), labels=("bad", "good", "fair")),
+    "pair": Classification(("accuracy",), pair=True, labels=("no", "yes")),
+    "multilabel": Multilabel(("micro_f1",), labels=("sea", "land", "sky")),
+    "regression": Regression(("error",), low=1.0, high=5.0),
+    "tagging": tagging_task("pets", {"train": [TAGGED]}).problem,
+    "answering": Answering(max_question=8, stride=8),
+}
+
+Models = Callable[[str], str]
+
+
+def mean_logits(encoder: Encoder, head: TextHead, tokenizer: Tokenizer) -> torch.Tensor:
+    rows = [torch.tensor([tokenizer.encode(text).ids]) for text in TEXTS]
+    return torch.stack([head.eval()(encoder.eval()(ids_BL))[0] for ids_BL in rows]).mean(0)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
+    """Folders of networks whose heads know nothing, but say different things of different texts."""
+    folder = tmp_path_factory.mktemp("models")
+    tokenizers.train(TEXTS * 5, vocabulary_size=90).save(str(folder / "tokenizer.json"))
+    torch.manual_seed(0)
+    config = EncoderConfig(
+        layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=40,
+        vocabulary_size=90, initializer_range=1.0, linear_initializer_range=1.0,
+    )  # fmt: skip
+    encoder = Encoder(config)
+
+    def model(name: str) -> str:
+        if not (folder / name).exists():
+            problem = PROBLEMS[name]
+            torch.manual_seed(1)
+            head = problem.head(config)
+            if isinstance(head, TextHead):
+                with torch.no_grad():  # so that none of the labels is always the likeliest
+                    head.prediction.bias -= mean_logits(encoder, head, tokenizers.load(folder / "tokenizer.json"))
+            huggingface.save(
+                folder / name / "model", encoder=encoder, head=head, card="", task=problem.facts(),
+                tokenizer_json=folder / "tokenizer.json",
+            )  # fmt: skip
+        return str(folder / name)
+
+    return model
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ","))
+
+
+def lines(result: object) -> list[str]:
+    assert isinstance(result, Lines)
+    return result.lines
+
+
+def test_the_networks_say_different_things(models: Models) -> None:
+    """Or the tests below could not tell an order from another."""
+    said = [one["label"] for one in Predictor(models("labels"))(TEXTS)]
+    assert len(set(said)) > 1 and said != said[::-1]
+    answers = [one["answer"] for one in Predictor(models("answering"))(PAIRS)]
+    assert len(set(answers)) == 3
+
+
+def test_texts_are_answered_one_a_line(models: Models, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", models("labels"), *TEXTS]) == 0
+    found = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    expected = Predictor(models("labels"))(TEXTS)
+    assert [(label, text) for label, _, text in found] == [
+        (one["label"], text) for one, text in zip(expected, TEXTS, strict=True)
+    ]
+    assert [float(score) for _, score, _ in found] == [
+        pytest.approx(one["scores"][one["label"]], abs=1e-3) for one in expected
+    ]
+
+
+@pytest.mark.parametrize("kind", ["multilabel", "regression", "tagging"])
+def test_every_kind_has_a_line(kind: str, models: Models) -> None:
+    expected = Predictor(models(kind))(TEXTS)
+    found = lines(run(PredictConfig(models(kind), tuple(TEXTS))))
+    for line, one, text in zip(found, expected, TEXTS, strict=True):
+        if kind == "tagging":
+            assert line == " ".join(f"{word}/{tag}" for word, tag in zip(text.split(), one["tags"], strict=True))
+        elif kind == "multilabel":
+            assert line == f"{', '.join(one['labels']) or '–'}\t{text}"
+        else:
+            assert line == f"{one['value']:.3f}\t{text}"
+
+
+def test_pairs_and_questions_are_two_arguments_each(models: Models) -> None:
+    given = tuple(text for pair in PAIRS for text in pair)
+    for kind, key in (("pair", "label"), ("answering", "answer")):
+        expected = [one[key] or "(no answer)" for one in Predictor(models(kind))(PAIRS)]
+        found = lines(run(PredictConfig(models(kind), given)))
+        assert [line.split("\t")[0] for line in found] == expected
+        with pytest.raises(ConfigError, match="takes two texts each time, but 5 were given"):
+            run(PredictConfig(models(kind), given[:5]))
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv"])
+def test_a_table_gets_columns_and_keeps_its_order(
+    ending: str, models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predict, "AT_ONCE", 2)
+    (tmp_path / "in.csv").write_text("id,review\n" + "".join(f'{i},"{text}"\n' for i, text in enumerate(TEXTS)))
+    out = tmp_path / f"out{ending}"
+    result = run(PredictConfig(models("labels"), input=str(tmp_path / "in.csv"), output=out))
+    assert result == Written(5, "prediction", out) and str(result) == f"5 predictions: {out}"
+    rows, expected = table(out), Predictor(models("labels"))(TEXTS)
+    assert list(rows[0]) == ["id", "review", "predicted", "score bad", "score good", "score fair"]
+    assert [(row["id"], row["review"]) for row in rows] == [(str(i), text) for i, text in enumerate(TEXTS)]
+    assert [row["predicted"] for row in rows] == [one["label"] for one in expected]
+    assert [float(row["score fair"]) for row in rows] == pytest.approx(
+        [one["scores"]["fair"] for one in expected], abs=1e-4
+    )
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_json_lines_keep_what_is_known(models: Models, tmp_path: Path) -> None:
+    path, out = tmp_path / "in.jsonl.gz", tmp_path / "out.jsonl"
+    path.write_bytes(
+        gzip.compress("".join(json.dumps({"n": i, "text": t}) + "\n" for i, t in enumerate(TEXTS)).encode())
+    )
+    run(PredictConfig(models("multilabel"), input=str(path), output=out))
+    expected = Predictor(models("multilabel"))(TEXTS)
+    for i, (line, one) in enumerate(zip(out.read_text().splitlines(), expected, strict=True)):
+        record = json.loads(line)
+        assert (record["n"], record["text"], record["predicted"]) == (i, TEXTS[i], one["labels"])
+        assert record["scores"] == pytest.approx(one["scores"], abs=1e-4)
+
+
+def test_lists_of_the_input_are_written_as_those_of_the_predictions(models: Models, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"text": "a dog", "tags": ["sea", "land"]}\n')
+    run(PredictConfig(models("multilabel"), input=str(tmp_path / "in.jsonl"), output=tmp_path / "out.csv"))
+    assert table(tmp_path / "out.csv")[0]["tags"] == "sea,land"
+
+
+def test_columns_can_be_named(models: Models, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("text,said,then\n" + "".join(f"x,{a},{b}\n" for a, b in PAIRS))
+    expected = [one["label"] for one in Predictor(models("pair"))(PAIRS)]
+    config = PredictConfig(
+        models("pair"), input=str(tmp_path / "in.csv"), text_column="said", pair_column="then",
+        output=tmp_path / "out.csv",
+    )  # fmt: skip
+    run(config)
+    assert [row["predicted"] for row in table(tmp_path / "out.csv")] == expected
+
+
+def test_questions_in_a_table(models: Models, tmp_path: Path) -> None:
+    """A column called answer is not the passage, nor one called text the question."""
+    (tmp_path / "in.csv").write_text(
+        "text,question,answer,context\n" + "".join(f"x,{a},?,{b}\n" for a, b in PAIRS)
+    )
+    run(PredictConfig(models("answering"), input=str(tmp_path / "in.csv"), output=tmp_path / "out.csv"))
+    expected = [one["answer"] for one in Predictor(models("answering"))(PAIRS)]
+    assert [row["predicted"] for row in table(tmp_path / "out.csv")] == expected
+
+
+def test_questions_of_a_file_like_squads(models: Models, tmp_path: Path) -> None:
+    paragraphs = [
+        {"context": context, "qas": [{"id": f"q{i}", "question": question}]}
+        for i, (question, context) in enumerate(PAIRS)
+    ]
+    path, out = tmp_path / "dev.json", tmp_path / "answers.json"
+    path.write_text(json.dumps({"data": [{"title": "x", "paragraphs": paragraphs}]}))
+    expected = [one["answer"] for one in Predictor(models("answering"))(PAIRS)]
+    assert run(PredictConfig(models("answering"), input=str(path), output=out)) == Written(3, "prediction", out)
+    assert json.loads(out.read_text()) == {f"q{i}": answer for i, answer in enumerate(expected)}
+    found = lines(run(PredictConfig(models("answering"), input=str(path))))
+    assert found == [f"q{i}\t{answer}" for i, answer in enumerate(expected)]
+    for other in ("labels", "pair"):
+        with pytest.raises(ConfigError, match=r"dev\.json: files of questions are for models that answer them"):
+            run(PredictConfig(models(other), input=str(path)))
+
+
+def test_tags_become_a_column(models: Models, tmp_path: Path) -> None:
+    path, out = tmp_path / "in.conll", tmp_path / "out.conll"
+    path.write_text("".join("".join(f"{word}\tX\n" for word in text.split()) + "\n" for text in TEXTS))
+    expected = [one["tags"] for one in Predictor(models("tagging"))(TEXTS)]
+    assert run(PredictConfig(models("tagging"), input=str(path), output=out)) == Written(5, "prediction", out)
+    sentences = [block.splitlines() for block in out.read_text().strip().split("\n\n")]
+    assert [[line.split("\t")[0] for line in block] for block in sentences] == [text.split() for text in TEXTS]
+    assert [[line.split("\t")[-1] for line in block] for block in sentences] == expected
+    shown = lines(run(PredictConfig(models("tagging"), input=str(path))))
+    assert [block.split()[1::2] for block in shown] == expected
+
+
+def test_tags_become_a_field_of_conll_u(models: Models, tmp_path: Path) -> None:
+    path, out = tmp_path / "in.conllu", tmp_path / "out.conllu"
+    fields = [f"{i}\t{word}\t_\t_\t_\t_\t_\t_\t_\t_\n" for i, word in enumerate(TEXTS[0].split(), 1)]
+    path.write_text("# a comment\n" + "".join(fields) + "\n")
+    [expected] = Predictor(models("tagging"))(TEXTS[:1])
+    run(PredictConfig(models("tagging"), input=str(path), output=out))
+    written = out.read_text().splitlines()
+    assert written[0] == "# a comment"
+    assert [line.split("\t")[3] for line in written[1:] if line] == expected["tags"]
+    (Path(models("tagging")) / "config.toml").write_text('model = "x"\ntask = "xpos"\n')
+    run(PredictConfig(models("tagging"), input=str(path), output=out))
+    (Path(models("tagging")) / "config.toml").unlink()
+    assert [line.split("\t")[3:5] for line in out.read_text().splitlines()[1:] if line] == [
+        ["_", tag] for tag in expected["tags"]
+    ]
+
+
+ONE = "I would stay here again.\n"
+CHUNKS = "a DT B-NP\ndog NN I-NP\n\nmy PRP$ B-NP\ncat NN I-NP\n. . O\n"
+
+
+@pytest.mark.parametrize(
+    "text", [ONE, ONE * 2, ONE + "\n" + ONE, "my cat\n", "We saw it in 1999\nWe met her in 2001\n"]
+)  # fmt: skip
+def test_whole_sentences_are_not_taken_for_columns(text: str, models: Models, tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_text(text)
+    with pytest.raises(DataError, match=r"may be columns or a whole sentence; .*--text-column 0\n.*--input -"):
+        run(PredictConfig(models("tagging"), input=str(path)))
+    words = [line.split("\t")[0] for line in tagged_as_columns(models, path, "0")]
+    assert words == [line.split()[0] for line in text.split("\n") if line]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("in.txt", CHUNKS),
+        ("in.txt", CHUNKS.replace(" ", "\t")),
+        ("in.txt", "a x O\ndog y B-PET\n"),
+        ("in.txt", "a\ndog\n"),
+        ("in.conll", ONE),
+    ],
+)
+def test_columns_parted_by_blanks_are_read(name: str, text: str, models: Models, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    words = [line.split("\t")[0] for line in tagged_as_columns(models, tmp_path / name, None)]
+    assert words == [line.split()[0] for line in text.split("\n") if line]
+
+
+def tagged_as_columns(models: Models, path: Path, column: str | None) -> list[str]:
+    shown = lines(run(PredictConfig(models("tagging"), input=str(path), text_column=column)))
+    return [line for block in shown for line in block.splitlines() if line]
+
+
+@pytest.mark.parametrize("kind", ["labels", "tagging"])
+def test_standard_input(kind: str, models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.BytesIO("".join(f"{text}\n\n" for text in TEXTS).encode())
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))
+    found = lines(run(PredictConfig(models(kind), input="-")))
+    assert found == lines(run(PredictConfig(models(kind), tuple(TEXTS))))
+
+
+def test_a_text_file_and_arguments_together(models: Models, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("a dog\r\n\n  \non the mat")
+    found = lines(run(PredictConfig(models("labels"), ("the cat",), input=str(tmp_path / "in.txt"))))
+    assert [line.split("\t")[2] for line in found] == ["the cat", "a dog", "on the mat"]
+
+
+def test_the_columns_of_training_are_the_first_guess(models: Models, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("text,review\na dog,the cat sat\n")
+    config = Path(models("labels")) / "config.toml"
+    config.write_text('model = "x"\n[data]\ntext = "review"\n')
+    try:
+        out = tmp_path / "out.csv"
+        run(PredictConfig(models("labels"), input=str(tmp_path / "in.csv"), output=out))
+        scores = Predictor(models("labels"))(["the cat sat"])[0]["scores"]
+        assert float(table(out)[0]["score bad"]) == pytest.approx(scores["bad"], abs=1e-4)
+    finally:
+        config.unlink()
+
+
+def test_a_model_of_glue_knows_its_columns(models: Models, tmp_path: Path) -> None:
+    """As in the official test.tsv, with marks that are text and a column that others would take for the text."""
+    (tmp_path / "test.tsv").write_text('index\tquestion\tsentence\n0\ta "dog sat\tthe mat\n1\tmy cat\tthe "mat\n')
+    config = Path(models("pair")) / "config.toml"
+    config.write_text('model = "x"\ntask = "qnli"\n')
+    try:
+        run(PredictConfig(models("pair"), input=str(tmp_path / "test.tsv"), output=tmp_path / "out.csv"))
+    finally:
+        config.unlink()
+    expected = Predictor(models("pair"))([('a "dog sat', "the mat"), ("my cat", 'the "mat')])
+    rows = table(tmp_path / "out.csv")
+    assert [float(row["score yes"]) for row in rows] == pytest.approx([one["scores"]["yes"] for one in expected])
+
+
+def test_texts_that_are_cut_or_empty_are_counted(models: Models, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING"):
+        run(PredictConfig(models("labels"), ("the cat sat", "the cat sat " * 20)))
+        run(PredictConfig(models("labels"), ("the cat sat", " ")))
+    assert "1 of 2 texts are too long and were cut (40 tokens a row)" in caplog.text
+    assert "1 of 2 texts are empty" in caplog.text
+
+
+@pytest.mark.parametrize(("name", "content"), [("in.txt", ""), ("in.txt", "\n \n"), ("in.csv", "text\n")])
+def test_an_input_without_any_text_is_an_error(name: str, content: str, models: Models, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    for out in (None, tmp_path / "out.csv"):
+        with pytest.raises(DataError, match=rf"there is no text in .*{name}; give a text, or --input"):
+            run(PredictConfig(models("labels"), input=str(tmp_path / name), output=out))
+    assert not (tmp_path / "out.csv").exists()
+    with pytest.raises(DataError, match="there is no text in the command line"):
+        run(PredictConfig(models("labels"), ("", " ")))
+    assert len(lines(run(PredictConfig(models("labels"), ("", "a dog"))))) == 2
+
+
+def test_json_lines_say_which_texts_were_cut(models: Models, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    run(PredictConfig(models("labels"), ("the cat sat", "the cat sat " * 20), output=out))
+    first, second = map(json.loads, out.read_text().splitlines())
+    assert "cut" not in first and second["cut"] is True
+
+
+def test_a_folder_of_several_models_names_them(models: Models) -> None:
+    folder = Path(models("labels")).parent
+    models("pair")
+    with pytest.raises(CheckpointError, match=r"holds several models: .*labels.*pair.*; give one, as"):
+        run(PredictConfig(str(folder), ("a",)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "content", "options", "message"),
+    [
+        ("labels", "a.csv", "title,n\nx,1\n", {}, r"a\.csv: there is no column .* 'title', 'n'; .* --text-column"),
+        ("labels", "a.csv", "title,n\nx,1\n", {"text_column": "titel"}, r"column 'titel'; .*did you mean 'title'"),
+        ("pair", "a.csv", "text,n\nx,1\n", {}, r"no column .*name it with --pair-column"),
+        ("pair", "a.txt", "x\n", {}, "this model takes two texts each time; give a table"),
+        ("labels", "a.csv", "text,n\nx,1\ny\n", {}, r"a\.csv:3: 1 fields, but the header has 2"),
+        ("labels", "a.jsonl", '{"text": "a"}\n{"text": 3}\n', {}, r"a\.jsonl:2: the text in column 'text' is int"),
+        ("labels", "a.jsonl", '{"text": "a"}\n{"text": "\\ud800"}\n', {}, r"a\.jsonl:2: broken Unicode"),
+        ("labels", "a.docx", "x", {}, "the kind of file is unknown"),
+        ("tagging", "a.conll", "dog\n", {"text_column": "word"}, "--text-column: .*'word'.*number"),
+        ("labels", "a.txt", "x\n", {"output": Path("out.xlsx")}, r"--output: out\.xlsx should end in"),
+        ("tagging", "a.conll", "dog\n", {"output": Path("o.jsonl")}, r"as it came in; call the file o\.conll"),
+        ("answering", "a.json", "{}", {"output": Path("o.csv")}, r"SQuAD's predictions go out as .*o\.json"),
+        ("labels", "a.csv", "text,predicted\nx,1\n", {"output": Path("o.csv")}, "has 'predicted' already, which"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named(
+    kind: str, name: str, content: str, options: dict[str, object], message: str, models: Models, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises((ConfigError, DataError), match=message):
+        run(PredictConfig(models(kind), input=str(tmp_path / name), **options))  # type: ignore[arg-type]
+
+
+def test_other_mistakes(models: Models, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="give a text, or --input FILE"):
+        run(PredictConfig(models("labels")))
+    with pytest.raises(CheckpointError, match="there is no folder"):
+        run(PredictConfig(str(tmp_path / "none"), ("a",)))
+    with pytest.raises(DataError, match="cannot be"):
+        run(PredictConfig(models("labels"), input=str(tmp_path / "none.txt")))
+    with pytest.raises(DataError, match="cannot be written"):
+        run(PredictConfig(models("labels"), ("a",), output=tmp_path / "no" / "out.csv"))

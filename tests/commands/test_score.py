@@ -1,0 +1,206 @@
+"""`electra score`: texts from anywhere, for people and for programs."""
+
+import gzip
+import io
+import json
+import logging
+import shutil
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from electra.cli import main
+from electra.commands import score
+from electra.commands.score import ScoreConfig, Shown, run
+from electra.commands.text_results import Lines, Written
+from electra.data import tokenizer as tokenizers
+from electra.errors import CheckpointError, ConfigError, DataError
+from electra.export import huggingface
+from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.heads import ReplacedTokenHead
+from electra.tasks.classification import Classification
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("score")
+    tokenizer = tokenizers.train(["the cat sat on the mat", "a dog ate my homework"] * 5, vocabulary_size=90)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    torch.manual_seed(0)
+    config = EncoderConfig(
+        layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=40,
+        vocabulary_size=90, initializer_range=0.4, linear_initializer_range=0.4,
+    )  # fmt: skip
+    huggingface.save(
+        folder / "run/export/discriminator", encoder=Encoder(config), head=ReplacedTokenHead(config),
+        tokenizer_json=folder / "tokenizer.json", card="",
+    )  # fmt: skip
+    return str(folder / "run")
+
+
+def texts(result: object) -> list[str]:
+    if isinstance(result, Lines):
+        return [json.loads(line)["text"] for line in result.lines]
+    assert isinstance(result, Shown)
+    return [scored.text for scored in result.texts]
+
+
+def test_texts_are_shown_for_people(model, capsys) -> None:  # type: ignore[no-untyped-def]
+    assert main(["score", model, "the cat sat", "a dog"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4 and lines[1].startswith("  most likely replaced: ")
+
+
+def test_json_is_an_object_a_line(model, capsys) -> None:  # type: ignore[no-untyped-def]
+    assert main(["score", model, "the  Cat [MASK] é", "a dog", "--json"]) == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert list(first) == ["text", "tokens", "offsets", "probabilities"]
+    assert first["text"] == "the  Cat [MASK] é" and second["tokens"] == ["a", "dog"]
+    assert first["tokens"] == [first["text"][start:end] for start, end in first["offsets"]]
+    assert len(first["tokens"]) == len(first["probabilities"])
+    assert all(0 < probability < 1 for probability in first["probabilities"])
+
+
+def test_electric_gives_the_sum_of_negative_energies(model, tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
+    assert main(["score", model, "the cat sat", "--electric"]) == 2
+    assert "was trained by objective.kind replaced-token; leave --electric out" in capsys.readouterr().err
+    shutil.copytree(Path(model) / "export/discriminator", tmp_path / "electric")
+    facts = json.loads((tmp_path / "electric/config.json").read_text())
+    (tmp_path / "electric/config.json").write_text(json.dumps(facts | {"electra_objective": "electric"}))
+    model = str(tmp_path / "electric")
+    assert main(["score", model, "the cat sat"]) == 2
+    assert "give --electric" in capsys.readouterr().err
+    pretrained = huggingface.load(Path(model))
+    assert isinstance(pretrained.head, ReplacedTokenHead)
+    ids = pretrained.tokenizer.encode("the cat sat").ids
+    energies_L = pretrained.head(pretrained.encoder(torch.tensor([ids])))[0, 1:-1].detach()
+    assert main(["score", model, "the cat sat", "a dog", "--electric", "--json"]) == 0
+    first, _ = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first["log_probabilities"] == pytest.approx((-energies_L).tolist(), abs=1e-5)
+    assert first["pseudo_log_likelihood"] == pytest.approx(-float(energies_L.sum()), abs=1e-5)
+    assert main(["score", model, "the cat sat", "a dog", "--electric"]) == 0
+    total, a_token, text = capsys.readouterr().out.splitlines()[0].split("\t")
+    assert float(total) == pytest.approx(-float(energies_L.sum()), abs=1e-3) and text == "the cat sat"
+    assert float(a_token) == pytest.approx(-float(energies_L.mean()), abs=1e-3)
+
+
+def test_every_kind_of_file(model, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    lines = ["the cat", "a dog ate", "on the mat"]
+    (tmp_path / "a.txt").write_text("the cat\n\na dog ate\r\non the mat")
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps({"id": 1, "text": line}) + "\n" for line in lines))
+    (tmp_path / "c.csv").write_text("number,sentence\n" + "".join(f"1,{line}\n" for line in lines))
+    (tmp_path / "d.txt.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    for file in sorted(tmp_path.iterdir()):
+        assert texts(run(ScoreConfig(model, input=str(file)))) == lines, file.name
+    (tmp_path / "e.jsonl").write_text('{"title": "the cat", "text": "a dog"}\n')
+    assert texts(run(ScoreConfig(model, input=str(tmp_path / "e.jsonl"), text_column="title"))) == ["the cat"]
+    both = run(ScoreConfig(model, ("first",), input=str(tmp_path / "a.txt")))
+    assert texts(both) == ["first", *lines]
+
+
+def test_standard_input(model, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    stream = io.BytesIO("the cat\n  \nÜber\n".encode())
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))
+    assert texts(run(ScoreConfig(model, input="-", json=True))) == ["the cat", "Über"]
+
+
+def test_a_bad_line_is_named_and_passed_over(model, tmp_path, caplog) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "the cat"}\n{"text": \n{"text": 3}\n{"text": "a dog"}\n')
+    (tmp_path / "b.txt").write_bytes(b"the cat\n\xff\xfe!\na dog\n")
+    with caplog.at_level(logging.WARNING, logger="electra"):
+        for name in ("a.jsonl", "b.txt"):
+            assert texts(run(ScoreConfig(model, input=str(tmp_path / name)))) == ["the cat", "a dog"]
+    messages = [record.getMessage() for record in caplog.records]
+    assert [message.partition(" is passed over")[0] for message in messages] == [
+        f"{tmp_path}/a.jsonl:2", f"{tmp_path}/a.jsonl:3", f"{tmp_path}/b.txt:2",
+    ]  # fmt: skip
+    assert "broken JSON" in messages[0] and "broken UTF-8" in messages[2]
+
+
+def test_a_file_of_any_size_goes_to_a_file(model, tmp_path, monkeypatch, caplog) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(score, "AT_ONCE", 60)
+    lines = [f"the cat {'sat ' * (i % 5)}{i}" for i in range(10)]
+    (tmp_path / "in.txt").write_text("\n".join(lines))
+    out = tmp_path / "out.jsonl"
+    with caplog.at_level(logging.INFO, logger="electra"):
+        result = run(ScoreConfig(model, input=str(tmp_path / "in.txt"), json=True, output=out))
+    assert result == Written(10, "scored text", out) and str(result) == f"10 scored texts: {out}"
+    assert str(Written(1, "scored text", out)) == f"1 scored text: {out}"
+    assert [json.loads(line)["text"] for line in out.read_text().splitlines()] == lines
+    assert [record.progress for record in caplog.records if hasattr(record, "progress")] == [(4, None), (8, None)]
+    run(ScoreConfig(model, ("the cat",), output=tmp_path / "out.txt"))
+    assert "most likely replaced: " in (tmp_path / "out.txt").read_text()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_failure_leaves_what_was_there(model, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    out = tmp_path / "out.txt"
+    out.write_text("before")
+
+    def broken(scorer: object, texts: list[str]) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(score.Scorer, "__call__", broken)
+    with pytest.raises(RuntimeError):
+        run(ScoreConfig(model, ("the cat",), output=out))
+    assert out.read_text() == "before" and [file.name for file in tmp_path.iterdir()] == ["out.txt"]
+
+
+def test_mistakes_are_told(model, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "a.doc").write_text("x")
+    (tmp_path / "b.txt").write_bytes(b"\0\1\2")
+    (tmp_path / "c.csv").write_text("a,b\n1,text\n")
+    for config, error, message in (
+        (ScoreConfig(model), ConfigError, "give a text to score, or --input FILE"),
+        (ScoreConfig(model, input=str(tmp_path / "none.txt")), DataError, "there is no such file"),
+        (ScoreConfig(model, input=str(tmp_path)), DataError, "it is a folder; give one of its files"),
+        (ScoreConfig(model, input=str(tmp_path / "a.doc")), DataError, "the kind of file is unknown"),
+        (ScoreConfig(model, input=str(tmp_path / "b.txt")), DataError, "a binary file"),
+        (ScoreConfig(model, input=str(tmp_path / "c.csv"), text_column="c"), DataError, "no column 'c'"),
+        (ScoreConfig(str(tmp_path), ("a",)), CheckpointError, "is no model"),
+        (ScoreConfig(model, ("a",), output=tmp_path / "no/where"), DataError, "cannot be written"),
+    ):
+        with pytest.raises(error) as caught:
+            run(config)
+        assert message in str(caught.value)
+
+
+def test_texts_that_are_read_in_windows_are_counted(model, capsys) -> None:  # type: ignore[no-untyped-def]
+    assert main(["score", model, "the cat sat", "the cat sat " * 20]) == 0
+    assert "1 of 2 texts are longer than the model's input and were read in windows" in capsys.readouterr().err
+    assert main(["score", model, "the cat sat"]) == 0
+    assert "windows" not in capsys.readouterr().err
+
+
+def test_a_fine_tuned_model_is_for_predict(model, tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
+    problem = Classification(("accuracy",), labels=("bad", "good"))
+    torch.manual_seed(0)
+    encoder = huggingface.load(Path(model) / "export/discriminator").encoder
+    huggingface.save(
+        tmp_path / "tuned/model", encoder=encoder, head=problem.head(encoder.config), card="",
+        task=problem.facts(), tokenizer_json=Path(model) / "export/discriminator/tokenizer.json",
+    )  # fmt: skip
+    assert main(["score", str(tmp_path / "tuned"), "the cat"]) == 2
+    shown = capsys.readouterr().err
+    assert "is fine-tuned for a task; this needs a discriminator" in shown and "electra predict" in shown
+
+
+@pytest.mark.parametrize("content", ["", "\n  \n"])
+def test_an_input_without_any_text_is_an_error(model, tmp_path, capsys, content) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "empty.txt").write_text(content)
+    assert main(["score", model, "--input", str(tmp_path / "empty.txt")]) == 2
+    assert "empty.txt; give a text" in capsys.readouterr().err
+    assert main(["score", model, content, "--json", "--output", str(tmp_path / "out.jsonl")]) == 2
+    assert "there is no text in the command line; give a text" in capsys.readouterr().err
+    assert not (tmp_path / "out.jsonl").exists()
+    assert main(["score", model, "", "the cat", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["text"] == "the cat" and "the text is empty" in shown.err
+
+
+def test_a_mistake_ends_with_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", str(tmp_path), "a text"]) == 2
+    assert "is no model" in capsys.readouterr().err

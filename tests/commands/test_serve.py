@@ -1,0 +1,89 @@
+"""`electra serve` as a process of its own: from its start to its polite end."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from small_server import write_run
+
+from electra.cli import main
+from electra.commands import serve
+from electra.errors import ConfigError
+from electra.serving.http import process
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("serve") / "my-run")
+
+
+def test_a_process_serves_until_it_is_asked_to_stop(run_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("abc\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "electra", "serve", str(run_folder), "--port", "0", "--token-file",
+         str(tmp_path / "token"), "--threads", "1"],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    try:
+        lines = [process.stderr.readline(), process.stderr.readline()]
+        assert lines[0] == "my-run: score, rescore, embed, proposals\n"
+        address = re.search(r"http://127\.0\.0\.1:\d+", lines[1])
+        assert address is not None, lines
+        headers = {"Authorization": "Bearer abc"}
+        with httpx.Client(base_url=address[0], timeout=30) as client:  # no second try: it serves when it says so
+            answer = client.post("/score", json={"texts": ["a dog"]}, headers=headers)
+            assert answer.json()["results"][0]["tokens"] == ["a", "dog"]
+            assert client.post("/score", json={"texts": ["a dog"]}).status_code == 401
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def test_mistakes_are_found_before_a_model_is_loaded(
+    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "image").write_bytes(b"\xff\xd8")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        cases = [
+            (["--port", "70000"], "--port: must be from 0 to 65535, got 70000"),
+            (["--wait", "-1", "--texts", "0"], "--texts: must be above 0, got 0\n--wait: must be from 0 to 1000"),
+            (["--port", port], f"127.0.0.1:{port}: address already in use; give another --port"),
+            (["--host", "no.such.host.invalid"], "--host no.such.host.invalid: "),
+            (["--token-file", str(tmp_path / "none")], "none: it cannot be read: no such file or directory"),
+            (["--token-file", str(tmp_path / "empty")], "empty: it is empty; write a token into it"),
+            (["--token-file", str(tmp_path / "image")], "image: it is no text"),
+        ]
+        for arguments, message in cases:
+            assert main(["serve", str(run_folder), *arguments]) == 2
+            told = capsys.readouterr().err
+            assert message in told and "Errno" not in told
+    monkeypatch.setenv("ELECTRA_TOKEN", "two words")
+    assert main(["serve", str(run_folder)]) == 2
+    assert "ELECTRA_TOKEN: a token is one word" in capsys.readouterr().err
+
+
+def test_of_two_that_start_at_once_on_one_port_one_is_told() -> None:
+    first = process.listen("127.0.0.1", 0)
+    with first, process.listen("127.0.0.1", port := first.getsockname()[1]) as second:
+        process.admit(first)
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{port}: address already in use; give another --port"):
+            process.admit(second)
+
+
+def test_without_the_extra_it_says_what_to_install(
+    run_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve.importlib.util, "find_spec", lambda name: None if name == "fastapi" else True)
+    assert main(["serve", str(run_folder)]) == 2
+    assert "needs fastapi; install the extra: pip install 'electra[serve]'" in capsys.readouterr().err

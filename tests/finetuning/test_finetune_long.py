@@ -1,0 +1,124 @@
+"""Texts longer than a row, from the table to the model that predicts them: cut, in windows, with memory."""
+
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+
+import electra
+from electra.cli import main
+from electra.data import tokenizer as tokenizers
+from electra.export import huggingface
+from electra.finetuning.config import load_task_config
+from electra.finetuning.run import FinetuneResult, finetune
+from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.build import build_encoder
+from electra.modeling.heads import LanguageModelHead
+
+NOUNS = ["gardener", "sailor", "clock", "neighbour", "river", "teacher", "fox", "garden", "boat", "road", "town"]
+WORDS = [*NOUNS, "splendid", "dreadful"]
+LENGTH = 16
+SETTINGS: dict[str, Any] = {
+    "kind": "classification", "train.precision": "float32", "train.batch_size": 16, "train.epochs": 3,
+    "optimizer.learning_rate": 1e-2, "tracking.tensorboard": False, "train.device": "cpu", "train.dropout": 0.0,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _products_are_not_timed() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("electra.training.precision.product_flops", lambda dtype, device: 1e9)
+        yield
+
+
+@pytest.fixture(scope="module")
+def plain(make_model: Callable[[Sequence[str], int, int], str]) -> str:
+    return make_model([" ".join(WORDS)] * 9, 150, LENGTH)
+
+
+def remembering(folder: Path, direction: Literal["left", "both"], memory_length: int = 20) -> str:
+    tokenizers.train([" ".join(WORDS)] * 9, vocabulary_size=150).save(str(folder / "tokenizer.json"))
+    torch.manual_seed(0)
+    config = EncoderConfig(
+        layers=2, hidden_size=32, embedding_size=32, feed_forward_size=64, heads=2, positions="relative",
+        direction=direction, memory_length=memory_length, type_vocabulary_size=1, initializer_range=0.1,
+        linear_initializer_range=0.1,
+        vocabulary_size=tokenizers.vocabulary_size(tokenizers.load(folder / "tokenizer.json")),
+    )  # fmt: skip
+    huggingface.save(
+        folder / "model", encoder=build_encoder(config), head=LanguageModelHead(config), card="",
+        tokenizer_json=folder / "tokenizer.json", max_length=LENGTH,
+    )  # fmt: skip
+    return str(folder / "model")
+
+
+@pytest.fixture(scope="module")
+def reviews(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Texts of 3 to 80 words, of which the last but two says what they are; the short ones are few."""
+    draw, folder = random.Random(0), tmp_path_factory.mktemp("reviews")
+    for name, count in (("train", 320), ("dev", 40)):
+        rows = []
+        for number in range(count):
+            word, label = (("splendid", "good"), ("dreadful", "bad"))[number % 2]
+            words = draw.choices(NOUNS, k=draw.randint(1, 8) if number % 10 == 0 else draw.randint(20, 78))
+            rows.append({"text": " ".join([*words, word, *draw.choices(NOUNS, k=2)]), "label": label})
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def tune(model: str, data: Path, out: Path, **others: Any) -> FinetuneResult:
+    settings = SETTINGS | {name.replace("__", "."): value for name, value in others.items()}
+    return finetune(load_task_config({**settings, "model": model, "data.path": data, "out": out}))
+
+
+def says_the_same(out: Path, data: Path) -> None:
+    """The model that was written, read again, of dev's texts."""
+    known = [json.loads(line) for line in (out / "seed-0/dev.jsonl").read_text().splitlines()]
+    texts = [json.loads(line)["text"] for line in (data / "dev.jsonl").read_text().splitlines()]
+    found = electra.load(out, device="cpu").predict(texts)
+    for one, other in zip(found, known, strict=True):
+        assert one["scores"] == pytest.approx(other["scores"], abs=1e-4)
+
+
+def test_what_stands_at_the_end_is_read_in_windows_and_cut_off_else(
+    plain: str, reviews: Path, tmp_path: Path
+) -> None:
+    assert tune(plain, reviews, tmp_path / "cut").values("accuracy")[0] < 0.75
+    found = tune(plain, reviews, tmp_path / "windows", data__long="windows")
+    assert found.values("accuracy")[0] > 0.9
+    says_the_same(tmp_path / "windows", reviews)
+    facts = json.loads((tmp_path / "windows/model/config.json").read_text())["electra_task"]
+    assert (facts["max_length"], facts["long"], facts["longest"]) == (LENGTH, "windows", 4096)
+
+
+@pytest.mark.parametrize("direction", ["left", "both"])
+def test_with_memory(direction: Literal["left", "both"], reviews: Path, tmp_path: Path) -> None:
+    model = remembering(tmp_path, direction)
+    found = tune(model, reviews, tmp_path / "out", data__long="memory")
+    assert found.values("accuracy")[0] > 0.9
+    says_the_same(tmp_path / "out", reviews)
+
+
+def test_texts_end_at_the_longest(plain: str, reviews: Path, tmp_path: Path) -> None:
+    found = tune(plain, reviews, tmp_path / "out", data__long="windows", data__longest=LENGTH, train__epochs=1)
+    cut = tune(plain, reviews, tmp_path / "cut", train__epochs=1)
+    assert found.values("accuracy") == cut.values("accuracy")
+
+
+def test_what_cannot_go_together_is_refused(
+    plain: str, reviews: Path, tasks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(data: Path, *options: str) -> str:
+        assert main(["finetune", plain, "--data", str(data), "--out", str(tmp_path / "no"), *options]) == 2
+        assert not (tmp_path / "no").exists()
+        return " ".join(capsys.readouterr().err.split())
+
+    own = "--kind", "classification"
+    assert "data.long: memory, but the model has none" in refused(reviews, *own, "--data.long", "memory")
+    assert "longest: must be at least 8" in refused(reviews, *own, "--data.longest", "3")
+    error = refused(tasks / "chunking-conll2000", "--task", "chunking", "--data.long", "windows")
+    assert "data.long: windows is for labels and values of texts, not for tagging" in error

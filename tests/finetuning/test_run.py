@@ -1,0 +1,380 @@
+"""Fine-tuning as a user has it: learnt, interrupted, gone on with, judged over seeds, refused."""
+
+import csv
+import json
+import os
+import random
+import shutil
+import signal
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import electra
+from electra.cli import main
+from electra.errors import CheckpointError, ConfigError
+from electra.finetuning import seed_run
+from electra.finetuning.config import load_task_config
+from electra.finetuning.run import FinetuneResult, finetune
+from electra.tasks.subsampling import part
+
+Breaks = Callable[[int, Callable[[], None]], None]
+
+NOUNS = ["gardener", "sailor", "clock", "neighbour", "river", "teacher", "fox", "garden", "boat", "road", "town"]
+SETTINGS: dict[str, Any] = {
+    "kind": "classification", "train.precision": "float32", "train.batch_size": 16, "train.epochs": 2,
+    "optimizer.learning_rate": 1e-2, "tracking.tensorboard": False, "train.device": "cpu",
+}  # fmt: skip
+
+
+def sentence(draw: random.Random, *words: str) -> str:
+    parts = [*words, *draw.choices(NOUNS, k=draw.randint(2, 8))]
+    return " ".join(draw.sample(parts, len(parts)))
+
+
+def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _products_are_not_timed() -> Iterator[None]:
+    """On some machines it takes a second, and only what the console says depends on it."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("electra.training.precision.product_flops", lambda dtype, device: 1e9)
+        yield
+
+
+@pytest.fixture(scope="module")
+def model(small_model: str) -> str:
+    return small_model
+
+
+@pytest.fixture(scope="module")
+def easy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """400 texts, good if they are splendid and bad if they are dreadful."""
+    draw = random.Random(0)
+    kinds = [("splendid", "good"), ("dreadful", "bad")] * 200
+    rows = [{"text": sentence(draw, word), "label": label} for word, label in kinds]
+    return write(tmp_path_factory.mktemp("easy") / "reviews.csv", rows)
+
+
+@pytest.fixture(scope="module")
+def hopeless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Texts whose scores were drawn by lot."""
+    draw, folder = random.Random(0), tmp_path_factory.mktemp("hopeless")
+    for name, count in (("train", 96), ("dev", 40)):
+        write(folder / f"{name}.csv", [{"text": sentence(draw), "score": draw.random()} for _ in range(count)])
+    return folder
+
+
+def tune(model: str, data: Path, out: Path, **others: Any) -> FinetuneResult:
+    """Two underscores in a name stand for the dot."""
+    settings = SETTINGS | {name.replace("__", "."): value for name, value in others.items()}
+    return finetune(load_task_config({**settings, "model": model, "data.path": data, "out": out}))
+
+
+def command(model: str, data: Path, out: Path, *arguments: str, **others: Any) -> list[str]:
+    settings = {name: value for name, value in (SETTINGS | others).items() if value is not None}
+    options = [part for name, value in settings.items() for part in (f"--{name}", str(value).lower())]
+    return ["finetune", model, "--data", str(data), "--out", str(out), *options, *arguments]
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def evaluations(folder: Path) -> list[float]:
+    return [one["eval/spearman"] for one in records(folder / "metrics.jsonl") if "eval/spearman" in one]
+
+
+def said(out: Path, data: Path) -> list[float]:
+    """What the model that was written says of dev."""
+    with (data / "dev.csv").open() as file:
+        texts = [row["text"] for row in csv.DictReader(file)]
+    return [one["value"] for one in electra.load(out, device="cpu").predict(texts)]
+
+
+def written(seed: Path) -> Any:
+    """What a seed's network said of dev, nearly."""
+    return pytest.approx([one["value"] for one in records(seed / "dev.jsonl")], abs=1e-4)
+
+
+def left(out: Path) -> dict[str, Any]:
+    """What a fine-tuning left, without what a clock says."""
+    results = json.loads((out / "results.json").read_text())
+    for seed in results["seeds"]:
+        del seed["seconds"]
+    clocks = ("seconds", "tokens_per_second")
+    metrics = {
+        place.parent.name: [{k: v for k, v in one.items() if k not in clocks} for one in records(place)]
+        for place in out.glob("seed-*/metrics.jsonl")
+    }
+    weights = {name: tensor.tolist() for name, tensor in load_file(out / "model/model.safetensors").items()}
+    return {"results": results, "metrics": metrics, "weights": weights, "dev": records(out / "seed-0/dev.jsonl")}
+
+
+@pytest.fixture(scope="module")
+def finished(model: str, easy: Path, tmp_path_factory: pytest.TempPathFactory) -> FinetuneResult:
+    return tune(model, easy, tmp_path_factory.mktemp("finished") / "out", seeds=2)
+
+
+def test_an_easy_table_is_learnt(finished: FinetuneResult) -> None:
+    assert finished.metric == "accuracy" and min(finished.values("accuracy")) > 0.9 and finished.exit_code == 0
+    found = electra.load(finished.out, device="cpu").predict(["a splendid boat", "the dreadful river"])
+    assert [one["label"] for one in found] == ["good", "bad"]
+
+
+def test_results_are_what_the_contract_names(finished: FinetuneResult, model: str) -> None:
+    results = json.loads((finished.out / "results.json").read_text())
+    assert (results["task"], results["metric"], results["failed"]) == ("classification", "accuracy", 0)
+    assert [seed["seed"] for seed in results["seeds"]] == [0, 1]
+    assert results["seeds"][0].keys() >= {"seed", "metrics"} and results["seeds"][0]["failed"] is None
+    values = [seed["metrics"]["accuracy"] for seed in results["seeds"]]
+    assert results["median"] == results["mean"] == pytest.approx(sum(values) / 2)
+    assert results["examples"] == {"train": 360, "dev": 40} and results["pretrained"] == model
+    assert values[results["best_seed"]] == max(values)
+    assert all(seed["steps"] == 2 * 23 for seed in results["seeds"])
+    names = {str(path.relative_to(finished.out)) for path in finished.out.rglob("*")}
+    assert {"config.toml", "environment.json", "log.txt", "model/config.json", "model/README.md"} <= names
+    assert not [name for name in names if "checkpoints" in name or "partial" in name or "best" in name]
+    card = (finished.out / "model" / "README.md").read_text()
+    assert "360 examples of train, 40 examples of dev. 46 steps" in card and str(finished.out.parent) not in card
+    dev = records(finished.out / "seed-1/dev.jsonl")
+    assert len(dev) == 40 and set(dev[0]) == {"text", "gold", "label", "scores"}
+    assert {one["gold"] for one in dev if "splendid" in one["text"]} == {"good"}
+
+
+def test_the_model_is_that_of_the_best_seed(model: str, hopeless: Path, tmp_path: Path) -> None:
+    result = tune(model, hopeless, tmp_path / "out", kind="regression", seeds=4, train__epochs=1)
+    values = result.values("spearman")
+    best = values.index(max(values))
+    assert best != 0, "or it would be the first one's in any case"
+    assert said(tmp_path / "out", hopeless) == written(tmp_path / "out" / f"seed-{best}")
+
+
+def dies() -> None:
+    raise RuntimeError("the machine is gone")
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"evaluation__keep": "best", "evaluation__every": 5}, {"train__micro_batch_size": 4}]
+)
+def test_a_run_that_died_goes_on_as_if_nothing_had_been(
+    more: dict[str, Any], model: str, easy: Path, tmp_path: Path, breaks: Breaks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seed_run, "LEAST_LOST", 5)
+    tune(model, easy, tmp_path / "whole", **more)
+    breaks(37, dies)
+    with pytest.raises(RuntimeError):
+        tune(model, easy, tmp_path / "died", **more)
+    assert max(path.name for path in (tmp_path / "died/seed-0/checkpoints").iterdir()) == "step-00000035"
+    started: list[int] = []
+    breaks(34, lambda: started.append(34))
+    tune(model, easy, tmp_path / "died", **more)
+    assert not started, "it began again"
+    assert left(tmp_path / "died") == left(tmp_path / "whole")
+
+
+def test_a_signal_stops_a_run_and_the_same_command_goes_on(
+    finished: FinetuneResult, model: str, easy: Path, tmp_path: Path, breaks: Breaks,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    breaks(30, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    stopped = tune(model, easy, tmp_path / "out", seeds=2)
+    assert f"with --out {tmp_path / 'out'}, without --fresh, goes on from here" in caplog.text
+    assert stopped.exit_code == 128 + signal.SIGTERM and not (tmp_path / "out/results.json").exists()
+    assert "the same command goes on" in str(stopped.__rich__())
+    breaks(-1, dies)
+    tune(model, easy, tmp_path / "out", seeds=2)
+    assert left(tmp_path / "out") == left(finished.out)
+
+
+def test_finished_seeds_are_not_run_again_nor_taken_for_those_of_another_config(
+    finished: FinetuneResult, model: str, easy: Path, tmp_path: Path, breaks: Breaks
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(finished.out, out)
+    steps: list[int] = []
+    breaks(1, lambda: steps.append(1))
+    again = tune(model, easy, out, seeds=2)
+    assert again.seeds == finished.seeds and left(out) == left(finished.out) and not steps
+    more = tune(model, easy, out, seeds=3)
+    assert more.seeds[:2] == finished.seeds and len(more.seeds) == 3 and len(steps) == 1
+    with pytest.raises(CheckpointError, match=r"optimizer\.learning_rate: the run has 0\.01, asked for 0\.5"):
+        tune(model, easy, out, optimizer__learning_rate=0.5)
+
+
+def test_the_weights_that_count_are_the_last_or_the_best(model: str, hopeless: Path, tmp_path: Path) -> None:
+    for keep, wanted in (("last", lambda values: values[-1]), ("best", max)):
+        out = tmp_path / keep
+        more = {"evaluation__keep": keep, "evaluation__every": 1, "train__epochs": 6}
+        result = tune(model, hopeless, out, kind="regression", **more)
+        values = evaluations(out / "seed-0")
+        assert len(values) == 36 and result.values("spearman") == pytest.approx([wanted(values)])
+        assert said(out, hopeless) == written(out / "seed-0")
+    assert max(values) > values[-1], "or the two cannot be told apart"
+
+
+def test_patience_ends_a_run(model: str, hopeless: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    more = {"evaluation__patience": 2, "evaluation__every": 1, "train__epochs": 9}
+    result = tune(model, hopeless, out, kind="regression", **more)
+    values = evaluations(out / "seed-0")
+    assert len(values) == values.index(max(values)) + 3 == result.seeds[0].steps < 54
+
+
+def test_a_run_that_says_one_thing_throughout_has_failed(model: str, tmp_path: Path) -> None:
+    draw = random.Random(0)
+    rows = [{"text": sentence(draw), "label": "rare" if i % 20 == 0 else "usual"} for i in range(200)]
+    data = write(tmp_path / "train.csv", rows)
+    result = tune(model, data, tmp_path / "out", train__epochs=3)
+    assert result.seeds[0].failed == 'it answers "usual" throughout'
+    assert json.loads((tmp_path / "out/results.json").read_text())["failed"] == 1
+    assert result.seeds[0].metrics["matthews"] == 0.0
+
+
+def test_a_dry_run_plans(model: str, easy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command(model, easy, tmp_path / "out", "--dry-run", "--seeds", "3")) == 0
+    shown = capsys.readouterr().out
+    for words in ("learning_rate = 0.01", "steps of each seed", "46", "time in all", "memory at the peak"):
+        assert words in shown
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "named", "task": "rtee"}, r"no task 'rtee'; did you mean 'rte'\?\n  tasks: cola, .*--kind"),
+        ({"kind": "named"}, "task: is missing; give --task NAME"),
+        ({"kind": "tagging", "data.text": "upos"}, "data.text: 'upos' is no column of tagged text; give a number"),
+        ({"train.epochs": -1, "data.fraction": 2, "seeds": 0}, r"(?s)fraction: .*epochs: .*seeds: must be"),
+        ({"train.batch_size": 16, "train.micro_batch_size": 5}, "5 does not divide a batch_size of 16"),
+        ({"data.shots": 2, "data.fraction": 0.5}, "give either shots or fraction"),
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_be(
+    settings: dict[str, Any], message: str, model: str, easy: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        tune(model, easy, tmp_path / "out", **settings)
+
+
+def test_mistakes_exit_2(model: str, easy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command(model, easy, tmp_path / "out", "--data.label", "mood")) == 2
+    assert "there is no column 'mood'; the columns are 'text', 'label'" in capsys.readouterr().err
+    assert main(["finetune", model, "--task", "rte", "--out", str(tmp_path / "out")]) == 2
+    assert "data.path: is missing" in capsys.readouterr().err
+    assert main(command(str(tmp_path / "none"), easy, tmp_path / "out")) == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["pair", "multilabel", "regression", "tagging"])
+def test_every_kind_of_own_data(kind: str, model: str, tmp_path: Path) -> None:
+    draw, out = random.Random(0), tmp_path / "out"
+    if kind == "tagging":
+        data = tmp_path / "train.txt"
+        data.write_text("".join(f"{draw.choice(NOUNS)} O\nsplendid B-X\nthe O\n\n" for _ in range(120)))
+    else:
+        kinds = [("splendid", 5), ("dreadful", 1)] * 120
+        rows = [{"text": sentence(draw, word), "text_pair": sentence(draw), "label": n} for word, n in kinds]
+        data = write(tmp_path / "train.csv", rows)
+    result = tune(model, data, out, kind=kind, train__epochs=3)
+    metric = {"pair": "accuracy", "multilabel": "micro_f1", "regression": "spearman", "tagging": "span_f1"}[kind]
+    assert result.metric == metric and result.values(metric)[0] > 0.8 and result.seeds[0].failed is None
+
+
+def test_a_file_may_be_named_without_a_folder(
+    model: str, easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(easy.parent)
+    arguments = command(model, easy, tmp_path / "out", "--data.train", easy.name, "--seed", "3")
+    place = arguments.index("--data")
+    assert main([*arguments[:place], *arguments[place + 2 :]]) == 0
+    assert [one["seed"] for one in json.loads((tmp_path / "out/results.json").read_text())["seeds"]] == [3]
+
+
+def test_few_examples_are_drawn_for_each_seed(
+    model: str, easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+
+    def noted(*arguments: Any, **others: Any) -> Any:
+        drawn.append(part(*arguments, **others))
+        return drawn[-1]
+
+    monkeypatch.setattr(seed_run, "part", noted)
+    for name, more in (("shots", {"data__shots": 20}), ("fraction", {"data__fraction": 0.1})):
+        result = tune(model, easy, tmp_path / name, **more, seeds=2)
+        assert [seed.steps for seed in result.seeds] == [6, 6]
+    assert len(drawn) == 4 and drawn[0] != drawn[1] and drawn[2] != drawn[3]
+
+
+def glue(folder: Path) -> Path:
+    draw = random.Random(0)
+    for split, count in (("train", 64), ("dev", 16), ("test", 4)):
+        rows = [
+            f"{sentence(draw, word)}\t{label}" for word, label in [("splendid", 1), ("dreadful", 0)] * (count // 2)
+        ]
+        path = folder / "SST-2" / f"{split}.tsv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("sentence\tlabel\n" + "\n".join(rows) + "\n")
+    return folder
+
+
+def test_a_task_of_glue_by_name_and_its_submission(model: str, tmp_path: Path) -> None:
+    out, archive = tmp_path / "out", tmp_path / "submission.zip"
+    arguments = command(
+        model, glue(tmp_path / "glue"), out, "--task", "SST-2", "--submission", str(archive), kind=None
+    )
+    assert main(arguments) == 0
+    results = json.loads((out / "results.json").read_text())
+    assert (results["task"], results["metric"], results["examples"]["test"]) == ("sst-2", "accuracy", 4)
+    test = [one["label"] for one in records(out / "test.jsonl")]
+    with zipfile.ZipFile(archive) as content:
+        text = content.read("SST-2.tsv").decode()
+    assert text == "index\tprediction\n" + "".join(f"{i}\t{label}\n" for i, label in enumerate(test))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_test_parts_are_predicted_on_a_gpu(model: str, tmp_path: Path) -> None:
+    more = {"kind": "named", "task": "sst-2", "train__device": "cuda"}
+    tune(model, glue(tmp_path / "glue"), tmp_path / "out", **more)
+    assert len(records(tmp_path / "out/test.jsonl")) == 4
+
+
+def test_a_fine_tuning_can_start_from_another(finished: FinetuneResult, model: str, tmp_path: Path) -> None:
+    draw = random.Random(1)
+    data = write(tmp_path / "train.csv", [{"text": sentence(draw), "label": i % 3} for i in range(60)])
+    arguments = command(
+        model, data, tmp_path / "out", "--init-from-task", str(finished.out), **{"optimizer.learning_rate": 1e-12}
+    )
+    assert main(arguments) == 0
+    assert json.loads((tmp_path / "out/results.json").read_text())["pretrained"] == str(finished.out)
+    before, after = (load_file(out / "model/model.safetensors") for out in (finished.out, tmp_path / "out"))
+    assert all(
+        torch.allclose(before[name], after[name], atol=1e-6) for name in before if name.startswith("electra.")
+    )
+    assert before["classifier.out_proj.weight"].shape[0] == 2 and after["classifier.out_proj.weight"].shape[0] == 3
+
+
+def test_a_task_in_a_file(model: str, easy: Path, tmp_path: Path) -> None:
+    lines = [
+        f'data.path = "{easy}"',
+        'kind = "classification"',
+        "train.epochs = 0.1",
+        "tracking.tensorboard = false",
+    ]
+    (tmp_path / "reviews.toml").write_text(
+        "\n".join([*lines, 'train.precision = "float32"', 'train.device = "cpu"'])
+    )
+    assert main(["finetune", model, "--task", str(tmp_path / "reviews.toml"), "--out", str(tmp_path / "out")]) == 0
+    assert json.loads((tmp_path / "out/results.json").read_text())["task"] == "reviews"

@@ -1,0 +1,109 @@
+"""One of each kind of objective, on a toy language: what contract tests are asked of."""
+
+from dataclasses import replace
+
+import torch
+
+from electra.data.collate import Batch
+from electra.data.tokenizer import SpecialTokens
+from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.init import attend_to_neighbours
+from electra.objectives.config import GeneratorConfig, ObjectiveConfig
+from electra.objectives.masking import MaskingConfig
+from electra.pretraining.config import AnyObjective, PretrainConfig, build_objective
+
+SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
+WORDS = 12
+MODEL = EncoderConfig(
+    layers=2, hidden_size=32, embedding_size=16, feed_forward_size=64, heads=2, vocabulary_size=5 + WORDS,
+    max_positions=32, dropout=0.0, attention_dropout=0.0, initializer_range=0.1, linear_initializer_range=0.0,
+)  # fmt: skip
+SMALLER = GeneratorConfig(hidden_size=16, feed_forward_size=32, heads=2)
+ALIKE = GeneratorConfig(hidden_size=32, feed_forward_size=64, heads=2)
+TABLES = {
+    "counts_V": torch.cat([torch.zeros(5), torch.arange(WORDS, 0, -1)]).long(),
+    "continues_V": torch.arange(5 + WORDS) % 5 == 4,
+    "tags_V": torch.cat([torch.zeros(5), 1 + torch.arange(WORDS) % 3]).long(),
+}
+KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
+    name: (ObjectiveConfig(discriminator_weight=weight, **settings), shape)  # type: ignore[arg-type]
+    for name, weight, shape, settings in (
+        ("replaced-token", 5.0, SMALLER, {}),
+        ("tokens shared", 5.0, SMALLER, {"sharing": "tokens"}),
+        ("tables detached", 5.0, SMALLER, {"sharing": "detached"}),
+        ("tables disentangled", 5.0, SMALLER, {"sharing": "disentangled"}),
+        ("all shared", 5.0, ALIKE, {"sharing": "all"}),
+        ("masked positions", 5.0, SMALLER, {"discriminator_positions": "masked"}),
+        ("random positions", 5.0, SMALLER, {"discriminator_positions": "random"}),
+        ("uniform fakes", 5.0, SMALLER, {"fakes": "uniform"}),
+        ("unigram fakes", 5.0, SMALLER, {"fakes": "unigram", "unigram_power": 0.5}),
+        ("same-tag fakes", 5.0, SMALLER, {"fakes": "same-tag"}),
+        ("frozen generator", 5.0, SMALLER, {"fakes": "frozen", "sharing": "none"}),
+        ("top 3", 5.0, SMALLER, {"top_k": 3, "final_temperature": 0.5}),
+        ("masked-lm", 1.0, SMALLER, {"kind": "masked-lm"}),
+        ("one block", 5.0, SMALLER, {}),
+        ("one block, masked-lm", 1.0, SMALLER, {"kind": "masked-lm"}),
+        ("electric", 5.0, SMALLER, {"kind": "electric"}),
+        ("replace-mlm", 1.0, SMALLER, {"kind": "replace-mlm"}),
+        ("all-tokens-mlm", 1.0, SMALLER, {"kind": "all-tokens-mlm"}),
+        ("reinforce", 5.0, SMALLER, {"kind": "adversarial"}),
+        ("annealed", 5.0, SMALLER, {"kind": "adversarial", "anneal": "cosine"}),
+        ("gumbel", 5.0, SMALLER, {"kind": "adversarial", "adversary": "gumbel", "anneal": "linear"}),
+        ("gumbel-straight", 5.0, SMALLER, {"kind": "adversarial", "adversary": "gumbel-straight"}),
+        ("generator first", 5.0, ALIKE, {"kind": "two-stage", "sharing": "none"}),
+        ("encoder first", 5.0, SMALLER, {"kind": "two-stage", "first_stage": "encoder"}),
+        ("causal-lm", 1.0, SMALLER, {"kind": "causal-lm"}),
+        ("permutation-lm", 1.0, SMALLER, {"kind": "permutation-lm"}),
+        ("relative, masked-lm", 1.0, SMALLER, {"kind": "masked-lm"}),
+        ("relative, replaced-token", 5.0, SMALLER, {"sharing": "tokens"}),
+        ("both relative", 5.0, replace(SMALLER, positions="relative"), {"sharing": "none"}),
+    )
+}
+
+
+RELATIVE: dict[str, object] = {"positions": "relative", "embedding_size": 32, "memory_length": 16}
+SHAPES: dict[str, dict[str, object]] = {
+    "causal-lm": {**RELATIVE, "direction": "left"},
+    "permutation-lm": RELATIVE,
+    "relative, masked-lm": {**RELATIVE, "type_vocabulary_size": 1},
+    "relative, replaced-token": {**RELATIVE, "type_vocabulary_size": 1},
+    "both relative": {**RELATIVE, "type_vocabulary_size": 1},
+    "one block": {"share_layers": "all"},
+    "one block, masked-lm": {"share_layers": "all", "type_vocabulary_size": 1},
+}
+"""Of kinds whose network has another shape."""
+
+
+def objective(name: str, *, masking: MaskingConfig | None = None, model: EncoderConfig = MODEL) -> AnyObjective:
+    config, generator = KINDS[name]
+    torch.manual_seed(0)
+    settings = PretrainConfig(
+        model=replace(model, **SHAPES.get(name, {})), generator=generator, objective=config,
+        masking=masking or MaskingConfig(share=0.25),
+    )  # fmt: skip
+    ours = build_objective(settings, SPECIAL, TABLES)
+    for encoder in {id(tower.encoder): tower.encoder for tower in ours.towers().values()}.values():
+        if isinstance(encoder, Encoder):
+            attend_to_neighbours(encoder)  # which would take most of the steps to find
+    return ours
+
+
+def batch(rows: int, *, seed: int) -> Batch:
+    """Text of a toy language: each word is the one after that before it, and a row may end early."""
+    random = torch.Generator().manual_seed(seed)
+    ids_BL = 5 + (torch.randint(WORDS, (rows, 1), generator=random) + torch.arange(16)) % WORDS
+    lengths_B = torch.randint(12, 17, (rows,), generator=random)
+    lengths_B[0] = 16
+    ids_BL[:, 0] = SPECIAL.classify
+    ids_BL[torch.arange(rows), lengths_B - 1] = SPECIAL.separate
+    ids_BL[torch.arange(16) >= lengths_B[:, None]] = SPECIAL.pad
+    seeds_B = seed * 1000 + torch.arange(rows)
+    return Batch(ids_BL, torch.zeros_like(ids_BL), lengths_B, seed=seed, seeds_B=seeds_B)
+
+
+def rows(whole: Batch, chosen: slice) -> Batch:
+    assert whole.seeds_B is not None
+    return Batch(
+        whole.input_ids_BL[chosen], whole.segment_ids_BL[chosen], whole.lengths_B[chosen], whole.seed,
+        seeds_B=whole.seeds_B[chosen],
+    )  # fmt: skip

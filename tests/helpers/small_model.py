@@ -1,0 +1,40 @@
+"""A small network of random weights in a folder, with a tokenizer of a few sentences, as a MODEL for tests."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from electra.data import tokenizer as tokenizers
+from electra.export import huggingface
+from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.build import build_encoder
+from electra.modeling.heads import ReplacedTokenHead
+
+TEXTS = [
+    "The cat sat on the mat.",
+    "A dog ate my homework, twice!",
+    "Ein naïves Café über Zürich",
+    "中文 and English",
+]
+LENGTH = 16
+
+
+def write_model(
+    folder: Path, *, kind: tokenizers.Kind = "wordpiece", head: type = ReplacedTokenHead, **shape: Any
+) -> Path:
+    tokenizer = tokenizers.train(TEXTS * 5, vocabulary_size=150, kind=kind)
+    folder.mkdir()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    torch.manual_seed(0)
+    usual = EncoderConfig(
+        layers=2, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=40,
+        vocabulary_size=400, initializer_range=0.4, linear_initializer_range=0.4,
+    )  # fmt: skip
+    config = replace(usual, **shape)
+    huggingface.save(
+        folder / "model", encoder=build_encoder(config), head=head(config), card="",
+        tokenizer_json=folder / "tokenizer.json", max_length=LENGTH,
+    )  # fmt: skip
+    return folder / "model"

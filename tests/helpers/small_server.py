@@ -1,0 +1,59 @@
+"""A small run with both networks, and a server of it on a free port of this machine."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from small_model import LENGTH, TEXTS
+
+from electra.data import tokenizer as tokenizers
+from electra.export import huggingface
+from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.serving.http import process
+from electra.serving.http.app import Server
+from electra.serving.http.hosted_model import Served
+from electra.serving.http.limits import Limits
+
+TOWERS = {"discriminator": ReplacedTokenHead, "generator": MaskedLanguageModelHead}
+
+
+def write_run(folder: Path, *, seed: int = 0) -> Path:
+    """A run's export of random weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizers.train(TEXTS * 5, vocabulary_size=150).save(str(folder / "tokenizer.json"))
+    torch.manual_seed(seed)
+    config = EncoderConfig(
+        layers=2, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=40,
+        vocabulary_size=150, initializer_range=0.4, linear_initializer_range=0.4,
+    )  # fmt: skip
+    for tower, head in TOWERS.items():
+        huggingface.save(
+            folder / "export" / tower, encoder=Encoder(config), head=head(config), card="", max_length=LENGTH,
+            tokenizer_json=folder / "tokenizer.json",
+        )  # fmt: skip
+    return folder
+
+
+@contextlib.contextmanager
+def serving(*models: Served, **settings: Any) -> Iterator[tuple[str, process.Polite]]:
+    """The address of a server that runs until the block ends, and the server."""
+    server = Server(models, **{"limits": Limits(seconds=20), **settings})
+    listening = process.listen("127.0.0.1", 0)
+    host, port = listening.getsockname()[:2]
+    polite = process.uvicorn_server(server)
+    thread = threading.Thread(target=polite.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    try:
+        until = time.monotonic() + 20
+        while not polite.started and time.monotonic() < until:
+            time.sleep(0.01)
+        yield f"http://{host}:{port}", polite
+    finally:
+        server.drain()
+        thread.join(20)
+        assert not thread.is_alive(), "the server does not end"

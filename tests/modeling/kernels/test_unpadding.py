@@ -1,0 +1,56 @@
+"""Work on tokens alone gives what work on padded rows gives."""
+
+import pytest
+import torch
+
+from electra.modeling.encoders.bert import Encoder, EncoderConfig, attention_mask
+from electra.modeling.kernels.unpadding import Unpadding
+
+CONFIG = EncoderConfig(
+    layers=2, hidden_size=16, embedding_size=8, feed_forward_size=32, heads=2, vocabulary_size=50, dropout=0.0,
+    attention_dropout=0.0,
+)  # fmt: skip
+LENGTHS_B = torch.tensor([3, 7, 1, 5])
+INSIDE_BL = attention_mask(LENGTHS_B, 7)
+assert INSIDE_BL is not None
+UNPADDING = Unpadding(INSIDE_BL.flatten().nonzero()[:, 0], 4, 7)
+
+
+def test_tokens_come_back_into_their_rows() -> None:
+    x_BLD = torch.arange(4 * 7 * 2.0).view(4, 7, 2)
+    tokens_TD = UNPADDING.tokens(x_BLD)
+    assert torch.equal(tokens_TD, x_BLD[INSIDE_BL])
+    assert torch.equal(UNPADDING.rows(tokens_TD), x_BLD * INSIDE_BL[..., None])
+
+
+def test_the_gradients_are_those_of_indexing() -> None:
+    x_BLD = torch.randn(4, 7, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(UNPADDING.tokens, x_BLD)
+    assert torch.autograd.gradcheck(UNPADDING.rows, torch.randn(16, 3, dtype=torch.float64, requires_grad=True))
+
+
+@pytest.mark.parametrize("wanted", [None, torch.tensor([[0, 2], [6, 0], [0, 0], [4, 1]])])
+@pytest.mark.parametrize("attention_dropout", [0.0, 1e-9])  # above 0, training takes the kernel with dropout
+def test_an_encoder_gives_the_same_states_and_gradients(
+    wanted: torch.Tensor | None, attention_dropout: float
+) -> None:
+    torch.manual_seed(0)
+    config = EncoderConfig(**{**vars(CONFIG), "attention_dropout": attention_dropout})
+    encoder = Encoder(config).double().train()
+    ids_BL, segments_BL = torch.randint(50, (4, 7)), torch.randint(2, (4, 7))
+    found = []
+    for unpadding in (None, UNPADDING):
+        encoder.zero_grad()
+        x = encoder(ids_BL, segments_BL, INSIDE_BL, positions_BN=wanted, unpadding=unpadding)
+        x = x if wanted is not None else x * INSIDE_BL[..., None]
+        (x * torch.linspace(-1, 1, x.numel(), dtype=x.dtype).view_as(x)).sum().backward()
+        found.append([x.detach(), *(p.grad.clone() for p in encoder.parameters() if p.grad is not None)])
+    assert len(found[0]) == len(found[1]) > 20
+    for padded, unpadded in zip(*found, strict=True):
+        torch.testing.assert_close(padded, unpadded, rtol=1e-9, atol=1e-12)
+
+
+def test_states_at_padding_are_zero() -> None:
+    encoder = Encoder(CONFIG).eval()
+    x_BLD = encoder(torch.ones(4, 7, dtype=torch.long), None, INSIDE_BL, unpadding=UNPADDING)
+    assert not x_BLD[~INSIDE_BL].any() and x_BLD[INSIDE_BL].all()

@@ -1,0 +1,321 @@
+import errno
+import io
+import json
+import logging
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from power import survived
+from rich.console import Console
+from small_corpus import WORDS, article, config, files, write_corpus
+
+from electra.commands import prepare
+from electra.commands.prepare import run
+from electra.data.shards import TokenData
+from electra.data.tokenizer import load, train
+from electra.errors import ConfigError, DataError
+
+
+def untimed(manifest: dict[str, Any]) -> dict[str, Any]:
+    return {**manifest, "made": manifest["made"]["options"]}
+
+
+def documents_of(data: TokenData, split: str) -> list[str]:
+    tokenizer = load(data.tokenizer_path)
+    texts = []
+    for shard in getattr(data, split).shards:
+        ends = shard.sentence_ends[shard.document_ends - 1]
+        texts += [tokenizer.decode(part.tolist()) for part in np.split(shard.tokens, ends)[:-1]]
+    return texts
+
+
+def test_a_corpus_becomes_data(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "a.jsonl", 300)
+    result = run(config(corpus, tmp_path / "data"))
+    data = TokenData.open(tmp_path / "data")
+    assert data.manifest == result.manifest
+    train_texts, heldout_texts = documents_of(data, "train"), documents_of(data, "heldout")
+    expected = [json.loads(line)["text"].lower() for line in corpus.read_text().splitlines()]
+    found = [text.replace(" .", ".") for text in train_texts + heldout_texts]
+    assert sorted(found) == sorted(expected), "every document is there once, with all its words"
+    assert len(heldout_texts) == 8, "a small corpus holds out eight documents"
+    statistics = data.manifest["statistics"]
+    assert statistics["documents"] == 300 and statistics["rejects"] == 0 and statistics["unknown_share"] == 0
+    assert statistics["characters"] == sum(map(len, expected))
+    assert statistics["tokens"] == data.train.tokens + data.heldout.tokens
+    assert data.manifest["splits"]["train"]["sentences"] == data.train.sentences
+    assert data.manifest["made"]["options"]["sources"] == [
+        {"name": str(corpus), "bytes": corpus.stat().st_size, "column": "text"}
+    ]
+    assert not (tmp_path / "data/progress.json").exists()
+
+
+def test_the_report_says_the_figures(tmp_path: Path) -> None:
+    result = run(config(write_corpus(tmp_path / "a.jsonl", 50), tmp_path / "data"))
+    written = io.StringIO()
+    Console(width=200, file=written).print(result)
+    text = written.getvalue()
+    for words in ("is prepared", "50 (0.0% of them copies)", "characters a token", "unknown tokens", "0.000%"):
+        assert words in text
+    assert f"{result.manifest['splits']['train']['tokens']:,} to train on" in text
+    assert "! Only" in text, "warnings are in it"
+
+
+@pytest.mark.parametrize("model", ["wordpiece", "bpe"])
+def test_the_workers_do_not_change_a_bit(tmp_path: Path, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("electra.preparation.document_batches.BATCH_CHARACTERS", 2000)
+    corpus = write_corpus(tmp_path / "a.jsonl", 200)
+    results = [run(config(corpus, tmp_path / str(n), workers=n, model=model, shard_tokens=4000)) for n in (1, 3)]
+    assert len(results[0].manifest["splits"]["train"]["shards"]) > 2
+    assert files(tmp_path / "1") == files(tmp_path / "3")
+    assert untimed(results[0].manifest) == untimed(results[1].manifest)
+
+
+def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    random = Random(3)
+    lines = [json.dumps({"text": article(random, 100)}) if i % 20 else "{broken" for i in range(100)]
+    for name, part in (("a", lines[:40]), ("b", lines[40:])):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(part))
+    # Small batches and commits, and a pause after each commit, in which the kill comes.
+    program = f"""
+import sys, time
+from pathlib import Path
+from electra.preparation import document_batches
+from electra.commands import prepare
+
+class SlowProgress(prepare.Progress):
+    def save(self, folder):
+        super().save(folder)
+        time.sleep(float(sys.argv[2]))
+
+if __name__ == "__main__":
+    document_batches.BATCH_CHARACTERS, prepare.COMMIT_CHARACTERS, prepare.Progress = 15_000, 60_000, SlowProgress
+    corpus = ({str(tmp_path / "a.jsonl")!r}, {str(tmp_path / "b.jsonl")!r})
+    prepare.run(prepare.PrepareConfig(corpus, Path(sys.argv[1]), vocabulary_size=600, workers=int(sys.argv[3]),
+                                      shard_tokens=20_000))
+"""
+    (tmp_path / "program.py").write_text(program)
+
+    def start(name: str, pause: float = 0.0, workers: int = 1) -> "subprocess.Popen[bytes]":
+        arguments = [str(tmp_path / "program.py"), str(tmp_path / name), str(pause), str(workers)]
+        return subprocess.Popen([sys.executable, *arguments])
+
+    progress, killed_at = tmp_path / "killed/progress.json", []
+    for least in (100_000, 250_000):
+        process = start("killed", pause=0.1, workers=2)
+        while process.poll() is None:
+            state = json.loads(progress.read_text()) if progress.exists() else {"characters": 0}
+            if state["characters"] > least:
+                process.kill()
+                killed_at.append(state["documents"])
+            time.sleep(0.01)
+    assert 0 < killed_at[0] < killed_at[-1] < 95, "killed twice in the middle"
+    assert not (tmp_path / "killed/manifest.json").exists()
+    for name in ("killed", "whole"):
+        assert start(name).wait() == 0
+    assert files(tmp_path / "killed") == files(tmp_path / "whole")
+    killed, whole = (TokenData.open(tmp_path / name).manifest for name in ("killed", "whole"))
+    assert untimed(killed) == untimed(whole)
+    assert whole["statistics"]["rejects"] == 5 and len(whole["splits"]["train"]["shards"]) > 3
+
+
+def test_finished_data_is_left_alone(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "a.jsonl", 50)
+    first = run(config(corpus, tmp_path / "data"))
+    made = {path: path.stat().st_mtime_ns for path in (tmp_path / "data").iterdir()}
+    again = run(config(corpus, tmp_path / "data", workers=2))
+    assert again.before and again.manifest == first.manifest
+    assert made == {path: path.stat().st_mtime_ns for path in (tmp_path / "data").iterdir()}
+    with pytest.raises(
+        DataError, match=r"other options \(vocabulary_size: 600 there, 700 now\); give another --out"
+    ):
+        run(config(corpus, tmp_path / "data", vocabulary_size=700))
+    with pytest.raises(DataError, match=r"\(deduplicate: False there, True now\)"):
+        run(config(corpus, tmp_path / "data", deduplicate=True))
+    write_corpus(corpus, 51)
+    with pytest.raises(DataError, match=r"other options \(sources: "):
+        run(config(corpus, tmp_path / "data"))
+
+
+def test_finished_data_that_are_damaged_are_not_taken_for_done(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "a.jsonl", 50)
+    run(config(corpus, tmp_path / "data"))
+    tokens = tmp_path / "data/train-00000.tokens"
+    tokens.write_bytes(bytes([tokens.read_bytes()[0] ^ 1]) + tokens.read_bytes()[1:])
+    with pytest.raises(DataError, match=r"train-00000\.tokens: sha256 (.|\n)*delete .*data, then repeat"):
+        run(config(corpus, tmp_path / "data"))
+    (tmp_path / "data/manifest.json").write_text("{")
+    with pytest.raises(DataError, match=r"it is damaged(.|\n)*delete .*data, then repeat"):
+        run(config(corpus, tmp_path / "data"))
+
+
+def test_unfinished_data_of_other_options_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = write_corpus(tmp_path / "a.jsonl", 50)
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(prepare, "encode_in_order", stop)
+        run(config(corpus, tmp_path / "data"))
+    with pytest.raises(DataError, match=r"heldout: 0\.01 there, 0\.02 now"):
+        run(config(corpus, tmp_path / "data", heldout=0.02))
+    assert run(config(corpus, tmp_path / "data")).manifest["statistics"]["documents"] == 50
+
+
+def test_a_full_disk_is_named_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = write_corpus(tmp_path / "a.jsonl", 50)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched, pytest.raises(DataError, match="the disk is full; make room"):
+        patched.setattr(prepare.SplitWriter, "add", full)
+        run(config(corpus, tmp_path / "data"))
+    assert run(config(corpus, tmp_path / "data")).manifest["statistics"]["documents"] == 50
+
+
+def test_a_given_tokenizer_is_used(tmp_path: Path) -> None:
+    tokenizer = train([" ".join(WORDS)] * 20, vocabulary_size=512)
+    names = tokenizer.get_vocab()
+    (tmp_path / "vocab.txt").write_text("\n".join(sorted(names, key=lambda name: names[name])))
+    corpus = write_corpus(tmp_path / "a.jsonl", 20)
+    manifest = run(config(corpus, tmp_path / "data", tokenizer=tmp_path / "vocab.txt")).manifest
+    assert manifest["tokenizer"]["vocabulary_size"] == len(names) and manifest["tokenizer"]["lowercase"]
+    assert load(tmp_path / "data/tokenizer.json").get_vocab() == names
+
+
+def test_chinese(tmp_path: Path) -> None:
+    random = Random(0)
+    texts = ["".join(random.choices("渡轮七点离开港口中午回来岛上有一家咖啡馆", k=40)) + "。" for _ in range(40)]
+    (tmp_path / "a.txt").write_text("\n\n".join(texts))
+    run(config(tmp_path / "a.txt", tmp_path / "data"))
+    assert sorted(text.replace(" ", "") for split in ("train", "heldout")
+                  for text in documents_of(TokenData.open(tmp_path / "data"), split)) == sorted(texts)  # fmt: skip
+
+
+def test_rejects_are_listed_with_their_place(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "a.jsonl", 50)
+    with corpus.open("ab") as file:
+        file.write(b'{"text": "cut\n{"text": "\xff"}\n')
+    manifest = run(config(corpus, tmp_path / "data")).manifest
+    rejects = [json.loads(line) for line in (tmp_path / "data/rejects.jsonl").read_text().splitlines()]
+    assert [(reject["source"], reject["line"]) for reject in rejects] == [(str(corpus), 51), (str(corpus), 52)]
+    assert rejects[0]["reason"].startswith("broken JSON") and rejects[1]["reason"].startswith("broken UTF-8")
+    assert manifest["statistics"]["rejects"] == 2
+    assert any("2 lines (3.8%) were rejected" in warning for warning in manifest["warnings"])
+
+
+def test_one_document_is_cut_in_two_with_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(article(Random(0), 1000))
+    manifest = run(config(tmp_path / "a.txt", tmp_path / "data")).manifest
+    assert manifest["splits"]["train"]["sentences"] == 980 and manifest["splits"]["heldout"]["sentences"] == 20
+    text = "\n".join(manifest["warnings"])
+    assert "The corpus is one document" in text and "the end of one that is also trained on" in text
+
+
+def test_figures_that_look_wrong_are_warned_about(tmp_path: Path) -> None:
+    tokenizer = tmp_path / "vocab.txt"
+    tokenizer.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n.\n")
+    (tmp_path / "a.txt").write_text("\n\n".join(["The ferry."] * 40 + ["The baker."] * 40))
+    manifest = run(config(tmp_path / "a.txt", tmp_path / "data", tokenizer=tokenizer)).manifest
+    text = "\n".join(manifest["warnings"])
+    for words in (
+        "of the tokens are unknown",
+        "98% of the documents are copies",
+        "very short (10 characters",
+        "Only ",
+    ):
+        assert words in text
+    (tmp_path / "b.txt").write_text("The ferry")
+    manifest = run(config(tmp_path / "b.txt", tmp_path / "b", tokenizer=tokenizer)).manifest
+    assert any("Nothing could be held out" in warning for warning in manifest["warnings"])
+
+
+def test_copies_of_a_document_are_on_one_side(tmp_path: Path) -> None:
+    random = Random(0)
+    texts = [article(random) for _ in range(60)] * 3
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts))
+    run(config(tmp_path / "a.jsonl", tmp_path / "data", heldout=0.2))
+    data = TokenData.open(tmp_path / "data")
+    heldout = documents_of(data, "heldout")
+    assert heldout and not set(heldout) & set(documents_of(data, "train"))
+
+
+def test_standard_input(tmp_path: Path) -> None:
+    text = "\n\n".join(article(Random(i)) for i in range(30))
+    command = [sys.executable, "-m", "electra", "prepare", "-", "--vocabulary-size", "600", "--workers", "1"]
+    command += ["--out", str(tmp_path / "data")]
+    for _ in range(2):
+        done = subprocess.run(command, input=text.encode(), capture_output=True, check=True)
+        assert TokenData.open(tmp_path / "data").manifest["statistics"]["documents"] == 30
+        assert not list((tmp_path / "data").glob("stdin*"))
+    assert b"nothing to do" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", b"", "The corpus is empty"),
+        ("a.txt", b"\n \n", "The corpus has no document"),
+        ("a.txt", b"\xff\xfe\xff\n\xff", "UTF-16"),
+        ("a.txt", b"\xff\n\xff", "every line was rejected, the first: .*a.txt, line 1: broken UTF-8"),
+        ("a.txt", bytes(100), "a binary file"),
+        ("a.jsonl", b'{"title": "x"}\n', "no column 'text'; the columns are 'title'"),
+        ("a.txt", b"\x01\x02", "no token to train on"),
+    ],
+)
+def test_an_unusable_corpus_is_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    tokenizer = tmp_path / "vocab.txt"
+    tokenizer.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nx")
+    (tmp_path / name).write_bytes(content)
+    column = {"text_column": "text"} if name.endswith("jsonl") else {}
+    with pytest.raises(DataError, match=message):
+        run(config(tmp_path / name, tmp_path / "data", tokenizer=tokenizer, **column))
+
+
+def test_the_command_exits_with_2(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nx")
+    corpus = write_corpus(tmp_path / "a.jsonl", 5)
+    command = [sys.executable, "-m", "electra", "prepare", str(corpus), "--out", str(tmp_path / "data")]
+    done = subprocess.run([*command, "--tokenizer", str(tmp_path / "vocab.txt")], capture_output=True, text=True)
+    assert done.returncode == 2 and "the vocabulary has no [MASK]" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_problems_of_the_settings_are_shown_together(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        run(config("a.txt", tmp_path, heldout=0.7, workers=0, vocabulary_size=5, shard_tokens=0))
+    for name in ("heldout = 0.7", "workers = 0", "vocabulary_size = 5", "shard_tokens = 0"):
+        assert name in str(caught.value)
+
+
+def test_progress_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "electra")
+    run(config(write_corpus(tmp_path / "a.jsonl", 50), tmp_path / "data"))
+    done, total = [record.progress for record in caplog.records if hasattr(record, "progress")][-1]
+    assert done == total > 0
+
+
+def test_a_preparation_ends_the_same_whenever_the_power_goes(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus.jsonl", 60)
+    whole = tmp_path / "whole"
+    run(config(corpus, whole, shard_tokens=2000))
+
+    def again(folder: Path) -> None:
+        options = {"tokenizer": str(whole / "tokenizer.json"), "shard_tokens": 2000}
+        run(config(corpus, folder / "data", **options))
+
+    def check(folder: Path) -> None:
+        if (folder / "data/manifest.json").exists():
+            TokenData.open(folder / "data", verify=True)
+        again(folder)
+        assert files(folder / "data") == files(whole) and not list(folder.glob("data/.*"))
+
+    assert survived(tmp_path, again, check) > 30

@@ -1,0 +1,51 @@
+"""`electra prepare --dry-run` against what is really there."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from electra.commands.prepare import PrepareConfig, run
+from electra.errors import DataError
+from electra.preparation import dry_run
+from electra.preparation.dry_run import PreparePlan
+
+TEXTS = [
+    f"The ferry number {i} leaves at {i % 24} o'clock, and {i * 7919} gulls fly after it." for i in range(4000)
+]
+LINES = "".join(json.dumps({"number": i, "body": text}) + "\n" for i, text in enumerate(TEXTS)).encode()
+
+
+def planned(corpus: tuple[str, ...], out: Path, **options: object) -> PreparePlan:
+    result = run(PrepareConfig(corpus, out, dry_run=True, **options))  # type: ignore[arg-type]
+    assert isinstance(result, PreparePlan)
+    assert not out.exists()
+    return result
+
+
+def test_it_names_the_text_and_counts_its_characters(tmp_path: Path) -> None:
+    (tmp_path / "lines.jsonl").write_bytes(LINES)
+    [source] = planned((str(tmp_path / "lines.jsonl"),), tmp_path / "out").sources
+    assert (source.source.kind, source.source.column) == ("jsonl", "body")
+    assert source.beginning.startswith("The ferry number 0 leaves at 0 o'clock")
+    assert source.characters == pytest.approx(sum(map(len, TEXTS)), rel=0.03)
+
+
+@pytest.mark.parametrize(("ending", "pack"), [("", bytes), (".gz", gzip.compress), (".zst", zstandard.compress)])
+def test_a_large_source_is_reckoned_from_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, pack
+) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(dry_run, "LOOKED_AT", 50_000)
+    (tmp_path / f"text.txt{ending}").write_bytes(pack("\n\n".join(TEXTS).encode()))
+    result = planned((str(tmp_path),), tmp_path / "out")
+    assert result.characters == pytest.approx(sum(map(len, TEXTS)), rel=0.25)
+    assert result.seconds > 0
+
+
+def test_standard_input_is_left_alone_and_a_wrong_column_is_named(tmp_path: Path) -> None:
+    assert planned(("-",), tmp_path / "out").sources == ()
+    (tmp_path / "lines.jsonl").write_bytes(LINES)
+    with pytest.raises(DataError, match="body"):
+        planned((str(tmp_path / "lines.jsonl"),), tmp_path / "out", text_column="txt")

@@ -1,0 +1,35 @@
+import pytest
+
+from electra.preparation.sentences import split_sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("One ends. Two begins! Does three? Yes.", ["One ends.", "Two begins!", "Does three?", "Yes."]),
+        ("A line\nanother line\n\n  a third  ", ["A line", "another line", "a third"]),
+        ('He said "stop." Then he left.', ['He said "stop."', "Then he left."]),
+        ("(It rained.) It stopped.", ["(It rained.)", "It stopped."]),
+        ("At dawn. “Why?” she asked. Nobody knew.", ["At dawn.", "“Why?” she asked.", "Nobody knew."]),
+        ("J. R. R. Mole met the U.S. Army.", ["J. R. R. Mole met the U.S. Army."]),
+        ("Am 3. Mai, nach Abs. 2 und No. 5. Danach nicht.", ["Am 3. Mai, nach Abs. 2 und No. 5. Danach nicht."]),
+        ("It cost 3.50 in 1999. Now it costs more.", ["It cost 3.50 in 1999.", "Now it costs more."]),
+        ("Wait... what? Oh... Fine.", ["Wait... what?", "Oh...", "Fine."]),
+        ("今天下雨。明天呢？「好！」她说。", ["今天下雨。", "明天呢？", "「好！」", "她说。"]),
+        ("Это дом. Ёлка там. а тут нет", ["Это дом.", "Ёлка там. а тут нет"]),
+        ("هذا بيت. ذلك كتاب.", ["هذا بيت.", "ذلك كتاب."]),
+        (" \n \t\n", []),
+    ],
+)  # fmt: skip
+def test_sentences(text: str, sentences: list[str]) -> None:
+    assert split_sentences(text) == sentences
+
+
+def test_no_character_but_white_space_is_lost() -> None:
+    text = 'Rain. "Snow?" … Hail!\nSleet 4.\t2. Fog。雾！ . ? x . Y'
+    assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
+
+
+def test_a_long_line_without_an_end_mark_takes_linear_time() -> None:
+    assert len(split_sentences("ab " * 1_000_000)) == 1
+    assert len(split_sentences(".)" * 200_000)) == 1

@@ -1,0 +1,399 @@
+"""The run as a user has it: from the command line, killed, resumed, refused, exported."""
+
+import dataclasses
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from small_run import command, config
+
+from electra.cli import main
+from electra.commands.pretrain import PretrainResult, dry_run, pretrain
+from electra.config import flat, load_config, preset_names
+from electra.data.collate import Batch
+from electra.data.shards import TokenData
+from electra.data.tokenizer import SpecialTokens
+from electra.errors import CheckpointError, ConfigError, DataError
+from electra.pretraining.build import feed
+from electra.pretraining.config import PretrainConfig, build_objective
+from electra.training.trainer import Feed
+from electra.training.update import compile_encoders
+
+
+def final_weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(max((run / "checkpoints").iterdir()) / "model.safetensors")
+
+
+def figures(run: Path) -> list[dict[str, Any]]:
+    """metrics.jsonl without what a clock says."""
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    records = [record for record in records if record.get("health") != "tokens/s falling"]
+    return [{k: v for k, v in record.items() if k not in ("seconds", "tokens_per_second")} for record in records]
+
+
+def contents(run: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def finished(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> PretrainResult:
+    """A run of 40 steps."""
+    return pretrain(config(data_folder, tmp_path_factory.mktemp("runs") / "run", "train.steps=40"))
+
+
+def test_a_run_leaves_all_that_the_contract_names(finished: PretrainResult) -> None:
+    run = finished.run
+    for name in ("config.toml", "environment.json", "metrics.jsonl", "log.txt", "README.md", "checkpoints"):
+        assert (run / name).exists(), name
+    checkpoint = run / "checkpoints" / "step-00000040"
+    assert {file.name for file in checkpoint.iterdir()} == {
+        "model.safetensors", "optimizer.safetensors", "state.json", "state.sha256", "config.toml",
+        "tokenizer.json",
+    }  # fmt: skip
+    stored = load_config(PretrainConfig, checkpoint / "config.toml")
+    assert stored.train.steps == 40 and stored.train.precision == "float32" and stored.model.vocabulary_size > 0
+    environment = json.loads((run / "environment.json").read_text())
+    assert environment["threads"] == torch.get_num_threads() and environment["data"]["fingerprint"]
+
+
+def test_the_exports_load_in_transformers(finished: PretrainResult) -> None:
+    transformers = pytest.importorskip("transformers")
+    assert finished.exported is not None
+    for name, difference in finished.exported.differences.items():
+        assert difference is not None and difference < 1e-5, name
+    folders = finished.exported.folders
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folders["discriminator"])
+    batch = tokenizer("The river follows a wooden boat.", return_tensors="pt")
+    discriminator = transformers.ElectraForPreTraining.from_pretrained(folders["discriminator"])
+    generator = transformers.ElectraForMaskedLM.from_pretrained(folders["generator"])
+    assert discriminator(**batch).logits.shape == batch["input_ids"].shape
+    assert generator(**batch).logits.shape == (*batch["input_ids"].shape, len(tokenizer))
+    assert type(transformers.AutoModel.from_pretrained(folders["discriminator"])).__name__ == "ElectraModel"
+
+
+def test_a_run_that_was_stopped_says_of_which_step_its_figures_are(finished: PretrainResult) -> None:
+    stopped = dataclasses.replace(finished.outcome, step=43, stopped_by=2)
+    table = dataclasses.replace(finished, outcome=stopped).__rich__().renderables[0]  # type: ignore[union-attr]
+    assert table.title == "evaluated at step 40; stopped at step 43"
+
+
+def test_a_finished_run_given_again_does_nothing_new(finished: PretrainResult, data_folder: Path) -> None:
+    before = figures(finished.run)
+    again = pretrain(config(data_folder, finished.run, "train.steps=40"))
+    assert again.outcome == finished.outcome and figures(finished.run) == before
+
+
+def test_sigkill_and_the_same_command_end_the_same(
+    finished: PretrainResult, data_folder: Path, tmp_path: Path
+) -> None:
+    """A real process, killed while it works; what it left behind goes on bit for bit."""
+    out = tmp_path / "killed"
+    arguments = command(data_folder, out, "--train.steps", "40")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "electra", *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while not (out / "checkpoints" / "step-00000012").exists() and time.monotonic() < deadline:
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert main(arguments) == 0
+    whole, resumed = final_weights(finished.run), final_weights(out)
+    assert whole.keys() == resumed.keys()
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert figures(finished.run) == figures(out)
+
+
+def test_fresh_starts_beside(finished: PretrainResult, data_folder: Path) -> None:
+    before = (finished.run / "metrics.jsonl").read_bytes()
+    other = pretrain(config(data_folder, finished.run, "train.steps=2"), fresh=True)
+    assert other.run.name == "run-2" and other.outcome.step == 2
+    assert (finished.run / "metrics.jsonl").read_bytes() == before
+
+
+def test_another_config_is_refused(finished: PretrainResult, data_folder: Path) -> None:
+    before = contents(finished.run)
+    with pytest.raises(CheckpointError, match=r"optimizer.learning_rate: the run has 0.001, asked for 0.5"):
+        pretrain(config(data_folder, finished.run, "train.steps=40", "optimizer.learning_rate=0.5"))
+    assert contents(finished.run) == before, "it stays as it is, finished"
+
+
+def test_a_config_that_is_garbled_has_a_copy(finished: PretrainResult, data_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished.run, tmp_path / "run")
+    (tmp_path / "run/config.toml").write_text("[[[")
+    copy = tmp_path / "run/checkpoints/step-00000040/config.toml"
+    with pytest.raises(CheckpointError, match=rf"not valid TOML(.|\n)*cp {copy} "):
+        pretrain(config(data_folder, tmp_path / "run", "train.steps=40"))
+
+
+def test_data_made_with_another_tokenizer_is_refused(
+    finished: PretrainResult, corpus_file: Path, tmp_path: Path
+) -> None:
+    from electra.commands import prepare
+
+    options = {"corpus": (str(corpus_file),), "lowercase": False, "strip_accents": False, "workers": 1}
+    prepare.run(prepare.PrepareConfig(**options, vocabulary_size=600, out=tmp_path / "same size"))  # type: ignore[arg-type]
+    prepare.run(prepare.PrepareConfig(**options, vocabulary_size=550, out=tmp_path / "other size"))  # type: ignore[arg-type]
+    before = contents(finished.run)
+    for name in ("same size", "other size"):
+        with pytest.raises((CheckpointError, ConfigError), match=r"other data|vocabulary_size"):
+            pretrain(config(tmp_path / name, finished.run, "train.steps=40"))
+    assert contents(finished.run) == before
+
+
+def test_a_shard_cut_short_is_named(data_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(data_folder, tmp_path / "data")
+    shard = tmp_path / "data" / "train-00000.tokens"
+    shard.write_bytes(shard.read_bytes()[:-100])
+    with pytest.raises(DataError, match=r"train-00000\.tokens"):
+        pretrain(config(tmp_path / "data", tmp_path / "run", "train.steps=2"))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--train.stps", "5"], "did you mean 'steps'"),
+        (["--train.steps", "many"], "train.steps: must be a whole number"),
+        (["--packing.sequence_length", "4096"], "packing.sequence_length: 4096 is more than model.max_positions"),
+        (["--objective.sharing", "all"], "objective.sharing: all needs a generator of the discriminator's shape"),
+        (["--model.vocabulary_size", "77"], "model.vocabulary_size is 77, but the tokenizer"),
+        (["--train.device", "cuda"], "train.device: cuda, but torch sees no GPU"),
+        (["--objective.fakes", "same-tag"], "no tags of its tokens"),
+    ],
+)
+def test_mistakes_end_with_exit_2_and_what_to_do(
+    arguments: list[str], message: str, data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command(data_folder, tmp_path / "run", *arguments)) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_data_and_out_must_be_given(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pretrain", "electra-tiny"]) == 2
+    assert "--data" in capsys.readouterr().err
+
+
+def test_minutes_take_the_place_of_the_presets_steps(data_folder: Path, tmp_path: Path) -> None:
+    wanted = config(data_folder, tmp_path / "run", "train.minutes=0.02")
+    assert wanted.train.steps == 20_000
+    outcome = pretrain(wanted).outcome
+    assert outcome.steps is not None and outcome.steps != 20_000 and outcome.step == outcome.steps
+    assert pretrain(wanted).outcome == outcome
+
+
+def test_a_run_that_dies_before_its_length_is_known_can_be_resumed(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config(data_folder, tmp_path / "run", "train.minutes=0.02")
+
+    def dies(*arguments: Any) -> Feed:
+        whole = feed(*arguments)
+
+        def micro_batches(step: int) -> Sequence[Batch]:
+            if step == 1:
+                raise RuntimeError("the machine is gone")
+            return whole.micro_batches(step)
+
+        return dataclasses.replace(whole, micro_batches=micro_batches)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("electra.pretraining.build.feed", dies)
+        with pytest.raises(RuntimeError):
+            pretrain(settings)
+    outcome = pretrain(settings).outcome
+    assert outcome.steps is not None and outcome.step == outcome.steps
+
+
+def test_accumulation_gives_nearly_the_same_run(data_folder: Path, tmp_path: Path) -> None:
+    """Masks are drawn per micro-batch, so losses differ, but no more than between two seeds."""
+    losses = []
+    for name, size in (("whole", 0), ("parts", 4)):
+        pretrain(config(data_folder, tmp_path / name, "train.steps=10", f"train.micro_batch_size={size}"))
+        losses.append([record["loss"] for record in figures(tmp_path / name) if "loss" in record])
+    assert losses[0] == pytest.approx(losses[1], rel=0.1) and losses[0] != losses[1]
+
+
+def test_the_first_prediction_is_the_unigram_distribution(data_folder: Path, tmp_path: Path) -> None:
+    """All weights at 0 but the bias: what is left of the loss is the text's cross-entropy with its frequencies."""
+    at_start = []
+    for name in ("zero", "unigram"):
+        settings = [f"init.output_bias={name}", "model.initializer_range=1e-6", "train.steps=1"]
+        pretrain(config(data_folder, tmp_path / name, *settings, "init.token_table=random"))
+        records = [record for record in figures(tmp_path / name) if "eval/masked_lm_loss" in record]
+        at_start.append(records[0]["eval/masked_lm_loss"])
+    data = TokenData.open(data_folder)
+    counts = data.unigram_counts + 1.0
+    entropy = -float((counts / counts.sum() * np.log(counts / counts.sum())).sum())
+    assert at_start[0] == pytest.approx(math.log(data.vocabulary_size), abs=0.01)
+    assert at_start[1] == pytest.approx(entropy, abs=0.4)  # on a few held-out tokens
+
+
+def test_a_dry_run_of_minutes_plans_no_steps(data_folder: Path, tmp_path: Path) -> None:
+    planned = dry_run(config(data_folder, tmp_path / "run", "train.minutes=5"))
+    assert planned.plan.steps is None and planned.plan.seconds == 300
+
+
+def test_a_dry_run_writes_nothing_and_says_what_it_would_take(
+    data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command(data_folder, tmp_path / "run", "--dry-run")) == 0
+    shown = capsys.readouterr().out
+    assert not (tmp_path / "run").exists()
+    for words in ("[model]", "parameters of the discriminator", "training FLOPs", "memory", "time"):
+        assert words in shown
+
+
+def test_a_dry_run_says_that_it_would_go_on_and_refuses_what_the_run_would(
+    finished: PretrainResult, data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = command(data_folder, finished.run, "--dry-run", "--train.steps", "40")
+    assert main(there) == 0
+    assert "already there" in (shown := capsys.readouterr().out) and "40 of 40 steps, finished" in shown
+    assert main([*there, "--fresh"]) == 0
+    assert "already there" not in capsys.readouterr().out
+    assert main([*there, "--optimizer.learning_rate", ".123"]) == 2
+    assert "optimizer.learning_rate" in capsys.readouterr().err
+    shutil.copytree(finished.run, half := tmp_path / "half")
+    stored = (half / "config.toml").read_text()
+    (half / "config.toml").write_text(stored.replace("\nsteps = 40\n", "\nsteps = 80\n"))
+    assert main(command(data_folder, half, "--dry-run", "--train.steps", "80")) == 0
+    assert "40 of 80 steps, with which it would go on" in capsys.readouterr().out
+
+
+def test_a_dry_run_refuses_another_config_before_the_first_checkpoint(
+    finished: PretrainResult, data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    shutil.copy(finished.run / "config.toml", tmp_path / "run")
+    there = command(data_folder, tmp_path / "run", "--train.steps", "40", "--dry-run")
+    assert main(there) == 0
+    assert "already there" not in capsys.readouterr().out
+    assert main([*there, "--optimizer.learning_rate", ".123"]) == 2
+    assert "optimizer.learning_rate: the run has 0.001, asked for 0.123" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_dry_run_refuses_a_place_that_holds_no_run(
+    what: str, data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    if what == "folder":
+        out.mkdir()
+    (out / "notes.txt" if what == "folder" else out).write_text("mine")
+    messages = []
+    for options in ([], ["--dry-run"]):
+        assert main(command(data_folder, out, *options)) == 2
+        messages.append(capsys.readouterr().err)
+    assert messages[0] == messages[1] and "give another --out" in messages[0]
+
+
+@pytest.mark.parametrize(
+    ("preset", "millions"), [("electra-small", 13.5), ("electra-base", 109), ("electra-large", 334)]
+)
+def test_presets_have_the_parameters_of_the_paper(preset: str, millions: float) -> None:
+    loaded = load_config(PretrainConfig, preset)
+    loaded = dataclasses.replace(loaded, model=dataclasses.replace(loaded.model, vocabulary_size=30_522))
+    with torch.device("meta"):
+        objective = build_objective(loaded, SpecialTokens(0, 1, 2, 3, 4))
+    assert sum(p.numel() for p in objective.encoder.parameters()) / 1e6 == pytest.approx(millions, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("faithful", "clean"),
+    [
+        ("faithful", "electra-small"),
+        ("faithful-base", "electra-base"),
+        ("faithful-large", "electra-large"),
+        ("faithful-tiny", "electra-tiny"),
+    ],
+)
+def test_faithful_presets_are_their_size_and_the_quirks(faithful: str, clean: str) -> None:
+    here, there = (flat(load_config(PretrainConfig, preset)) for preset in (faithful, clean))
+    assert {name: value for name, value in here.items() if value != there[name]} == {
+        "masking.replacement": True,
+        "masking.count_special": True,
+        "masking.average_repeats": True,
+        "masking.spare_first_position": True,
+        "objective.share_norm": True,
+        "objective.discriminator_positions": "all",
+        "optimizer.bias_correction": False,
+        "optimizer.warmup_over_decay": True,
+        "packing.builder": "original",
+    }
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_every_preset_is_complete(preset: str) -> None:
+    """Nothing is left to a default that the file does not show (paths and the length in minutes apart)."""
+    from electra.config import read_toml
+
+    def names(table: dict[str, Any], prefix: str = "") -> set[str]:
+        found: set[str] = set()
+        for key, value in table.items():
+            found |= names(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key}
+        return found
+
+    assert flat(PretrainConfig()).keys() - names(read_toml(preset)) <= {
+        "data", "out", "train.minutes", "init.discriminator", "init.generator",
+    }  # fmt: skip
+    assert dry_run(load_config(PretrainConfig, preset)).plan.flops > 0
+
+
+def test_compiled_encoders_train_and_are_evaluated(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The graphs, without the minute that generating code for them takes.
+    compiled = partial(compile_encoders, backend="eager")
+    monkeypatch.setattr("electra.pretraining.build.compile_encoders", compiled)
+    evaluations = []
+    for name in ("off", "on"):
+        pretrain(config(data_folder, tmp_path / name, "train.steps=10", f"train.compile={name}"))
+        evaluations.append([r for r in figures(tmp_path / name) if "eval/unigram_auc" in r])
+    assert evaluations[0][0] == pytest.approx(evaluations[1][0])  # before the first step
+    losses = [record["eval/masked_lm_loss"] for record in evaluations[1]]
+    assert losses[-1] < losses[0]
+
+
+def test_with_dropout_and_micro_batches_a_resumed_run_ends_the_same(data_folder: Path, tmp_path: Path) -> None:
+    settings = [
+        "model.dropout=0.1", "model.attention_dropout=0.1", "train.micro_batch_size=4", "train.steps=12",
+        "checkpoint.every=5",
+    ]  # fmt: skip
+    whole = pretrain(config(data_folder, tmp_path / "whole", *settings)).run
+    shutil.copytree(whole, tmp_path / "resumed")
+    resumed = tmp_path / "resumed"
+    shutil.rmtree(resumed / "export")
+    for name in ("step-00000010", "step-00000012"):
+        shutil.rmtree(resumed / "checkpoints" / name)
+    pretrain(config(data_folder, resumed, *settings))
+    for name, tensor in final_weights(whole).items():
+        assert torch.equal(tensor, final_weights(resumed)[name]), name
+
+
+def test_whether_to_compile_may_change_in_a_run(data_folder: Path, tmp_path: Path) -> None:
+    pretrain(config(data_folder, tmp_path / "run", "train.steps=2"))
+    pretrain(config(data_folder, tmp_path / "run", "train.steps=2", "train.compile=off"))
+
+
+def test_an_objective_alone_is_no_size(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pretrain", "objectives/electra-15", "--data", "D", "--out", "O"]) == 2
+    assert 'extends = ["electra-base", "objectives/electra-15"]' in capsys.readouterr().err

@@ -1,0 +1,62 @@
+"""`electra pretrain --profile`: where a step's time goes."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from small_run import command, config
+from torch.autograd import DeviceType
+
+from electra.cli import main
+from electra.pretraining.profile import SHOWN, operations, profiled
+
+
+def test_a_profile_has_the_dearest_operations_first_and_a_trace_of_all(data_folder: Path, tmp_path: Path) -> None:
+    profile = profiled(config(data_folder, tmp_path / "run", "train.steps=9"), 2)
+    seconds = [operation.seconds for operation in profile.operations]
+    assert seconds == sorted(seconds, reverse=True) and seconds[-1] >= 0
+    by_name = {operation.name: operation for operation in profile.operations}
+    assert by_name["aten::_fused_adamw_"].calls == 2 * 2  # steps, and groups with and without decay
+    events = json.loads(profile.trace.read_text())["traceEvents"]
+    assert sum(event.get("name") == "aten::_fused_adamw_" for event in events) == 2 * 2
+    assert [file.name for file in (tmp_path / "run").iterdir()] == ["profile"]
+
+
+def test_a_profile_keeps_nothing_else(
+    data_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert main(command(data_folder, run, "--profile", "1")) == 0
+    shown, logged = capfd.readouterr()
+    assert "share" in shown and "all others" in shown and "trace.json" in shown
+    assert "USDT" not in shown + logged
+    assert sum("aten::" in line for line in shown.splitlines()) <= SHOWN
+    assert main(command(data_folder, run, "--train.steps", "2")) == 0
+    before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file() and "profile" not in file.parts}
+    assert main(command(data_folder, run, "--profile", "1")) == 0
+    assert before == {file: file.read_bytes() for file in before}
+
+
+@pytest.mark.parametrize("arguments", [["0"], ["1", "--dry-run"], ["2", "--fresh"]])
+def test_a_profile_of_no_steps_is_refused(
+    arguments: list[str], data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command(data_folder, tmp_path / "run", "--profile", *arguments)) == 2
+    assert "--profile: give a number of steps" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_profile_of_a_card_counts_its_kernels_once() -> None:
+    def event(key: str, device: DeviceType, seconds: float, *, annotation: bool = False) -> SimpleNamespace:
+        return SimpleNamespace(
+            key=key, device_type=device, self_cpu_time_total=7e6, self_device_time_total=1e6 * seconds, count=1,
+            is_user_annotation=annotation,
+        )  # fmt: skip
+
+    events = [
+        event("aten::mm", DeviceType.CPU, 2.0), event("gemm", DeviceType.CUDA, 2.0),
+        event("Optimizer.step", DeviceType.CUDA, 3.0, annotation=True), event("adam", DeviceType.CUDA, 3.0),
+    ]  # fmt: skip
+    found = [(operation.name, operation.seconds) for operation in operations(events, on_cpu=False)]
+    assert found == [("adam", 3.0), ("gemm", 2.0)]

@@ -1,0 +1,304 @@
+"""Runs that continue networks of others: both towers, a BERT, and everything that does not fit."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from electra.cli import main
+from electra.commands import prepare
+from electra.commands.pretrain import dry_run, pretrain
+from electra.config import load_config
+from electra.data.shards import TokenData
+from electra.errors import CheckpointError, ConfigError, DataError
+from electra.export.loading import load_pretrained
+from electra.modeling.heads import MaskedLanguageModelHead
+from electra.pretraining.config import PretrainConfig, build_objective, with_vocabulary
+from electra.pretraining.warm_start import initialize, load_start, with_shapes
+
+SMALL = [
+    "model.hidden_size=32", "model.embedding_size=16", "model.feed_forward_size=64", "model.heads=2",
+    "model.layers=1", "generator.layers=1", "generator.hidden_size=24", "generator.feed_forward_size=40",
+    "packing.sequence_length=32", "train.batch_size=8", "train.report_every=5", "evaluation.examples=16",
+    "train.precision=float32", "tracking.tensorboard=false", "optimizer.warmup_steps=2", "train.steps=4",
+]  # fmt: skip
+
+
+def config(data: Path, out: Path, *overrides: str) -> PretrainConfig:
+    return load_config(PretrainConfig, "electra-tiny", [*SMALL, f"data={data}", f"out={out}", *overrides])
+
+
+@pytest.fixture(scope="module")
+def first(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The exports of a short run."""
+    return pretrain(config(data_folder, tmp_path_factory.mktemp("runs") / "first")).run / "export"
+
+
+def started(settings: PretrainConfig) -> Any:
+    """The objective of a config before its first step."""
+    assert settings.data is not None
+    data, start = TokenData.open(settings.data), load_start(settings.init)
+    settings = with_vocabulary(with_shapes(settings, start), len(data.unigram_counts))
+    objective = build_objective(settings, data.special)
+    initialize(objective, settings, data, start)
+    return objective
+
+
+def same(a: torch.nn.Module, b: torch.nn.Module) -> bool:
+    left, right = a.state_dict(), b.state_dict()
+    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_both_towers_go_on_with_their_shapes_and_heads(first: Path, data_folder: Path, tmp_path: Path) -> None:
+    # The preset asks for other sizes; the networks decide.
+    towers = [f"init.discriminator={first / 'discriminator'}", f"init.generator={first / 'generator'}"]
+    settings = load_config(PretrainConfig, "electra-tiny", [f"data={data_folder}", *towers])
+    objective = started(settings)
+    for tower, name in ((objective.towers()[name], name) for name in ("discriminator", "generator")):
+        loaded = load_pretrained(first / name)
+        assert loaded.head is not None
+        assert same(tower.encoder, loaded.encoder) and same(tower.head, loaded.head)
+    assert objective.generator.encoder.embeddings.token is objective.encoder.embeddings.token
+    result = pretrain(config(data_folder, tmp_path / "second", *towers))
+    stored = load_config(PretrainConfig, result.run / "config.toml")
+    assert (stored.model.hidden_size, stored.generator.hidden_size) == (32, 24)
+    card = (result.run / "README.md").read_text()
+    assert "Continued from `discriminator`." in card and str(first) not in card
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "checkpoints/step-00000004/model.safetensors")
+
+
+def test_it_resumes_where_the_first_networks_are_gone(first: Path, data_folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(first / "discriminator", copy)
+    options = (
+        f"init.discriminator={copy}",
+        "model.hidden_size=128",
+        "checkpoint.every=2",
+        "optimizer.steps_before=9",
+    )
+    run = pretrain(config(data_folder, tmp_path / "run", *options)).run
+    expected = weights(run)
+    shutil.rmtree(run / "checkpoints/step-00000004")
+    shutil.rmtree(copy)
+    pretrain(config(data_folder, tmp_path / "run", *options))
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in weights(run).items())
+    rates = [json.loads(line).get("learning_rate") for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert next(filter(None, rates)) == pytest.approx(1e-3 * 0.25)  # at the fourth step of four
+    assert "on the schedule of a run that had gone 9 steps" in (run / "README.md").read_text()
+
+
+def test_networks_that_changed_before_the_first_checkpoint_are_named(
+    first: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    settings = config(data_folder, tmp_path / "run", f"init.discriminator={first / 'discriminator'}")
+    run = pretrain(settings).run
+    shutil.rmtree(run / "checkpoints")
+    (run / "checkpoints").mkdir()
+    stored = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(stored.replace("hidden_size = 32", "hidden_size = 64"))
+    with pytest.raises(CheckpointError, match=r"model.hidden_size: the run has 64, asked for 32"):
+        pretrain(settings)
+
+
+@pytest.mark.parametrize("sharing", ["embeddings", "all"])
+def test_faithful_runs_and_tied_ones_go_on_with_their_heads(
+    data_folder: Path, tmp_path: Path, sharing: str
+) -> None:
+    """The LayerNorm of the embeddings shared too, or everything."""
+    settings = [f"objective.sharing={sharing}", "objective.share_norm=true"]
+    if sharing == "all":
+        settings += ["generator.hidden_size=32", "generator.feed_forward_size=64", "generator.heads=2"]
+    made = pretrain(config(data_folder, tmp_path / "made", *settings)).run / "export"
+    towers = f"init.discriminator={made / 'discriminator'}", f"init.generator={made / 'generator'}"
+    objective = started(
+        load_config(
+            PretrainConfig,
+            "electra-tiny",
+            [f"data={data_folder}", *settings[:2], *towers, "packing.sequence_length=32"],
+        )
+    )
+    for name, tower in objective.towers().items():
+        loaded = load_pretrained(made / name)
+        assert loaded.head is not None
+        assert same(tower.encoder, loaded.encoder) and same(tower.head, loaded.head)
+
+
+def test_a_bert_becomes_a_discriminator_with_a_fresh_generator(data_folder: Path, tmp_path: Path) -> None:
+    transformers: Any = pytest.importorskip("transformers")
+    rows = TokenData.open(data_folder).vocabulary_size + 5  # more than the tokenizer has entries, as some have
+    model = transformers.BertForMaskedLM(
+        transformers.BertConfig(
+            vocab_size=rows, hidden_size=48, num_hidden_layers=2, num_attention_heads=3, intermediate_size=56,
+            max_position_embeddings=40, hidden_act="relu",
+        )
+    )  # fmt: skip
+    model.save_pretrained(tmp_path / "bert")
+    shutil.copy(data_folder / "tokenizer.json", tmp_path / "bert")
+    settings = config(data_folder, tmp_path / "run", f"init.discriminator={tmp_path / 'bert'}")
+    objective = started(settings)
+    assert same(objective.encoder, load_pretrained(tmp_path / "bert").encoder)
+    assert (
+        objective.generator.encoder.config.hidden_size == 24
+        and objective.generator.encoder.config.embedding_size == 48
+    )
+    result = pretrain(settings)
+    assert result.exported is not None
+    assert all(difference is not None and difference < 1e-5 for difference in result.exported.differences.values())
+    back = load_pretrained(result.run / "export/discriminator")
+    assert back.encoder.config.vocabulary_size == rows and back.encoder.config.activation == "relu"
+    # And as what it was: a masked language model, with its head, out as a Bert again.
+    masked = config(
+        data_folder, tmp_path / "masked", f"init.discriminator={tmp_path / 'bert'}", "objective.kind=masked-lm"
+    )
+    head = started(masked).head
+    assert isinstance(head, MaskedLanguageModelHead)
+    assert torch.equal(head.bias, model.cls.predictions.bias)
+    exported = pretrain(masked).exported
+    assert exported is not None and exported.folders.keys() == {"encoder"}
+    assert json.loads((exported.folders["encoder"] / "config.json").read_text())["model_type"] == "bert"
+    assert transformers.BertForMaskedLM.from_pretrained(exported.folders["encoder"]).config.hidden_act == "relu"
+
+
+def test_settings_that_the_networks_decide_are_refused_by_name(
+    first: Path, data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["pretrain", "electra-tiny", "--data", str(data_folder), "--out", str(tmp_path / "run"), "--dry-run"]
+    command += ["--init.discriminator", str(first), "--packing.sequence_length", "32"]
+    assert main([*command, "--model.layers", "3", "--init.token_table", "random"]) == 2
+    assert "init.token_table, model.layers: decided by the networks" in capsys.readouterr().err
+    assert main([*command, "--model.dropout", "0.2", "--generator.layers", "3"]) == 0
+    assert main([*command, "--init.generator", str(first), "--generator.layers", "3"]) == 2
+    assert "generator.layers: decided by" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_energy_is_no_replaced_token_head(
+    first: Path, data_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = pretrain(config(data_folder, tmp_path / "made", "objective.kind=electric")).run
+    assert json.loads((made / "export/discriminator/config.json").read_text())["electra_objective"] == "electric"
+    for kind, kept in (("replaced-token", False), ("electric", True)):
+        settings = config(data_folder, tmp_path, f"init.discriminator={made}", f"objective.kind={kind}")
+        loaded = load_pretrained(made).head
+        assert loaded is not None and same(started(settings).head, loaded) is kept
+
+
+def test_a_dry_run_shows_the_shape_that_is_taken(first: Path) -> None:
+    settings = load_config(
+        PretrainConfig, "electra-small", [f"init.discriminator={first}", "packing.sequence_length=32"]
+    )
+    plan = dry_run(settings)
+    assert (plan.config.model.hidden_size, plan.config.model.layers) == (32, 1)
+
+
+def test_what_does_not_fit_is_named(
+    first: Path, data_folder: Path, corpus_file: Path, tmp_path: Path
+) -> None:  # the vocabulary, the kind, the tables, the shapes, the objective
+    discriminator, generator = first / "discriminator", first / "generator"
+    run = tmp_path / "run"
+
+    def refused(error: type[Exception], message: str, *overrides: str, data: Path = data_folder) -> None:
+        with pytest.raises(error, match=message):
+            pretrain(config(data, run, *overrides))
+        assert not run.exists()
+
+    other = tmp_path / "other"
+    prepare.run(
+        prepare.PrepareConfig(
+            corpus=(str(corpus_file),), out=other, vocabulary_size=512, lowercase=False, workers=1
+        )
+    )
+    refused(DataError, r"another vocabulary .* entries differ", f"init.discriminator={discriminator}", data=other)
+    refused(ConfigError, "needs init.discriminator", f"init.generator={generator}")
+    towers = f"init.discriminator={discriminator}", f"init.generator={discriminator}"
+    refused(CheckpointError, "is a discriminator; a generator is a masked language model", *towers)
+    refused(CheckpointError, "there is no folder", "init.discriminator=/nowhere/at/all")
+    towers = f"init.discriminator={discriminator}", f"init.generator={generator}"
+    refused(ConfigError, "the objective has no generator apart", *towers, "objective.kind=electric")
+    long = f"init.discriminator={discriminator}", "packing.sequence_length=600", "model.max_positions=600"
+    refused(ConfigError, "600 is more than model.max_positions, 512", *long)
+
+    changed = tmp_path / "changed"
+    shutil.copytree(generator, changed)
+    tensors = load_file(changed / "model.safetensors")
+    tensors["electra.embeddings.word_embeddings.weight"][7] += 0.5
+    save_file(tensors, changed / "model.safetensors")
+    towers = f"init.discriminator={discriminator}", f"init.generator={changed}"
+    refused(ConfigError, r"embeddings.token.weight differs from the discriminator's \(by up to 0.5\)", *towers)
+    pretrain(config(data_folder, tmp_path / "apart", *towers, "objective.sharing=none"))
+    facts = json.loads((changed / "config.json").read_text())
+    (changed / "config.json").write_text(json.dumps(facts | {"hidden_act": "relu"}))
+    refused(ConfigError, "its activation is relu, where gelu is needed", *towers)
+    bert = tmp_path / "bert"
+    masked = config(data_folder, tmp_path / "made", "objective.kind=masked-lm", "model.embedding_size=32")
+    exported = pretrain(replace(masked, model=replace(masked.model, activation="relu"))).exported
+    assert exported is not None
+    shutil.copytree(exported.folders["encoder"], bert)
+    towers = f"init.discriminator={bert}", f"init.generator={bert}"
+    refused(CheckpointError, "has another activation than GELU", *towers)
+
+
+@pytest.mark.parametrize("kind", ["replaced-token", "masked-lm"])
+def test_what_blocks_share_goes_on_to_be_shared(data_folder: Path, tmp_path: Path, kind: str) -> None:
+    shape = "model.share_layers=all", "model.layers=2", "model.embedding_size=16", f"objective.kind={kind}"
+    made = pretrain(config(data_folder, tmp_path / "made", *shape)).run / "export"
+    tower = made / ("discriminator" if kind == "replaced-token" else "encoder")
+    objective = started(
+        config(data_folder, tmp_path / "run", f"objective.kind={kind}", f"init.discriminator={tower}")
+    )
+    assert objective.encoder.config.share_layers == "all"
+    assert objective.encoder.blocks[0].feed_forward is objective.encoder.blocks[1].feed_forward
+    assert same(objective.encoder, load_pretrained(tower).encoder)
+
+
+def test_one_row_of_segments_stands_for_both(data_folder: Path, tmp_path: Path) -> None:
+    result = pretrain(config(data_folder, tmp_path / "run", "model.type_vocabulary_size=1"))
+    assert result.outcome.step == 4 and result.exported is not None
+    assert max(difference or 0.0 for difference in result.exported.differences.values()) < 1e-5
+
+
+def test_the_schedule_that_goes_on_needs_steps(data_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"give train.steps, not train.minutes"):
+        config(data_folder, tmp_path, "optimizer.steps_before=100", "train.minutes=1")
+
+
+def test_relative_positions_go_on_as_long_as_they_were_read(
+    data_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They have no table that says what they know; what they looked at may change, and is said."""
+    settings = ["model.embedding_size=32", f"data={data_folder}"]
+    left = [one for one in SMALL if not one.startswith("generator.")] + settings
+    first = pretrain(load_config(PretrainConfig, "txl-tiny", [*left, f"out={tmp_path / 'left'}"])).run
+    both = load_config(
+        PretrainConfig, "txl-tiny", [*left, f"out={tmp_path / 'both'}", f"init.discriminator={first}",
+        "objective.kind=permutation-lm", "model.direction=both", "packing.sequence_length=24"],
+    )  # fmt: skip
+    with caplog.at_level("INFO", logger="electra"):
+        second = pretrain(both).run
+    assert "looked to the left alone; from here on it looks to both sides" in caplog.text
+    loaded = load_pretrained(second)
+    assert loaded.max_length == 24 and loaded.encoder.config.direction == "both"
+
+
+def test_beside_relative_positions_the_generator_begins_at_its_neighbours(
+    data_folder: Path, tmp_path: Path
+) -> None:
+    (preset := tmp_path / "memory.toml").write_text('extends = ["electra-tiny", "objectives/electra-memory"]\n')
+    objectives = []
+    for attention in ("random", "neighbours"):
+        torch.manual_seed(0)
+        settings = [f"data={data_folder}", f"init.attention={attention}"]
+        objectives.append(started(load_config(PretrainConfig, str(preset), settings)).towers())
+    plain, neighbours = objectives
+    assert same(plain["discriminator"].encoder, neighbours["discriminator"].encoder)
+    assert not same(plain["generator"].encoder.blocks[0], neighbours["generator"].encoder.blocks[0])
+    table_LE = neighbours["generator"].encoder.embeddings.position.weight
+    assert torch.allclose(table_LE.norm(dim=-1), table_LE[0].norm(), rtol=1e-3)  # sines and cosines of one angle

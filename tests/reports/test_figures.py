@@ -1,0 +1,55 @@
+"""Pictures of analyses and studies: marks are whole, lines explained, names off the edge."""
+
+from typing import Any
+
+from electra.reports.analyses import parts_of_speech, rescore
+from electra.reports.figures import blank
+from electra.reports.study import Row
+from electra.reports.study_figure import study_figure
+
+
+def value(share: float) -> dict[str, Any]:
+    return {"value": share, "interval": [share, share], "low": share, "high": share}
+
+
+def test_marks_at_zero_are_whole() -> None:
+    names = ("clean_suspected", "untouched_suspected", "missed")
+    group = {name: value(0.0) for name in names} | {
+        f"{name}_at_equal_difficulty": None for name in ("clean_suspected", "missed")
+    }
+    titles = ("all tokens", "tag", "position")
+    facts = {"groups": {title: [{**group, "name": "one"}] for title in titles}}
+    figure = parts_of_speech.figure({**facts, "model": "nano", "data": "text", "threshold": 0.5})
+    assert all(axes.get_xlim()[0] < 0 for axes in figure.axes)
+
+
+def test_the_line_of_the_first_best_is_explained_and_titles_are_alike() -> None:
+    rates = {name: value(0.4) for name in ("first_best", "random", "oracle")}
+    model = {"model": "nano", "score": "pll", "alone": value(0.4), "rescored": value(0.4)}
+    curve = [{"strength": 1, "rate": 0.4}, {"strength": 2, "rate": 0.5}]
+    facts = {**rates, "length_alone": {"rescored": value(0.4)}, "models": [{**model, "curve": curve}]}
+    left, right = rescore.figure(facts).axes
+    assert "first best" in [text.get_text() for text in right.get_legend().get_texts()]
+    assert left.title.get_fontsize() == right.title.get_fontsize()
+
+
+def test_the_line_of_a_study_is_explained() -> None:
+    row = Row("base", "as it is", 1.0, (), 0, 0, (80.0, 81.0), None, None, "", None, None)
+    facts = {
+        "arms": {"base": {"x": None}},
+        "shares": [1.0],
+        "control": "base",
+        "suite": [],
+        "title": "",
+        "flops": 1,
+    }
+    [axes] = study_figure(facts, [row]).axes  # type: ignore[union-attr]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["the control: as it is"]
+
+
+def test_names_do_not_touch_the_edge() -> None:
+    drawing = blank(4, 3)
+    axes = drawing.subplots()
+    axes.set_yticks([0], ["a_long_name_of_a_paradigm"])
+    drawing.canvas.draw()
+    assert axes.get_tightbbox().x0 >= 0.09 * drawing.dpi

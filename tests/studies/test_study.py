@@ -1,0 +1,280 @@
+"""Studies: from a TOML file to a table, with runs that are resumed and shared."""
+
+import inspect
+import io
+import json
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from small_study import command
+
+from electra.commands.study import Stopped, StudyCommand, StudyPlan, run
+from electra.config import load_config
+from electra.errors import CheckpointError, ConfigError
+from electra.pretraining.config import PretrainConfig
+from electra.reports.study import StudyReport
+from electra.studies import runs
+from electra.studies.config import load_study, names
+from electra.studies.cost_estimate import flops_a_second
+from electra.training.precision import Precision
+from electra.training.run_lock import DEAD
+
+pytestmark = pytest.mark.usefixtures("without_transformers")
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_study_that_is_shipped_is_named_by_the_help_and_the_page(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs/studies.md").read_text(encoding="utf-8")
+    assert f"| `{name}` | " in page
+    said = inspect.getsource(StudyCommand).split("A study's name (")[1].split(": docs/studies.md")[0]
+    assert name in re.split(r",\s+", said)
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_study_that_is_shipped_has_arms_that_can_be_built(name: str, tmp_path: Path) -> None:
+    study = load_study(name)
+    for arm in study.arms:
+        (path := tmp_path / f"{arm.name}.toml").write_text(study.toml(arm, tmp_path))
+        config = load_config(PretrainConfig, path, ["train.steps=100", "model.vocabulary_size=400"])
+        assert config.train.steps == 100
+
+
+def test_runs_have_equal_compute_and_are_scored(
+    study_file: Path, tasks: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    result = run(command(study_file, data_folder, tmp_path, tasks=tasks, seeds=2))
+    assert isinstance(result, StudyReport)
+    rows = {row.arm: row for row in result.rows}
+    flops = [one["flops"] for row in result.rows for one in row.results]
+    assert len(flops) == 4 and max(flops) / min(flops) < 1.1
+    assert rows["electra"].verdict == "" and rows["bert"].verdict in ("higher", "lower", "not distinguishable")
+    assert rows["bert"].interval is not None and rows["bert"].paper == 82.2
+    out = tmp_path / "out"
+    lines = (out / "study.csv").read_text().splitlines()
+    assert len(lines) == 5 and "chunking span_f1 0" in lines[0]
+    assert (out / "study.png").stat().st_size > 5000 and "<svg" in (out / "study.svg").read_text()
+    stored = json.loads((out / "results.json").read_text())
+    assert [row["n"] for row in stored["rows"]] == [2, 2]
+
+    before = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/*/*/result.json")}
+    more = run(command(study_file, data_folder, tmp_path, tasks=tasks, seeds=3))
+    assert isinstance(more, StudyReport) and [len(row.results) for row in more.rows] == [3, 3]
+    assert all(path.stat().st_mtime_ns == then for path, then in before.items()), (
+        "one seed more costs one run more"
+    )
+
+
+def test_the_precision_is_measured_once(
+    study_file: Path, tasks: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def chosen(name: Any, *others: Any) -> Precision:
+        asked.append(name)
+        return Precision("float32", "a test's choice", 1e9)
+
+    monkeypatch.setattr("electra.pretraining.build.choose_precision", chosen)
+    monkeypatch.setattr("electra.finetuning.run.choose_precision", chosen)
+    run(command(study_file, data_folder, tmp_path, tasks=tasks))
+    assert asked == ["auto", *["float32"] * 4], "once for the study, then two runs and a fine-tuning of each"
+
+
+def test_a_study_that_was_killed_goes_on(
+    study_file: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    def dies(common: Any, job: Any, steps: int) -> int:
+        if done:
+            raise KeyboardInterrupt
+        done.append(str(job))
+        return runs.run_job(common, job, steps)
+
+    monkeypatch.setattr("electra.commands.study.run_job", dies)
+    stopped = run(command(study_file, data_folder, tmp_path))
+    assert isinstance(stopped, Stopped) and stopped.exit_code == 130
+    assert "stopped in bert, seed 0; the same command goes on" in str(stopped.__rich__())
+    monkeypatch.undo()
+    result = run(command(study_file, data_folder, tmp_path))
+    assert isinstance(result, StudyReport) and [len(row.results) for row in result.rows] == [1, 1]
+    assert result.rows[0].scores == (100 * result.rows[0].results[0]["evaluation"]["eval/unigram_auc"],)
+    assert not result.rows[1].scores, "nothing is fine-tuned without --tasks, and BERT finds no fakes"
+
+
+def test_tasks_that_come_later_cost_no_pretraining(
+    study_file: Path, tasks: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    run(command(study_file, data_folder, tmp_path, arms=("bert",)))
+    steps = {path: path.read_text() for path in (tmp_path / "out").glob("runs/*/*/*/run/metrics.jsonl")}
+    assert len(steps) == 2
+    result = run(command(study_file, data_folder, tmp_path, tasks=tasks))
+    assert isinstance(result, StudyReport) and [len(row.scores) for row in result.rows] == [1, 1]
+    assert all(path.read_text() == text for path, text in steps.items()), "nothing was trained again"
+    more = run(command(study_file, data_folder, tmp_path, tasks=tasks, task_seeds=2))
+    assert isinstance(more, StudyReport)
+    assert [len(row.results[0]["tasks"]["chunking"]["values"]) for row in more.rows] == [2, 2]
+
+
+def test_other_settings_of_fine_tuning_cost_no_pretraining(
+    study_file: Path, tasks: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run(command(study_file, data_folder, tmp_path, tasks=tasks))
+    out = tmp_path / "out"
+    monkeypatch.setattr("electra.studies.runs.pretrain", lambda _: pytest.fail("nothing is trained again"))
+    with pytest.raises(ConfigError, match="did you mean 'learning_rate'"):
+        run(command(study_file, data_folder, tmp_path, tasks=tasks, tune=("optimizer.learning_rat=1",)))
+    tuned = run(command(study_file, data_folder, tmp_path, tasks=tasks, tune=("optimizer.learning_rate=3e-2",)))
+    assert isinstance(first, StudyReport) and isinstance(tuned, StudyReport)
+    assert [row.scores for row in first.rows] != [row.scores for row in tuned.rows]
+    assert json.loads((out / "results.json").read_text())["tune"] == ["optimizer.learning_rate=0.03"]
+    (console := Console(file=io.StringIO(), width=400, record=True)).print(tuned)
+    assert "fine-tuned with optimizer.learning_rate=0.03" in console.export_text()
+
+    monkeypatch.setattr("electra.studies.runs.finetune", lambda _: pytest.fail("nor fine-tuned"))
+    for asked, expected in (((), tuned), (("optimizer.learning_rate=0.03",), tuned), (("defaults",), first)):
+        again = run(command(study_file, data_folder, tmp_path, tasks=tasks, tune=asked))
+        assert isinstance(again, StudyReport)
+        assert [row.scores for row in again.rows] == [row.scores for row in expected.rows]
+
+
+def test_a_run_whose_weights_are_gone_is_not_trained_again_unasked(
+    study_file: Path, tasks: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    run(command(study_file, data_folder, tmp_path))
+    shutil.rmtree(tmp_path / "out/runs/bert/1/seed-0/run")
+    with pytest.raises(CheckpointError, match=r"its weights are gone.*\n.*delete .*result\.json"):
+        run(command(study_file, data_folder, tmp_path, tasks=tasks))
+
+
+def test_a_run_that_diverges_is_a_result_and_the_others_go_on(
+    study_file: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    study_file.write_text(study_file.read_text() + 'set = { "optimizer.learning_rate" = 1e30 }\n')
+    result = run(command(study_file, data_folder, tmp_path, seeds=2))
+    assert isinstance(result, StudyReport)
+    assert {row.arm: (len(row.results), row.failed) for row in result.rows} == {"electra": (2, 0), "bert": (0, 2)}
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(result)
+    assert "0 (2 failed)" in console.export_text()
+
+
+def test_a_dry_run_shows_all_arms(study_file: Path, data_folder: Path, tmp_path: Path) -> None:
+    plan = run(command(study_file, data_folder, tmp_path, dry_run=True))
+    assert isinstance(plan, StudyPlan)
+    cost = {arm.name: arm.train.sequences(arm.steps(1)) * arm.flops_a_sequence for arm in plan.arms}
+    assert cost["electra"] == pytest.approx(cost["bert"], rel=0.1) == pytest.approx(1.5e9, rel=0.1)
+    assert not (tmp_path / "out/runs").exists()
+    assert plan.seconds > 0 and plan.tuning == 0, "there are no tasks"
+
+
+def test_a_dry_run_says_how_long_fine_tuning_takes(
+    study_file: Path, tasks: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    plan = run(command(study_file, data_folder, tmp_path, tasks=tasks, dry_run=True))
+    assert isinstance(plan, StudyPlan) and plan.tuning > 0
+    (console := Console(file=io.StringIO(), width=120, record=True)).print(plan)
+    assert "of fine-tuning (once on each of chunking)" in console.export_text()
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_budget_in_minutes_is_that_of_the_control_here(
+    study_file: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speeds: list[float] = []
+
+    def timed(*given: Any) -> float:
+        speeds.append(max(flops_a_second(*given), 1e8))  # a budget too small is refused
+        return speeds[-1]
+
+    monkeypatch.setattr("electra.commands.study.flops_a_second", timed)
+    plan = run(command(study_file, data_folder, tmp_path, budget=0.5, dry_run=True))
+    assert isinstance(plan, StudyPlan) and plan.common.flops == 30 * speeds[0] and speeds[0] > 1e6
+
+
+def test_paths_in_a_study_may_be_relative_to_its_file(study_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "earlier").mkdir()
+    study_file.write_text(study_file.read_text() + 'set = { "init.generator" = "earlier" }\n')
+    assert load_study(str(study_file)).arms[1].settings == {"init.generator": str(tmp_path / "earlier")}
+
+
+def test_runs_that_are_not_scored_are_counted(
+    study_file: Path, tasks: Path, data_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(command(study_file, data_folder, tmp_path, tasks=tasks))
+    result = run(command(study_file, data_folder, tmp_path, seeds=2))
+    assert isinstance(result, StudyReport) and [row.unscored for row in result.rows] == [1, 1]
+    assert "are scored by chunking; new ones are not without --tasks" in caplog.text
+    (console := Console(file=io.StringIO(), width=200, record=True)).print(result)
+    assert "1 (1 not scored)" in console.export_text()
+
+
+def test_of_two_that_begin_at_once_both_have_the_arms_and_the_precision(
+    study_file: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second comes while the first measures its precision."""
+    inner: list[Any] = []
+
+    def measures(*_: Any) -> str:
+        if inner:
+            return "float32"
+        inner.append(None)
+        inner[0] = run(command(study_file, data_folder, tmp_path, arms=("bert",)))
+        return "bfloat16"
+
+    monkeypatch.setattr("electra.studies.folder.precision_here", measures)
+    result = run(command(study_file, data_folder, tmp_path))
+    assert isinstance(result, StudyReport) and isinstance(inner[0], StudyReport)
+    assert {run["precision"] for run in result.runs} == {"float32"}
+    assert set(json.loads((tmp_path / "out/study.json").read_text())["arms"]) == {"electra", "bert"}
+
+
+def test_a_run_whose_owner_died_meanwhile_is_taken_over(
+    study_file: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was another's when it came to it, and is free when the others are done."""
+    monkeypatch.setattr("electra.commands.study.run_job", lambda *_: 143)
+    assert isinstance(run(command(study_file, data_folder, tmp_path)), Stopped)
+    another = tmp_path / "out/runs/electra/1/seed-0/taken.json"
+    another.parent.mkdir(parents=True, exist_ok=True)
+    another.write_text(json.dumps({"host": "another", "processes": [], "process": 1}))
+    done: list[str] = []
+
+    def fake(common: Any, job: Any, steps: int) -> int:
+        done.append(job.arm.name)
+        os.utime(another, (time.time() - 2 * DEAD,) * 2)
+        found = {"arm": job.arm.name, "share": 1.0, "seed": 0, "failed": None, "tasks": {}, "evaluation": {}}
+        (job.folder(common.out) / "result.json").write_text(json.dumps({**found, "blimp": None}))
+        return 0
+
+    monkeypatch.setattr("electra.commands.study.run_job", fake)
+    run(command(study_file, data_folder, tmp_path))
+    assert done == ["bert", "electra"]
+
+
+def test_stopping_keeps_the_exit_code(
+    study_file: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("electra.commands.study.run_job", lambda *_: 143)
+    result = run(command(study_file, data_folder, tmp_path))
+    assert isinstance(result, Stopped) and result.exit_code == 143
+
+
+def test_a_study_may_be_moved_with_its_base(study_file: Path, data_folder: Path, tmp_path: Path) -> None:
+    """Nothing in its folder says where on a machine it lies."""
+    text = study_file.read_text()
+    study_file.write_text(text.replace(str(tmp_path / "base.toml"), "base.toml"))
+    (here := tmp_path / "here").mkdir()
+    for name in ("base.toml", study_file.name):
+        shutil.move(tmp_path / name, here / name)
+    run(command(here / study_file.name, data_folder, here))
+    written = [here / "out/study.json", *(here / "out/arms").iterdir()]
+    assert len(written) > 2 and not any(str(tmp_path) in path.read_text() for path in written)
+    shutil.move(here, there := tmp_path / "there")
+    result = run(command(there / study_file.name, data_folder, there))
+    assert isinstance(result, StudyReport) and all(row.results for row in result.rows)

@@ -1,0 +1,26 @@
+"""What is freed stays with the process."""
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import mmap, sys, torch
+from electra.training.allocator import keep_freed_memory
+resident = lambda: int(open("/proc/self/statm").read().split()[1]) * mmap.PAGESIZE
+if sys.argv[1] == "keep":
+    assert keep_freed_memory()
+before = resident()
+torch.ones(24 * 2**20 // 4)
+print((resident() - before) // 2**20)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is glibc's allocator that is told")
+@pytest.mark.parametrize(("how", "least", "most"), [("keep", 18, 40), ("default", -10, 12)])
+def test_a_freed_tensor_stays_resident(how: str, least: int, most: int) -> None:
+    # in a process of its own, since the setting lasts
+    finished = subprocess.run([sys.executable, "-c", PROGRAM, how], capture_output=True, text=True, check=True)
+    assert least < int(finished.stdout) < most

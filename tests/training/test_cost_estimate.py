@@ -1,0 +1,25 @@
+"""What a run is said to take before it is begun."""
+
+from dataclasses import replace
+
+from electra.modeling.encoders.bert import EncoderConfig
+from electra.training.cost_estimate import activation_bytes, memory_bytes
+
+CONFIG = EncoderConfig(
+    layers=4, hidden_size=128, embedding_size=128, feed_forward_size=512, heads=4, positions="relative",
+)  # fmt: skip
+
+
+def told(memory: int, at_once: int = 16) -> float:
+    """MiB of the states of 16 rows of 128 tokens, in float32."""
+    config = replace(CONFIG, memory_length=memory)
+    kept = activation_bytes(config, at_once, length=128, bytes_per_number=4)
+    return (kept + memory_bytes(config, 16, at_once=at_once, length=128)) / 2**20
+
+
+def test_a_memory_takes_memory() -> None:
+    """Peaks of a process that made steps of a language model of this shape, in MiB, weights and all."""
+    for memory, measured in ((0, 161), (128, 232), (512, 432)):
+        assert 0.6 < told(memory) / measured < 0.9
+    assert told(512, at_once=4) < told(512) / 3, "all rows are remembered, but few are read at once"
+    assert memory_bytes(CONFIG, 16, at_once=16, length=128) == 0

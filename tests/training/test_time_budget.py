@@ -1,0 +1,26 @@
+"""Minutes into steps."""
+
+import pytest
+
+from electra.training.time_budget import enough_measured, reserved_for_evaluations, second_a_step
+
+
+@pytest.mark.parametrize(
+    ("seconds", "warmup_steps", "expected"),
+    [
+        ([1.0] * 10, 100, False),  # not yet more than ten steps
+        ([1.0] * 11, 100, True),  # 5 % of 200 seconds
+        ([0.1] * 50, 100, False),
+        ([0.1] * 50, 50, True),  # the end of the warm-up
+        ([120.0], 100, False),  # one step says nothing
+        ([60.0, 60.0], 100, True),  # half of the time is gone
+    ],
+)
+def test_when_enough_is_measured(seconds: list[float], warmup_steps: int, expected: bool) -> None:
+    assert enough_measured(seconds, budget=200.0, warmup_steps=warmup_steps) is expected
+
+
+def test_slow_first_steps_and_a_slow_first_evaluation_count_little() -> None:
+    assert second_a_step([9.0, 5.0, 1.0, 3.0]) == 2.0
+    assert reserved_for_evaluations(1.0, count=11.0, budget=300.0) == 11.0
+    assert reserved_for_evaluations(9.0, count=11.0, budget=60.0) == 12.0
