@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from electra.data.shards import TokenData
-from electra.modeling.kernels.cross_entropy import attention
+from electra.modeling.kernels import attention
 from electra.pretraining.build import assembled, fitted
 from electra.pretraining.config import load_config
 from electra.pretraining.warm_start import Start

@@ -28,9 +28,9 @@ import transformers
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from electra.modeling.encoders.bert import EncoderConfig, at
+from electra.modeling.encoders.bert import EncoderConfig, gather_positions
 from electra.modeling.encoders.relative import RelativeEncoder
-from electra.modeling.kernels.cross_entropy import relative_attention, sampled_cross_entropy
+from electra.modeling.kernels import relative_attention, sampled_cross_entropy
 from electra.training.allocator import keep_freed_memory
 
 Step = Callable[[], float]
@@ -86,7 +86,7 @@ def ours(options: argparse.Namespace, batch: Batch, *, left: bool, plain: bool =
             batch.ids_BL, batch.segment_ids_BL, memory_YBMD=batch.memory_YBMD, positions_BN=none_BN,
             permutation_BLL=batch.permutation_BLL, targets_BN=batch.targets_BN,
         ).targets_BND  # fmt: skip
-        return targets_BND.flatten(0, 1), at(batch.ids_BL, batch.targets_BN).flatten()
+        return targets_BND.flatten(0, 1), gather_positions(batch.ids_BL, batch.targets_BN).flatten()
 
     def step() -> float:
         relative_attention.attend_by_head = plainly if plain else BY_HEAD
@@ -125,7 +125,7 @@ def peer(options: argparse.Namespace, batch: Batch, *, left: bool) -> Step:
     words_BN = batch.ids_BL[:, 1:]
     if not left:
         unseen_BLL = ~batch.permutation_BLL | torch.eye(L, dtype=torch.bool)
-        words_BN = at(batch.ids_BL, batch.targets_BN)
+        words_BN = gather_positions(batch.ids_BL, batch.targets_BN)
         given |= {
             "perm_mask": unseen_BLL.float(),
             "target_mapping": F.one_hot(batch.targets_BN, L).float(),

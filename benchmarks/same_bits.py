@@ -31,7 +31,7 @@ SMALL = [
 ]  # fmt: skip
 RUNS: dict[str, tuple[list[str], list[str]]] = {
     "electra": (["electra-nano"], []),
-    "electra-tiny": (["electra-tiny"], ["--packing.sequence_length", "64"]),
+    "electra-tiny": (["electra-tiny"], []),
     "micro-batches": (["electra-nano"], ["--train.micro_batch_size", "4", "--model.dropout", "0.1"]),
     "faithful": (["faithful-tiny"], ["--packing.sequence_length", "64"]),
     "disentangled": (["electra-nano"], ["--objective.sharing", "disentangled"]),
@@ -195,8 +195,8 @@ class Bench:
         shutil.rmtree(out, ignore_errors=True)
         where = data / "train.csv" if name in ("classification", "regression") else data
         self.run(
-            "finetune", self.work / "electra", *FINETUNINGS[name], "--data", where, "--out", out, "--seeds", "1",
-            "--train.epochs", "1", "--train.batch_size", "8", "--train.precision", "float32",
+            "finetune", self.work / "electra-tiny", *FINETUNINGS[name], "--data", where, "--out", out,
+            "--seeds", "1", "--train.epochs", "1", "--train.batch_size", "8", "--train.precision", "float32",
         )  # fmt: skip
         results = json.loads((out / "results.json").read_text())
         self.checksums[f"finetuned {name}: metrics"] = digest(

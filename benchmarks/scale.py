@@ -194,7 +194,7 @@ def worker(data: Path, rows: int) -> None:
     ])  # fmt: skip
     opened = TokenData.open(data, verify=False)
     settings = replace(settings, model=fitted(settings, opened))
-    with distributed.joined(minutes=5):
+    with distributed.init_distributed(minutes=5):
         objective, feed, precision, device = assembled(settings, opened, Start())
         update = Update(
             objective, build_optimizer(objective, settings.optimizer), gradient_clip=1.0, precision=precision,
@@ -209,14 +209,14 @@ def worker(data: Path, rows: int) -> None:
             update(batches, 1e-4)
             seconds.append(time.perf_counter() - start)
         found = [statistics.median(seconds[2:])]
-        if distributed.size() > 1:
+        if distributed.world_size() > 1:
             gradient, seconds = torch.zeros(count_parameters(objective)), []
             for _ in range(6):
                 start = time.perf_counter()
                 dist.all_reduce(gradient)
                 seconds.append(time.perf_counter() - start)
             found.append(statistics.median(seconds[1:]))
-        if distributed.leads():
+        if distributed.is_main_process():
             print(*found)
 
 

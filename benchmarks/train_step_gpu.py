@@ -28,7 +28,7 @@ from electra.modeling.flops import training_flops
 from electra.pretraining.config import PretrainConfig, build_objective, with_vocabulary
 from electra.training.optim import build_optimizer
 from electra.training.precision import Precision
-from electra.training.prefetch import Ahead
+from electra.training.prefetch import Prefetcher
 from electra.training.update import Update, compile_encoders
 from peer import TransformersPeer
 from train_step import SPECIAL, peer_config
@@ -118,7 +118,7 @@ def main() -> None:
         options.json.write_text(json.dumps({"device": where, "rows": list(map(asdict, table))}, indent=1) + "\n")
 
 
-def batches_of(config: PretrainConfig, rows: int, device: torch.device) -> Ahead:
+def batches_of(config: PretrainConfig, rows: int, device: torch.device) -> Prefetcher:
     """Full rows of random ids."""
     length = config.packing.sequence_length
 
@@ -127,7 +127,7 @@ def batches_of(config: PretrainConfig, rows: int, device: torch.device) -> Ahead
         ids_BL[:, 0], ids_BL[:, -1] = SPECIAL.classify, SPECIAL.separate
         return [Batch(ids_BL, torch.zeros_like(ids_BL), torch.full((rows,), length), seed=step).to(device)]
 
-    return Ahead(micro_batches)
+    return Prefetcher(micro_batches)
 
 
 def ours(config: PretrainConfig, rows: int, device: torch.device, *, compiled: bool) -> Callable[[int], object]:

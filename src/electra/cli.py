@@ -1,6 +1,6 @@
 """The `electra` command: find the verb, read its config, call it, show what it returns.
 
-A verb is `run(config) -> result` in a module of `electra.recipes`. The config is a dataclass, from which tyro
+A verb is `run(config) -> result` in a module of `electra.commands`. The config is a dataclass, from which tyro
 makes the options; the docstring of `run` is the help. Everything heavy is imported after the verb is known.
 """
 
@@ -202,8 +202,12 @@ def _call(verb: str, arguments: list[str]) -> object:
 
         raise ConfigError(f"{verb} is the work of one process; start it without torchrun")
     module, _, name = VERBS[verb][0].partition(":")
+    from electra.config import check
+
     run = getattr(importlib.import_module(module), name)
-    return run(_parse(verb, run, arguments))
+    config = _parse(verb, run, arguments)
+    check(config)
+    return run(config)
 
 
 def _parse(verb: str, run: Callable[..., object], arguments: list[str]) -> object:

@@ -5,8 +5,9 @@ the dataclass that a recipe asks for. Every problem on the way (an unknown name,
 odds with each other) is gathered, and all of them are raised together as one `ConfigError`.
 
 A config dataclass is frozen, gives every field a default or none where the user must choose, documents a
-field with a string literal right below it, and may define `problems()`, which yields a message for every
-combination of values that cannot work.
+field with a string literal right below it, bounds a number by its type (`PositiveInt`, `Annotated[float,
+Range(gt=0, lt=1)]`), and may define `problems()`, which yields a message for every combination of values that
+cannot work.
 """
 
 import ast
@@ -21,7 +22,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import tomli_w
 
@@ -32,6 +33,84 @@ OBJECTIVES = "objectives/"
 """Presets that say what is learnt, and are laid over one that says by which network."""
 Config = TypeVar("Config")
 Table = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Bounds of a numeric field, written as `Annotated[int, Range(ge=1)]`; the names are those of annotated-types."""
+
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+
+    def violation(self, value: float) -> str | None:
+        """What is wrong with a value; None where it lies within the bounds. NaN lies within none."""
+        within = (
+            (self.ge is None or value >= self.ge)
+            and (self.gt is None or value > self.gt)
+            and (self.le is None or value <= self.le)
+            and (self.lt is None or value < self.lt)
+        )
+        return None if within else f"must be {self}, got {value}"
+
+    def __str__(self) -> str:
+        limits = {"at least": self.ge, "above": self.gt, "at most": self.le, "below": self.lt}
+        return " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if limit is not None)
+
+
+PositiveInt = Annotated[int, Range(ge=1)]
+NonNegativeInt = Annotated[int, Range(ge=0)]
+PositiveFloat = Annotated[float, Range(gt=0)]
+NonNegativeFloat = Annotated[float, Range(ge=0)]
+Fraction = Annotated[float, Range(ge=0, le=1)]
+"""A share or probability; 0 and 1 are allowed."""
+OpenFraction = Annotated[float, Range(gt=0, lt=1)]
+"""A share or probability strictly between 0 and 1."""
+DropoutProbability = Annotated[float, Range(ge=0, lt=1)]
+
+
+def check(command: Any) -> None:
+    """Raise the problems of a command's options together.
+
+    Raises:
+        ConfigError: a number is out of its bounds, or options contradict each other.
+    """
+    options = (
+        f"--{problem.replace('_', '-', problem.partition(':')[0].count('_'))}"
+        for problem in out_of_bounds(command)
+    )
+    problems = list(options) or list(command.problems() if hasattr(command, "problems") else ())
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+def problems_of(section: Any) -> Iterator[str]:
+    """What is wrong with the values of one config dataclass (not with those of its sections).
+
+    Where a number is out of its bounds, `problems()` is not asked: it may rely on them.
+    """
+    violations = list(out_of_bounds(section))
+    yield from violations
+    if not violations and hasattr(section, "problems"):
+        yield from section.problems()
+
+
+def out_of_bounds(section: Any) -> Iterator[str]:
+    """`"name: must be at least 1, got 0"` for each field whose value violates the `Range` of its type."""
+    for name, hint in typing.get_type_hints(type(section), include_extras=True).items():
+        value = getattr(section, name)
+        for limits in _ranges(hint):
+            if isinstance(value, int | float) and (violation := limits.violation(value)):
+                yield f"{name}: {violation}"
+
+
+def _ranges(hint: Any) -> Iterator[Range]:
+    if typing.get_origin(hint) is Annotated:
+        yield from (extra for extra in hint.__metadata__ if isinstance(extra, Range))
+    elif typing.get_origin(hint) in (typing.Union, types.UnionType):
+        for member in typing.get_args(hint):
+            yield from _ranges(member)
 
 
 def load_config(cls: type[Config], source: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
@@ -248,8 +327,7 @@ def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, ro
     if broken:
         return None
     config = cls(**values)
-    if hasattr(config, "problems"):
-        problems.extend(prefix + problem for problem in config.problems())
+    problems.extend(prefix + problem for problem in problems_of(config))
     return config
 
 

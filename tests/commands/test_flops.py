@@ -18,15 +18,15 @@ from electra.config import load_config, preset_names
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import ConfigError
-from electra.modeling.encoders.relative import Past
+from electra.modeling.encoders.relative import Memory
 from electra.modeling.flops import training_flops
-from electra.modeling.kernels.cross_entropy import relative_attention
+from electra.modeling.kernels import relative_attention
 from electra.objectives.causal_lm import CausalLanguageModel
 from electra.objectives.masked_lm import MaskedLanguageModel
 from electra.objectives.masking import slots
 from electra.objectives.permutation_lm import PermutationLanguageModel
 from electra.objectives.replaced_token import ReplacedToken
-from electra.objectives.sentences import with_first
+from electra.objectives.sentences import with_cls_position
 from electra.pretraining.config import PretrainConfig, build_objective, with_vocabulary
 
 SPECIAL = SpecialTokens(0, 1, 2, 3, 4)
@@ -82,7 +82,7 @@ def test_the_modern_convention_is_what_torch_counts(preset: str, monkeypatch: py
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         if isinstance(objective, MaskedLanguageModel):
             if objective.sentences is not None:
-                positions_BN = with_first(positions_BN)
+                positions_BN = with_cls_position(positions_BN)
             states = objective.encoder(ids_BL, ids_BL, None, positions_BN=positions_BN)
             words = states[:, : slots(length, config.masking.share)].flatten(0, 1)
             loss = objective.head.logits(words, objective.encoder.embeddings.token.weight).sum()
@@ -90,7 +90,7 @@ def test_the_modern_convention_is_what_torch_counts(preset: str, monkeypatch: py
                 loss = loss + objective.sentences.head(states[:, -1]).sum()
         elif isinstance(objective, CausalLanguageModel | PermutationLanguageModel):
             shape = config.model.layers, ROWS, config.model.memory_length, config.model.hidden_size
-            past = Past(shape[2], torch.zeros(shape, device="meta")) if shape[2] else None
+            past = Memory(shape[2], torch.zeros(shape, device="meta")) if shape[2] else None
             chosen = {"positions_BN": positions_BN[:, :0], "targets_BN": positions_BN}
             given = chosen if isinstance(objective, PermutationLanguageModel) else {}
             states = objective.encoder(ids_BL, ids_BL, None, past=past, **given).flatten(0, 1)

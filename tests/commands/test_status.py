@@ -15,7 +15,7 @@ from electra.cli import main
 from electra.commands.pretrain import pretrain
 from electra.commands.status import StatusConfig, run, status_of
 from electra.errors import CheckpointError
-from electra.training.run_lock import taken
+from electra.training.run_lock import acquire
 
 CONFIG = 'extends = "electra-tiny"\n[train]\nsteps = 200\n'
 
@@ -43,7 +43,7 @@ def shown(*folders: Path) -> str:
 
 
 def test_a_run_that_is_alive_has_time_left(folder: Path) -> None:
-    with taken(folder):
+    with acquire(folder):
         found = status_of(folder)
         assert (found.state, found.step, found.steps, found.seconds_left) == ("running", 100, 200, 50.0)
         assert found.process is not None and found.process["process"] == os.getpid()
@@ -58,7 +58,7 @@ def test_the_states_of_a_run(folder: Path) -> None:
     (folder / "ended.json").write_text(json.dumps({"how": "stopped"}))
     assert status_of(folder).state == "stopped"
     os.utime(folder / "metrics.jsonl", (time.time() - 9000,) * 2)
-    with taken(folder):
+    with acquire(folder):
         assert status_of(folder).state == "silent"
         lines = (folder / "metrics.jsonl").read_text().splitlines()
         (folder / "metrics.jsonl").write_text(lines[0] + "\n")
@@ -116,7 +116,7 @@ def test_what_is_no_run_is_named(tmp_path: Path) -> None:
 def test_a_run_that_another_process_is_at_is_left_alone(data_folder: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     here = pytest.raises(CheckpointError, match=f"process {os.getpid()} on .* is at this run")
-    with taken(run), here:
+    with acquire(run), here:
         pretrain(config(data_folder, run, "train.steps=40"))
     assert [file.name for file in run.iterdir()] == []
 

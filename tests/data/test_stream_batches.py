@@ -49,8 +49,8 @@ def windows(data: TokenData, split: Split, *, fakes: bool = False) -> list[list[
 
 
 def read(batch: Batch) -> list[list[int]]:
-    assert batch.continued is not None
-    return torch.cat([batch.input_ids_BL, batch.continued.next_ids_B[:, None]], 1).tolist()
+    assert batch.stream_state is not None
+    return torch.cat([batch.input_ids_BL, batch.stream_state.next_ids_B[:, None]], 1).tolist()
 
 
 def settings(data: TokenData, **train: int) -> PretrainConfig:
@@ -92,8 +92,8 @@ def test_rows_go_on_from_step_to_step(data: TokenData) -> None:
     for step in (0, 1, 2, steps - 1, steps, steps + 1):
         [batch] = batches.micro_batches(step)
         assert read(batch) == [expected[row * steps + step % steps] for row in range(6)]
-        assert batch.continued is not None and batch.continued.first_row == 0
-        assert batch.continued.fresh_B.tolist() == [step % steps == 0] * 6
+        assert batch.stream_state is not None and batch.stream_state.first_row == 0
+        assert batch.stream_state.new_document_B.tolist() == [step % steps == 0] * 6
     before, after = (read(batches.micro_batches(step)[0]) for step in (3, 4))
     assert [row[-1] for row in before] == [row[0] for row in after]
     assert batches.epochs(steps) == 1
@@ -107,10 +107,11 @@ def test_micro_batches_are_the_rows_of_the_batch(data: TokenData, at_once: int) 
         [batch] = whole.micro_batches(step)
         parts = parted.micro_batches(step)
         assert [row for part in parts for row in read(part)] == read(batch)
-        firsts = [part.continued.first_row for part in parts if part.continued is not None]
+        firsts = [part.stream_state.first_row for part in parts if part.stream_state is not None]
         assert firsts == list(range(0, 6, at_once))
         assert all(
-            part.continued is not None and bool(part.continued.fresh_B.all()) == (step == 0) for part in parts
+            part.stream_state is not None and bool(part.stream_state.new_document_B.all()) == (step == 0)
+            for part in parts
         )
 
 
@@ -120,16 +121,20 @@ def test_held_out_rows_go_on_from_batch_to_batch(data: TokenData) -> None:
     assert rows * len(both) == min(40, len(expected)) // rows * rows
     for number, (text, fakes) in enumerate(both):
         assert read(text) == [expected[row * len(both) + number] for row in range(rows)]
-        assert text.continued is not None and fakes.continued is not None
-        assert text.continued.fresh_B.tolist() == fakes.continued.fresh_B.tolist() == [number == 0] * rows
+        assert text.stream_state is not None and fakes.stream_state is not None
+        assert (
+            text.stream_state.new_document_B.tolist()
+            == fakes.stream_state.new_document_B.tolist()
+            == [number == 0] * rows
+        )
 
 
 def test_moving_a_batch_takes_along_how_it_goes_on(data: TokenData) -> None:
     examples = ExampleSet(data.train, CONFIG, seed=0)
     batch = collate(examples, np.arange(3), special=data.special, seed=0, trim=True, fresh=False, first_row=4)
     moved = batch.to(torch.device("cpu"))
-    assert read(moved) == read(batch) and moved.continued is not None
-    assert moved.continued.first_row == 4 and not moved.continued.fresh_B.any()
+    assert read(moved) == read(batch) and moved.stream_state is not None
+    assert moved.stream_state.first_row == 4 and not moved.stream_state.new_document_B.any()
 
 
 def test_no_copy_to_a_device_waits_for_it(data: TokenData, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,10 +144,10 @@ def test_no_copy_to_a_device_waits_for_it(data: TokenData, monkeypatch: pytest.M
     batch = collate(examples, np.arange(3), special=data.special, seed=0, trim=True)
     batch = replace(batch, sentences_B=torch.zeros(3, dtype=torch.int64))
     moved = batch.to(torch.device("meta"))
-    assert moved.continued is not None and moved.sentences_B is not None and moved.seeds_B is not None
+    assert moved.stream_state is not None and moved.sentences_B is not None and moved.seeds_B is not None
     there = (
         moved.input_ids_BL, moved.segment_ids_BL, moved.lengths_B, moved.seeds_B, moved.sentences_B,
-        moved.continued.next_ids_B, moved.continued.fresh_B,
+        moved.stream_state.next_ids_B, moved.stream_state.new_document_B,
     )  # fmt: skip
     assert {x.device.type for x in there} == {"meta"} and len(pinned) == len(there)
 

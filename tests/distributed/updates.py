@@ -7,7 +7,7 @@ from contract import MODEL, batch, objective, rows
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from electra.data.collate import Continued
+from electra.data.collate import StreamState
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.training.optim import OptimizerConfig, build_optimizer
 from electra.training.precision import Precision
@@ -18,8 +18,8 @@ STEPS = (3, 8, 9)
 """Of ten: both stages of those that have two."""
 
 
-def continued(first_row: int) -> Continued:
-    return Continued(torch.full((3,), 7), torch.zeros(3, dtype=torch.bool), first_row)
+def continued(first_row: int) -> StreamState:
+    return StreamState(torch.full((3,), 7), torch.zeros(3, dtype=torch.bool), first_row)
 
 
 def updated(
@@ -41,9 +41,9 @@ def updated(
         share = len(parts) // world
         mine = parts[rank * share : (rank + 1) * share]
         if isinstance(
-            next(iter(ours.towers().values())).encoder, RelativeEncoder
+            next(iter(ours.exportable_networks().values())).encoder, RelativeEncoder
         ):  # their rows go on from step to step
-            mine = [replace(one, continued=continued(3 * n)) for n, one in enumerate(mine)]
+            mine = [replace(one, stream_state=continued(3 * n)) for n, one in enumerate(mine)]
         figures.append(update(mine, 1e-3))
     held = {key: parameter.detach().clone() for key, parameter in ours.named_parameters()}
     weights = {key: value.full_tensor() if isinstance(value, DTensor) else value for key, value in held.items()}

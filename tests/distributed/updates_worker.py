@@ -15,14 +15,14 @@ from updates import updated
 
 
 def main(out: Path) -> None:
-    with distributed.joined(minutes=1):
+    with distributed.init_distributed(minutes=1):
         rank = distributed.rank()
-        agreement = distributed.Agreement()
+        agreement = distributed.AgreedMaximum()
         facts = {
             "rank": rank,
-            "size": distributed.size(),
-            "told": distributed.told({"from": rank, "length": None, "text": "ü"}),
-            "patient": distributed.patiently((lambda: "done") if rank == 1 else None),
+            "size": distributed.world_size(),
+            "told": distributed.broadcast_object({"from": rank, "length": None, "text": "ü"}),
+            "patient": distributed.run_and_wait((lambda: "done") if rank == 1 else None),
             "agreed": [agreement(15 if (call, rank) == (2, 1) else 0) for call in range(5)],
         }
         (out / f"facts-{rank}.json").write_text(json.dumps(facts))

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from electra.errors import CheckpointError
 from electra.export.xlnet_names import config_fields, config_of, from_xlnet, to_xlnet
-from electra.modeling.encoders.bert import EncoderConfig, at
+from electra.modeling.encoders.bert import EncoderConfig, gather_positions
 from electra.modeling.encoders.relative import RelativeEncoder
 
 transformers: Any = pytest.importorskip("transformers")
@@ -130,7 +130,7 @@ def test_two_streams_under_permutation_and_padding(direction: Direction, way: st
     )  # fmt: skip
     logits_BNV = F.linear(found.targets_BND, encoder.embeddings.token.weight, bias_V)
     # To the left alone, their code takes such a mask for a batch of one only.
-    seen_BNL = at(permutation_BLL & TOKENS_BL[:, None], TARGETS_BN)
+    seen_BNL = gather_positions(permutation_BLL & TOKENS_BL[:, None], TARGETS_BN)
     if direction == "left":
         seen_BNL = seen_BNL & (torch.arange(L) < TARGETS_BN[:, :, None])
     for row in range(B):

@@ -21,7 +21,7 @@ from electra.errors import CheckpointError, ConfigError
 from electra.finetuning import seed_run
 from electra.finetuning.config import load_task_config
 from electra.finetuning.run import FinetuneResult, finetune
-from electra.tasks.subsampling import part
+from electra.tasks.subsampling import subsample
 
 Breaks = Callable[[int, Callable[[], None]], None]
 
@@ -308,7 +308,7 @@ def test_few_examples_are_drawn_for_each_seed(
     drawn = []
 
     def noted(*arguments: Any, **others: Any) -> Any:
-        drawn.append(part(*arguments, **others))
+        drawn.append(subsample(*arguments, **others))
         return drawn[-1]
 
     monkeypatch.setattr(seed_run, "part", noted)

@@ -82,7 +82,7 @@ def objective(name: str, *, masking: MaskingConfig | None = None, model: Encoder
         masking=masking or MaskingConfig(share=0.25),
     )  # fmt: skip
     ours = build_objective(settings, SPECIAL, TABLES)
-    for encoder in {id(tower.encoder): tower.encoder for tower in ours.towers().values()}.values():
+    for encoder in {id(tower.encoder): tower.encoder for tower in ours.exportable_networks().values()}.values():
         if isinstance(encoder, Encoder):
             attend_to_neighbours(encoder)  # which would take most of the steps to find
     return ours

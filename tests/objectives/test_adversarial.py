@@ -65,9 +65,9 @@ def test_reinforce_is_the_formula(share: float) -> None:
     states_nD = ours.generator.states(one, masking, None)
     log_p_nV = ours.generator.head.logits(states_nD, ours.generator.table_VE).log_softmax(-1)
     targets_n, used_n = masking.at(one.input_ids_BL), masking.used_BN.flatten()
-    samples_n = masking.at(output.seen["corrupted_ids"])
-    replaced_BL = (output.seen["corrupted_ids"] != one.input_ids_BL).float()
-    logits_BL = ours.head(ours.encoder(output.seen["corrupted_ids"], one.segment_ids_BL, None))
+    samples_n = masking.at(output.debug["corrupted_ids"])
+    replaced_BL = (output.debug["corrupted_ids"] != one.input_ids_BL).float()
+    logits_BL = ours.head(ours.encoder(output.debug["corrupted_ids"], one.segment_ids_BL, None))
     losses_BL = F.binary_cross_entropy_with_logits(logits_BL, replaced_BL, reduction="none")
     reward_n = masking.at(losses_BL.detach())
     sure_n, right_n = ours.baseline(states_nD.detach()).squeeze(-1).sigmoid(), (-reward_n).exp()
@@ -98,7 +98,7 @@ def test_gumbel_turns_the_gradient_of_the_discriminators_loss(adversary: str) ->
     soft_nV, samples_n = (noisy_nV / 0.7).softmax(-1), noisy_nV.argmax(-1)
     if adversary == "gumbel-straight":
         soft_nV = soft_nV + (F.one_hot(samples_n, V) - soft_nV).detach()
-    ids_BL = ours.written(one, masking, samples_n)
+    ids_BL = ours.replace_tokens(one, masking, samples_n)
     table_VE = ours.encoder.embeddings.token.weight
     tokens_BLE = F.one_hot(ids_BL, V).float() @ table_VE
     rows_n = torch.arange(6).repeat_interleave(masking.positions_BN.shape[1])[used_n]

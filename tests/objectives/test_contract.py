@@ -50,9 +50,9 @@ def test_it_learns_a_toy_language(name: str) -> None:
         "permutation-lm",
         "electric",
     )  # of Electric the cloze model is quick, the energies are not
-    judged = names["alone" if alone else next(iter(ours.towers()))]
+    judged = names["alone" if alone else next(iter(ours.exportable_networks()))]
     assert max(figures.get(key, 0.0) for key in judged) > (
-        0.6 if "discriminator" in ours.towers() and not alone else 0.3
+        0.6 if "discriminator" in ours.exportable_networks() and not alone else 0.3
     )
 
 
@@ -109,7 +109,7 @@ def test_evaluation_is_repeatable_and_leaves_all_as_it_was(name: str) -> None:
 @each
 def test_its_towers_have_names_and_its_cost_is_counted_in_both_conventions(name: str) -> None:
     ours = objective(name)
-    assert ours.towers().keys() <= {"discriminator", "generator", "encoder"}
+    assert ours.exportable_networks().keys() <= {"discriminator", "generator", "encoder"}
     for step in (2, 8):
         ours.begin_step(step, 10)
         for convention in ("modern", "paper"):

@@ -81,8 +81,8 @@ def test_a_sample_that_is_the_original_still_counts_as_sampled(electric: Electri
     one = batch([20])
     masking = electric.draw(one)
     output = electric(one, masking=masking, samples_n=masking.at(one.input_ids_BL))
-    assert torch.equal(output.seen["corrupted_ids"], one.input_ids_BL)
-    assert int(output.seen["replaced"].sum()) == int(masking.used_BN.sum()) > 0
+    assert torch.equal(output.debug["corrupted_ids"], one.input_ids_BL)
+    assert int(output.debug["replaced"].sum()) == int(masking.used_BN.sum()) > 0
 
 
 def test_the_discriminators_loss_does_not_teach_the_towers(electric: Electric) -> None:

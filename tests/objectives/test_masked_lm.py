@@ -57,5 +57,5 @@ def test_it_learns_and_has_one_encoder() -> None:
         optimizer.zero_grad()
         losses.append(float(output.loss.detach()))
     assert sum(losses[-4:]) < 0.6 * sum(losses[:4])
-    assert set(ours.towers()) == {"encoder"}
+    assert set(ours.exportable_networks()) == {"encoder"}
     assert ours.evaluate([(batch([20, 14]), batch([20, 14]))])["eval/masked_lm_loss"] < losses[0]

@@ -5,7 +5,15 @@ import torch
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.objectives.masking import Masking, MaskingConfig, candidates, draw, ngrams, slots, write
+from electra.objectives.masking import (
+    Masking,
+    MaskingConfig,
+    candidates,
+    draw_masks,
+    ngrams,
+    replace_tokens,
+    slots,
+)
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
 
@@ -26,7 +34,7 @@ def batch(ids_BL: torch.Tensor, *, seed: int) -> Batch:
 
 
 def drawn(ids_BL: torch.Tensor, config: MaskingConfig, *, seed: int) -> Masking:
-    return draw(batch(ids_BL, seed=seed), config, VOCABULARY)
+    return draw_masks(batch(ids_BL, seed=seed), config, VOCABULARY)
 
 
 def plain_draw(ids_BL: torch.Tensor, config: MaskingConfig, seed: int) -> list[dict[int, bool]]:
@@ -135,7 +143,7 @@ def test_what_is_written_where_a_position_was_drawn_twice(average: bool, spare: 
     positions_BN = torch.tensor([[3, 1, 3, 0, 2]])
     used_BN = torch.tensor([[True, True, True, True, False]])
     masking = Masking(positions_BN, used_BN, used_BN, ids_BL)
-    found = write(ids_BL, torch.tensor([50, 60, 55, 70, 80]), masking, config)
+    found = replace_tokens(ids_BL, torch.tensor([50, 60, 55, 70, 80]), masking, config)
     assert found.tolist() == [[20 if spare else 70, 60, 22, 52 if average else 50, 24]]
 
 
@@ -143,7 +151,7 @@ def test_distinct_positions_are_written_as_they_are() -> None:
     ids_BL = text([30, 5, 12], 32)
     masking = drawn(ids_BL, MaskingConfig(), seed=3)
     new_n = torch.arange(1000, 1000 + masking.used_BN.numel())
-    found_BL, expected_BL = write(ids_BL, new_n, masking, MaskingConfig()), ids_BL.clone()
+    found_BL, expected_BL = replace_tokens(ids_BL, new_n, masking, MaskingConfig()), ids_BL.clone()
     for row, slot in masking.used_BN.nonzero().tolist():
         expected_BL[row, masking.positions_BN[row, slot]] = new_n.view_as(masking.used_BN)[row, slot]
     assert torch.equal(found_BL, expected_BL)
@@ -155,7 +163,7 @@ def rates(
     """How often each position is chosen (B, L)."""
     counts_BL = torch.zeros(ids_BL.shape)
     for seed in range(seeds):
-        masking = draw(batch(ids_BL, seed=seed), config, vocabulary)
+        masking = draw_masks(batch(ids_BL, seed=seed), config, vocabulary)
         counts_BL.scatter_add_(1, masking.positions_BN, masking.used_BN.float())
     return counts_BL / seeds
 
@@ -179,7 +187,9 @@ def test_words_are_chosen_whole_and_as_many_as_fit() -> None:
     words = [{1, 2, 3}, {4}, {5, 6}, {7, 8, 9, 10}, {11}]
     seen = set()
     for seed in range(100):
-        masking = draw(batch(torch.tensor([row]), seed=seed), MaskingConfig(kind="words", share=0.3), vocabulary)
+        masking = draw_masks(
+            batch(torch.tensor([row]), seed=seed), MaskingConfig(kind="words", share=0.3), vocabulary
+        )
         chosen = set(masking.positions_BN[masking.used_BN].tolist())
         taken = [word for word in words if word & chosen]
         assert chosen == set().union(*taken) and len(chosen) in (2, 3)  # three tokens are wanted
@@ -194,7 +204,7 @@ def test_ngrams_are_whole_words_of_the_distribution_of_albert() -> None:
     vocabulary = Vocabulary(SPECIAL, 500, continues_V=continues_V)
     row = torch.tensor([[2, *range(10, 410), 3]])
     for seed in range(20):
-        found = draw(batch(row, seed=seed), MaskingConfig(kind="ngrams", share=0.02), vocabulary)
+        found = draw_masks(batch(row, seed=seed), MaskingConfig(kind="ngrams", share=0.02), vocabulary)
         places = sorted(found.positions_BN[found.used_BN].tolist())
         assert len(places) == 8, "as many as a row's share"
         words = sorted({(place - 1) // 2 for place in places})
@@ -209,7 +219,7 @@ def test_spans_are_stretches_of_the_length_that_is_asked_for() -> None:
     ids_BL = text([126] * 64, 128)
     stretches, chosen = 0, 0
     for seed in range(20):
-        masking = draw(batch(ids_BL, seed=seed), MaskingConfig(kind="spans", span_length=4.0), VOCABULARY)
+        masking = draw_masks(batch(ids_BL, seed=seed), MaskingConfig(kind="spans", span_length=4.0), VOCABULARY)
         used_BL = torch.zeros(64, 128).scatter_add_(1, masking.positions_BN, masking.used_BN.float()) > 0
         stretches += int((used_BL & ~used_BL.roll(1, 1)).sum())
         chosen += int(used_BL.sum())
@@ -240,6 +250,6 @@ def test_a_row_is_masked_alike_in_any_batch() -> None:
     alone = Batch(ids_BL[1:2], ids_BL[1:2], whole.lengths_B[1:2], seed=99, seeds_B=whole.row_seeds[1:2])
     for kind in ("uniform", "spans"):
         config = MaskingConfig(kind=kind)  # type: ignore[arg-type]
-        one, other = draw(whole, config, VOCABULARY), draw(alone, config, VOCABULARY)
+        one, other = draw_masks(whole, config, VOCABULARY), draw_masks(alone, config, VOCABULARY)
         assert torch.equal(one.positions_BN[1], other.positions_BN[0])
         assert torch.equal(one.input_ids_BL[1], other.input_ids_BL[0])

@@ -10,7 +10,7 @@ from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.objectives.all_tokens_mlm import AllTokensMlm
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
-from electra.objectives.generator_objective import Corrupted, Corrupting
+from electra.objectives.generator_objective import CorruptedBatch, GeneratorObjective
 from electra.objectives.masking import MaskingConfig
 from electra.objectives.replace_mlm import ReplaceMlm
 from electra.objectives.vocabulary import Vocabulary
@@ -23,7 +23,7 @@ MODEL = EncoderConfig(
 )  # fmt: skip
 
 
-def objective(kind: Any) -> Corrupting:
+def objective(kind: Any) -> GeneratorObjective:
     torch.manual_seed(0)
     return {"replace-mlm": ReplaceMlm, "all-tokens-mlm": AllTokensMlm}[kind](
         MODEL, GeneratorConfig(hidden_size=16, feed_forward_size=32, heads=2),
@@ -38,7 +38,7 @@ def batch() -> Batch:
     return Batch(ids_BL, torch.zeros_like(ids_BL), torch.full((6,), 20), seed=3)
 
 
-def parts(ours: Corrupting, one: Batch) -> tuple[Corrupted, torch.Tensor, torch.Tensor]:
+def parts(ours: GeneratorObjective, one: Batch) -> tuple[CorruptedBatch, torch.Tensor, torch.Tensor]:
     """The text with fakes; the generator's loss, and the encoder's states of that text."""
     corrupted = ours.corrupt(one)
     masking, used_n = corrupted.masking, corrupted.masking.used_BN.flatten()

@@ -10,7 +10,7 @@ from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
-from electra.objectives.masking import MaskingConfig, candidates, write
+from electra.objectives.masking import MaskingConfig, candidates, replace_tokens
 from electra.objectives.replaced_token import ReplacedToken
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
@@ -50,7 +50,7 @@ def asked(positions: str, one: Batch) -> tuple[torch.Tensor, torch.Tensor]:
     ours = objective(ObjectiveConfig(discriminator_positions=positions))  # type: ignore[arg-type]
     masking = ours.draw(one)
     chosen_BL = torch.zeros_like(one.input_ids_BL).scatter_add_(1, masking.positions_BN, masking.used_BN.long())
-    return ours.asked(one, masking), chosen_BL > 0
+    return ours.loss_mask(one, masking), chosen_BL > 0
 
 
 def test_electra_15_asks_at_the_chosen_positions_and_nowhere_else() -> None:
@@ -108,7 +108,7 @@ def test_loss_and_gradient_equal_those_of_transformers(tmp_path, lengths: list[i
     output.loss.backward()
 
     networks = {}
-    for name, tower in ours.towers().items():
+    for name, tower in ours.exportable_networks().items():
         kind = transformers.ElectraForPreTraining if name == "discriminator" else transformers.ElectraForMaskedLM
         network = kind(transformers.ElectraConfig(**theirs(tower.encoder)))
         tensors = {
@@ -130,7 +130,7 @@ def test_loss_and_gradient_equal_those_of_transformers(tmp_path, lengths: list[i
     uniforms_N = uniforms(one.row_seeds, Purpose.SAMPLES, masking.used_BN.shape[1]).flatten()
     cumulative_NV = masking.at(logits_BLV).softmax(-1).cumsum(-1)
     samples_N = torch.searchsorted(cumulative_NV, uniforms_N[:, None], right=True).squeeze(1).clamp(max=299)
-    corrupted_BL = write(ids_BL, samples_N, masking, MaskingConfig())
+    corrupted_BL = replace_tokens(ids_BL, samples_N, masking, MaskingConfig())
     logits_BL = networks["discriminator"](
         corrupted_BL, token_type_ids=one.segment_ids_BL, attention_mask=mask_BL
     ).logits

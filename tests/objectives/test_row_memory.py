@@ -7,9 +7,9 @@ import pytest
 import torch
 from contract import SPECIAL, batch, objective, rows
 
-from electra.data.collate import Batch, Continued
+from electra.data.collate import Batch, StreamState
 from electra.modeling.encoders.relative import RelativeEncoder
-from electra.objectives.memory import Memory, memories
+from electra.objectives.stream_memory import StreamMemory, stream_memories
 from electra.pretraining.config import AnyObjective
 
 KINDS = (
@@ -35,7 +35,7 @@ def window(step: int, *, fresh: bool = False, first: int = 0, count: int = 6) ->
     ids_BL = torch.where(whole.input_ids_BL == SPECIAL.pad, 5, whole.input_ids_BL)
     return replace(
         whole, input_ids_BL=ids_BL, lengths_B=torch.full((count,), 16),
-        continued=Continued(torch.full((count,), 7), torch.full((count,), fresh), first),
+        stream_state=StreamState(torch.full((count,), 7), torch.full((count,), fresh), first),
     )  # fmt: skip
 
 
@@ -71,9 +71,9 @@ def test_micro_batches_remember_as_the_batch_does(name: str) -> None:
 def test_what_is_remembered_can_be_put_back(name: str) -> None:
     one, other = ours(name), ours(name)
     losses(one, steps=2)
-    for place, memory in memories(one).items():
+    for place, memory in stream_memories(one).items():
         assert not list(memory.parameters()) and not list(memory.buffers())
-        memories(other)[place].restore(memory.rows())
+        stream_memories(other)[place].restore(memory.rows())
     assert losses(other, steps=2, begin=2) == losses(one, steps=2, begin=2)
     other.memory.restore(ours(name).memory.rows())
     assert other.memory.rows() is None
@@ -134,4 +134,4 @@ def test_a_long_memory_has_one_shape_from_the_first_step_on() -> None:
 
 def test_a_memory_has_the_length_of_the_model() -> None:
     config = ours("causal-lm").encoder.config
-    assert Memory(config).length == 16 and Memory(replace(config, memory_length=0)).rows() is None
+    assert StreamMemory(config).length == 16 and StreamMemory(replace(config, memory_length=0)).rows() is None

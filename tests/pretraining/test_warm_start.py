@@ -59,7 +59,7 @@ def test_both_towers_go_on_with_their_shapes_and_heads(first: Path, data_folder:
     towers = [f"init.discriminator={first / 'discriminator'}", f"init.generator={first / 'generator'}"]
     settings = load_config(PretrainConfig, "electra-tiny", [f"data={data_folder}", *towers])
     objective = started(settings)
-    for tower, name in ((objective.towers()[name], name) for name in ("discriminator", "generator")):
+    for tower, name in ((objective.exportable_networks()[name], name) for name in ("discriminator", "generator")):
         loaded = load_pretrained(first / name)
         assert loaded.head is not None
         assert same(tower.encoder, loaded.encoder) and same(tower.head, loaded.head)
@@ -125,7 +125,7 @@ def test_faithful_runs_and_tied_ones_go_on_with_their_heads(
             [f"data={data_folder}", *settings[:2], *towers, "packing.sequence_length=32"],
         )
     )
-    for name, tower in objective.towers().items():
+    for name, tower in objective.exportable_networks().items():
         loaded = load_pretrained(made / name)
         assert loaded.head is not None
         assert same(tower.encoder, loaded.encoder) and same(tower.head, loaded.head)
@@ -296,7 +296,7 @@ def test_beside_relative_positions_the_generator_begins_at_its_neighbours(
     for attention in ("random", "neighbours"):
         torch.manual_seed(0)
         settings = [f"data={data_folder}", f"init.attention={attention}"]
-        objectives.append(started(load_config(PretrainConfig, str(preset), settings)).towers())
+        objectives.append(started(load_config(PretrainConfig, str(preset), settings)).exportable_networks())
     plain, neighbours = objectives
     assert same(plain["discriminator"].encoder, neighbours["discriminator"].encoder)
     assert not same(plain["generator"].encoder.blocks[0], neighbours["generator"].encoder.blocks[0])

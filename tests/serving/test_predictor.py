@@ -17,7 +17,7 @@ from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import ReplacedTokenHead
 from electra.modeling.task_heads import TaskHead, TextHead
 from electra.serving.predictor import Predictor, Text
-from electra.tasks.base import Problem, Reading, collate
+from electra.tasks.base import InputSpec, Problem, collate
 from electra.tasks.classification import Classification, Multilabel, Regression, TextExample
 from electra.tasks.conll import Sentence
 from electra.tasks.fine_tuning import FineTuning
@@ -50,7 +50,7 @@ class Saved:
     problem: Problem
     texts: Sequence[Text]
     module: FineTuning
-    reading: Reading
+    reading: InputSpec
     held: TaskHead
     """The head as the folder has it."""
 
@@ -93,7 +93,7 @@ def saved(request: pytest.FixtureRequest, tokenizer_json: Path, encoder: Encoder
         tmp_path / "model", encoder=encoder, head=held, tokenizer_json=tokenizer_json, card="", max_length=24,
         task=problem.facts(),
     )  # fmt: skip
-    return Saved(tmp_path / "model", problem, texts, module, Reading(tokenizers.load(tokenizer_json), 24), held)
+    return Saved(tmp_path / "model", problem, texts, module, InputSpec(tokenizers.load(tokenizer_json), 24), held)
 
 
 def near(found: Any, expected: Any) -> bool:

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from electra.data.tokenizer import special_tokens, train
 from electra.modeling.encoders.bert import EncoderConfig
-from electra.tasks.base import Outputs, Reading, collate
+from electra.tasks.base import InputSpec, Outputs, collate
 from electra.tasks.classification import (
     Classification,
     Multilabel,
@@ -69,7 +69,7 @@ def test_the_longer_text_gives_way() -> None:
 
 def test_rows_are_as_in_bert(words: Tokenizer) -> None:
     special = special_tokens(words)
-    rows = COLORS.encode([TextExample("the ferry"), TextExample("the harbour", "at noon")], Reading(words, 64))
+    rows = COLORS.encode([TextExample("the ferry"), TextExample("the harbour", "at noon")], InputSpec(words, 64))
     ids = {
         text: words.encode(text, add_special_tokens=False).ids for text in ("the ferry", "the harbour", "at noon")
     }
@@ -89,7 +89,7 @@ def test_rows_are_as_in_bert(words: Tokenizer) -> None:
 def test_what_is_cut_is_known(words: Tokenizer) -> None:
     long = "the ferry leaves the harbour " * 9
     rows = COLORS.encode(
-        [TextExample("the ferry"), TextExample(long), TextExample("at", long)], Reading(words, 16)
+        [TextExample("the ferry"), TextExample(long), TextExample("at", long)], InputSpec(words, 16)
     )
     assert rows.lengths.tolist()[1:] == [16, 16] and rows.cut == [1, 2]
 
@@ -103,9 +103,9 @@ def test_what_is_cut_is_known(words: Tokenizer) -> None:
     ],
 )
 def test_targets(problem: TextProblem, given: list[Any], expected: list[Any], words: Tokenizer) -> None:
-    rows = problem.encode(answers(*given), Reading(words, 16))
+    rows = problem.encode(answers(*given), InputSpec(words, 16))
     assert rows.targets["answer"].tolist() == expected
-    unknown = problem.encode([*answers(*given), TextExample("a")], Reading(words, 16))
+    unknown = problem.encode([*answers(*given), TextExample("a")], InputSpec(words, 16))
     assert unknown.targets == {}, "a split whose answers are not all known is predicted"
 
 
@@ -114,7 +114,7 @@ def test_losses_are_those_of_the_plain_formulas(problem: TextProblem, words: Tok
     given: list[Any] = {"classification": [2, 0], "multilabel": [(0, 2), ()], "regression": [2.0, 5.0]}[
         problem.kind
     ]
-    batch = collate(problem.encode(answers(*given), Reading(words, 16)), np.array([1, 0]), pad=0)
+    batch = collate(problem.encode(answers(*given), InputSpec(words, 16)), np.array([1, 0]), pad=0)
     torch.manual_seed(0)
     head = problem.head(EncoderConfig(hidden_size=8, linear_initializer_range=1.0)).eval()
     x_BLD = torch.randn(2, 1, 8)

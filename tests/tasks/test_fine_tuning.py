@@ -13,7 +13,7 @@ from electra.modeling.encoders.bert import Encoder, EncoderConfig, attention_mas
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.flops import training_flops
 from electra.objectives.base import Counts
-from electra.tasks.base import Reading, Rows, TaskBatch, collate
+from electra.tasks.base import InputSpec, Rows, TaskBatch, collate
 from electra.tasks.classification import Classification, TextExample
 from electra.tasks.conll import Sentence
 from electra.tasks.fine_tuning import FineTuning, Reduction, by_length, depths, rate_scales
@@ -39,7 +39,7 @@ def rows(tokenizer: Tokenizer) -> Rows:
     examples = [
         TextExample(text, texts[-i] if i % 2 else None, int(draw.integers(3))) for i, text in enumerate(texts)
     ]
-    return LABELS.encode(examples, Reading(tokenizer, 40))
+    return LABELS.encode(examples, InputSpec(tokenizer, 40))
 
 
 def encoder() -> Encoder:
@@ -125,7 +125,7 @@ def test_a_head_of_tokens_gets_all_states(tokenizer: Tokenizer) -> None:
     sentences = [Sentence(("the", "ferry", "waits"), ("O", "B-X", "O"), "a.txt", 1)]
     problem = tagging_task("tags", {"train": sentences}).problem
     module = FineTuning(encoder(), problem).eval()
-    rows = problem.encode(sentences, Reading(tokenizer, 40))
+    rows = problem.encode(sentences, InputSpec(tokenizer, 40))
     batch = collate(rows, np.array([0]), pad=special_tokens(tokenizer).pad)
     assert module.states(batch).shape == (1, rows.lengths[0], 16)
     wanted = {
@@ -182,7 +182,7 @@ def test_in_a_network_that_looks_to_the_left_the_first_state_is_that_of_the_last
     inside = RelativeEncoder(config).eval()
     problem = Answering(impossible=True)
     questions = [Question("1", "who waits", "the ferry waits"), Question("2", "who", "noon comes back and leaves")]
-    rows = problem.encode(questions, Reading(tokenizer, 80))
+    rows = problem.encode(questions, InputSpec(tokenizer, 80))
     batch = collate(rows, np.arange(2), pad=0)
     found_BLD = FineTuning(inside, problem).eval().states(batch)
     full_BLD = inside(batch.input_ids_BL, batch.segment_ids_BL)

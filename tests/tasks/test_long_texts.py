@@ -12,7 +12,7 @@ from electra.data.tokenizer import train
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.encoders.build import AnyEncoder, build_encoder
 from electra.modeling.encoders.relative import RelativeEncoder
-from electra.tasks.base import Reading, Rows, collate
+from electra.tasks.base import InputSpec, Rows, collate
 from electra.tasks.classification import Classification, TextExample
 from electra.tasks.fine_tuning import FineTuning, by_length
 from electra.tasks.long_texts import LongTexts, Way, cut
@@ -36,7 +36,7 @@ def rows(tokenizer: Tokenizer) -> Rows:
 def rows_of(tokenizer: Tokenizer, *sizes: int) -> Rows:
     draw = np.random.default_rng(0)
     examples = [TextExample(" ".join(draw.choice(WORDS, size)), None, size % 2) for size in sizes]
-    return LABELS.encode(examples, Reading(tokenizer, 500))
+    return LABELS.encode(examples, InputSpec(tokenizer, 500))
 
 
 def encoder(**settings: Any) -> AnyEncoder:
@@ -65,7 +65,7 @@ def windows_by_hand(rows: Rows, row: int) -> list[Tensor]:
 def test_windows_hold_every_token_in_its_segment(tokenizer: Tokenizer) -> None:
     pair = TextExample(" ".join(WORDS[:7] * 3), " ".join(WORDS[7:] * 5))
     batch = collate(
-        LABELS.encode([pair, TextExample("the ferry"), pair], Reading(tokenizer, 500)), np.arange(3), pad=0
+        LABELS.encode([pair, TextExample("the ferry"), pair], InputSpec(tokenizer, 500)), np.arange(3), pad=0
     )
     windows = cut(batch, WINDOW)
     assert windows.counts_B.tolist() == [4, 1, 4] and windows.texts_K.tolist() == [0] * 4 + [1] + [2] * 4
@@ -131,7 +131,7 @@ def gradient(module: FineTuning, rows: Rows) -> Tensor:
 def test_a_gradient_flows_through_all_windows_and_through_the_last_one_of_a_memory(tokenizer: Tokenizer) -> None:
     """The first word stands in the first window alone."""
     text = " ".join(["ferry", *["noon"] * 24])
-    rows = LABELS.encode([TextExample(text, None, 1)], Reading(tokenizer, 500))
+    rows = LABELS.encode([TextExample(text, None, 1)], InputSpec(tokenizer, 500))
     first, other, classify = int(rows.ids[1]), int(rows.ids[2]), int(rows.ids[0])
     through_all = gradient(network(relative(), "windows"), rows)
     assert min(through_all[[first, other, classify]]) > 0
@@ -142,7 +142,7 @@ def test_a_gradient_flows_through_all_windows_and_through_the_last_one_of_a_memo
 def test_what_is_remembered_counts(tokenizer: Tokenizer) -> None:
     module = network(relative(), "memory")
     one, other = (
-        LABELS.encode([TextExample(" ".join([word, *["noon"] * 14]))], Reading(tokenizer, 500))
+        LABELS.encode([TextExample(" ".join([word, *["noon"] * 14]))], InputSpec(tokenizer, 500))
         for word in ("ferry", "harbour")
     )
     states = [module.states(collate(rows, np.array([0]), pad=0)) for rows in (one, other)]

@@ -14,7 +14,7 @@ from electra.data.tokenizer import special_tokens, train
 from electra.errors import ConfigError
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.task_heads import ConditionalSpanHead
-from electra.tasks.base import IGNORED, Outputs, Prediction, Reading, Rows, TaskBatch, collate
+from electra.tasks.base import IGNORED, InputSpec, Outputs, Prediction, Rows, TaskBatch, collate
 from electra.tasks.problems import from_facts
 from electra.tasks.squad import Answering
 from electra.tasks.squad_files import Question
@@ -92,7 +92,7 @@ def head_of(problem: Answering) -> Any:
 def test_what_an_oracle_points_at_is_read_back_letter_for_letter(tokenizer: Tokenizer) -> None:
     examples = [example for context in CONTEXTS for example in ranges(context, words_of(context))]
     problem = Answering("plain", max_question=8, stride=16, max_answer=40)
-    rows = problem.encode(examples, Reading(tokenizer, 80))
+    rows = problem.encode(examples, InputSpec(tokenizer, 80))
     assert len(rows) > len(examples) + 50, "some contexts take several windows"
     assert (rows.targets["end"] < rows.lengths - 1).all(), "[SEP] ends no answer"
     predictions = problem.predictions(examples, rows, computed(problem, nn.Identity(), rows, oracle))
@@ -108,7 +108,7 @@ def test_every_chinese_character_can_be_an_answer() -> None:
     pieces = [(i, i + 1) for i, character in enumerate(CHINESE) if ord(character) > 0x3000]
     examples = ranges(CHINESE, [piece for piece in pieces if piece[1] < 10]) + ranges(CHINESE, pieces[-4:])
     problem = Answering("plain", max_question=8, stride=8, max_answer=20)
-    rows = problem.encode(examples, Reading(tokenizer, 40))
+    rows = problem.encode(examples, InputSpec(tokenizer, 40))
     predictions = problem.predictions(examples, rows, computed(problem, nn.Identity(), rows, oracle))
     assert [prediction["answer"] for prediction in predictions] == [e.answers[0][0] for e in examples]
 
@@ -117,7 +117,7 @@ def test_answers_are_whole_tokens_and_no_more(words: Tokenizer) -> None:
     context = "Ann saw\u200b nobody."
     examples = [question(context, "body", 11), question(context, " saw", 3)]
     problem = Answering("plain", max_question=8)
-    rows = problem.encode(examples, Reading(words, 64))
+    rows = problem.encode(examples, InputSpec(words, 64))
     predictions = problem.predictions(examples, rows, computed(problem, nn.Identity(), rows, oracle))
     assert [prediction["answer"] for prediction in predictions] == ["nobody", "saw"]
 
@@ -128,7 +128,7 @@ def test_windows_show_every_token_and_each_may_begin_an_answer_once(
 ) -> None:
     examples = [question(context, context.split()[0], context.index(context.split()[0])) for context in CONTEXTS]
     problem = Answering(max_question=6, stride=stride, max_answer=10)
-    rows = problem.encode(examples, Reading(words, max_length))
+    rows = problem.encode(examples, InputSpec(words, max_length))
     special = special_tokens(words)
     for number, example in enumerate(examples):
         context = words.encode(example.context, add_special_tokens=False).ids
@@ -160,7 +160,7 @@ def test_windows_show_every_token_and_each_may_begin_an_answer_once(
 def test_training_rows_without_the_answer_are_left_out_or_have_none(words: Tokenizer) -> None:
     context = CONTEXTS[1]
     examples = [question(context, "slept", context.rindex("slept"), training=True)]
-    reading = Reading(words, 48)
+    reading = InputSpec(words, 48)
     judged = [replace(examples[0], training=False)]
     plain = Answering(max_question=8, stride=16)
     every, learnt = plain.encode(judged, reading), plain.encode(examples, reading)
@@ -178,11 +178,11 @@ def test_training_rows_without_the_answer_are_left_out_or_have_none(words: Token
 
 def test_questions_are_cut_which_is_known_and_unknown_answers_are_no_targets(words: Tokenizer) -> None:
     long = Question("1", "who saw what? " * 5, "Ann saw Bob.")
-    rows = Answering(max_question=4).encode([long, replace(long, id="2", question="Who?")], Reading(words, 32))
+    rows = Answering(max_question=4).encode([long, replace(long, id="2", question="Who?")], InputSpec(words, 32))
     assert rows.cut == [0] and rows.seconds[0] == 6 and rows.targets == {}
     assert set(rows.token_targets) == {"allowed", "begins"}
     with pytest.raises(ConfigError, match=r"rows of 67 tokens cannot hold a question of 64.*68 is the least"):
-        Answering().encode([long], Reading(words, 67))
+        Answering().encode([long], InputSpec(words, 67))
 
 
 def joined_end_logits(head: ConditionalSpanHead, x_LD: Tensor, start: int) -> Tensor:
@@ -232,7 +232,7 @@ def slow_search(
 def test_the_best_spans_are_those_of_a_slow_search(words: Tokenizer, pointer: Any, impossible: bool) -> None:
     problem = Answering(pointer, impossible, max_question=8, stride=12, max_answer=5)
     examples = [question(context, context.split()[0], -1) for context in CONTEXTS]
-    rows = problem.encode(examples, Reading(words, 64))
+    rows = problem.encode(examples, InputSpec(words, 64))
     batch, head = collate(rows, np.arange(len(rows)), pad=0), head_of(problem)
     x_BLD = random_states(batch)
     with torch.no_grad():
@@ -254,7 +254,7 @@ def test_losses_of_both_heads_are_those_of_a_slow_version(words: Tokenizer, impo
         examples.append(Question("3", "Who?", context, impossible=True))
     for pointer in ("plain", "conditional"):
         problem = Answering(pointer, impossible, max_question=8, stride=16)  # type: ignore[arg-type]
-        rows = problem.encode(examples, Reading(words, 48))
+        rows = problem.encode(examples, InputSpec(words, 48))
         batch, head = collate(rows, np.arange(len(rows)), pad=0), head_of(problem)
         x_BLD = random_states(batch).requires_grad_()
         losses_B = problem.losses(head, x_BLD, batch)
@@ -291,7 +291,7 @@ def told(*spans: tuple[int, int, float], null: float) -> Outputs:
 def test_windows_are_put_together(words: Tokenizer, pointer: Any) -> None:
     context = "Ann saw Bob . Bob saw Ann . " * 3
     problem = Answering(pointer, True, max_question=4, stride=8, max_answer=4)
-    rows = problem.encode([question(context, "Bob", 8)], Reading(words, 24))
+    rows = problem.encode([question(context, "Bob", 8)], InputSpec(words, 24))
     assert len(rows) >= 2 and rows.notes[1].first == 8
     second = int(rows.seconds[0])
     outputs = [told(null=9.0) for _ in range(len(rows))]
@@ -307,7 +307,7 @@ def test_windows_are_put_together(words: Tokenizer, pointer: Any) -> None:
     ]
     odds = 3.0 if pointer == "conditional" else 1.0  # the least of the windows; a plain one's less the best score
     assert (prediction["null_odds"], prediction["score"], prediction["answer"]) == (odds, 2.0, "")
-    settled = problem.settled({"best_threshold": odds})
+    settled = problem.with_tuned_threshold({"best_threshold": odds})
     (prediction,) = settled.predictions([question(context, "Bob", 8)], rows, outputs)
     assert prediction["answer"] == "Bob"
     (prediction,) = replace(problem, impossible=False).predictions([question(context, "Bob", 8)], rows, outputs)
@@ -320,7 +320,7 @@ def test_the_best_threshold_gives_the_best_figure(words: Tokenizer, pointer: Any
     examples = [replace(e, answers=(), impossible=True) if i % 3 == 0 else e for i, e in enumerate(examples)]
     examples.append(Question("unknown", "Who?", CONTEXTS[1]))
     problem = Answering(pointer, True, max_question=8)
-    rows = problem.encode(examples, Reading(words, 96))
+    rows = problem.encode(examples, InputSpec(words, 96))
     head = nn.Identity() if pointer == "plain" else head_of(problem)
 
     def noisy(batch: TaskBatch) -> Tensor:
@@ -332,7 +332,7 @@ def test_the_best_threshold_gives_the_best_figure(words: Tokenizer, pointer: Any
             return problem.predictions(examples, rows, computed(problem, head, rows, noisy))
 
     figures = problem.score(examples, predictions(problem))
-    chosen = problem.settled(figures)
+    chosen = problem.with_tuned_threshold(figures)
     again = chosen.score(examples, predictions(chosen))
     assert again["exact"] == pytest.approx(figures["best_exact"]) and again["best_exact"] == figures["best_exact"]
     assert figures["best_exact"] >= figures["exact"] and json.dumps(predictions(chosen), allow_nan=False)
@@ -344,7 +344,7 @@ def test_a_context_without_text_has_no_answer(words: Tokenizer) -> None:
         for impossible in (False, True):
             problem = Answering(pointer, impossible, max_question=8)  # type: ignore[arg-type]
             examples = [Question("1", "Who?", " \n")]
-            rows = problem.encode(examples, Reading(words, 32))
+            rows = problem.encode(examples, InputSpec(words, 32))
             with torch.no_grad():
                 outputs = computed(problem, head_of(problem), rows, random_states)
             (prediction,) = problem.predictions(examples, rows, outputs)

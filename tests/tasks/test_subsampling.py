@@ -7,7 +7,7 @@ import pytest
 from electra.errors import DataError
 from electra.tasks.classification import TextExample
 from electra.tasks.conll import Sentence
-from electra.tasks.subsampling import part, stratified_cut
+from electra.tasks.subsampling import stratified_cut, subsample
 
 LABELED = [TextExample(f"text {i}", None, 0 if i % 4 else 1) for i in range(200)]
 VALUED = [TextExample(f"text {i}", None, i / 7) for i in range(200)]
@@ -18,18 +18,18 @@ def counts(examples: list[TextExample]) -> Counter[object]:
 
 
 def test_all_is_all() -> None:
-    assert part(LABELED, fraction=1, shots=0, seed=0) == LABELED
+    assert subsample(LABELED, fraction=1, shots=0, seed=0) == LABELED
 
 
 def test_a_share_is_that_of_each_label_and_in_order() -> None:
-    found = part(LABELED, fraction=0.1, shots=0, seed=0)
+    found = subsample(LABELED, fraction=0.1, shots=0, seed=0)
     assert counts(found) == {0: 15, 1: 5}
     places = [LABELED.index(example) for example in found]
     assert places == sorted(places)
 
 
 def test_so_many_of_each_label() -> None:
-    found = part(LABELED, fraction=1, shots=8, seed=0)
+    found = subsample(LABELED, fraction=1, shots=8, seed=0)
     assert counts(found) == {0: 8, 1: 8}
     places = [LABELED.index(example) for example in found]
     assert places == sorted(places)
@@ -37,33 +37,33 @@ def test_so_many_of_each_label() -> None:
 
 @pytest.mark.parametrize(("fraction", "shots"), [(0.1, 0), (1, 8)])
 def test_the_seed_decides(fraction: float, shots: int) -> None:
-    one, same, other = (part(LABELED, fraction=fraction, shots=shots, seed=seed) for seed in (3, 3, 4))
+    one, same, other = (subsample(LABELED, fraction=fraction, shots=shots, seed=seed) for seed in (3, 3, 4))
     assert one == same and one != other
 
 
 def test_values_and_sentences_have_shares_without_labels() -> None:
-    assert len(part(VALUED, fraction=0.25, shots=0, seed=0)) == 50
+    assert len(subsample(VALUED, fraction=0.25, shots=0, seed=0)) == 50
     sentences = [Sentence((f"word{i}",), ("O",), "train.txt", i) for i in range(40)]
-    assert len(part(sentences, fraction=0.25, shots=0, seed=0)) == 10
+    assert len(subsample(sentences, fraction=0.25, shots=0, seed=0)) == 10
 
 
 def test_values_that_come_again_are_no_labels() -> None:
     examples = [TextExample(f"text {i}", None, [1.0, 2.5, 4.0, i / 7][i % 4]) for i in range(400)]
-    assert len(part(examples, fraction=0.05, shots=0, seed=0)) == 20
+    assert len(subsample(examples, fraction=0.05, shots=0, seed=0)) == 20
     with pytest.raises(DataError, match=r"the answers are no labels"):
-        part(examples, fraction=1, shots=2, seed=0)
+        subsample(examples, fraction=1, shots=2, seed=0)
 
 
 def test_a_label_of_one_example_is_not_lost() -> None:
     rare = [*LABELED, TextExample("rare", None, 2)]
-    assert counts(part(rare, fraction=0.5, shots=0, seed=0)) == {0: 75, 1: 25, 2: 1}
+    assert counts(subsample(rare, fraction=0.5, shots=0, seed=0)) == {0: 75, 1: 25, 2: 1}
 
 
 def test_shots_that_cannot_be() -> None:
     with pytest.raises(DataError, match=r"data\.shots: a label has only 50 examples; give 50 or fewer"):
-        part(LABELED, fraction=1, shots=51, seed=0)
+        subsample(LABELED, fraction=1, shots=51, seed=0)
     with pytest.raises(DataError, match=r"data\.shots: the answers are no labels .* use data\.fraction"):
-        part(VALUED, fraction=1, shots=2, seed=0)
+        subsample(VALUED, fraction=1, shots=2, seed=0)
 
 
 def test_a_cut_keeps_order_and_leaves_something_on_both_sides() -> None:
@@ -79,5 +79,5 @@ def test_a_cut_keeps_order_and_leaves_something_on_both_sides() -> None:
 def test_rare_sets_of_labels_do_not_swell_a_part() -> None:
     rare = [TextExample(f"text {i}", None, (i, i + 1)) for i in range(100)]
     often = [TextExample(f"more {i}", None, (0,)) for i in range(100)]
-    found = part([*rare, *often], fraction=0.1, shots=0, seed=0)
+    found = subsample([*rare, *often], fraction=0.1, shots=0, seed=0)
     assert len(found) == 20 and counts(found)[(0,)] == 10

@@ -13,7 +13,7 @@ from torch import nn
 from electra.data.tokenizer import Kind, train
 from electra.errors import DataError
 from electra.modeling.encoders.bert import EncoderConfig
-from electra.tasks.base import IGNORED, Outputs, Reading, Rows, Task, collate
+from electra.tasks.base import IGNORED, InputSpec, Outputs, Rows, Task, collate
 from electra.tasks.conll import Sentence
 from electra.tasks.problems import from_facts
 from electra.tasks.tagging import Tagging, tagging_task, windows
@@ -76,7 +76,7 @@ def test_every_word_gets_its_tag_back_in_the_files_scheme(kind: Kind, max_length
     examples = [replace(one, tags=tuple(converted(one.tags or (), scheme))) for one in EXAMPLES]
     problem = tagging(examples)
     assert problem.scheme == scheme
-    rows = problem.encode(examples, Reading(tokenizer(kind), max_length))
+    rows = problem.encode(examples, InputSpec(tokenizer(kind), max_length))
     assert rows.lengths.max() <= max_length and rows.cut == ()
     predictions = problem.predictions(examples, rows, oracle(problem, rows))
     assert [tuple(prediction["tags"]) for prediction in predictions] == [example.tags for example in examples]
@@ -88,7 +88,7 @@ def test_the_first_token_of_a_word_is_labelled() -> None:
     words = tokenizer()
     (example,) = examples = [sentence("harbours:B-LOC North:O O'Hara:B-PER Seven:I-PER")]
     problem = tagging(examples)
-    rows = problem.encode(examples, Reading(words, 64))
+    rows = problem.encode(examples, InputSpec(words, 64))
     alone = [words.encode(word, add_special_tokens=False).ids for word in example.words]
     assert max(map(len, alone)) > 1
     assert rows.ids.tolist()[1:-1] == [token for tokens in alone for token in tokens]
@@ -102,7 +102,7 @@ def test_the_first_token_of_a_word_is_labelled() -> None:
 
 def test_a_word_without_tokens_gets_the_fallback_and_shifts_nobody() -> None:
     problem = tagging()
-    rows = problem.encode(EXAMPLES, Reading(tokenizer(), 64))
+    rows = problem.encode(EXAMPLES, InputSpec(tokenizer(), 64))
     _, second, _, fourth = problem.predictions(EXAMPLES, rows, oracle(problem, rows))
     assert second["words"][2] == "\u200b" and second["tags"][2] == "O" and second["scores"][2] == 0.0
     assert second["scores"][3] == 0.9 and second["tags"][-2:] == ["B-PER", "B-LOC"]
@@ -135,7 +135,7 @@ def test_windows_show_each_token_once_where_it_has_most_context() -> None:
 def test_a_long_sentence_counts_each_word_once() -> None:
     example = sentence(" ".join(["North:B-LOC", "Island:I-LOC", "waits:O"] * 50))
     problem = tagging([example])
-    rows = problem.encode([example, EXAMPLES[0]], Reading(tokenizer(), 16))
+    rows = problem.encode([example, EXAMPLES[0]], InputSpec(tokenizer(), 16))
     assert rows.examples.tolist()[:3] == [0, 0, 0] and rows.examples[-1] == 1
     assert (rows.token_targets["labels"] != IGNORED).sum() == 150 + 6
 
@@ -143,14 +143,14 @@ def test_a_long_sentence_counts_each_word_once() -> None:
 def test_a_bpe_that_sets_no_blanks_reads_words_as_in_a_text() -> None:
     bpe = tokenizer("bpe")
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    rows = tagging().encode(EXAMPLES[:1], Reading(bpe, 64))
+    rows = tagging().encode(EXAMPLES[:1], InputSpec(bpe, 64))
     joined = bpe.encode(" ".join(EXAMPLES[0].words), add_special_tokens=False).ids
     assert rows.ids.tolist()[1:-1] == joined
 
 
 def test_losses_are_sums_over_labelled_tokens() -> None:
     problem = tagging()
-    rows = problem.encode(EXAMPLES, Reading(tokenizer(), 64))
+    rows = problem.encode(EXAMPLES, InputSpec(tokenizer(), 64))
     batch = collate(rows, np.arange(4), pad=0)
     torch.manual_seed(0)
     head = problem.head(EncoderConfig(hidden_size=8)).eval()
@@ -172,7 +172,7 @@ def test_losses_are_sums_over_labelled_tokens() -> None:
 def test_a_head_learns_words_by_heart() -> None:
     examples = EXAMPLES[:1]  # no two of its words begin alike
     problem = tagging(examples)
-    rows = problem.encode(examples, Reading(tokenizer(), 8))
+    rows = problem.encode(examples, InputSpec(tokenizer(), 8))
     batch = collate(rows, np.arange(len(rows)), pad=0)
     torch.manual_seed(0)
     table = nn.Embedding(400, 32)
@@ -195,7 +195,7 @@ def test_a_head_learns_words_by_heart() -> None:
 def test_sentences_without_tags_are_predicted() -> None:
     problem = tagging()
     example = Sentence(("North", "Island"), None, "new.txt", 1)
-    rows = problem.encode([example], Reading(tokenizer(), 64))
+    rows = problem.encode([example], InputSpec(tokenizer(), 64))
     assert rows.token_targets == {}
     probabilities = np.zeros((rows.lengths[0], 9), np.float32)
     probabilities[1:3, problem.labels.index("E-LOC")] = 0.51234
@@ -237,7 +237,7 @@ def test_some_tags_that_mark_no_spans_may_be_new() -> None:
     dev = [sentence(f"{common}a:Z", "dev.txt")]
     task = tagging_task("x", {"train": train_split, "dev": dev})
     assert any("dev has tags that train never has: 'Z' (1 times); they can only be wrong" in n for n in task.notes)
-    rows = task.problem.encode(dev, Reading(tokenizer(), 512))
+    rows = task.problem.encode(dev, InputSpec(tokenizer(), 512))
     assert (rows.token_targets["labels"] != IGNORED).sum() == 120
     said = [{"tags": ["X", "Y"] * 60 + ["X"]}]
     assert task.problem.score(dev, said) == {"accuracy": pytest.approx(120 / 121)}
@@ -320,7 +320,7 @@ def test_random_tags_survive_the_network_and_back() -> None:
         tags = [source.choice(alphabet) if word not in "\u200b\u0000" else "O" for word in words]
         examples.append(Sentence(tuple(words), tuple(tags), "train.txt", 1))
     problem = tagging(examples)
-    rows = problem.encode(examples, Reading(tokenizer(), 10))
+    rows = problem.encode(examples, InputSpec(tokenizer(), 10))
     predictions = problem.predictions(examples, rows, oracle(problem, rows))
     scores = problem.score(examples, predictions)
     assert scores["span_f1"] == 1.0 and scores["accuracy"] < 1.0, "the tags are mended, the spans the same"

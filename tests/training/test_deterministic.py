@@ -10,22 +10,22 @@ from electra.commands.pretrain import pretrain
 from electra.config import load_config
 from electra.errors import ConfigError
 from electra.pretraining.config import PretrainConfig
-from electra.training.deterministic import deterministic
+from electra.training.deterministic import deterministic_algorithms
 
 
 def test_it_holds_in_the_block_alone() -> None:
-    with deterministic(False):
+    with deterministic_algorithms(False):
         assert not torch.are_deterministic_algorithms_enabled()
-    with deterministic(True):
+    with deterministic_algorithms(True):
         assert torch.are_deterministic_algorithms_enabled()
     assert not torch.are_deterministic_algorithms_enabled()
 
 
 def test_an_operation_that_has_no_such_kernel_is_named() -> None:
     problem = r"train\.deterministic: put_ does not have a deterministic"
-    with pytest.raises(ConfigError, match=problem), deterministic(True):
+    with pytest.raises(ConfigError, match=problem), deterministic_algorithms(True):
         torch.zeros(3).put_(torch.tensor([0, 0]), torch.ones(2), accumulate=False)
-    with pytest.raises(RuntimeError, match="another matter"), deterministic(True):
+    with pytest.raises(RuntimeError, match="another matter"), deterministic_algorithms(True):
         raise RuntimeError("another matter")
     assert not torch.are_deterministic_algorithms_enabled()
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from electra.data.collate import Batch
-from electra.training.prefetch import Ahead
+from electra.training.prefetch import Prefetcher
 
 
 def batches(step: int) -> list[Batch]:
@@ -17,7 +17,7 @@ def batches(step: int) -> list[Batch]:
 
 
 def test_in_order_from_anywhere_and_again() -> None:
-    ahead = Ahead(batches)
+    ahead = Prefetcher(batches)
     assert [ahead(step)[0].seed for step in (0, 1, 2, 0, 3, 4)] == [0, 1, 2, 0, 3, 4]
 
 
@@ -28,13 +28,13 @@ def test_the_next_step_is_made_while_this_one_is_computed() -> None:
         made[step].set()
         return batches(step)
 
-    ahead = Ahead(tells)
+    ahead = Prefetcher(tells)
     ahead(0)
     assert made[1].wait(timeout=10) and not made[2].is_set()
 
 
 def test_an_error_is_raised_at_its_own_step() -> None:
-    ahead = Ahead(batches)
+    ahead = Prefetcher(batches)
     assert ahead(4)[0].seed == 4
     with pytest.raises(OSError, match="the disk is gone"):
         ahead(5)

@@ -11,7 +11,7 @@ import pytest
 
 from electra.errors import CheckpointError
 from electra.training import run_lock
-from electra.training.run_lock import DEAD, claimant, is_taken, taken
+from electra.training.run_lock import DEAD, acquire, is_locked, owner
 
 ANOTHER = {"host": "another", "processes": [], "process": 1}
 
@@ -22,15 +22,15 @@ def abandoned(path: Path, text: str) -> None:
 
 
 def test_a_run_is_taken_by_one_and_a_dead_ones_by_the_next(tmp_path: Path) -> None:
-    with taken(tmp_path / "run") as first, taken(tmp_path / "run") as second:
+    with acquire(tmp_path / "run") as first, acquire(tmp_path / "run") as second:
         assert first and not second
     path = tmp_path / "run" / "taken.json"
     assert not path.exists()
     path.write_text(json.dumps(ANOTHER))
-    with taken(tmp_path / "run") as third:
+    with acquire(tmp_path / "run") as third:
         assert not third, "there was a sign of life"
     abandoned(path, json.dumps(ANOTHER))
-    with taken(tmp_path / "run") as fourth:
+    with acquire(tmp_path / "run") as fourth:
         assert fourth
 
 
@@ -38,12 +38,12 @@ def test_a_run_is_taken_by_one_and_a_dead_ones_by_the_next(tmp_path: Path) -> No
 def test_a_claim_that_its_owner_died_over_is_no_claim_for_ever(written: str, tmp_path: Path) -> None:
     path = tmp_path / "taken.json"
     path.write_text(written)
-    assert is_taken(tmp_path)
-    with taken(tmp_path) as early:
+    assert is_locked(tmp_path)
+    with acquire(tmp_path) as early:
         assert not early, "it may be just being written"
     abandoned(path, written)
-    assert not is_taken(tmp_path)
-    with taken(tmp_path) as late:
+    assert not is_locked(tmp_path)
+    with acquire(tmp_path) as late:
         assert late
 
 
@@ -57,7 +57,7 @@ def test_a_claim_that_the_disk_has_no_room_for_is_none(tmp_path: Path, monkeypat
         return opened(Path("/dev/full"), "w", encoding="utf-8")
 
     monkeypatch.setattr(Path, "open", on_a_full_disk)
-    with pytest.raises(CheckpointError, match="No space left on device"), taken(tmp_path / "run"):
+    with pytest.raises(CheckpointError, match="No space left on device"), acquire(tmp_path / "run"):
         pass
     monkeypatch.undo()
     assert not list((tmp_path / "run").iterdir())
@@ -67,19 +67,19 @@ def test_a_claim_that_the_disk_has_no_room_for_is_none(tmp_path: Path, monkeypat
 def test_a_clock_that_was_set_back_takes_no_run_for_ever(tmp_path: Path, later: float) -> None:
     path = tmp_path / "taken.json"
     path.write_text(json.dumps(ANOTHER))
-    assert is_taken(tmp_path)
+    assert is_locked(tmp_path)
     os.utime(path, (time.time() + later,) * 2)
-    assert not is_taken(tmp_path)
+    assert not is_locked(tmp_path)
 
 
 def test_a_process_that_is_gone_is_known_at_once(tmp_path: Path) -> None:
-    with taken(tmp_path):
+    with acquire(tmp_path):
         mine = json.loads((tmp_path / "taken.json").read_text())
     gone = {**mine, "process": 2**22 + 1}  # above the largest number of a process
     (tmp_path / "taken.json").write_text(json.dumps(gone))
-    assert not is_taken(tmp_path)
+    assert not is_locked(tmp_path)
     (tmp_path / "taken.json").write_text(json.dumps({**gone, "processes": ["another boot"]}))
-    assert is_taken(tmp_path), "a machine of the same name, whose processes nobody here can see"
+    assert is_locked(tmp_path), "a machine of the same name, whose processes nobody here can see"
 
 
 def test_of_many_that_find_a_run_abandoned_one_takes_it(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_of_many_that_find_a_run_abandoned_one_takes_it(tmp_path: Path) -> None:
 
         def claim(found: list[bool] = found, gate: threading.Barrier = gate) -> None:
             gate.wait()
-            with taken(tmp_path) as mine:
+            with acquire(tmp_path) as mine:
                 found.append(mine)
                 gate.wait()
 
@@ -106,21 +106,21 @@ def test_who_comes_while_another_decides_goes_on_and_a_decision_may_be_left_behi
     abandoned(tmp_path / "taken.json", json.dumps(ANOTHER))
     deciding = tmp_path / "taken.deciding"
     deciding.write_text(json.dumps({**ANOTHER, "since": 0}))
-    with taken(tmp_path) as second:
+    with acquire(tmp_path) as second:
         assert not second
     abandoned(deciding, "")
-    with taken(tmp_path) as third:
+    with acquire(tmp_path) as third:
         assert not third and not deciding.exists()
-    with taken(tmp_path) as fourth:
+    with acquire(tmp_path) as fourth:
         assert fourth
 
 
 def test_a_number_that_came_again_is_another_process(tmp_path: Path) -> None:
-    with taken(tmp_path):
+    with acquire(tmp_path):
         mine = json.loads((tmp_path / "taken.json").read_text())
-        assert claimant(tmp_path) == mine
+        assert owner(tmp_path) == mine
     (tmp_path / "taken.json").write_text(json.dumps({**mine, "started": mine["started"] - 1}))
-    assert claimant(tmp_path) is None
+    assert owner(tmp_path) is None
 
 
 @pytest.mark.parametrize("lives", [False, True])
@@ -133,6 +133,6 @@ def test_who_wants_a_run_of_another_machine_listens_for_a_sign_of_life(
     if lives:
         thread = threading.Timer(0.15, os.utime, (path, (time.time() + 1,) * 2))
         thread.start()
-    run_lock.listen(tmp_path)
-    with taken(tmp_path) as mine:
+    run_lock.heartbeat(tmp_path)
+    with acquire(tmp_path) as mine:
         assert mine is not lives

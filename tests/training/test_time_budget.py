@@ -2,7 +2,7 @@
 
 import pytest
 
-from electra.training.time_budget import enough_measured, reserved_for_evaluations, second_a_step
+from electra.training.time_budget import enough_steps_timed, evaluation_seconds_reserved, seconds_per_step
 
 
 @pytest.mark.parametrize(
@@ -17,10 +17,10 @@ from electra.training.time_budget import enough_measured, reserved_for_evaluatio
     ],
 )
 def test_when_enough_is_measured(seconds: list[float], warmup_steps: int, expected: bool) -> None:
-    assert enough_measured(seconds, budget=200.0, warmup_steps=warmup_steps) is expected
+    assert enough_steps_timed(seconds, budget=200.0, warmup_steps=warmup_steps) is expected
 
 
 def test_slow_first_steps_and_a_slow_first_evaluation_count_little() -> None:
-    assert second_a_step([9.0, 5.0, 1.0, 3.0]) == 2.0
-    assert reserved_for_evaluations(1.0, count=11.0, budget=300.0) == 11.0
-    assert reserved_for_evaluations(9.0, count=11.0, budget=60.0) == 12.0
+    assert seconds_per_step([9.0, 5.0, 1.0, 3.0]) == 2.0
+    assert evaluation_seconds_reserved(1.0, count=11.0, budget=300.0) == 11.0
+    assert evaluation_seconds_reserved(9.0, count=11.0, budget=60.0) == 12.0

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from electra.config import load_config
-from electra.data.collate import Batch, Continued
+from electra.data.collate import Batch, StreamState
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoders.bert import Encoder
 from electra.objectives.base import Counts, StepOutput
@@ -94,8 +94,8 @@ def test_nothing_in_a_step_waits_for_the_device(settings: list[str], monkeypatch
     ids_BL = torch.zeros(4, 16, dtype=torch.long, device=device)
     batch = Batch(ids_BL, ids_BL, torch.full((4,), 16, device=device), seed=0)
     if "packing.builder=stream" in settings:
-        continued = Continued(ids_BL[:, 0], torch.zeros(4, dtype=torch.bool, device=device))
-        batch = replace(batch, continued=continued)
+        continued = StreamState(ids_BL[:, 0], torch.zeros(4, dtype=torch.bool, device=device))
+        batch = replace(batch, stream_state=continued)
     optimizer = Still(objective.parameters(), lr=0.1)  # the fused AdamW does not know this device
     update = Update(
         objective, optimizer, gradient_clip=1.0, precision=Precision("float32", "", 0.0), device=device

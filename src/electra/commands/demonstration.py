@@ -20,7 +20,7 @@ from electra.errors import CheckpointError
 from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
-from electra.objectives.masking import MaskingConfig, draw, write
+from electra.objectives.masking import MaskingConfig, draw_masks, replace_tokens
 from electra.objectives.vocabulary import Vocabulary
 from electra.serving.coloring import colored
 
@@ -92,11 +92,11 @@ def _demonstration(
     ids_1L = torch.tensor([[special.classify, *ids, special.separate]])
     config = MaskingConfig(share=0.2, mask_share=1.0)
     batch = Batch(ids_1L, torch.zeros_like(ids_1L), torch.tensor([ids_1L.shape[1]]), seed=seed)
-    masking = draw(batch, config, Vocabulary(special, generator.encoder.config.vocabulary_size))
+    masking = draw_masks(batch, config, Vocabulary(special, generator.encoder.config.vocabulary_size))
     states_ND = masking.at(generator.encoder(masking.input_ids_BL))
     logits_NV = generator.head.logits(states_ND, generator.encoder.embeddings.token.weight)
     samples_N = torch.multinomial(logits_NV.softmax(-1), 1, generator=random).squeeze(1)
-    corrupted_1L = write(ids_1L, samples_N, masking, config)
+    corrupted_1L = replace_tokens(ids_1L, samples_N, masking, config)
     probabilities_L = discriminator.head(discriminator.encoder(corrupted_1L)).sigmoid()[0, 1:-1]
     before, after = _words(discriminator.tokenizer, ids_1L), _words(discriminator.tokenizer, corrupted_1L)
     originals = {i: old for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}

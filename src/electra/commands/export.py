@@ -20,7 +20,7 @@ from electra.export.names import family_of
 from electra.export.parity import TOLERANCE, parity
 from electra.json_files import read_json
 from electra.modeling.encoders.bert import EncoderConfig
-from electra.objectives.base import Tower, TowerName
+from electra.objectives.base import ExportableNetwork, NetworkName
 from electra.pretraining.config import AnyObjective, PretrainConfig, build_objective
 from electra.training.checkpoint import Checkpoint, CheckpointConfig, Checkpoints, read_checkpoint
 from electra.training.run_folder import RunFolder
@@ -64,13 +64,13 @@ class ExportResult:
     """The folders that were written, and how far transformers' logits are from ours (None: not installed)."""
 
     step: int
-    folders: dict[TowerName, Path]
-    differences: dict[TowerName, float | None]
+    folders: dict[NetworkName, Path]
+    differences: dict[NetworkName, float | None]
 
     def __str__(self) -> str:
         return "\n".join(f"{name}: {folder} ({self._parity(name)})" for name, folder in self.folders.items())
 
-    def _parity(self, name: TowerName) -> str:
+    def _parity(self, name: NetworkName) -> str:
         difference = self.differences[name]
         if difference is None:
             return "not compared: transformers is not installed"
@@ -105,12 +105,12 @@ def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = 
     found = _find(run_folder, checkpoint)
     config, objective = trained(found)
     folder = out or run_folder.export
-    folders: dict[TowerName, Path] = {}
-    differences: dict[TowerName, float | None] = {}
+    folders: dict[NetworkName, Path] = {}
+    differences: dict[NetworkName, float | None] = {}
     cards = _cards(run_folder, found, config)
     if out is None:
         durable.write_text(run_folder.card, cards["run"])
-    for name, tower in objective.towers().items():
+    for name, tower in objective.exportable_networks().items():
         folders[name] = folder / name
         _save(name, tower, folders[name], found, config, card=cards[name])
         ids_BL, segment_ids_BL, mask_BL = _sample(config.model, config.packing.sequence_length)
@@ -133,12 +133,18 @@ def save_towers(path: Path, out: Path, *, checkpoint: str | None = None) -> None
     """
     found = _find(RunFolder(path), checkpoint)
     config, objective = trained(found)
-    for name, tower in objective.towers().items():
+    for name, tower in objective.exportable_networks().items():
         _save(name, tower, out / name, found, config, card="")
 
 
 def _save(
-    name: TowerName, tower: Tower, folder: Path, found: Checkpoint, config: PretrainConfig, *, card: str
+    name: NetworkName,
+    tower: ExportableNetwork,
+    folder: Path,
+    found: Checkpoint,
+    config: PretrainConfig,
+    *,
+    card: str,
 ) -> None:
     save(
         folder,

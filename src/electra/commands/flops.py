@@ -15,7 +15,7 @@ from electra.config import PRESETS, did_you_mean, load_config, preset_names, rea
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import ConfigError
 from electra.modeling.flops import Convention, Network, Networks, forward_terms, inference_flops, training_flops
-from electra.objectives.base import Tower
+from electra.objectives.base import ExportableNetwork
 from electra.pretraining.config import PretrainConfig, build_objective, with_vocabulary
 from electra.pretraining.warm_start import load_start, with_shapes
 from electra.training.cost_estimate import flops_a_sequence
@@ -197,7 +197,7 @@ def count(model: str, convention: Convention) -> Counted:
         steps = None if config.train.minutes is not None else config.train.steps
         with torch.device("meta"):
             objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
-        parameters = {name: _parameters(tower) for name, tower in objective.towers().items()}
+        parameters = {name: _parameters(tower) for name, tower in objective.exportable_networks().items()}
         sequence = flops_a_sequence(objective, length, steps=steps, convention=convention)
         networks, sequences = objective.networks(length), config.train.sequences(steps or 0)  # of the last stage
     return Counted(
@@ -214,7 +214,7 @@ def count(model: str, convention: Convention) -> Counted:
     )
 
 
-def _parameters(tower: Tower) -> int:
+def _parameters(tower: ExportableNetwork) -> int:
     """Numbers that are learnt, each once even where blocks share it."""
     modules = [tower.encoder, *([] if tower.pairs is None else [tower.pairs.dense])]
     return sum(parameter.numel() for module in modules for parameter in module.parameters())

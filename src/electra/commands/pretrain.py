@@ -43,15 +43,22 @@ from electra.pretraining.warm_start import (
 from electra.reports.curves import plot_curves
 from electra.training.checkpoint import Checkpoints
 from electra.training.checkpoint_io import check_newest
-from electra.training.cost_estimate import Plan, plan
-from electra.training.deterministic import deterministic
-from electra.training.distributed import first_here, joined, leads, peers_named, rank, told
+from electra.training.cost_estimate import CostEstimate, estimate_cost
+from electra.training.deterministic import deterministic_algorithms
+from electra.training.distributed import (
+    broadcast_object,
+    init_distributed,
+    is_local_main_process,
+    is_main_process,
+    name_lost_peers,
+    rank,
+)
 from electra.training.events import events
 from electra.training.precision import Precision
 from electra.training.run_folder import RunFolder, agree, check_free, environment, open_run, stored_config
-from electra.training.run_lock import claimant, listen, taken
+from electra.training.run_lock import acquire, heartbeat, owner
 from electra.training.tracking import log_file
-from electra.training.trainer import Outcome, Rules, Trainer
+from electra.training.trainer import Outcome, Trainer, TrainerOptions
 
 logger = logging.getLogger(__name__)
 
@@ -127,32 +134,37 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
     """
     if fresh and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")):
         raise ConfigError("--fresh: each restart by torchrun would begin anew; give another --out instead")
-    with joined(minutes=config.train.timeout_minutes), deterministic(config.train.deterministic):
+    with (
+        init_distributed(minutes=config.train.timeout_minutes),
+        deterministic_algorithms(config.train.deterministic),
+    ):
         return _pretrained(config, fresh=fresh)
 
 
 def _pretrained(config: PretrainConfig, *, fresh: bool) -> "PretrainResult":
     (data, out), config = opened(config), _open_ended(config)
-    begun = told(not fresh and any((out / "checkpoints").glob("step-*")))
+    begun = broadcast_object(not fresh and any((out / "checkpoints").glob("step-*")))
     start = Start() if begun else load_start(config.init)
     config = with_shapes(config, start)
     check_vocabulary(start, data, config.init)
     config = replace(config, model=fitted(config, data))
-    run_folder = RunFolder(Path(told(str(open_run(out, fresh=fresh).path if leads() else out))))
+    run_folder = RunFolder(
+        Path(broadcast_object(str(open_run(out, fresh=fresh).path if is_main_process() else out)))
+    )
     with contextlib.ExitStack() as stack:
         stack.enter_context(_alone_at(run_folder.path))
         config = _of_the_run(replace(config, out=run_folder.path), run_folder, data, begun=begun)
         # Only now: a command that is refused leaves a run as it was.
         stack.enter_context(log_file(run_folder.log_of(rank())))
         happened = stack.enter_context(events(run_folder, config.tracking.on_event))
-        stack.enter_context(peers_named(minutes=config.train.timeout_minutes))
-        if first_here():
+        stack.enter_context(name_lost_peers(minutes=config.train.timeout_minutes))
+        if is_local_main_process():
             run_folder.verified.parent.mkdir(exist_ok=True)
             durable.write_text(run_folder.verified, json.dumps(data.stamps) + "\n")
         objective, batches, precision, device = assembled(config, data, None if begun else start)
         del start  # whole networks
         config = replace(config, train=replace(config.train, precision=precision.name))
-        if leads():
+        if is_main_process():
             _write_environment(run_folder, data, precision)
         trainer = Trainer(
             objective,
@@ -169,11 +181,11 @@ def _pretrained(config: PretrainConfig, *, fresh: bool) -> "PretrainResult":
             precision=precision,
             device=device,
             rules=_rules(config),
-            happened=happened,
+            on_event=happened,
         )
         happened.reached = lambda: trainer.progress.step
         outcome = trainer.run()
-        finished = outcome.stopped_by is None and leads()
+        finished = outcome.stopped_by is None and is_main_process()
         exported = export_run(run_folder.path) if finished else None
         if finished:  # nobody will pack or verify for this run again
             shutil.rmtree(run_folder.index, ignore_errors=True)
@@ -193,7 +205,7 @@ def _of_the_run(config: PretrainConfig, run_folder: RunFolder, data: TokenData, 
     """
     if begun:
         config = with_shapes_of(config, stored_config(run_folder, PretrainConfig))
-    if told(run_folder.config.exists()):
+    if broadcast_object(run_folder.config.exists()):
         config = agree(run_folder, config, settled=SETTLED, ignore=IGNORED)
     check_newest(Checkpoints(run_folder.checkpoints, config.checkpoint), identity(config, data))
     return config
@@ -208,27 +220,27 @@ def _alone_at(folder: Path) -> Iterator[None]:
     """
     with contextlib.ExitStack() as stack:
         mine = False
-        if leads():
-            listen(folder)
-            mine = stack.enter_context(taken(folder))
-        if not told(mine):
-            who = claimant(folder) or {}
+        if is_main_process():
+            heartbeat(folder)
+            mine = stack.enter_context(acquire(folder))
+        if not broadcast_object(mine):
+            who = owner(folder) or {}
             name = f"process {who['process']} on {who['host']}" if who.keys() >= {"process", "host"} else "someone"
             raise CheckpointError(f"{folder}: {name} is at this run; wait for its end, or give another --out")
         yield
 
 
-def _rules(config: PretrainConfig) -> Rules:
+def _rules(config: PretrainConfig) -> TrainerOptions:
     """Each of two stages has a warm-up and a decay of its own."""
     if config.objective.kind != "two-stage":
-        return Rules()
+        return TrainerOptions()
 
     def schedule_of(step: int, steps: int | None) -> tuple[int, int | None]:
         assert steps is not None, "the length of a run of two stages is given in steps"
         change = change_of(config.objective.first_share, steps)
         return (step, change) if step < change else (step - change, steps - change)
 
-    return Rules(schedule_of=schedule_of)
+    return TrainerOptions(schedule_of=schedule_of)
 
 
 def dry_run(config: PretrainConfig, *, fresh: bool = False) -> "DryRun":
@@ -255,7 +267,7 @@ def dry_run(config: PretrainConfig, *, fresh: bool = False) -> "DryRun":
         config = with_vocabulary(config)
     with torch.device("meta"):
         objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
-    planned = plan(objective, config.train, length=config.packing.sequence_length)
+    planned = estimate_cost(objective, config.train, length=config.packing.sequence_length)
     return DryRun(config, planned, int(names[-1].removeprefix("step-")) if names else None)
 
 
@@ -316,7 +328,7 @@ class DryRun:
     """
 
     config: PretrainConfig
-    plan: Plan
+    plan: CostEstimate
     begun: int | None = None
 
     def __rich__(self) -> RenderableType:

@@ -17,7 +17,7 @@ from electra.pretraining.config import PretrainConfig
 from electra.reports.metrics import read_metrics
 from electra.training.events import ENDS
 from electra.training.run_folder import RunFolder
-from electra.training.run_lock import claimant
+from electra.training.run_lock import owner
 from electra.training.tracking import clock, evaluation_line
 
 SILENT = 10.0
@@ -144,7 +144,7 @@ def _status_of(folder: Path) -> Status:
     run_folder, metrics = RunFolder(folder), read_metrics(folder)
     last = metrics.reports[-1] if metrics.reports else {}
     checkpoints = sorted(path.name for path in run_folder.checkpoints.glob("step-*"))
-    step, steps, process = int(last.get("step", 0)), _steps(run_folder), claimant(folder)
+    step, steps, process = int(last.get("step", 0)), _steps(run_folder), owner(folder)
     if checkpoints and (process is None or not last):  # while it reports, one beyond is damaged
         number = checkpoints[-1].removeprefix("step-")
         step = max(step, int(number) if number.isdecimal() else 0)

@@ -21,7 +21,7 @@ from electra.studies.folder import begun, check_same, stored
 from electra.studies.plan import Configs, StudyPlan, check, planned
 from electra.studies.runs import Common, Job, arm_config, jobs, run_job
 from electra.studies.tuning import tuning
-from electra.training.run_lock import is_taken, taken
+from electra.training.run_lock import acquire, is_locked
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ def run(command: StudyCommand) -> "StudyReport | StudyPlan | Stopped":
     if stopped := _work(common, plan, every):
         return stopped
     for job in every:
-        if not job.done(common) and is_taken(job.folder(common.out)):
+        if not job.done(common) and is_locked(job.folder(common.out)):
             logger.info("%s: another process is at it", job)
     return read_study(common.out).written()
 
@@ -124,7 +124,7 @@ def _work(common: Common, plan: StudyPlan, every: Sequence[Job]) -> "Stopped | N
         for job in left:
             if job.done(common):
                 continue
-            with taken(job.folder(common.out)) as mine:
+            with acquire(job.folder(common.out)) as mine:
                 if not mine:
                     others.append(job)
                 elif not job.done(common):

@@ -26,7 +26,7 @@ UNPAIRED = -1
 
 
 @dataclass(frozen=True)
-class Continued:
+class StreamState:
     """How the rows of a batch go on from the batch before, where they are windows of a stream.
 
     Attributes:
@@ -36,7 +36,7 @@ class Continued:
     """
 
     next_ids_B: torch.Tensor
-    fresh_B: torch.Tensor
+    new_document_B: torch.Tensor
     first_row: int = 0
 
 
@@ -62,7 +62,7 @@ class Batch:
     sentences_B: torch.Tensor | None = None
     """int64: 0 where the two segments of a row are as in the text, 1 where they were made not to be, -1 where
     there is one alone; None: they are not asked about."""
-    continued: Continued | None = None
+    stream_state: StreamState | None = None
     """None: the rows have nothing to do with those of the batch before."""
 
     @property
@@ -80,9 +80,11 @@ class Batch:
         ids_BL, segments_BL = there(self.input_ids_BL), there(self.segment_ids_BL)
         lengths_B, seeds_B = there(self.lengths_B), there(self.row_seeds)
         sentences_B = None if self.sentences_B is None else there(self.sentences_B)
-        continued = self.continued
+        continued = self.stream_state
         if continued is not None:
-            continued = Continued(there(continued.next_ids_B), there(continued.fresh_B), continued.first_row)
+            continued = StreamState(
+                there(continued.next_ids_B), there(continued.new_document_B), continued.first_row
+            )
         return Batch(ids_BL, segments_BL, lengths_B, self.seed, seeds_B, sentences_B, continued)
 
 
@@ -116,7 +118,7 @@ def collate(
         seeds: (B,) those of the rows, handed on too.
         sentences: what half of the pairs of segments become, as the seeds of the rows decide.
         stream: "unigram" reads the corrupted copy of the same text, in the same layout.
-        fresh, first_row: of windows of a stream, as in `Continued`.
+        fresh, first_row: of windows of a stream, as in `StreamState`.
 
     Raises:
         DataError: the split has no such stream.
@@ -199,7 +201,9 @@ def _windows(
         torch.full((len(ids_BL),), length),
         seed=seed,
         seeds_B=None if seeds is None else torch.from_numpy(seeds),
-        continued=Continued(torch.from_numpy(ids_BX[:, -1].copy()), torch.full((len(ids_BL),), fresh), first_row),
+        stream_state=StreamState(
+            torch.from_numpy(ids_BX[:, -1].copy()), torch.full((len(ids_BL),), fresh), first_row
+        ),
     )
 
 

@@ -23,7 +23,7 @@ from electra.finetuning.seed_run import DEV, Setting, fingerprint, remove_checkp
 from electra.json_files import read_json
 from electra.pretraining.build import device_of
 from electra.serving.predictor import Predictor
-from electra.tasks.base import Reading
+from electra.tasks.base import InputSpec
 from electra.training.allocator import keep_freed_memory
 from electra.training.precision import Precision, choose_precision
 from electra.training.run_folder import RunFolder, agree, environment, open_run
@@ -53,7 +53,7 @@ def prepared(config: FinetuneConfig) -> Setting:
         config, pretrained.encoder.config, kind=task.problem.kind, epochs=asked.epochs,
         max_length=asked.max_length, longest=pretrained.max_length,
     )  # fmt: skip
-    reading = Reading(pretrained.tokenizer, config.data.read_length)
+    reading = InputSpec(pretrained.tokenizer, config.data.read_length)
     examples = {**task.splits, "train": task.learnt(task.splits["train"])}
     rows = {split: task.problem.encode(there, reading) for split, there in examples.items()}
     for split, found in rows.items():

@@ -24,16 +24,16 @@ from electra.finetuning.config import FinetuneConfig
 from electra.finetuning.results import MAY_CHANGE, SeedResult, why_failed, write_predictions
 from electra.modeling.encoders.build import build_encoder
 from electra.reports.metrics import read_metrics
-from electra.tasks.base import Outputs, Prediction, Problem, Reading, Rows, Task, TaskBatch, collate
+from electra.tasks.base import InputSpec, Outputs, Prediction, Problem, Rows, Task, TaskBatch, collate
 from electra.tasks.fine_tuning import FineTuning, rate_scales
-from electra.tasks.subsampling import part
+from electra.tasks.subsampling import subsample
 from electra.training.checkpoint import CheckpointConfig
 from electra.training.evaluation import EvaluationConfig
 from electra.training.precision import Precision
-from electra.training.prefetch import Ahead
+from electra.training.prefetch import Prefetcher
 from electra.training.run_folder import RunFolder, agree, open_run
 from electra.training.train_config import TrainConfig
-from electra.training.trainer import Feed, Outcome, Rules, Trainer
+from electra.training.trainer import Feed, Outcome, Trainer, TrainerOptions
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +61,8 @@ class Setting:
         return special_tokens(self.pretrained.tokenizer).pad
 
     @property
-    def reading(self) -> Reading:
-        return Reading(self.pretrained.tokenizer, self.config.data.read_length)
+    def reading(self) -> InputSpec:
+        return InputSpec(self.pretrained.tokenizer, self.config.data.read_length)
 
     @cached_property
     def identity(self) -> dict[str, str]:
@@ -168,7 +168,7 @@ def training_rows(setting: Setting, seed: int) -> Rows:
     if data.fraction == 1 and not data.shots:
         return setting.rows["train"]
     examples = task.splits["train"]
-    few = part(examples, fraction=data.fraction, shots=data.shots, seed=seed)
+    few = subsample(examples, fraction=data.fraction, shots=data.shots, seed=seed)
     logger.info("seed %s learns from %s of the %s training examples", seed, f"{len(few):,}", f"{len(examples):,}")
     return task.problem.encode(task.learnt(few), setting.reading)
 
@@ -206,7 +206,7 @@ def _settled(setting: Setting, outputs: Sequence[Outputs]) -> tuple[Problem, lis
     problem, examples, rows = setting.task.problem, setting.task.splits[DEV], setting.rows[DEV]
     predictions = problem.predictions(examples, rows, outputs)
     metrics = problem.score(examples, predictions)
-    if (settled := problem.settled(metrics)) is not problem:
+    if (settled := problem.with_tuned_threshold(metrics)) is not problem:
         predictions = settled.predictions(examples, rows, outputs)
         metrics = settled.score(examples, predictions)
     return settled, predictions, metrics
@@ -283,7 +283,7 @@ def _trainer(
         ),
         optimizer=config.optimizer.for_steps(steps),
         feed=Feed(
-            made if setting.device.type == "cpu" else Ahead(made),
+            made if setting.device.type == "cpu" else Prefetcher(made),
             epochs=lambda steps: steps / epoch,
             # Long texts are read in windows, of which it is the length. With memory, passes backwards are counted
             # that are not made.
@@ -299,7 +299,7 @@ def _trainer(
         texts={},
         precision=setting.precision,
         device=setting.device,
-        rules=Rules(
+        rules=TrainerOptions(
             rate_scales=rate_scales(module, config.optimizer.layer_decay, mode=config.optimizer.layer_decay_mode),
             evaluate_first=False,
             enough=judge.enough,

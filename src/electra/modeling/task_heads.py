@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from electra.modeling.encoders.bert import EncoderConfig, at
+from electra.modeling.encoders.bert import EncoderConfig, gather_positions
 
 BEAM = 20
 """Starts that an answer's end is looked for from (the original's `beam_size`)."""
@@ -115,7 +115,7 @@ class ConditionalSpanHead(nn.Module):
         # The product with [start ; token] is the sum of two, so pairs are joined after it; one start at a time,
         # since the pairs of all (B, T, L, 512) would need more memory than the encoder.
         first, second = self.end_dense.weight.split([D, D], dim=1)
-        first_BTH = F.linear(at(x_BLD, starts_BT), first)
+        first_BTH = F.linear(gather_positions(x_BLD, starts_BT), first)
         second_BLH = F.linear(x_BLD, second, self.end_dense.bias)
         logits = [self.end(F.gelu(one_BH[:, None] + second_BLH)).squeeze(-1) for one_BH in first_BTH.unbind(1)]
         return torch.stack(logits, 1).masked_fill(~allowed_BL[:, None], -torch.inf)

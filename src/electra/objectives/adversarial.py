@@ -29,12 +29,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from electra.data.collate import Batch
-from electra.modeling.encoders.bert import EncoderConfig, at
+from electra.modeling.encoders.bert import EncoderConfig, gather_positions
 from electra.modeling.flops import Network, Networks
 from electra.modeling.init import initialize
 from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
 from electra.objectives.base import Counts, StepOutput
-from electra.objectives.generator_objective import Corrupted
+from electra.objectives.generator_objective import CorruptedBatch
 from electra.objectives.masking import Masking, slots
 from electra.objectives.replaced_token import ReplacedToken
 from electra.objectives.row_rng import Purpose, uniforms
@@ -76,8 +76,8 @@ class Adversarial(ReplacedToken):
         with torch.set_grad_enabled(torch.is_grad_enabled() and share < 1):  # at 1 it is a figure and no more
             likelihood, samples_n = self.generator.predict(x_nD, batch, masking, self.uniforms(batch, masking))
         if self.config.adversary == "reinforce":
-            corrupted = Corrupted(
-                self.written(batch, masking, samples_n), masking, mask_BL, (1 - share) * likelihood
+            corrupted = CorruptedBatch(
+                self.replace_tokens(batch, masking, samples_n), masking, mask_BL, (1 - share) * likelihood
             )
             x_BLD = self.encoder(corrupted.ids_BL, batch.segment_ids_BL, mask_BL)
             logits_BL = self.head(x_BLD)
@@ -90,7 +90,7 @@ class Adversarial(ReplacedToken):
             output = self.output(batch, corrupted, self.head(x_BLD), counts)
             loss, parts = output.loss, {}
         parts = {**output.parts, "generator_loss": likelihood.detach() / counts["generator"], **parts}
-        return self.judged_pairs(StepOutput(loss, parts, output.seen), x_BLD[:, 0], batch, counts)
+        return self.with_sentence_loss(StepOutput(loss, parts, output.debug), x_BLD[:, 0], batch, counts)
 
     def networks(self, length: int) -> Networks:
         assert self.generator is not None
@@ -118,7 +118,7 @@ class Adversarial(ReplacedToken):
             self.generator.sampling = sampling
 
     def _reinforce(
-        self, batch: Batch, corrupted: Corrupted, logits_BL: Tensor, x_nD: Tensor, samples_n: Tensor
+        self, batch: Batch, corrupted: CorruptedBatch, logits_BL: Tensor, x_nD: Tensor, samples_n: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """What is added to the generator's summed loss: α times the one by reward, and the baseline's."""
         assert self.generator is not None
@@ -142,7 +142,7 @@ class Adversarial(ReplacedToken):
 
     def _softly(
         self, batch: Batch, masking: Masking, mask_BL: Tensor | None, x_nD: Tensor, loss: Tensor, counts: Counts
-    ) -> tuple[Corrupted, Tensor]:
+    ) -> tuple[CorruptedBatch, Tensor]:
         """The batch with the likeliest of the noisy tokens in it, and the states of D, which reads soft ones."""
         assert self.generator is not None
         N = masking.positions_BN.shape[1]
@@ -158,16 +158,16 @@ class Adversarial(ReplacedToken):
         weight = self.config.generator_weight / max(self.config.discriminator_weight, 1e-12)
         scale = self.adversarial_share * weight * counts["discriminator"] / counts["generator"]
         soft_nV = _Turned.apply(soft_nV, scale)  # type: ignore[no-untyped-call]
-        ids_BL = self.written(batch, masking, samples_n)
+        ids_BL = self.replace_tokens(batch, masking, samples_n)
         table_VE = self.encoder.embeddings.token.weight
         mixed_BNE = (soft_nV.to(table_VE.dtype) @ table_VE).view(*masking.positions_BN.shape, -1)
         tokens_BLE = self.encoder.embeddings.token(ids_BL)
         # Positions are distinct, so what is added turns one embedding into a mixture; at unused slots it is 0.
-        now_BNE = at(tokens_BLE, masking.positions_BN)
+        now_BNE = gather_positions(tokens_BLE, masking.positions_BN)
         change_BNE = (mixed_BNE.to(now_BNE.dtype) - now_BNE) * masking.used_BN[..., None]
         tokens_BLE = tokens_BLE.scatter_add(1, masking.positions_BN[..., None].expand_as(change_BNE), change_BNE)
         x_BLD = self.encoder(ids_BL, batch.segment_ids_BL, mask_BL, tokens_BLE=tokens_BLE)
-        return Corrupted(ids_BL, masking, mask_BL, loss), x_BLD
+        return CorruptedBatch(ids_BL, masking, mask_BL, loss), x_BLD
 
 
 class _Turned(torch.autograd.Function):

@@ -21,12 +21,12 @@ from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import CopyHead
 from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
-from electra.objectives.base import Counts, StepOutput, Tower, TowerName
-from electra.objectives.generator_objective import Corrupted, Corrupting
+from electra.objectives.base import Counts, ExportableNetwork, NetworkName, StepOutput
+from electra.objectives.generator_objective import CorruptedBatch, GeneratorObjective
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 
 
-class AllTokensMlm(Corrupting):
+class AllTokensMlm(GeneratorObjective):
     """A full-size masked language model (`encoder`, `head`) that predicts every token of a text with fakes."""
 
     def add_heads(self, model: EncoderConfig) -> None:
@@ -49,7 +49,7 @@ class AllTokensMlm(Corrupting):
         )
         encoder_loss = total / counts["text"]
         output = StepOutput(encoder_loss, {"encoder_loss": encoder_loss.detach()})
-        return self.judged_pairs(self.with_generator(output, corrupted, counts), x_BLD[:, 0], batch, counts)
+        return self.with_sentence_loss(self.with_generator(output, corrupted, counts), x_BLD[:, 0], batch, counts)
 
     def counts(self, batch: Batch) -> Counts:
         """The chosen positions, and those of text."""
@@ -63,7 +63,7 @@ class AllTokensMlm(Corrupting):
         training = self.training
         self.eval()
         for batch, _ in batches:
-            corrupted = self.judged(batch, generator)
+            corrupted = self.evaluated(batch, generator)
             masking = corrupted.masking
             restored.add(
                 self.head.words(masking.at(self._states(batch, corrupted))),
@@ -76,8 +76,8 @@ class AllTokensMlm(Corrupting):
         self.train(training)
         return generator.figures() | restored.restored()
 
-    def towers(self) -> dict[TowerName, Tower]:
-        return {"encoder": Tower(self.encoder, self.head.words), **super().towers()}
+    def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
+        return {"encoder": ExportableNetwork(self.encoder, self.head.words), **super().exportable_networks()}
 
     def output_biases(self) -> list[nn.Parameter]:
         return [*super().output_biases(), self.head.words.bias]
@@ -90,7 +90,7 @@ class AllTokensMlm(Corrupting):
         text = self.text(batch).sum().clamp(min=1)
         return {"generator": chosen, "text": text, **self.pair_counts(batch)}
 
-    def _states(self, batch: Batch, corrupted: Corrupted) -> Tensor:
+    def _states(self, batch: Batch, corrupted: CorruptedBatch) -> Tensor:
         x_BLD: Tensor = self.encoder(corrupted.ids_BL, batch.segment_ids_BL, corrupted.mask_BL)
         return x_BLD
 

@@ -12,7 +12,7 @@ from electra.modeling.flops import Networks
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead, SentencePairHead
 
 Counts = dict[str, Tensor]
-TowerName = Literal["discriminator", "generator", "encoder"]
+NetworkName = Literal["discriminator", "generator", "encoder"]
 """An encoder is a full-size masked language model; a generator may stand beside it."""
 
 
@@ -23,16 +23,16 @@ class StepOutput:
     Attributes:
         loss: a scalar with a gradient: what is minimised.
         parts: scalars without a gradient, by the name that they have in metrics.jsonl.
-        seen: what the loss was computed from, where an objective tells (ids that were put in, labels, logits).
+        debug: what the loss was computed from, where an objective tells (ids that were put in, labels, logits).
     """
 
     loss: Tensor
     parts: dict[str, Tensor]
-    seen: dict[str, Tensor] = field(default_factory=dict)
+    debug: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Tower:
+class ExportableNetwork:
     """A network that is exported on its own.
 
     Attributes:
@@ -73,7 +73,7 @@ class Objective(Protocol):
         """
         ...
 
-    def towers(self) -> dict[TowerName, Tower]:
+    def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
         """What is exported, by the name of its folder."""
         ...
 

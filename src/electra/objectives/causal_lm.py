@@ -17,8 +17,8 @@ from electra.data.collate import Batch
 from electra.modeling.flops import Network, Networks
 from electra.objectives.base import Counts, StepOutput
 from electra.objectives.language_model import LanguageModel
-from electra.objectives.memory import Memory
 from electra.objectives.metrics import MaskedLanguageModelMetrics
+from electra.objectives.stream_memory import StreamMemory
 
 
 class CausalLanguageModel(LanguageModel):
@@ -36,7 +36,7 @@ class CausalLanguageModel(LanguageModel):
         """The tokens that are predicted."""
         return {"words": following(batch)[1].sum().clamp(min=1)}
 
-    def states(self, batch: Batch, memory: Memory) -> Tensor:
+    def states(self, batch: Batch, memory: StreamMemory) -> Tensor:
         """The encoder's states (n, D). Padding is behind a row, where nobody looks."""
         return memory.read(self.encoder, batch, batch.input_ids_BL, batch.segment_ids_BL).flatten(0, 1)
 
@@ -66,7 +66,7 @@ def following(batch: Batch) -> tuple[Tensor, Tensor]:
     """The token behind each one (B, L), and True where there is one."""
     ids_BL = batch.input_ids_BL
     places_L = torch.arange(ids_BL.shape[1], device=ids_BL.device)
-    continued = batch.continued
+    continued = batch.stream_state
     last_B = ids_BL[:, -1] if continued is None else continued.next_ids_B
     used_BL = places_L + (1 if continued is None else 0) < batch.lengths_B[:, None]
     return torch.cat([ids_BL[:, 1:], last_B[:, None]], 1), used_BL

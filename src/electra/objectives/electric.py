@@ -27,9 +27,17 @@ from electra.modeling.encoders.bert import Encoder, EncoderConfig, attention_mas
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.kernels.cross_entropy import Sampling, log_probabilities, sampled_cross_entropy
-from electra.objectives.base import Counts, StepOutput, Tower, TowerName
+from electra.objectives.base import Counts, ExportableNetwork, NetworkName, StepOutput
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
-from electra.objectives.masking import Masking, MaskingConfig, candidates, draw, inside, slots, write
+from electra.objectives.masking import (
+    Masking,
+    MaskingConfig,
+    candidates,
+    draw_masks,
+    non_padding,
+    replace_tokens,
+    slots,
+)
 from electra.objectives.metrics import DetectionMetrics, MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
@@ -94,12 +102,12 @@ class Electric(nn.Module):
         if samples_n is None:
             samples_n = self._sample(masking, hidden_BLE, ids_BL, uniforms_n)
 
-        corrupted_BL = write(ids_BL, samples_n, masking, self.masking)
+        corrupted_BL = replace_tokens(ids_BL, samples_n, masking, self.masking)
         sampled_BL = torch.zeros_like(ids_BL).scatter_add_(1, masking.positions_BN, masking.used_BN.long()) > 0
         energies_BL = self.energies(corrupted_BL, batch)
         logits_BL = energies_BL.float() + self._noise(corrupted_BL, hidden_BLE)
         cross_entropy_BL = F.binary_cross_entropy_with_logits(logits_BL, sampled_BL.float(), reduction="none")
-        discriminator_loss = (cross_entropy_BL * self._asked(batch)).sum() / counts["discriminator"]
+        discriminator_loss = (cross_entropy_BL * self._loss_mask(batch)).sum() / counts["discriminator"]
 
         config = self.config
         loss = config.generator_weight * generator_loss + config.discriminator_weight * discriminator_loss
@@ -108,20 +116,20 @@ class Electric(nn.Module):
             "discriminator_loss": discriminator_loss.detach(),
             "replaced_share": (corrupted_BL != ids_BL).sum() / counts["discriminator"],
         }
-        seen = {"corrupted_ids": corrupted_BL, "replaced": sampled_BL, "logits": logits_BL.detach()}
-        return StepOutput(loss, parts, seen)
+        debug = {"corrupted_ids": corrupted_BL, "replaced": sampled_BL, "logits": logits_BL.detach()}
+        return StepOutput(loss, parts, debug)
 
     def counts(self, batch: Batch) -> Counts:
         """All tokens of text for the cloze model; positions that it is asked about for the discriminator."""
         text = self._text(batch.input_ids_BL).sum().clamp(min=1)
-        return {"generator": text, "discriminator": self._asked(batch).sum().clamp(min=1)}
+        return {"generator": text, "discriminator": self._loss_mask(batch).sum().clamp(min=1)}
 
     def begin_step(self, step: int, steps: int | None) -> None:
         """Every step is alike."""
 
     def draw(self, batch: Batch) -> Masking:
         """Choose positions. No [MASK] is put in: the cloze model cannot see what it predicts."""
-        masking = draw(batch, self.masking, self.vocabulary)
+        masking = draw_masks(batch, self.masking, self.vocabulary)
         return replace(masking, masked_BN=masking.used_BN, input_ids_BL=batch.input_ids_BL)
 
     def cloze(self, batch: Batch) -> Tensor:
@@ -129,7 +137,7 @@ class Electric(nn.Module):
         ids_BL, segments_BL = batch.input_ids_BL, batch.segment_ids_BL
         L = ids_BL.shape[1]
         ahead_LL = torch.ones(L, L, dtype=torch.bool, device=ids_BL.device).tril()
-        within_B1L = inside(batch)[:, None]
+        within_B1L = non_padding(batch)[:, None]
         left_BLD = self.left(ids_BL, segments_BL, _added(ahead_LL & within_B1L))
         right_BLD = self.right(ids_BL, segments_BL, _added(ahead_LL.T & within_B1L))
         hidden_BLE: Tensor = self.cloze_head(torch.cat([left_BLD.roll(1, 1), right_BLD.roll(-1, 1)], dim=-1))
@@ -164,7 +172,7 @@ class Electric(nn.Module):
                 uniforms_N=_uniforms(batch, masking),
                 sampling=self.sampling,
             )
-            corrupted_BL = write(ids_BL, samples_N, masking, self.masking)
+            corrupted_BL = replace_tokens(ids_BL, samples_N, masking, self.masking)
             z_BL = self.energies(corrupted_BL, batch) + self._noise(corrupted_BL, hidden_BLE)
             fakes.add(z_BL[text_BL], (corrupted_BL != ids_BL)[text_BL])
             # By the energy alone, which is all that the exported network has.
@@ -173,8 +181,8 @@ class Electric(nn.Module):
         self.train(training)
         return cloze.figures() | fakes.figures() | {"eval/unigram_auc": unigram.auc()}
 
-    def towers(self) -> dict[TowerName, Tower]:
-        return {"discriminator": Tower(self.encoder, self.head)}
+    def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
+        return {"discriminator": ExportableNetwork(self.encoder, self.head)}
 
     def output_biases(self) -> list[nn.Parameter]:
         return [self.cloze_head.bias]
@@ -215,10 +223,10 @@ class Electric(nn.Module):
     def _text(self, ids_BL: Tensor) -> Tensor:
         return candidates(ids_BL, self.vocabulary.special)
 
-    def _asked(self, batch: Batch) -> Tensor:
+    def _loss_mask(self, batch: Batch) -> Tensor:
         """Where the discriminator's loss counts (B, L)."""
         everywhere = self.config.discriminator_positions == "all"
-        return inside(batch) if everywhere else self._text(batch.input_ids_BL)
+        return non_padding(batch) if everywhere else self._text(batch.input_ids_BL)
 
 
 def _uniforms(batch: Batch, masking: Masking) -> Tensor:

@@ -16,14 +16,22 @@ from electra.modeling.flops import Network
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels.cross_entropy import Sampling
 from electra.modeling.sharing import Share
-from electra.objectives.base import Counts, StepOutput, Tower, TowerName
+from electra.objectives.base import Counts, ExportableNetwork, NetworkName, StepOutput
 from electra.objectives.config import WITH_GENERATOR, GeneratorConfig, ObjectiveConfig
 from electra.objectives.generators import CountedFakes, Generator
-from electra.objectives.masking import Masking, MaskingConfig, attended, candidates, draw, slots, write
-from electra.objectives.memory import Memory
+from electra.objectives.masking import (
+    Masking,
+    MaskingConfig,
+    attention_mask_of,
+    candidates,
+    draw_masks,
+    replace_tokens,
+    slots,
+)
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.sentences import SentenceLoss
+from electra.objectives.stream_memory import StreamMemory
 from electra.objectives.vocabulary import Vocabulary
 
 SHARES: dict[str, Share] = {
@@ -32,7 +40,7 @@ SHARES: dict[str, Share] = {
 
 
 @dataclass(frozen=True)
-class Corrupted:
+class CorruptedBatch:
     """A batch with fakes in it.
 
     Attributes:
@@ -47,7 +55,7 @@ class Corrupted:
     generator_loss: Tensor | None
 
 
-class Corrupting(nn.Module, ABC):
+class GeneratorObjective(nn.Module, ABC):
     """A full-size network, and a source of fakes beside it.
 
     `encoder` and `generator` are the networks; without a generator (fakes of counts) the second is None.
@@ -77,7 +85,7 @@ class Corrupting(nn.Module, ABC):
             self.encoder = build_encoder(model)
             if vocabulary.gives(config.fakes):
                 self.counted = CountedFakes(config.fakes, vocabulary, power=config.unigram_power)
-        self.memory = Memory(model)
+        self.memory = StreamMemory(model)
         self.add_heads(model)
 
     @abstractmethod
@@ -125,11 +133,11 @@ class Corrupting(nn.Module, ABC):
 
     def draw(self, batch: Batch) -> Masking:
         """Choose positions and put [MASK] there."""
-        return draw(batch, self.masking, self.vocabulary)
+        return draw_masks(batch, self.masking, self.vocabulary)
 
     def corrupt(
         self, batch: Batch, *, masking: Masking | None = None, samples_n: Tensor | None = None
-    ) -> Corrupted:
+    ) -> CorruptedBatch:
         """Mask, let the generator learn, and put its fakes in.
 
         Args:
@@ -144,9 +152,11 @@ class Corrupting(nn.Module, ABC):
                 samples_n = drawn_n
         if samples_n is None:
             samples_n = self.fakes(batch, masking, mask_BL)
-        return Corrupted(self.written(batch, masking, samples_n), masking, mask_BL, loss)
+        return CorruptedBatch(self.replace_tokens(batch, masking, samples_n), masking, mask_BL, loss)
 
-    def judged(self, batch: Batch, figures: MaskedLanguageModelMetrics, memory: Memory | None = None) -> Corrupted:
+    def evaluated(
+        self, batch: Batch, figures: MaskedLanguageModelMetrics, memory: StreamMemory | None = None
+    ) -> CorruptedBatch:
         """A batch with fakes, as evaluations see it; the generator's part is taken into its figures.
 
         Args:
@@ -157,8 +167,8 @@ class Corrupting(nn.Module, ABC):
             samples_n = self.fakes(batch, masking, mask_BL)
         else:
             uniforms_n = self.uniforms(batch, masking)
-            samples_n = self.generator.judged(batch, masking, mask_BL, uniforms_n, figures, memory)
-        return Corrupted(self.written(batch, masking, samples_n), masking, mask_BL, None)
+            samples_n = self.generator.evaluated(batch, masking, mask_BL, uniforms_n, figures, memory)
+        return CorruptedBatch(self.replace_tokens(batch, masking, samples_n), masking, mask_BL, None)
 
     def fakes(self, batch: Batch, masking: Masking, mask_BL: Tensor | None) -> Tensor:
         """A fake at every slot (n), without dropout and without a gradient."""
@@ -171,17 +181,17 @@ class Corrupting(nn.Module, ABC):
 
     def attention_mask(self, batch: Batch) -> Tensor | None:
         """True at tokens (B, L); None where there is no padding."""
-        return attended(batch)
+        return attention_mask_of(batch)
 
     def uniforms(self, batch: Batch, masking: Masking) -> Tensor:
         """The numbers that pick the fakes (n)."""
         return uniforms(batch.row_seeds, Purpose.SAMPLES, masking.positions_BN.shape[1]).flatten()
 
-    def written(self, batch: Batch, masking: Masking, samples_n: Tensor) -> Tensor:
+    def replace_tokens(self, batch: Batch, masking: Masking, samples_n: Tensor) -> Tensor:
         """The text with fakes at the slots where they belong (B, L)."""
         if not self.config.sample_unmasked:
             masking = replace(masking, used_BN=masking.masked_BN)
-        return write(batch.input_ids_BL, samples_n, masking, self.masking)
+        return replace_tokens(batch.input_ids_BL, samples_n, masking, self.masking)
 
     def text(self, batch: Batch) -> Tensor:
         """True at tokens of text (B, L)."""
@@ -200,7 +210,7 @@ class Corrupting(nn.Module, ABC):
         if self.config.fakes_learn and not self.config.sampling_dropout:
             yield "generator, to draw samples", replace(network, trained=False)
 
-    def with_generator(self, output: StepOutput, corrupted: Corrupted, counts: Counts) -> StepOutput:
+    def with_generator(self, output: StepOutput, corrupted: CorruptedBatch, counts: Counts) -> StepOutput:
         """The full-size network's loss with its weight, and that of the generator, where one learns."""
         loss = self.config.discriminator_weight * output.loss
         if corrupted.generator_loss is None:
@@ -209,11 +219,15 @@ class Corrupting(nn.Module, ABC):
         loss = loss + self.config.generator_weight * generator_loss
         return replace(output, loss=loss, parts={"generator_loss": generator_loss.detach(), **output.parts})
 
-    def towers(self) -> dict[TowerName, Tower]:
+    def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
         """The generator; subclasses put the full-size network before it."""
-        return {} if self.generator is None else {"generator": Tower(self.generator.encoder, self.generator.head)}
+        return (
+            {}
+            if self.generator is None
+            else {"generator": ExportableNetwork(self.generator.encoder, self.generator.head)}
+        )
 
-    def judged_pairs(self, output: StepOutput, x_BD: Tensor, batch: Batch, counts: Counts) -> StepOutput:
+    def with_sentence_loss(self, output: StepOutput, x_BD: Tensor, batch: Batch, counts: Counts) -> StepOutput:
         """With the loss for pairs of segments, where that is wanted; the states are those at [CLS]."""
         if self.sentences is None:
             return output

@@ -13,8 +13,8 @@ from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels.cross_entropy import PLAIN, Sampling, sampled_cross_entropy
 from electra.objectives.config import FakesKind
 from electra.objectives.masking import Masking
-from electra.objectives.memory import Memory
 from electra.objectives.metrics import MaskedLanguageModelMetrics
+from electra.objectives.stream_memory import StreamMemory
 from electra.objectives.vocabulary import Vocabulary
 
 
@@ -36,7 +36,7 @@ class Generator(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder, self.head, self.sampling, self.frozen = encoder, head, sampling, frozen
-        self.memory = Memory(encoder.config)
+        self.memory = StreamMemory(encoder.config)
         if frozen:
             self.requires_grad_(False)
 
@@ -46,7 +46,7 @@ class Generator(nn.Module):
         return self.encoder.embeddings.token.weight
 
     def states(
-        self, batch: Batch, masking: Masking, mask_BL: Tensor | None, memory: Memory | None = None
+        self, batch: Batch, masking: Masking, mask_BL: Tensor | None, memory: StreamMemory | None = None
     ) -> Tensor:
         """The encoder's states (n, D) at the slots, which are all that the head reads.
 
@@ -77,14 +77,14 @@ class Generator(nn.Module):
             sampling=self.sampling,
         )
 
-    def judged(
+    def evaluated(
         self,
         batch: Batch,
         masking: Masking,
         mask_BL: Tensor | None,
         uniforms_n: Tensor,
         figures: MaskedLanguageModelMetrics,
-        memory: Memory | None = None,
+        memory: StreamMemory | None = None,
     ) -> Tensor:
         """Take what it makes of a batch into held-out figures; the fakes (n) come back."""
         return figures.add(

@@ -10,9 +10,9 @@ from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.encoders.build import build_encoder
 from electra.modeling.heads import LanguageModelHead
 from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
-from electra.objectives.base import Tower, TowerName
-from electra.objectives.memory import Memory
+from electra.objectives.base import ExportableNetwork, NetworkName
 from electra.objectives.metrics import MaskedLanguageModelMetrics
+from electra.objectives.stream_memory import StreamMemory
 
 
 class LanguageModel(nn.Module):
@@ -22,7 +22,7 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.encoder = build_encoder(model, query_stream=query_stream)
         self.head = LanguageModelHead(model)
-        self.memory = Memory(model)
+        self.memory = StreamMemory(model)
 
     def begin_step(self, step: int, steps: int | None) -> None:
         """Every step is alike."""
@@ -44,8 +44,8 @@ class LanguageModel(nn.Module):
             uniforms_N=torch.zeros_like(used_n, dtype=torch.float32),
         )
 
-    def towers(self) -> dict[TowerName, Tower]:
-        return {"encoder": Tower(self.encoder, self.head)}
+    def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
+        return {"encoder": ExportableNetwork(self.encoder, self.head)}
 
     def output_biases(self) -> list[nn.Parameter]:
         return [self.head.bias]

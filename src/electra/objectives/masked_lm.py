@@ -19,13 +19,13 @@ from electra.modeling.encoders.build import build_encoder
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
-from electra.objectives.base import Counts, StepOutput, Tower, TowerName
+from electra.objectives.base import Counts, ExportableNetwork, NetworkName, StepOutput
 from electra.objectives.config import ObjectiveConfig
-from electra.objectives.masking import Masking, MaskingConfig, attended, draw, slots
-from electra.objectives.memory import Memory
+from electra.objectives.masking import Masking, MaskingConfig, attention_mask_of, draw_masks, slots
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
-from electra.objectives.sentences import SentenceLoss, with_first
+from electra.objectives.sentences import SentenceLoss, with_cls_position
+from electra.objectives.stream_memory import StreamMemory
 from electra.objectives.vocabulary import Vocabulary
 
 
@@ -41,7 +41,7 @@ class MaskedLanguageModel(nn.Module):
             self.sentences = SentenceLoss(model, weight=config.sentence_weight)
         self.config, self.masking, self.vocabulary = config, masking, vocabulary
         self.encoder = build_encoder(model)
-        self.memory = Memory(model)
+        self.memory = StreamMemory(model)
         self.head = MaskedLanguageModelHead.full_size(model)
 
     def forward(self, batch: Batch, counts: Counts | None = None, *, masking: Masking | None = None) -> StepOutput:
@@ -74,12 +74,12 @@ class MaskedLanguageModel(nn.Module):
 
     def draw(self, batch: Batch) -> Masking:
         """Choose positions and put [MASK] there."""
-        return draw(batch, self.masking, self.vocabulary)
+        return draw_masks(batch, self.masking, self.vocabulary)
 
-    def states(self, batch: Batch, masking: Masking, memory: Memory) -> tuple[Tensor, Tensor]:
+    def states(self, batch: Batch, masking: Masking, memory: StreamMemory) -> tuple[Tensor, Tensor]:
         """The encoder's states (n, D) at the slots, and (B, D) at [CLS] where pairs are asked about."""
-        mask_BL = attended(batch)
-        positions_BN = masking.positions_BN if self.sentences is None else with_first(masking.positions_BN)
+        mask_BL = attention_mask_of(batch)
+        positions_BN = masking.positions_BN if self.sentences is None else with_cls_position(masking.positions_BN)
         x_BND = memory.read(
             self.encoder, batch, masking.input_ids_BL, batch.segment_ids_BL, mask_BL, positions_BN=positions_BN
         )
@@ -105,8 +105,12 @@ class MaskedLanguageModel(nn.Module):
         self.train(training)
         return figures.figures()
 
-    def towers(self) -> dict[TowerName, Tower]:
-        return {"encoder": Tower(self.encoder, self.head, None if self.sentences is None else self.sentences.head)}
+    def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
+        return {
+            "encoder": ExportableNetwork(
+                self.encoder, self.head, None if self.sentences is None else self.sentences.head
+            )
+        }
 
     def output_biases(self) -> list[nn.Parameter]:
         return [self.head.bias]

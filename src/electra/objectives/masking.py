@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoders.bert import at, attention_mask
+from electra.modeling.encoders.bert import attention_mask, gather_positions
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
 
@@ -97,7 +97,7 @@ class Masking:
 
     def at(self, values_BLx: Tensor) -> Tensor:
         """Values at the slots: (B, L) to (B × N), or (B, L, D) to (B × N, D)."""
-        return at(values_BLx, self.positions_BN).flatten(0, 1)
+        return gather_positions(values_BLx, self.positions_BN).flatten(0, 1)
 
 
 def slots(length: int, share: float) -> int:
@@ -114,19 +114,19 @@ def candidates(input_ids_BL: Tensor, special: SpecialTokens) -> Tensor:
     return is_text_BL
 
 
-def inside(batch: Batch) -> Tensor:
+def non_padding(batch: Batch) -> Tensor:
     """True at every token of a row, special ones included: not at padding (B, L)."""
     return torch.arange(batch.input_ids_BL.shape[1], device=batch.lengths_B.device) < batch.lengths_B[:, None]
 
 
-def attended(batch: Batch) -> Tensor | None:
+def attention_mask_of(batch: Batch) -> Tensor | None:
     """True at tokens (B, L), where others may look; None where there is no padding, as in windows of a stream."""
-    if batch.continued is not None:
+    if batch.stream_state is not None:
         return None
     return attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
 
 
-def draw(batch: Batch, config: MaskingConfig, vocabulary: Vocabulary) -> Masking:
+def draw_masks(batch: Batch, config: MaskingConfig, vocabulary: Vocabulary) -> Masking:
     """Choose positions of each row and put [MASK], the token itself, or another one there.
 
     Distinct positions, as many as `chosen` says (of words and spans, as many as fit into that), drawn uniformly
@@ -155,7 +155,7 @@ def draw(batch: Batch, config: MaskingConfig, vocabulary: Vocabulary) -> Masking
         other_BN = used_BN & ~masked_BN & (kept_BN < config.mask_share + config.random_share)
         random_BN = any_token(uniforms(seeds_B, Purpose.OTHER_TOKENS, positions_BN.shape[1]), vocabulary)
         shown_ids_BL = shown_ids_BL.scatter(
-            1, positions_BN, random_BN.where(other_BN, at(shown_ids_BL, positions_BN))
+            1, positions_BN, random_BN.where(other_BN, gather_positions(shown_ids_BL, positions_BN))
         )
     return Masking(positions_BN, used_BN, masked_BN, shown_ids_BL)
 
@@ -250,7 +250,7 @@ def chosen(candidates_BL: Tensor, tokens_B: Tensor, config: MaskingConfig) -> Te
     return wanted_B * (available_B > 0) if config.replacement else torch.minimum(wanted_B, available_B)
 
 
-def write(ids_BL: Tensor, new_n: Tensor, masking: Masking, config: MaskingConfig) -> Tensor:
+def replace_tokens(ids_BL: Tensor, new_n: Tensor, masking: Masking, config: MaskingConfig) -> Tensor:
     """The ids with new ones, B × N of them, at the used slots."""
     new_BN, positions_BN, used_BN = new_n.view_as(masking.positions_BN), masking.positions_BN, masking.used_BN
     if config.spare_first_position:

@@ -21,10 +21,10 @@ from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.objectives.base import Counts, StepOutput
 from electra.objectives.language_model import LanguageModel
-from electra.objectives.masking import Masking, MaskingConfig, attended, draw, slots
-from electra.objectives.memory import Memory
+from electra.objectives.masking import Masking, MaskingConfig, attention_mask_of, draw_masks, slots
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
+from electra.objectives.stream_memory import StreamMemory
 from electra.objectives.vocabulary import Vocabulary
 
 
@@ -49,16 +49,16 @@ class PermutationLanguageModel(LanguageModel):
 
     def draw(self, batch: Batch) -> Masking:
         """Choose the targets."""
-        return draw(batch, self.masking, self.vocabulary)
+        return draw_masks(batch, self.masking, self.vocabulary)
 
-    def states(self, batch: Batch, masking: Masking, memory: Memory) -> Tensor:
+    def states(self, batch: Batch, masking: Masking, memory: StreamMemory) -> Tensor:
         """The states of the targets (n, D)."""
         return memory.read(
             self.encoder,
             batch,
             batch.input_ids_BL,
             batch.segment_ids_BL,
-            attended(batch),
+            attention_mask_of(batch),
             positions_BN=masking.positions_BN[:, :0],
             permutation_BLL=order(batch, masking),
             targets_BN=masking.positions_BN,

@@ -19,14 +19,14 @@ from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
-from electra.objectives.base import Counts, StepOutput, Tower, TowerName
-from electra.objectives.generator_objective import Corrupted, Corrupting
+from electra.objectives.base import Counts, ExportableNetwork, NetworkName, StepOutput
+from electra.objectives.generator_objective import CorruptedBatch, GeneratorObjective
 from electra.objectives.masking import slots
 from electra.objectives.metrics import MaskedLanguageModelMetrics
-from electra.objectives.sentences import with_first
+from electra.objectives.sentences import with_cls_position
 
 
-class ReplaceMlm(Corrupting):
+class ReplaceMlm(GeneratorObjective):
     """A full-size masked language model (`encoder`, `head`) that reads fakes."""
 
     def add_heads(self, model: EncoderConfig) -> None:
@@ -48,7 +48,7 @@ class ReplaceMlm(Corrupting):
         )
         encoder_loss = total / counts["generator"]
         output = StepOutput(encoder_loss, {"encoder_loss": encoder_loss.detach()})
-        return self.judged_pairs(self.with_generator(output, corrupted, counts), x_BD, batch, counts)
+        return self.with_sentence_loss(self.with_generator(output, corrupted, counts), x_BD, batch, counts)
 
     def counts(self, batch: Batch) -> Counts:
         """The chosen positions, for both networks."""
@@ -61,7 +61,7 @@ class ReplaceMlm(Corrupting):
         training = self.training
         self.eval()
         for batch, _ in batches:
-            corrupted = self.judged(batch, generator)
+            corrupted = self.evaluated(batch, generator)
             restored.add(
                 self.head(self._states(batch, corrupted)[0]),
                 self.encoder.embeddings.token.weight,
@@ -73,8 +73,8 @@ class ReplaceMlm(Corrupting):
         self.train(training)
         return generator.figures() | restored.restored()
 
-    def towers(self) -> dict[TowerName, Tower]:
-        return {"encoder": Tower(self.encoder, self.head), **super().towers()}
+    def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
+        return {"encoder": ExportableNetwork(self.encoder, self.head), **super().exportable_networks()}
 
     def output_biases(self) -> list[nn.Parameter]:
         return [*super().output_biases(), self.head.bias]
@@ -84,11 +84,11 @@ class ReplaceMlm(Corrupting):
         encoder = Network.of(self.encoder.config, masked_share=share, wanted_share=share)
         return {**dict(self.generator_networks(length)), "encoder": encoder}
 
-    def _states(self, batch: Batch, corrupted: Corrupted) -> tuple[Tensor, Tensor]:
+    def _states(self, batch: Batch, corrupted: CorruptedBatch) -> tuple[Tensor, Tensor]:
         """The encoder's states (n, D) at the slots, and (B, D) at [CLS] where pairs are asked about."""
         positions_BN = corrupted.masking.positions_BN
         x_BND: Tensor = self.encoder(
             corrupted.ids_BL, batch.segment_ids_BL, corrupted.mask_BL,
-            positions_BN=positions_BN if self.sentences is None else with_first(positions_BN),
+            positions_BN=positions_BN if self.sentences is None else with_cls_position(positions_BN),
         )  # fmt: skip
         return x_BND[:, : positions_BN.shape[1]].flatten(0, 1), x_BND[:, -1]

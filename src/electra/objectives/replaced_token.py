@@ -21,15 +21,15 @@ from electra.data.collate import Batch
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import ReplacedTokenHead
-from electra.objectives.base import Counts, StepOutput, Tower, TowerName
-from electra.objectives.generator_objective import Corrupted, Corrupting
-from electra.objectives.masking import Masking, choose, inside
-from electra.objectives.memory import Memory
+from electra.objectives.base import Counts, ExportableNetwork, NetworkName, StepOutput
+from electra.objectives.generator_objective import CorruptedBatch, GeneratorObjective
+from electra.objectives.masking import Masking, choose, non_padding
 from electra.objectives.metrics import DetectionMetrics, MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
+from electra.objectives.stream_memory import StreamMemory
 
 
-class ReplacedToken(Corrupting):
+class ReplacedToken(GeneratorObjective):
     """A discriminator (`encoder`, `head`), trained on the fakes of a generator or of counts."""
 
     def add_heads(self, model: EncoderConfig) -> None:
@@ -52,38 +52,38 @@ class ReplacedToken(Corrupting):
         counts = counts or self.counts(batch, corrupted.masking)
         x_BLD = self.read(batch, corrupted.ids_BL, corrupted.mask_BL, self.memory)
         output = self.output(batch, corrupted, self.head(x_BLD), counts)
-        return self.judged_pairs(output, x_BLD[:, 0], batch, counts)
+        return self.with_sentence_loss(output, x_BLD[:, 0], batch, counts)
 
-    def output(self, batch: Batch, corrupted: Corrupted, logits_BL: Tensor, counts: Counts) -> StepOutput:
+    def output(self, batch: Batch, corrupted: CorruptedBatch, logits_BL: Tensor, counts: Counts) -> StepOutput:
         """The losses, from the discriminator's logits."""
         replaced_BL = corrupted.ids_BL != batch.input_ids_BL
         losses_BL = F.binary_cross_entropy_with_logits(logits_BL.float(), replaced_BL.float(), reduction="none")
-        discriminator_loss = (losses_BL * self.asked(batch, corrupted.masking)).sum() / counts["discriminator"]
+        discriminator_loss = (losses_BL * self.loss_mask(batch, corrupted.masking)).sum() / counts["discriminator"]
         parts = {
             "discriminator_loss": discriminator_loss.detach(),
             "replaced_share": replaced_BL.sum() / counts["text"],
         }
-        seen = {"corrupted_ids": corrupted.ids_BL, "replaced": replaced_BL, "logits": logits_BL.detach()}
-        return self.with_generator(StepOutput(discriminator_loss, parts, seen), corrupted, counts)
+        debug = {"corrupted_ids": corrupted.ids_BL, "replaced": replaced_BL, "logits": logits_BL.detach()}
+        return self.with_generator(StepOutput(discriminator_loss, parts, debug), corrupted, counts)
 
     def counts(self, batch: Batch, masking: Masking | None = None) -> Counts:
         """Chosen positions for the generator; positions that it is asked about for the discriminator; of text."""
         masking = masking or self.draw(batch)
         return {
             "generator": self.chosen(batch, masking),
-            "discriminator": self.asked(batch, masking).sum().clamp(min=1),
+            "discriminator": self.loss_mask(batch, masking).sum().clamp(min=1),
             "text": self.text(batch).sum().clamp(min=1),
             **self.pair_counts(batch),
         }
 
-    def asked(self, batch: Batch, masking: Masking) -> Tensor:
+    def loss_mask(self, batch: Batch, masking: Masking) -> Tensor:
         """Where the discriminator's loss counts (B, L)."""
         text_BL = self.text(batch)
         match self.config.discriminator_positions:
             case "text":
                 return text_BL
             case "all":
-                return inside(batch)
+                return non_padding(batch)
             case "masked":
                 positions_BN, used_BN = masking.positions_BN, masking.used_BN
             case "random":
@@ -93,7 +93,7 @@ class ReplacedToken(Corrupting):
                 positions_BN, used_BN = choose(order_BL, masking.used_BN.sum(1), most)
         return torch.zeros_like(batch.input_ids_BL).scatter_add_(1, positions_BN, used_BN.long()) > 0
 
-    def read(self, batch: Batch, ids_BL: Tensor, mask_BL: Tensor | None, memory: Memory) -> Tensor:
+    def read(self, batch: Batch, ids_BL: Tensor, mask_BL: Tensor | None, memory: StreamMemory) -> Tensor:
         """The discriminator's states (B, L, D) for a batch with these ids in it."""
         return memory.read(self.encoder, batch, ids_BL, batch.segment_ids_BL, mask_BL)
 
@@ -110,7 +110,7 @@ class ReplacedToken(Corrupting):
         memories = self.memory.fresh(), self.memory.fresh()
         generators = None if self.generator is None else self.generator.memory.fresh()
         for batch, unigram_batch in batches:
-            corrupted, text_BL = self.judged(batch, generator, generators), self.text(batch)
+            corrupted, text_BL = self.evaluated(batch, generator, generators), self.text(batch)
             texts = (fakes, corrupted.ids_BL), (unigram, unigram_batch.input_ids_BL)
             for (figures, ids_BL), memory in zip(texts, memories, strict=True):
                 logits_BL = self.head(self.read(batch, ids_BL, corrupted.mask_BL, memory))
@@ -118,8 +118,8 @@ class ReplacedToken(Corrupting):
         self.train(training)
         return generator.figures() | fakes.figures() | {"eval/unigram_auc": unigram.auc()}
 
-    def towers(self) -> dict[TowerName, Tower]:
-        return {"discriminator": Tower(self.encoder, self.head), **super().towers()}
+    def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
+        return {"discriminator": ExportableNetwork(self.encoder, self.head), **super().exportable_networks()}
 
     def networks(self, length: int) -> Networks:
         discriminator = Network.of(self.encoder.config, head="replaced-token")

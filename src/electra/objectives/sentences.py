@@ -41,10 +41,10 @@ class SentenceLoss(nn.Module):
         loss = (losses_B * paired_B).sum() / counts["sentences"]
         right = (((logits_B > 0) == (labels_B > 0)) & paired_B).sum() / counts["sentences"]
         parts = {**output.parts, "sentence_loss": loss.detach(), "sentence_accuracy": right}
-        return StepOutput(output.loss + self.weight * loss, parts, output.seen)
+        return StepOutput(output.loss + self.weight * loss, parts, output.debug)
 
 
-def with_first(positions_BN: Tensor) -> Tensor:
+def with_cls_position(positions_BN: Tensor) -> Tensor:
     """The positions, and [CLS] behind them (B, N + 1)."""
     return torch.cat([positions_BN, torch.zeros_like(positions_BN[:, :1])], 1)
 

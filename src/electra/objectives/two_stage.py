@@ -19,7 +19,7 @@ from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.objectives.base import Counts, StepOutput
-from electra.objectives.generator_objective import Corrupted
+from electra.objectives.generator_objective import CorruptedBatch
 from electra.objectives.generators import Generator
 from electra.objectives.masking import Masking, slots
 from electra.objectives.metrics import MaskedLanguageModelMetrics
@@ -81,14 +81,14 @@ class TwoStage(ReplacedToken):
 
     def corrupt(
         self, batch: Batch, *, masking: Masking | None = None, samples_n: Tensor | None = None
-    ) -> Corrupted:
+    ) -> CorruptedBatch:
         """The fakes of a generator that has learnt in the first stage are its last word."""
         if self.config.first_stage == "encoder":
             return super().corrupt(batch, masking=masking, samples_n=samples_n)
         masking, mask_BL = masking or self.draw(batch), self.attention_mask(batch)
         if samples_n is None:
             samples_n = self.fakes(batch, masking, mask_BL)
-        return Corrupted(self.written(batch, masking, samples_n), masking, mask_BL, None)
+        return CorruptedBatch(self.replace_tokens(batch, masking, samples_n), masking, mask_BL, None)
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
@@ -101,7 +101,7 @@ class TwoStage(ReplacedToken):
         self.eval()
         for batch, _ in batches:
             masking = self.draw(batch)
-            learner.judged(batch, masking, self.attention_mask(batch), self.uniforms(batch, masking), figures)
+            learner.evaluated(batch, masking, self.attention_mask(batch), self.uniforms(batch, masking), figures)
         self.train(training)
         found = figures.figures()
         if self.config.first_stage == "encoder":

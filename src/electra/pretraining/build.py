@@ -26,13 +26,20 @@ from electra.data.tokenizer import continuations, load
 from electra.errors import ConfigError, DataError
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.objectives.masking import WHOLE_WORDS
-from electra.objectives.memory import memories
+from electra.objectives.stream_memory import stream_memories
 from electra.pretraining.config import AnyObjective, PretrainConfig, build_objective
 from electra.pretraining.warm_start import Start, initialize
 from electra.training.allocator import keep_freed_memory
-from electra.training.distributed import first_here, leads, patiently, rank, size, told
+from electra.training.distributed import (
+    broadcast_object,
+    is_local_main_process,
+    is_main_process,
+    rank,
+    run_and_wait,
+    world_size,
+)
 from electra.training.precision import Precision, choose_precision
-from electra.training.prefetch import Ahead
+from electra.training.prefetch import Prefetcher
 from electra.training.run_folder import RunFolder
 from electra.training.trainer import Feed
 from electra.training.update import compile_encoders
@@ -62,7 +69,7 @@ def opened(config: PretrainConfig) -> tuple[TokenData, Path]:
     _check_shares(config)
     found_whole = RunFolder(config.out).found_whole()
     verified = partial(TokenData.open, config.data, found_whole=found_whole)
-    data = patiently(verified if first_here() else None) or TokenData.open(config.data, verify=False)
+    data = run_and_wait(verified if is_local_main_process() else None) or TokenData.open(config.data, verify=False)
     if not data.manifest["splits"]["heldout"]["tokens"]:
         raise DataError(f"{data.folder}: nothing is held out of so short a text; prepare it with more")
     check_data(config, data)
@@ -158,12 +165,12 @@ def _check_shares(config: PretrainConfig) -> None:
     """
     ramp, batch = config.train.batch_ramp_steps, config.train.batch_size
     for first in {-(-third * ramp // 3) for third in range(4)}:  # the first step of each size
-        rows(first, seed=0, batch_size=batch, examples=batch, world=size(), ramp=ramp)
+        rows(first, seed=0, batch_size=batch, examples=batch, world=world_size(), ramp=ramp)
 
 
 def _compiled(config: PretrainConfig, device: torch.device) -> bool:
     wanted = config.train.compile == "on" or (config.train.compile == "auto" and device.type == "cuda")
-    return wanted and (config.train.sharding == "none" or size() == 1)
+    return wanted and (config.train.sharding == "none" or world_size() == 1)
 
 
 def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
@@ -173,13 +180,13 @@ def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
     if len(examples) == 0:
         raise DataError(f"{data.folder}: its training part has no text; prepare a larger corpus")
     order = _order(config, data, examples)
-    train, share = config.train, config.train.batch_size // size()
+    train, share = config.train, config.train.batch_size // world_size()
     at_once = min(train.micro_batch_size or share, share)
 
     def drawn(step: int) -> tuple[Rows, Rows]:
         settings: dict[str, Any] = {
             "seed": train.seed, "batch_size": train.batch_size, "examples": len(examples),
-            "ramp": train.batch_ramp_steps, "rank": rank(), "world": size(), "order": order,
+            "ramp": train.batch_ramp_steps, "rank": rank(), "world": world_size(), "order": order,
         }  # fmt: skip
         return rows(step, **settings), row_seeds(step, **settings, copies=config.masking.copies)
 
@@ -214,7 +221,7 @@ def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
         ]
 
     return Feed(
-        micro_batches if device.type == "cpu" else Ahead(micro_batches),
+        micro_batches if device.type == "cpu" else Prefetcher(micro_batches),
         epochs=lambda steps: (
             order.epochs(train.sequences(steps)) if order else train.sequences(steps) / len(examples)
         ),
@@ -248,10 +255,10 @@ def _index(config: PretrainConfig, data: TokenData) -> ExampleIndex:
     folder, packing, seed = RunFolder(config.out).index, config.packing, config.train.seed
     known = partial(read_index, folder, packing, seed=seed, data=data.fingerprint)
     write = None
-    if leads() and known() is None:
+    if is_main_process() and known() is None:
         logger.info("packing %s tokens into examples, once; kept in %s", f"{data.train.tokens:,}", folder)
         write = partial(write_index, folder, data.train, packing, seed=seed, data=data.fingerprint)
-    patiently(write)
+    run_and_wait(write)
     if (found := known()) is None:
         raise DataError(f"{folder}: no index of these data; do all processes see the same files?")
     return found
@@ -296,7 +303,7 @@ def evaluation(
     config: PretrainConfig, data: TokenData, objective: AnyObjective, precision: Precision, device: torch.device
 ) -> Callable[[int], dict[str, float]]:
     batches = list(heldout_batches(config, data, device))
-    for memory in memories(objective).values():
+    for memory in stream_memories(objective).values():
         memory.evaluation_length = config.evaluation.memory_length
     # Other shapes than in training: they would be compiled, too.
     eager = partial(torch.compiler.set_stance, "force_eager") if _compiled(config, device) else nullcontext
@@ -315,7 +322,7 @@ def _precision(config: PretrainConfig, objective: AnyObjective, batches: Feed, d
         objective(batch).loss.backward()
         objective.zero_grad(set_to_none=True)
 
-    chosen = Precision(**told(asdict(choose_precision(config.train.precision, device, step))))
-    for memory in memories(objective).values():  # as if nothing had been read
+    chosen = Precision(**broadcast_object(asdict(choose_precision(config.train.precision, device, step))))
+    for memory in stream_memories(objective).values():  # as if nothing had been read
         memory.restore(None)
     return chosen

@@ -17,7 +17,7 @@ from electra.modeling.encoders.bert import ACTIVATIONS, Encoder, EncoderConfig
 from electra.modeling.encoders.build import AnyEncoder
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.init import attend_to_neighbours
-from electra.objectives.base import Tower
+from electra.objectives.base import ExportableNetwork
 from electra.objectives.config import GeneratorConfig, ObjectiveKind
 from electra.pretraining.config import RELATIVE, AnyObjective, InitConfig, PretrainConfig
 
@@ -189,7 +189,7 @@ def initialize(objective: AnyObjective, config: PretrainConfig, data: TokenData,
 
     What was trained before is taken as it is; the starts that are counted or built are for fresh networks alone.
     """
-    init, towers = config.init, objective.towers()
+    init, towers = config.init, objective.exportable_networks()
     if start.generator is None and init.output_bias == "unigram":
         counted_V = torch.from_numpy(data.unigram_counts).float()
         for bias_V in objective.output_biases():
@@ -284,7 +284,7 @@ def _unlike(discriminator: Pretrained | None, generator: AnyEncoder, config: Pre
             )
 
 
-def _take(tower: Tower, pretrained: Pretrained, name: str, objective: ObjectiveKind) -> None:
+def _take(tower: ExportableNetwork, pretrained: Pretrained, name: str, objective: ObjectiveKind) -> None:
     """Copy an encoder, and its head where it predicts the same.
 
     Raises:

@@ -21,7 +21,7 @@ from electra.errors import CheckpointError
 from electra.export.huggingface import Pretrained
 from electra.export.onnx.model import OnnxModel
 from electra.modeling.encoders.bert import attention_mask
-from electra.modeling.encoders.relative import Past
+from electra.modeling.encoders.relative import Memory
 
 CPU_TOKENS = 2048
 """Tokens of a batch on a CPU: enough for the products' full speed; with more the states leave the cache."""
@@ -35,7 +35,7 @@ DEVICE_CALL = 8192
 
 Network = Callable[..., Tensor]
 """From ids (B, L) and an attention mask (B, L) or None to values (B, L, ...); of texts that are read with memory,
-also from a `Past`, by the name `past`."""
+also from a `Memory`, by the name `past`."""
 
 Long = Literal["memory", "windows"]
 """How a text is read that is longer than the network's input."""
@@ -90,7 +90,7 @@ class WindowBatch:
     windows: list[Window]
     ids_BL: Tensor
     mask_BL: Tensor | None
-    past: dict[str, Past]
+    past: dict[str, Memory]
 
 
 class Batcher:
@@ -164,7 +164,7 @@ class Batcher:
         together = max(1, budget // length)
         for first in range(0, len(ordered), together):
             rows = [consecutive(text, len(ids[text]), length) for text in ordered[first : first + together]]
-            past = Past(self.memory_length)
+            past = Memory(self.memory_length)
             for step in range(len(rows[0])):
                 batch = [row[step] for row in rows if len(row) > step]
                 if past.memory_YBMD is not None:
@@ -175,7 +175,7 @@ class Batcher:
         before, after = [self.begin] * window.before, [self.special.separate] * window.after
         return [*before, *ids[window.start : window.end], *after]
 
-    def _batch(self, ids: Sequence[list[int]], batch: list[Window], **past: Past) -> WindowBatch:
+    def _batch(self, ids: Sequence[list[int]], batch: list[Window], **past: Memory) -> WindowBatch:
         """Windows of which the first one is a longest."""
         rows = [self._row(ids[window.text], window) for window in batch]
         lengths_B = np.array([len(row) for row in rows])

@@ -23,7 +23,7 @@ from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError
 from electra.export.huggingface import KINDS, Pretrained
 from electra.export.loading import load_pretrained
-from electra.modeling.encoders.relative import Past
+from electra.modeling.encoders.relative import Memory
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.serving.batching import check_texts, windows
 from electra.serving.language_model import LanguageModel, losses_with_memory
@@ -215,7 +215,7 @@ class MaskedLikelihood:
             for row, value in zip(rows[part], found, strict=True):
                 totals[list(row.scores), row.text] += value
 
-    def _first_masked(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Past) -> Tensor:
+    def _first_masked(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Memory) -> Tensor:
         """The state of each row's first masked token (B, 1, D): the last block does no work at the others."""
         positions_B1 = (ids_BL == self.predictor.batcher.special.mask).int().argmax(1, keepdim=True)
         return self.encoder(ids_BL, None, mask_BL, positions_BN=positions_B1, **past)

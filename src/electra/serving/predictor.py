@@ -13,7 +13,7 @@ from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError, DataError
 from electra.serving.batching import check_texts
 from electra.serving.networks import Loaded, kind_of, load_model, task_network_of
-from electra.tasks.base import Prediction, Reading, Rows
+from electra.tasks.base import InputSpec, Prediction, Rows
 from electra.tasks.classification import TextExample
 from electra.tasks.conll import Sentence
 from electra.tasks.long_texts import WAYS, LongTexts
@@ -50,7 +50,7 @@ class Predictor:
         self.problem = from_facts(loaded.task)
         row = loaded.task.get("max_length", loaded.max_length)
         long = LongTexts(way, row) if (way := loaded.task.get("long")) in WAYS else None
-        self.reading = Reading(
+        self.reading = InputSpec(
             loaded.tokenizer, row if long is None else max(row, loaded.task.get("longest", row))
         )
         self.pad = special_tokens(loaded.tokenizer).pad

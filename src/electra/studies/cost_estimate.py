@@ -48,7 +48,7 @@ def flops_a_second(config: PretrainConfig, data: TokenData) -> float:
 def tuning_seconds(common: Common, config: PretrainConfig, data: TokenData) -> float:
     """Of all fine-tunings of one model, of the shape that a config describes; weights do not matter to it."""
     objective = assembled(config, data, Start())[0]
-    towers = objective.towers()
+    towers = objective.exportable_networks()
     tower = towers[tower_of(towers)]
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder, "model")

@@ -19,7 +19,7 @@ from electra.reports.study import Results, read_facts
 from electra.studies.config import seen_from
 from electra.studies.plan import Configs, precision_here
 from electra.studies.runs import Common
-from electra.training.run_lock import taken
+from electra.training.run_lock import acquire
 
 COMMON = "study.json"
 PAUSE = 0.1
@@ -91,7 +91,7 @@ def begun(common: Common, configs: Configs, data: TokenData) -> Common:
         finally:
             first.unlink()
     while True:
-        with taken(common.out) as mine:
+        with acquire(common.out) as mine:
             if mine:
                 before = read_facts(path)
                 check_same(common, configs, data, before)

@@ -28,13 +28,13 @@ from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError, DivergedError
 from electra.finetuning.config import FinetuneConfig
 from electra.finetuning.run import finetune
-from electra.objectives.base import TowerName
+from electra.objectives.base import NetworkName
 from electra.pretraining.config import PretrainConfig, build_objective
 from electra.reports.metrics import read_metrics
 from electra.reports.study import read_facts, tasks_of
 from electra.serving.scorer import Scorer
 from electra.studies.config import Arm, Study, task_and_fraction
-from electra.training.cost_estimate import count_parameters, plan
+from electra.training.cost_estimate import count_parameters, estimate_cost
 from electra.training.precision import PrecisionName
 from electra.training.run_folder import RunFolder
 
@@ -201,9 +201,9 @@ def _costs(config: PretrainConfig) -> dict[str, float]:
     """Parameters of the network that is scored, and about how much memory its training takes, in bytes."""
     with torch.device("meta"):
         objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
-    towers, length = objective.towers(), config.packing.sequence_length
+    towers, length = objective.exportable_networks(), config.packing.sequence_length
     tower = towers[tower_of(towers)]
-    memory = plan(objective, config.train, length=length).memory
+    memory = estimate_cost(objective, config.train, length=length).memory
     return {"parameters": count_parameters(tower.encoder, tower.head), "memory": memory}
 
 
@@ -213,7 +213,7 @@ def _folder(task: str, tune: Sequence[str]) -> str:
     return f"{name}-{hashlib.sha256(' '.join(tune).encode()).hexdigest()[:8]}" if tune else name
 
 
-def tower_of(towers: Collection[TowerName]) -> TowerName:
+def tower_of(towers: Collection[NetworkName]) -> NetworkName:
     """The one that is scored."""
     return "discriminator" if "discriminator" in towers else "encoder"
 

@@ -36,7 +36,7 @@ PADDED = 0.1
 
 
 @dataclass(frozen=True)
-class Reading:
+class InputSpec:
     """How texts become rows.
 
     Attributes:
@@ -122,7 +122,7 @@ class Problem(Protocol):
         """The key of a prediction under which its answer stands."""
         ...
 
-    def encode(self, examples: Sequence[Any], reading: Reading) -> Rows:
+    def encode(self, examples: Sequence[Any], reading: InputSpec) -> Rows:
         """Examples as rows, with targets where the examples have them."""
         ...
 
@@ -159,7 +159,7 @@ class Problem(Protocol):
         """What stands beside an example's prediction in the file of dev: its text or texts, and what is right."""
         ...
 
-    def settled(self, metrics: dict[str, float]) -> "Problem":
+    def with_tuned_threshold(self, metrics: dict[str, float]) -> "Problem":
         """The problem with what was found on dev, such as a threshold."""
         ...
 

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from electra.data.tokenizer import special_tokens
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.task_heads import TextHead
-from electra.tasks.base import Facts, Outputs, Prediction, Reading, Rows, TaskBatch, make_rows
+from electra.tasks.base import Facts, InputSpec, Outputs, Prediction, Rows, TaskBatch, make_rows
 from electra.tasks.metrics import figures
 
 TextHeadKind = Literal["linear", "hidden"]
@@ -61,7 +61,7 @@ class _TextProblem(ABC):
     def metric(self) -> str:
         return self.metrics[0]
 
-    def encode(self, examples: Sequence[TextExample], reading: Reading) -> Rows:
+    def encode(self, examples: Sequence[TextExample], reading: InputSpec) -> Rows:
         """One row an example; of a pair that is too long the longer text loses tokens at its end."""
         special = special_tokens(reading.tokenizer)
         firsts = _ids([example.first for example in examples], reading)
@@ -96,7 +96,7 @@ class _TextProblem(ABC):
         )
         return {**texts, "gold": self.named(example.answer)}
 
-    def settled(self, metrics: dict[str, float]) -> Self:
+    def with_tuned_threshold(self, metrics: dict[str, float]) -> Self:
         return self
 
     def facts(self) -> Facts:
@@ -250,7 +250,7 @@ def fitted(first: list[int], second: list[int] | None, max_length: int) -> tuple
     return first[:shorter], second[: room - shorter]
 
 
-def _ids(texts: Sequence[str], reading: Reading) -> list[list[int]]:
+def _ids(texts: Sequence[str], reading: InputSpec) -> list[list[int]]:
     encodings = reading.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
     return [encoding.ids for encoding in encodings]
 

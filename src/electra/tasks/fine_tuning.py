@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from electra.modeling.encoders.bert import at, attention_mask
+from electra.modeling.encoders.bert import attention_mask, gather_positions
 from electra.modeling.encoders.build import AnyEncoder
 from electra.modeling.flops import Network, Networks
 from electra.modeling.task_heads import TaskHead
@@ -81,7 +81,7 @@ class FineTuning(nn.Module):
         )
         if self.head.reads_first_only or self.encoder.config.direction != "left":
             return x_BLD
-        return torch.cat([at(x_BLD, summary_B1), x_BLD[:, 1:]], 1)
+        return torch.cat([gather_positions(x_BLD, summary_B1), x_BLD[:, 1:]], 1)
 
     def logits(self, batch: TaskBatch) -> dict[str, Tensor]:
         """What the head gives for a batch."""

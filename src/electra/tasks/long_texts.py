@@ -15,7 +15,7 @@ from torch import Tensor
 from electra.data.collate import Batch
 from electra.modeling.encoders.bert import attention_mask
 from electra.modeling.encoders.build import AnyEncoder
-from electra.modeling.encoders.relative import Past
+from electra.modeling.encoders.relative import Memory
 
 Way = Literal["windows", "memory"]
 WAYS: tuple[str, ...] = get_args(Way)
@@ -107,7 +107,7 @@ def _remembered(encoder: AnyEncoder, windows: Windows) -> Tensor:
     counts_B = windows.counts_B
     order_B = counts_B.argsort(descending=True, stable=True)
     firsts_B, longest = counts_B.cumsum(0) - counts_B, int(counts_B.max())
-    past = Past(encoder.config.memory_length)
+    past = Memory(encoder.config.memory_length)
     for left in range(longest, 0, -1):
         texts = order_B[: int((counts_B >= left).sum())]
         if past.memory_YBMD is not None:  # slots of zeros are empty
@@ -119,7 +119,7 @@ def _remembered(encoder: AnyEncoder, windows: Windows) -> Tensor:
     return x_B1D[order_B.argsort()]
 
 
-def _read(encoder: AnyEncoder, windows: Windows, chosen: Tensor, past: Past | None) -> Tensor:
+def _read(encoder: AnyEncoder, windows: Windows, chosen: Tensor, past: Memory | None) -> Tensor:
     """The states (windows, 1, D) that stand for some of the windows."""
     lengths = windows.lengths_K[chosen]
     width = int(lengths.max())

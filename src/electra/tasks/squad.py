@@ -21,7 +21,7 @@ from electra.data.tokenizer import special_tokens
 from electra.errors import ConfigError, DataError
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.task_heads import BEAM, ConditionalSpanHead, SpanHead
-from electra.tasks.base import IGNORED, Facts, Outputs, Prediction, Reading, Rows, Task, TaskBatch, make_rows
+from electra.tasks.base import IGNORED, Facts, InputSpec, Outputs, Prediction, Rows, Task, TaskBatch, make_rows
 from electra.tasks.squad_files import SOURCE, Question, held_out, read_questions
 from electra.tasks.squad_metrics import best_thresholds, figures
 from electra.tasks.squad_passages import Passage, passages_of
@@ -73,7 +73,7 @@ class Answering:
     def known(self, example: Question) -> Facts:
         return {"question": example.question, "gold": [text for text, _ in example.answers]}
 
-    def settled(self, metrics: dict[str, float]) -> "Answering":
+    def with_tuned_threshold(self, metrics: dict[str, float]) -> "Answering":
         """With the threshold that was best on dev, where there are questions without an answer."""
         return replace(self, null_threshold=metrics["best_threshold"]) if self.impossible else self
 
@@ -85,7 +85,7 @@ class Answering:
             return SpanHead(config)
         return ConditionalSpanHead(config, answerable=self.impossible)
 
-    def encode(self, examples: Sequence[Question], reading: Reading) -> Rows:
+    def encode(self, examples: Sequence[Question], reading: InputSpec) -> Rows:
         """A row for each window of a question's context; `cut`: those of which the question was too long.
 
         Token targets: `allowed`, 1 where an answer may begin and end ([CLS] and the context); `begins`, 1 where

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from electra.errors import DataError
 
 
-def part(examples: Sequence[Any], *, fraction: float, shots: int, seed: int) -> list[Any]:
+def subsample(examples: Sequence[Any], *, fraction: float, shots: int, seed: int) -> list[Any]:
     """A share of the examples of each answer, one at least, or so many of each, in their order.
 
     Args:

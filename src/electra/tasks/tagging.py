@@ -23,7 +23,7 @@ from electra.errors import DataError
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.task_heads import TokenHead
 from electra.tasks import tags
-from electra.tasks.base import IGNORED, Facts, Outputs, Prediction, Reading, Rows, Task, TaskBatch, make_rows
+from electra.tasks.base import IGNORED, Facts, InputSpec, Outputs, Prediction, Rows, Task, TaskBatch, make_rows
 from electra.tasks.conll import Sentence
 
 Metric = Literal["span_f1", "accuracy", "f0.5"]
@@ -62,7 +62,7 @@ class Tagging:
     def known(self, example: Sentence) -> Facts:
         return {"gold": [*(example.tags or ())]}  # the words stand in the prediction
 
-    def settled(self, metrics: dict[str, float]) -> "Tagging":
+    def with_tuned_threshold(self, metrics: dict[str, float]) -> "Tagging":
         return self
 
     def facts(self) -> Facts:
@@ -71,7 +71,7 @@ class Tagging:
     def head(self, config: EncoderConfig) -> TokenHead:
         return TokenHead(config, len(self.labels))
 
-    def encode(self, examples: Sequence[Sentence], reading: Reading) -> Rows:
+    def encode(self, examples: Sequence[Sentence], reading: InputSpec) -> Rows:
         """Sentences as rows, with the target `labels` at each word's first token where the sentences have tags.
 
         A sentence that is too long for a row makes several, which overlap. Each word counts in the one that shows

@@ -10,10 +10,10 @@ from torch import nn
 
 from electra.errors import CheckpointError
 from electra.json_files import read_json
-from electra.objectives.memory import memories
+from electra.objectives.stream_memory import stream_memories
 from electra.training.checkpoint import REMEMBERED, STATE, Checkpoint, Checkpoints, read_checkpoint, write_tensors
-from electra.training.distributed import gathered, leads, rank, size, told
-from electra.training.sharding import is_sharded, load_parts, part, reshard, save_parts
+from electra.training.distributed import all_gather, broadcast_object, is_main_process, rank, world_size
+from electra.training.sharding import is_sharded, load_parts, local_shard, reshard, save_parts
 from electra.training.update import Update
 
 SHOWN = 8
@@ -32,7 +32,7 @@ def save(
     remembered = {REMEMBERED + name: rows for name, rows in _remembered(objective).items()}
     memory = {"memory": remembered} if remembered else {}
     if not is_sharded(objective):
-        if not leads():
+        if not is_main_process():
             return None
         weights = {name: parameter.detach() for name, parameter in objective.named_parameters()}
         write = partial(write_tensors, groups={"model": weights, "optimizer": update.tensors(), **memory})
@@ -42,17 +42,17 @@ def save(
     tensors = {**weights, **update.tensors()}
 
     def together(folder: Path) -> None:
-        told(None)  # the leader has made the folder
+        broadcast_object(None)  # the leader has made the folder
         save_parts(folder, tensors, weights)
-        if leads():
+        if is_main_process():
             write_tensors(folder, memory)
 
     path = None
-    if leads():
+    if is_main_process():
         path = checkpoints.save(step, together, state=state, texts=texts)
     else:
         together(checkpoints.partial(step))
-    told(None)  # it has its name
+    broadcast_object(None)  # it has its name
     return path
 
 
@@ -62,9 +62,9 @@ def latest(checkpoints: Checkpoints) -> Checkpoint | None:
     Raises:
         CheckpointError: there are checkpoints, and none is whole.
     """
-    found = checkpoints.latest() if leads() else None
-    name = told(found.path.name if found else None)
-    return found if leads() or name is None else read_checkpoint(checkpoints.folder / name)
+    found = checkpoints.latest() if is_main_process() else None
+    name = broadcast_object(found.path.name if found else None)
+    return found if is_main_process() or name is None else read_checkpoint(checkpoints.folder / name)
 
 
 def different(name: str) -> str:
@@ -125,18 +125,18 @@ def restore(checkpoint: Checkpoint, update: Update) -> None:
         tensors, optimizer = checkpoint.tensors("model"), checkpoint.tensors("optimizer")
     with torch.no_grad():
         for name, parameter in parameters.items():
-            _copy(part(parameter), tensors.get(name), f"{checkpoint.path}: {name}")
+            _copy(local_shard(parameter), tensors.get(name), f"{checkpoint.path}: {name}")
     update.restore(optimizer)
     remembered = checkpoint.tensors("memory")
-    for name, memory in memories(objective).items():
+    for name, memory in stream_memories(objective).items():
         rows_YBMD = remembered.get(REMEMBERED + name)
-        memory.restore(None if rows_YBMD is None else rows_YBMD.chunk(size(), 1)[rank()])
+        memory.restore(None if rows_YBMD is None else rows_YBMD.chunk(world_size(), 1)[rank()])
 
 
 def _remembered(objective: nn.Module) -> dict[str, torch.Tensor]:
     """What the memories of an objective hold of the rows of all processes, by name."""
-    found = {name: memory.rows() for name, memory in memories(objective).items()}
-    return {name: gathered(rows_YBMD, dim=1) for name, rows_YBMD in found.items() if rows_YBMD is not None}
+    found = {name: memory.rows() for name, memory in stream_memories(objective).items()}
+    return {name: all_gather(rows_YBMD, dim=1) for name, rows_YBMD in found.items() if rows_YBMD is not None}
 
 
 def _copy(mine: nn.Parameter | torch.Tensor, stored: torch.Tensor | None, name: str) -> None:

@@ -8,7 +8,7 @@ from torch import nn
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.flops import Convention, Networks, training_flops
 from electra.modeling.kernels.cross_entropy import ROWS
-from electra.objectives.base import Tower, TowerName
+from electra.objectives.base import ExportableNetwork, NetworkName
 from electra.training.precision import PRECISIONS, product_flops
 from electra.training.tracking import clock
 from electra.training.train_config import TrainConfig
@@ -20,7 +20,7 @@ STAGES = 100
 
 
 @dataclass(frozen=True)
-class Plan:
+class CostEstimate:
     """What `--dry-run` shows.
 
     Attributes:
@@ -31,7 +31,7 @@ class Plan:
         seconds: of the whole run, from the measured speed of plain products and `UTILISATION`.
     """
 
-    parameters: dict[TowerName, int]
+    parameters: dict[NetworkName, int]
     trained_parameters: int
     steps: int | None
     tokens_per_step: int
@@ -98,9 +98,9 @@ def flops_a_sequence(
     return sum(found) / len(found)
 
 
-def plan(objective: nn.Module, config: TrainConfig, *, length: int) -> Plan:
+def estimate_cost(objective: nn.Module, config: TrainConfig, *, length: int) -> CostEstimate:
     """The plan of a run; the objective may live on the meta device."""
-    towers: dict[TowerName, Tower] = objective.towers()  # type: ignore[operator]
+    towers: dict[NetworkName, ExportableNetwork] = objective.exportable_networks()  # type: ignore[operator]
     parameters = {name: count_parameters(tower.encoder, tower.head) for name, tower in towers.items()}
     trained = count_parameters(objective)
     at_once = config.micro_batch_size or config.batch_size
@@ -119,6 +119,6 @@ def plan(objective: nn.Module, config: TrainConfig, *, length: int) -> Plan:
     known = "float32" if config.precision == "auto" else config.precision
     speed = product_flops(PRECISIONS[known], device)
     seconds = 60.0 * config.minutes if config.minutes and not config.steps else flops / speed / UTILISATION
-    return Plan(
+    return CostEstimate(
         parameters, trained, config.steps, tokens, flops, state_bytes(trained) + activations + head, seconds
     )

@@ -11,7 +11,7 @@ from electra.errors import ConfigError
 
 
 @contextlib.contextmanager
-def deterministic(wanted: bool) -> Iterator[None]:
+def deterministic_algorithms(wanted: bool) -> Iterator[None]:
     """Let PyTorch choose no kernel that adds in an order of chance; where it knows no other, it is named.
 
     On a CPU nothing changes: with the same number of threads a run is the same bit for bit anyway. On a GPU

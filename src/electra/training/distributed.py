@@ -46,27 +46,27 @@ def rank() -> int:
     return dist.get_rank() if dist.is_initialized() else 0
 
 
-def size() -> int:
+def world_size() -> int:
     """How many processes there are."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
-def messages() -> dist.ProcessGroup | None:
+def message_group() -> dist.ProcessGroup | None:
     """The group of all processes that talks over gloo."""
     return _Messages.group
 
 
-def leads() -> bool:
+def is_main_process() -> bool:
     return rank() == 0
 
 
-def first_here() -> bool:
+def is_local_main_process() -> bool:
     """Whether this is the first process of its machine, which does what one on each machine must do."""
     return int(os.environ.get("LOCAL_RANK", "0")) == 0
 
 
 @contextlib.contextmanager
-def joined(*, minutes: float) -> Iterator[None]:
+def init_distributed(*, minutes: float) -> Iterator[None]:
     """Be one of the processes that torchrun has started; without it, be alone.
 
     Args:
@@ -97,9 +97,9 @@ def joined(*, minutes: float) -> Iterator[None]:
         dist.init_process_group(backend, store=store, rank=number, world_size=count, timeout=timeout)
         _Messages.group = dist.new_group(backend="gloo", timeout=timeout)
         _Messages.last_call = dist.new_group(backend="gloo", timeout=ROLL_CALL)
-        if leads():
-            logger.info("%s processes; one that gives no answer for %g minutes is given up", size(), minutes)
-        with peers_named(minutes=minutes):
+        if is_main_process():
+            logger.info("%s processes; one that gives no answer for %g minutes is given up", world_size(), minutes)
+        with name_lost_peers(minutes=minutes):
             yield
     finally:
         _Messages.group = _Messages.last_call = None
@@ -108,8 +108,8 @@ def joined(*, minutes: float) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def peers_named(*, minutes: float) -> Iterator[None]:
-    """Say which process is gone where one is; for parts of what is `joined` that keep what went wrong.
+def name_lost_peers(*, minutes: float) -> Iterator[None]:
+    """Say which process is gone where one is; for parts of what is `init_distributed` that keep what went wrong.
 
     Raises:
         ProcessError: within the block, another process was gone, or gave no answer for so long.
@@ -121,7 +121,7 @@ def peers_named(*, minutes: float) -> Iterator[None]:
             raise
         missing = ", ".join(map(str, _missing(_Messages.last_call)))
         which = (
-            f"process {missing} (of {size()}, counted from 0)"
+            f"process {missing} (of {world_size()}, counted from 0)"
             if missing
             else "a process that the leader's log names"
         )
@@ -137,8 +137,8 @@ def _is_of_a_peer(error: RuntimeError) -> bool:
 
 def _missing(group: dist.ProcessGroup) -> list[int]:
     """Who does not answer the leader; to others, whether the leader does. The group is one that is new."""
-    peers = list(range(1, size())) if leads() else [0]
-    move = dist.irecv if leads() else dist.isend
+    peers = list(range(1, world_size())) if is_main_process() else [0]
+    move = dist.irecv if is_main_process() else dist.isend
     missing, waiting = [], {}
     for peer in peers:  # all at once, since the first that fails spoils what begins after it
         with contextlib.suppress(RuntimeError):
@@ -153,21 +153,23 @@ def _missing(group: dist.ProcessGroup) -> list[int]:
     return missing
 
 
-def told(value: Value) -> Value:
+def broadcast_object(value: Value) -> Value:
     """What the leader has, in every process: anything that JSON can hold."""
-    if size() == 1:
+    if world_size() == 1:
         return value
-    message = torch.frombuffer(bytearray(json.dumps(value).encode() if leads() else b" "), dtype=torch.uint8)
+    message = torch.frombuffer(
+        bytearray(json.dumps(value).encode() if is_main_process() else b" "), dtype=torch.uint8
+    )
     length = torch.tensor([len(message)])
     dist.broadcast(length, src=0, group=_Messages.group)
-    if not leads():
+    if not is_main_process():
         message = torch.empty(int(length), dtype=torch.uint8)
     dist.broadcast(message, src=0, group=_Messages.group)
     found: Value = json.loads(message.numpy().tobytes())
     return found
 
 
-def patiently(task: Callable[[], Value] | None) -> Value | None:
+def run_and_wait(task: Callable[[], Value] | None) -> Value | None:
     """Do something that may take longer than processes wait for each other; all go on when the last one is done.
 
     Args:
@@ -176,7 +178,7 @@ def patiently(task: Callable[[], Value] | None) -> Value | None:
     Raises:
         Exception: what the task raises, in its process.
     """
-    if size() == 1:
+    if world_size() == 1:
         return task() if task else None
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(task) if task else None
@@ -188,27 +190,27 @@ def patiently(task: Callable[[], Value] | None) -> Value | None:
             time.sleep(PAUSE)
 
 
-def summed(values: dict[str, Tensor]) -> dict[str, Tensor]:
+def all_reduce_sum(values: dict[str, Tensor]) -> dict[str, Tensor]:
     """Scalars of all processes, added up in float64, by name; all processes have the same names."""
-    if size() == 1:
+    if world_size() == 1:
         return values
     packed = torch.stack([value.detach().double() for value in values.values()])
     dist.all_reduce(packed)
     return {name: total.to(values[name].dtype) for name, total in zip(values, packed, strict=True)}
 
 
-def gathered(values: Tensor, *, dim: int) -> Tensor:
+def all_gather(values: Tensor, *, dim: int) -> Tensor:
     """The tensors of all processes, which have one shape, joined along an axis in the order of their ranks: on
     the host, where there are several."""
-    if size() == 1:
+    if world_size() == 1:
         return values
     mine = values.detach().cpu().contiguous()
-    parts = [torch.empty_like(mine) for _ in range(size())]
+    parts = [torch.empty_like(mine) for _ in range(world_size())]
     dist.all_gather(parts, mine, group=_Messages.group)
     return torch.cat(parts, dim)
 
 
-class Agreement:
+class AgreedMaximum:
     """One number that all processes have at the same call: the largest that any of them gave at the call before.
 
     So nobody waits for the slowest, as they would for the largest of this call. One who is alone has its own at
@@ -219,7 +221,7 @@ class Agreement:
         self._before: tuple[Tensor, Any] | None = None
 
     def __call__(self, number: int) -> int:
-        if size() == 1:
+        if world_size() == 1:
             return number
         mine = torch.tensor([number])
         work = dist.all_reduce(mine, dist.ReduceOp.MAX, group=_Messages.group, async_op=True)

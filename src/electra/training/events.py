@@ -11,7 +11,7 @@ from typing import Literal
 
 from electra import durable
 from electra.errors import ElectraError
-from electra.training.distributed import leads
+from electra.training.distributed import is_main_process
 from electra.training.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Events:
 
     def __call__(self, event: Event, message: str, step: int | None = None) -> None:
         """Something happened, at the step that is reached where none is given."""
-        if not leads():
+        if not is_main_process():
             return
         step = self.reached() if step is None else step
         if event in ENDS:
@@ -80,7 +80,7 @@ class Events:
 def events(run: RunFolder, command: str) -> Iterator[Events]:
     """Events of a run that is at work in the block; what goes wrong in it is told, too."""
     happened = Events(run, command)
-    if leads():
+    if is_main_process():
         run.end.unlink(missing_ok=True)
     try:
         yield happened

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from electra.training.sharding import part
+from electra.training.sharding import local_shard
 
 _FAR = 1e6
 """Steps after which 1 - β^t is 1 in double precision, for any β up to .9999."""
@@ -67,7 +67,7 @@ def build_optimizer(
     alike: dict[tuple[float, bool], list[Tensor]] = {}
     for name, parameter in module.named_parameters():
         scale = 1.0 if rate_scales is None else rate_scales[name]
-        alike.setdefault((scale, parameter.ndim >= 2), []).append(part(parameter))
+        alike.setdefault((scale, parameter.ndim >= 2), []).append(local_shard(parameter))
     groups = [
         {"params": parameters, "weight_decay": config.weight_decay if decayed else 0.0, "scale": scale}
         for (scale, decayed), parameters in alike.items()
@@ -81,7 +81,7 @@ def build_optimizer(
     )
     if not config.bias_correction:
         # The corrections 1 - β^t are exactly 1 where t is large, so the steps are counted from a large number.
-        for learnt in map(part, module.parameters()):
+        for learnt in map(local_shard, module.parameters()):
             optimizer.state[learnt] = {
                 "step": torch.tensor(_FAR, dtype=torch.float32, device=learnt.device),
                 "exp_avg": torch.zeros_like(learnt),
@@ -95,7 +95,7 @@ def optimizer_tensors(module: nn.Module, optimizer: torch.optim.Optimizer) -> di
     return {
         f"{name}/{key}": value.detach()
         for name, parameter in module.named_parameters()
-        for key, value in optimizer.state.get(part(parameter), {}).items()
+        for key, value in optimizer.state.get(local_shard(parameter), {}).items()
     }
 
 
@@ -104,6 +104,6 @@ def restore_optimizer(module: nn.Module, optimizer: torch.optim.Optimizer, tenso
     parameters = dict(module.named_parameters())
     for key, value in tensors.items():
         name, _, kind = key.rpartition("/")
-        parameter = part(parameters[name])
+        parameter = local_shard(parameters[name])
         # The step counts of the fused optimiser live beside the parameters, as float32 scalars.
         optimizer.state[parameter][kind] = value.to(parameter.device)

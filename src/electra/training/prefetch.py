@@ -8,7 +8,7 @@ from electra.data.collate import Batch
 MicroBatches = Callable[[int], Sequence[Batch]]
 
 
-class Ahead:
+class Prefetcher:
     """The same batches as `micro_batches` gives, those of the next step made in a thread meanwhile.
 
     Worth it where the host has time to spare, beside an accelerator.

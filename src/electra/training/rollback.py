@@ -6,13 +6,13 @@ from pathlib import Path
 
 from electra.errors import DivergedError
 from electra.training.health import LOSS_SPIKE, Finding
-from electra.training.step_metrics import Refused
+from electra.training.step_metrics import SkippedStep
 
 NOT_FINITE_IN_A_ROW = 5
 """So many steps in a row that cannot be applied end a run."""
 
 
-def answered(findings: Sequence[Finding], checkpoint: str | None, *, before: bool) -> list[Finding]:
+def with_rollback_answer(findings: Sequence[Finding], checkpoint: str | None, *, before: bool) -> list[Finding]:
     """Findings with what a run that goes back from spikes does about them, in place of advice.
 
     Args:
@@ -24,7 +24,7 @@ def answered(findings: Sequence[Finding], checkpoint: str | None, *, before: boo
     return [replace(one, remedy=answer) if one.name == LOSS_SPIKE else one for one in findings]
 
 
-def diverged(last: Refused, *, before: int | None, rows: Path, newest: str) -> DivergedError:
+def diverged_error(last: SkippedStep, *, before: int | None, rows: Path, newest: str) -> DivergedError:
     """The end of a run whose steps are not finite.
 
     Args:

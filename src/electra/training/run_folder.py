@@ -17,7 +17,7 @@ from electra import __version__, durable
 from electra.config import flat, load_config
 from electra.errors import CheckpointError, ConfigError
 from electra.json_files import read_json
-from electra.training.distributed import rank, size
+from electra.training.distributed import rank, world_size
 
 logger = logging.getLogger(__name__)
 
@@ -206,7 +206,7 @@ def environment() -> dict[str, Any]:
         "processor": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "processes": size(),
+        "processes": world_size(),
     }
     if torch.cuda.is_available():
         facts["accelerator"] = torch.cuda.get_device_name()

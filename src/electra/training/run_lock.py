@@ -25,7 +25,7 @@ LISTENED = 3.5
 
 
 @contextlib.contextmanager
-def taken(folder: Path) -> Iterator[bool]:
+def acquire(folder: Path) -> Iterator[bool]:
     """Take a run, if nobody who lives has it; give it back at the end.
 
     One whose claim is gone, because it was asleep for so long that another took the run over, stops as if by
@@ -62,17 +62,17 @@ def taken(folder: Path) -> Iterator[bool]:
             path.unlink(missing_ok=True)
 
 
-def is_taken(folder: Path) -> bool:
+def is_locked(folder: Path) -> bool:
     """Whether someone who lives is at a run."""
     return (folder / CLAIM).is_file() and _is_alive(folder / CLAIM)
 
 
-def claimant(folder: Path) -> dict[str, Any] | None:
+def owner(folder: Path) -> dict[str, Any] | None:
     """Who is at a run, if they live: `host`, `process`, and `since`, in seconds since 1970."""
-    return _owner(folder / CLAIM) if is_taken(folder) else None
+    return _owner(folder / CLAIM) if is_locked(folder) else None
 
 
-def listen(folder: Path) -> None:
+def heartbeat(folder: Path) -> None:
     """Find out whether a claim of another machine, or of another container, is that of someone who lives.
 
     One without a sign of life in the time of three or so counts as abandoned from then on. Of processes that this

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from electra.modeling.encoders.bert import Encoder
 from electra.modeling.encoders.relative import RelativeEncoder
-from electra.training.distributed import messages, size
+from electra.training.distributed import message_group, world_size
 
 if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
@@ -37,7 +37,7 @@ def shard(objective: nn.Module, device: torch.device) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
-    mesh = init_device_mesh(device.type, (size(),))
+    mesh = init_device_mesh(device.type, (world_size(),))
     for module in objective.modules():
         if isinstance(module, Encoder | RelativeEncoder):
             for block in module.blocks if module.config.share_layers == "none" else ():
@@ -62,7 +62,7 @@ def sum_gradients(objective: nn.Module, *, wanted: bool) -> None:
     cast("FSDPModule", objective).set_requires_gradient_sync(wanted)
 
 
-def part(parameter: AnyTensor) -> AnyTensor:
+def local_shard(parameter: AnyTensor) -> AnyTensor:
     """What this process holds of a parameter, in its memory, the same tensor at each call; or all of it."""
     if not hasattr(parameter, "to_local"):
         return parameter
@@ -71,15 +71,15 @@ def part(parameter: AnyTensor) -> AnyTensor:
     return cast(AnyTensor, parameter.part)  # type: ignore[attr-defined]
 
 
-def hand_gradients_over(objective: nn.Module) -> None:
+def attach_local_gradients(objective: nn.Module) -> None:
     """Give each part its gradient, and the parameter none."""
     for parameter in objective.parameters():
-        if part(parameter) is not parameter and parameter.grad is not None:
-            part(parameter).grad = cast("DTensor", parameter.grad).to_local()
+        if local_shard(parameter) is not parameter and parameter.grad is not None:
+            local_shard(parameter).grad = cast("DTensor", parameter.grad).to_local()
             parameter.grad = None
 
 
-def norm_of_all(norm: Tensor) -> Tensor:
+def global_norm(norm: Tensor) -> Tensor:
     """The norm of a vector of which this one is that of the part here."""
     square = norm.square()
     dist.all_reduce(square)
@@ -98,7 +98,7 @@ def save_parts(folder: Path, tensors: Mapping[str, Tensor], parameters: Mapping[
 
     state = {key: _spread(value, parameters.get(_weight(key))) for key, value in tensors.items()}
     writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
-    save(state, storage_writer=writer, process_group=messages())
+    save(state, storage_writer=writer, process_group=message_group())
 
 
 def load_parts(folder: Path, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -110,8 +110,8 @@ def load_parts(folder: Path, parameters: Mapping[str, Tensor]) -> dict[str, Tens
     for key, value in state.items():
         parameter = parameters.get(_weight(key))
         if parameter is not None and value.shape == parameter.shape:
-            state[key] = _spread(torch.zeros_like(part(parameter)), parameter)
-    load(state, storage_reader=HuggingFaceStorageReader(str(folder)), process_group=messages())
+            state[key] = _spread(torch.zeros_like(local_shard(parameter)), parameter)
+    load(state, storage_reader=HuggingFaceStorageReader(str(folder)), process_group=message_group())
     return {key: cast("DTensor", v).to_local() if hasattr(v, "to_local") else v for key, v in state.items()}
 
 

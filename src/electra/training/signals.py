@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from electra.training.distributed import size
+from electra.training.distributed import world_size
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class StopSignal:
         try:
             yield
         except Exception:
-            if size() > 1 and signal.SIGTERM in old:
+            if world_size() > 1 and signal.SIGTERM in old:
                 old[signal.SIGTERM] = signal.SIG_IGN
             raise
         finally:
@@ -49,7 +49,7 @@ class StopSignal:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
-            if size() > 1 and time.monotonic() - self._first < SAME:
+            if world_size() > 1 and time.monotonic() - self._first < SAME:
                 return
             raise KeyboardInterrupt
         self.received, self._first = number, time.monotonic()

@@ -15,7 +15,7 @@ STEPS_WITH = "steps with "
 
 
 @dataclass(frozen=True)
-class Refused:
+class SkippedStep:
     """A step that was not applied, because its loss or its gradient was not finite.
 
     Attributes:
@@ -28,7 +28,7 @@ class Refused:
     in_a_row: int
 
 
-class Account:
+class MetricAccumulator:
     """Adds steps up in a run's progress."""
 
     def __init__(self, progress: Progress) -> None:
@@ -49,7 +49,7 @@ class Account:
         self._unsettled.append((rate, flops, figures))
         self.progress.step += 1
 
-    def settle(self) -> list[Refused]:
+    def sync(self) -> list[SkippedStep]:
         """Take the steps since the last time into the account. Only this waits for the device."""
         if not self._unsettled:
             return []
@@ -65,7 +65,7 @@ class Account:
             figures |= {"flops": flops * figures.pop("positions"), "seconds": seconds}
             if not self._add_step(figures, rate):
                 in_a_row = self.progress.skipped_in_a_row
-                refused.append(Refused(step, figures["loss"], figures["gradient_norm"], in_a_row))
+                refused.append(SkippedStep(step, figures["loss"], figures["gradient_norm"], in_a_row))
         return refused
 
     def report(self) -> dict[str, Any] | None:

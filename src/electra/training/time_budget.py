@@ -8,7 +8,7 @@ EVALUATION_SHARE = 0.2
 """At most so much of a run's minutes is set aside for evaluations."""
 
 
-def enough_measured(seconds: Sequence[float], *, budget: float, warmup_steps: int) -> bool:
+def enough_steps_timed(seconds: Sequence[float], *, budget: float, warmup_steps: int) -> bool:
     """Whether the length can be settled: after a share of the budget, and at the latest at the end of the warm-up.
 
     Args:
@@ -22,12 +22,12 @@ def enough_measured(seconds: Sequence[float], *, budget: float, warmup_steps: in
     return enough or slow or steps >= warmup_steps
 
 
-def second_a_step(seconds: Sequence[float]) -> float:
+def seconds_per_step(seconds: Sequence[float]) -> float:
     """The mean of the later half: the first steps are slower than all others."""
     later = seconds[len(seconds) // 2 :]
     return sum(later) / len(later)
 
 
-def reserved_for_evaluations(first: float, *, count: float, budget: float) -> float:
+def evaluation_seconds_reserved(first: float, *, count: float, budget: float) -> float:
     """Seconds to set aside for `count` evaluations; the `first`, which was timed, is slower than those to come."""
     return min(count * first, EVALUATION_SHARE * budget)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.durable import flush
-from electra.training.distributed import leads
+from electra.training.distributed import is_main_process
 
 logger = logging.getLogger(__name__)
 
@@ -102,8 +102,10 @@ class Tracking:
     """Every place that figures go to; of several processes the leader alone writes them."""
 
     def __init__(self, run: Path, config: TrackingConfig, *, resume_at: int, resume_step: int) -> None:
-        self.metrics = MetricsFile(run / "metrics.jsonl", resume_at=resume_at) if leads() else Unwritten()
-        boards = config.tensorboard and leads()
+        self.metrics = (
+            MetricsFile(run / "metrics.jsonl", resume_at=resume_at) if is_main_process() else Unwritten()
+        )
+        boards = config.tensorboard and is_main_process()
         self._board = TensorBoard(run / "tensorboard", resume_step=resume_step) if boards else None
 
     def report(self, figures: Figures, *, line: str, done: int, total: int | None) -> None:

@@ -23,20 +23,20 @@ from electra.data.collate import Batch
 from electra.modeling.flops import Networks, training_flops
 from electra.training.checkpoint import Checkpoint, CheckpointConfig, Checkpoints
 from electra.training.checkpoint_io import check_identity, latest, restore, save
-from electra.training.distributed import Agreement, leads, size, told
+from electra.training.distributed import AgreedMaximum, broadcast_object, is_main_process, world_size
 from electra.training.evaluation import EvaluationConfig
 from electra.training.events import Event
 from electra.training.health import LOSS_SPIKE, Finding, Watch
 from electra.training.optim import OptimizerConfig, build_optimizer
 from electra.training.precision import Precision
 from electra.training.progress import Progress
-from electra.training.rollback import NOT_FINITE_IN_A_ROW, answered, diverged
+from electra.training.rollback import NOT_FINITE_IN_A_ROW, diverged_error, with_rollback_answer
 from electra.training.run_folder import RunFolder
 from electra.training.schedule import learning_rate
 from electra.training.sharding import reshard, shard
 from electra.training.signals import StopSignal
-from electra.training.step_metrics import Account, Refused
-from electra.training.time_budget import enough_measured, reserved_for_evaluations, second_a_step
+from electra.training.step_metrics import MetricAccumulator, SkippedStep
+from electra.training.time_budget import enough_steps_timed, evaluation_seconds_reserved, seconds_per_step
 from electra.training.tracking import Tracking, TrackingConfig, clock, evaluation_line, report_line
 from electra.training.train_config import TrainConfig
 from electra.training.update import Update
@@ -77,7 +77,7 @@ class Feed:
 
 
 @dataclass(frozen=True)
-class Rules:
+class TrainerOptions:
     """Where fine-tuning, or a run of two stages, goes another way than pre-training, whose way is the default.
 
     Attributes:
@@ -127,8 +127,8 @@ class Trainer:
         texts: dict[str, str],
         precision: Precision,
         device: torch.device,
-        rules: Rules | None = None,
-        happened: Callable[[Event, str, int], None] = lambda *_: None,
+        rules: TrainerOptions | None = None,
+        on_event: Callable[[Event, str, int], None] = lambda *_: None,
     ) -> None:
         self.objective, self.config, self.optimizer_config = objective, config, optimizer
         self.feed, self.evaluation_config, self.evaluate = feed, evaluation, evaluate
@@ -136,8 +136,8 @@ class Trainer:
         self.tracking_config = tracking
         self.run_folder, self.config_text, self.texts = run, config_text, texts
         self.precision, self.device = precision, device
-        self.rules, self.happened = rules or Rules(), happened
-        if config.sharding == "full" and size() > 1:
+        self.rules, self.on_event = rules or TrainerOptions(), on_event
+        if config.sharding == "full" and world_size() > 1:
             shard(objective, device)
         self.optimizer = build_optimizer(objective, optimizer, rate_scales=self.rules.rate_scales)
         self.update = Update(
@@ -145,8 +145,8 @@ class Trainer:
         )
         self.progress, self.watch = Progress(steps=config.steps), Watch(silent=self.rules.silent)
         self.evaluation: dict[str, Any] = {}
-        self.stop, self.agreement = StopSignal(), Agreement()
-        self.account = Account(self.progress)
+        self.stop, self.agreement = StopSignal(), AgreedMaximum()
+        self.account = MetricAccumulator(self.progress)
         self._saved_step = -1
 
     def run(self) -> Outcome:
@@ -165,7 +165,7 @@ class Trainer:
         if checkpoint and self.progress.step == self.progress.steps:
             logger.info("the run is finished: %s steps; nothing is left to train", f"{self.progress.steps:,}")
         stopped_by = 0
-        self.happened("started", f"at step {self.progress.step:,}", self.progress.step)
+        self.on_event("started", f"at step {self.progress.step:,}", self.progress.step)
         with contextlib.ExitStack() as ends, self.stop.listening():
             ends.callback(lambda: self.tracking.close())  # whichever is open then
             if self.progress.step == 0 and self.rules.evaluate_first:
@@ -220,12 +220,12 @@ class Trainer:
 
     def _settle(self) -> bool:
         """Take the steps since the last time into the account; whether the run went back because of them."""
-        refused = self.account.settle()
+        refused = self.account.sync()
         if self.precision.name == "float16":  # gradients may overflow now and then, and the scale is halved
             refused = [one for one in refused if not math.isfinite(one.loss) or one.in_a_row >= OVERFLOWS_IN_A_ROW]
         return bool(refused) and self._look_into(refused)
 
-    def _look_into(self, refused: list[Refused]) -> bool:
+    def _look_into(self, refused: list[SkippedStep]) -> bool:
         """Keep the rows of steps that were not finite, and go back to the last good checkpoint, once.
 
         Raises:
@@ -242,7 +242,7 @@ class Trainer:
             self._say(self.watch.skipped(one.step, rows=file), step=one.step)
         if before is not None or last.in_a_row >= NOT_FINITE_IN_A_ROW:
             rows = self.run_folder.path / files[-1]
-            raise diverged(last, before=before, rows=rows, newest=self.checkpoints.newest())
+            raise diverged_error(last, before=before, rows=rows, newest=self.checkpoints.newest())
         return False
 
     def _go_back(self, checkpoint: Checkpoint, without: Sequence[int], what: str) -> None:
@@ -284,13 +284,15 @@ class Trainer:
         assert self.config.minutes is not None
         budget, progress = 60.0 * self.config.minutes, self.progress
         warmup_steps = self.optimizer_config.warmup_steps
-        if not told(enough_measured(progress.measured, budget=budget, warmup_steps=warmup_steps)):
+        if not broadcast_object(enough_steps_timed(progress.measured, budget=budget, warmup_steps=warmup_steps)):
             return False
-        speed = second_a_step(progress.measured)
+        speed = seconds_per_step(progress.measured)
         # one evaluation before the first step and one after every tenth of the run; the last may be larger
         count = 10 + self.evaluation_config.at(last=True) / self.evaluation_config.at(last=False)
-        reserved = reserved_for_evaluations(progress.evaluation_seconds, count=count, budget=budget)
-        progress.steps = told(progress.step + max(0, int((budget - progress.seconds - reserved) / speed)))
+        reserved = evaluation_seconds_reserved(progress.evaluation_seconds, count=count, budget=budget)
+        progress.steps = broadcast_object(
+            progress.step + max(0, int((budget - progress.seconds - reserved) / speed))
+        )
         progress.measured = []
         logger.info(
             "%s minutes are %s steps at %.4f seconds a step, and %.0f seconds for evaluations",
@@ -301,7 +303,7 @@ class Trainer:
         return True
 
     def _write_config(self) -> None:
-        if leads():
+        if is_main_process():
             durable.write_text(self.run_folder.config, self.config_text(self.progress.steps))
 
     def _say_plan(self, steps: int) -> None:
@@ -314,7 +316,7 @@ class Trainer:
         progress, figures = self.progress, self.account.report()
         if figures is None:
             return
-        utilisation = figures.pop("flops_per_second") / self.precision.product_flops / size()
+        utilisation = figures.pop("flops_per_second") / self.precision.product_flops / world_size()
         left = (progress.steps - progress.step) * progress.seconds / progress.step if progress.steps else None
         line = report_line(figures, steps=progress.steps, utilisation=utilisation, seconds_left=left)
         self.tracking.report(figures, line=line, done=progress.step, total=progress.steps)
@@ -323,7 +325,7 @@ class Trainer:
         if spikes and self.config.on_spike == "go-back":
             before = progress.went_back_from is not None
             checkpoint = None if before else latest(self.checkpoints)
-            findings = answered(findings, checkpoint.path.name if checkpoint else None, before=before)
+            findings = with_rollback_answer(findings, checkpoint.path.name if checkpoint else None, before=before)
         for finding in findings:
             self._warn(str(finding), came)
         if checkpoint:
@@ -336,7 +338,11 @@ class Trainer:
         start = time.perf_counter()
         progress = self.progress
         examples = self.evaluation_config.at(last=progress.step == progress.steps)
-        self.evaluation = {"step": progress.step, "tokens": progress.tokens, **told(self.evaluate(examples))}
+        self.evaluation = {
+            "step": progress.step,
+            "tokens": progress.tokens,
+            **broadcast_object(self.evaluate(examples)),
+        }
         reshard(self.objective)
         progress.evaluation_seconds = time.perf_counter() - start
         self.tracking.figures(self.evaluation)
@@ -361,7 +367,7 @@ class Trainer:
 
     def _warn(self, message: str, step: int | None = None) -> None:
         logger.warning("%s", message)
-        self.happened("warning", message, self.progress.step if step is None else step)
+        self.on_event("warning", message, self.progress.step if step is None else step)
 
     def _save(self) -> None:
         self._settle()
@@ -385,13 +391,13 @@ class Trainer:
         )
         if path is not None:
             logger.info("saved %s in %s", path.name, clock(time.perf_counter() - start))
-            self.happened("checkpoint", str(path), self.progress.step)
+            self.on_event("checkpoint", str(path), self.progress.step)
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         check_identity(checkpoint, self.feed.identity)
         restore(checkpoint, self.update)
         self.progress = Progress(**checkpoint.state["progress"])
-        self.account = Account(self.progress)
+        self.account = MetricAccumulator(self.progress)
         self._saved_step = self.progress.step
         self.watch.restore(checkpoint.state["watch"])
         self.evaluation = checkpoint.state["evaluation"]

@@ -21,7 +21,7 @@ from electra.training import distributed
 from electra.training.loss_scale import LossScale
 from electra.training.optim import optimizer_tensors, restore_optimizer
 from electra.training.precision import Precision
-from electra.training.sharding import hand_gradients_over, is_sharded, norm_of_all, part, sum_gradients
+from electra.training.sharding import attach_local_gradients, global_norm, is_sharded, local_shard, sum_gradients
 
 DROPOUT = 0x5DEECE66D
 """Turns a batch's seed, which masking draws from, into the unrelated one of its dropout."""
@@ -52,7 +52,7 @@ class Update:
     ) -> None:
         self.objective, self.optimizer, self.gradient_clip = objective, optimizer, gradient_clip
         self.precision, self.device = precision, device
-        self.forward = _joined(objective)
+        self.forward = _distributed(objective)
         self.scale = LossScale(device) if precision.name == "float16" else None
 
     def __call__(self, batches: Sequence[Batch], rate: float) -> Figures:
@@ -64,17 +64,17 @@ class Update:
             with self._summing(last=batch is batches[-1]):
                 with self.precision.autocast(self.device):
                     output: StepOutput = self.forward(batch, counts)
-                loss = output.loss * distributed.size()  # of which DDP takes the mean over processes
+                loss = output.loss * distributed.world_size()  # of which DDP takes the mean over processes
                 (loss if self.scale is None else loss * self.scale.value).backward()
             positions = torch.full_like(output.loss, batch.input_ids_BL.numel())
             seen = {"tokens": batch.lengths_B.sum(), "positions": positions}
             for name, value in {"loss": output.loss.detach(), **output.parts, **seen}.items():
                 figures[name] = figures[name] + value if name in figures else value
-        figures = distributed.summed(figures)
+        figures = distributed.all_reduce_sum(figures)
         scale = 1.0 if self.scale is None else self.scale.value
-        hand_gradients_over(self.objective)
+        attach_local_gradients(self.objective)
         norm = clip(
-            self.optimizer, map(part, self.objective.parameters()), self.gradient_clip, scale=scale,
+            self.optimizer, map(local_shard, self.objective.parameters()), self.gradient_clip, scale=scale,
             sharded=is_sharded(self.objective),
         )  # fmt: skip
         figures["gradient_norm"] = norm
@@ -104,10 +104,12 @@ class Update:
 
     def _counts(self, batches: Sequence[Batch]) -> Counts | None:
         """Totals over all micro-batches of all processes; None where there is one, which counts for itself."""
-        if len(batches) == distributed.size() == 1:
+        if len(batches) == distributed.world_size() == 1:
             return None
         each = [self.objective.counts(batch) for batch in batches]  # type: ignore[operator]
-        return distributed.summed({name: torch.stack([counts[name] for counts in each]).sum() for name in each[0]})
+        return distributed.all_reduce_sum(
+            {name: torch.stack([counts[name] for counts in each]).sum() for name in each[0]}
+        )
 
     def _summing(self, *, last: bool) -> contextlib.AbstractContextManager[None]:
         """Gradients go to the other processes once a step, with the last micro-batch."""
@@ -118,9 +120,9 @@ class Update:
         return self.forward.no_sync()
 
 
-def _joined(objective: nn.Module) -> nn.Module:
+def _distributed(objective: nn.Module) -> nn.Module:
     """The objective, whose gradients are those of all processes."""
-    if distributed.size() == 1 or is_sharded(objective):
+    if distributed.world_size() == 1 or is_sharded(objective):
         return objective
     # Buffers are constants of the data; the setting has another name since torch 2.13.
     known = inspect.signature(DistributedDataParallel).parameters
@@ -148,7 +150,7 @@ def clip(
     That spares a pass over the gradient. The norm comes back, as it is without the scale that gradients have.
     """
     norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-    norm = (norm_of_all(norm) if sharded else norm) / scale
+    norm = (global_norm(norm) if sharded else norm) / scale
     optimizer.grad_scale = (norm / largest).clamp(min=1.0) * scale  # type: ignore[attr-defined]
     return norm
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from electra.modeling.encoders.bert import EncoderConfig, at
+from electra.modeling.encoders.bert import EncoderConfig, gather_positions
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.flops import relative_terms
-from electra.modeling.kernels.cross_entropy import relative_attention
+from electra.modeling.kernels import relative_attention
 
 CONFIG = EncoderConfig(
     positions="relative",
@@ -153,7 +153,7 @@ def test_fresh_rows_have_no_past(config: EncoderConfig) -> None:
     network = encoder(config)
     memory = network.read(*batch(3)).memory_YBMD
     fresh_B = torch.tensor([False, True, False])
-    found = network.read(ids_BL, segment_ids_BL, TOKENS_BL, memory_YBMD=memory, fresh_B=fresh_B)
+    found = network.read(ids_BL, segment_ids_BL, TOKENS_BL, memory_YBMD=memory, new_document_B=fresh_B)
     going = network.read(ids_BL, segment_ids_BL, TOKENS_BL, memory_YBMD=memory)
     anew = network.read(ids_BL, segment_ids_BL, TOKENS_BL)
     for row, expected in enumerate((going, anew, going)):
@@ -189,7 +189,7 @@ def test_a_target_never_sees_its_own_token(config: EncoderConfig) -> None:
         ).targets_BND  # fmt: skip
 
     expected = targets(ids_BL)
-    visible_BNL = at(allowed_BLL, TARGETS_BN)
+    visible_BNL = gather_positions(allowed_BLL, TARGETS_BN)
     for _ in range(2):  # what a visible token has seen was visible too
         visible_BNL = visible_BNL | ((visible_BNL.double() @ allowed_BLL.double()) > 0)
     for position in range(12):
@@ -221,7 +221,7 @@ def test_states_at_certain_positions_are_those_of_all(config: EncoderConfig, lay
     }  # fmt: skip
     for positions_BN in (None, TARGETS_BN):
         found = network.read(*batch(), **given, positions_BN=positions_BN)
-        states_BND = at(found.states_BND, TARGETS_BN) if positions_BN is None else found.states_BND
+        states_BND = gather_positions(found.states_BND, TARGETS_BN) if positions_BN is None else found.states_BND
         loss = ((states_BND + 2 * found.targets_BND) * weights_BND).sum()
         grads = torch.autograd.grad(loss, list(network.parameters()))
         results.append([states_BND, found.targets_BND, found.memory_YBMD, *grads])
@@ -262,7 +262,7 @@ def test_training_steps_lessen_the_loss(precision: torch.dtype) -> None:
                 ids_BL, segment_ids_BL, memory_YBMD=memory, permutation_BLL=permutation(), targets_BN=TARGETS_BN
             )
             memory, logits = found.memory_YBMD, found.targets_BND @ network.embeddings.token.weight.T
-            words_BN = at(ids_BL, TARGETS_BN)
+            words_BN = gather_positions(ids_BL, TARGETS_BN)
             loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), words_BN.flatten())
         optimizer.zero_grad()
         loss.backward()

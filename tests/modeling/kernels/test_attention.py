@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from electra.modeling.kernels import attention as attention_file
 from electra.modeling.kernels.attention import Attention, attend_by_head, attend_plain
-from electra.modeling.kernels.cross_entropy import attention as attention_file
-from electra.modeling.kernels.dropout import Kept
+from electra.modeling.kernels.dropout import DropoutMask
 
 B, L, H, K = 3, 11, 4, 8
 KEYS_BL = torch.arange(L) < torch.tensor([11, 6, 2])[:, None]
@@ -24,7 +24,7 @@ def test_values_and_gradients_equal_the_plain_form(
     form: str, asking: int | None, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
-    kept = Kept.draw((H, B, asking or L, L), share)  # all of them for a share of 0, where none is drawn
+    kept = DropoutMask.draw((H, B, asking or L, L), share)  # all of them for a share of 0, where none is drawn
     monkeypatch.setattr(attention_file.Kept, "draw", lambda shape, share: kept)
     factors_HBNL = kept.write(torch.empty(kept.bytes.shape)) * kept.scale
     packed_BLGHK = torch.randn(B, L, 2 if asking else 3, H, K, requires_grad=True)
@@ -48,12 +48,12 @@ def test_with_next_to_no_dropout_it_is_attention(form: str, asking: int | None) 
     attention = Attention(32, 4, dropout=1e-9)
     torch.nn.init.normal_(attention.query_key_value.weight, std=0.3)
     x_BLD = torch.randn(B, L, 32)
-    asking_BND = None if asking is None else x_BLD[:, :asking]
+    query_states_BND = None if asking is None else x_BLD[:, :asking]
     mask_B11L = mask(form, asking or L)
-    with_dropout = attention(x_BLD, mask_B11L, asking_BND)  # rounded to none, but not by PyTorch's kernel
-    assert torch.allclose(with_dropout, attention.eval()(x_BLD, mask_B11L, asking_BND), atol=1e-5)
+    with_dropout = attention(x_BLD, mask_B11L, query_states_BND)  # rounded to none, but not by PyTorch's kernel
+    assert torch.allclose(with_dropout, attention.eval()(x_BLD, mask_B11L, query_states_BND), atol=1e-5)
     attention.train().dropout.share = 0.5
-    assert not torch.allclose(attention(x_BLD, mask_B11L, asking_BND), with_dropout, atol=1e-2)
+    assert not torch.allclose(attention(x_BLD, mask_B11L, query_states_BND), with_dropout, atol=1e-2)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 1e-9])

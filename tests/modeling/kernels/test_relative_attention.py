@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from electra.modeling.kernels.cross_entropy import relative_attention
-from electra.modeling.kernels.dropout import Kept
+from electra.modeling.kernels import relative_attention
+from electra.modeling.kernels.dropout import DropoutMask
 from electra.modeling.kernels.relative_attention import attend_by_head, attend_fused, attend_plain
-from electra.modeling.kernels.relative_mask import Allowed, Sight, distances, sinusoids
+from electra.modeling.kernels.relative_mask import MaskSpec, QueryMask, distances, sinusoids
 
 B, L, M, H, K = 3, 13, 6, 2, 4
 SEGMENT_IDS_BL = torch.arange(L).ge(7).long().expand(B, -1)
@@ -19,17 +19,17 @@ CHOSEN_BN = torch.tensor([[1, 2], [3, 8], [4, 0]])
 POSITIONS = {"all": None, "some": CHOSEN_BN, "none": CHOSEN_BN[:, :0]}
 
 
-def sight(*, left: bool, masked: bool, positions: str, targets: bool) -> Sight:
+def sight(*, left: bool, masked: bool, positions: str, targets: bool) -> QueryMask:
     random = torch.Generator().manual_seed(0)
     ids_BL = torch.zeros(B, L, dtype=torch.long)
-    allowed = Allowed(ids_BL, slots=M, left=left)
+    allowed = MaskSpec(ids_BL, slots=M, left=left)
     if masked:
         permutation_BLL = torch.rand(B, L, L, generator=random) < 0.5
-        allowed = Allowed(ids_BL, SEGMENT_IDS_BL, TOKENS_BL, HELD_BM, M, permutation_BLL, left=left)
-    return allowed.sight(POSITIONS[positions], CHOSEN_BN if targets else None)
+        allowed = MaskSpec(ids_BL, SEGMENT_IDS_BL, TOKENS_BL, HELD_BM, M, permutation_BLL, left=left)
+    return allowed.query_mask(POSITIONS[positions], CHOSEN_BN if targets else None)
 
 
-def tensors(given: Sight) -> Iterator[Tensor]:
+def tensors(given: QueryMask) -> Iterator[Tensor]:
     """Queries, keys and values, distances, both biases and scores of segments."""
     X = given.places_BX.shape[1]
     for shape in ((B, X, H, K), (B, M + L, 2, H, K), (given.distances, H, K), (H, K), (H, K), (B, X, H)):
@@ -39,16 +39,16 @@ def tensors(given: Sight) -> Iterator[Tensor]:
 class Factors:
     """What `Kept.draw` gives in turn for the tiles of one pass, and the factors of all its queries and keys."""
 
-    def __init__(self, given: Sight) -> None:
+    def __init__(self, given: QueryMask) -> None:
         torch.manual_seed(1)
-        self.given, self.kept = given, Kept.draw((H, B, given.places_BX.shape[1], given.keys), 0.3)
+        self.given, self.kept = given, DropoutMask.draw((H, B, given.places_BX.shape[1], given.keys), 0.3)
         self.tiles = iter(relative_attention._Tile.all(given, B))
 
-    def draw(self, shape: tuple[int, ...], share: float) -> Kept:
+    def draw(self, shape: tuple[int, ...], share: float) -> DropoutMask:
         tile = next(self.tiles)
         bytes = self.kept.bytes[:, :, tile.rows, : tile.keys]
         assert bytes.shape == shape
-        return Kept(bytes.contiguous(), self.kept.threshold)
+        return DropoutMask(bytes.contiguous(), self.kept.threshold)
 
     @property
     def all(self) -> Tensor:
@@ -71,7 +71,7 @@ def test_values_and_gradients_equal_the_plain_form(
         drawn = Factors(given)
         monkeypatch.setattr(relative_attention.Kept, "draw", drawn.draw)
         factors = drawn.all
-    seen_BX11 = torch.ones(1) if given.blind_BX is None else ~given.blind_BX[:, :, None, None]
+    seen_BX11 = torch.ones(1) if given.fully_masked_BX is None else ~given.fully_masked_BX[:, :, None, None]
     weights_BXHK = torch.randn(query.shape, dtype=torch.float64) * seen_BX11
     results = []
     arguments = query, context, position, (content, distance), segment if masked else None, given
@@ -99,7 +99,7 @@ def test_without_a_gradient_the_values_are_the_same() -> None:
 @pytest.mark.parametrize("left", [False, True])
 def test_in_bfloat16_it_is_as_exact_as_the_plain_form(left: bool) -> None:
     torch.manual_seed(0)
-    given = Allowed(torch.zeros(2, 48, dtype=torch.long), slots=16, left=left).sight(None, None)
+    given = MaskSpec(torch.zeros(2, 48, dtype=torch.long), slots=16, left=left).query_mask(None, None)
     shapes = (2, 48, 2, 32), (2, 64, 2, 2, 32), (given.distances, 2, 32), (2, 32), (2, 32)
     rough = [torch.randn(shape).to(torch.bfloat16).requires_grad_() for shape in shapes]
     exact = [x.detach().double().requires_grad_() for x in rough]

@@ -184,7 +184,7 @@ def _loader(checkpoint: Path) -> Callable[[], Pretrained]:
     def load() -> Pretrained:
         found = read_checkpoint(checkpoint)
         config, objective = trained(found)
-        towers = objective.towers()
+        towers = objective.exportable_networks()
         tower = towers.get("generator") or towers.get("encoder")
         if tower is None or not isinstance(tower.head, MaskedLanguageModelHead):
             raise CheckpointError(

@@ -199,11 +199,15 @@ class Block(nn.Module):
 
         With an `unpadding`, `x_BLD` and the states of all positions have no padding (T, D).
         """
-        asking_BND = None
+        query_states_BND = None
         if positions_BN is not None:
-            asking_BND = at(x_BLD if unpadding is None else unpadding.rows(x_BLD), positions_BN)
-        attended_BND = self.attention(x_BLD, mask_B11L, asking_BND, unpadding)
-        x_BND = self.attention_norm(self.dropout(attended_BND, to=x_BLD if asking_BND is None else asking_BND))
+            query_states_BND = gather_positions(
+                x_BLD if unpadding is None else unpadding.rows(x_BLD), positions_BN
+            )
+        attended_BND = self.attention(x_BLD, mask_B11L, query_states_BND, unpadding)
+        x_BND = self.attention_norm(
+            self.dropout(attended_BND, to=x_BLD if query_states_BND is None else query_states_BND)
+        )
         return self.feed_forward_norm(self.dropout(self.feed_forward(x_BND), to=x_BND))
 
 
@@ -272,7 +276,7 @@ class Encoder(nn.Module):
         return x_BLD if unpadding is None or positions_BN is not None else unpadding.rows(x_BLD)
 
 
-def at(values_BLx: Tensor, positions_BN: Tensor) -> Tensor:
+def gather_positions(values_BLx: Tensor, positions_BN: Tensor) -> Tensor:
     """Values at certain positions of each row: (B, L) to (B, N), or (B, L, D) to (B, N, D)."""
     rows_B1 = torch.arange(values_BLx.shape[0], device=values_BLx.device)[:, None]
     return values_BLx[rows_B1, positions_BN]

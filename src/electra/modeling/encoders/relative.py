@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from electra.modeling.encoders.bert import EncoderConfig, FeedForward, at
+from electra.modeling.encoders.bert import EncoderConfig, FeedForward, gather_positions
 from electra.modeling.init import initialize
 from electra.modeling.kernels.dropout import Dropout
 from electra.modeling.kernels.relative_attention import RelativeAttention
-from electra.modeling.kernels.relative_mask import Allowed, Sight, distances, may_ask, sinusoids
+from electra.modeling.kernels.relative_mask import MaskSpec, QueryMask, can_sync, distances, sinusoids
 from electra.modeling.kernels.unpadding import Unpadding
 
 
@@ -39,18 +39,18 @@ class RelativeStates:
 
 
 @dataclass
-class Past:
+class Memory:
     """What is remembered of the rows of a batch. An encoder that reads with it puts the next one there.
 
     Attributes:
         length: how many tokens of each row are to be remembered.
         memory_YBMD: None: nothing yet.
-        fresh_B: True where a row begins anew; None: nowhere.
+        new_document_B: True where a row begins anew; None: nowhere.
     """
 
     length: int
     memory_YBMD: Tensor | None = None
-    fresh_B: Tensor | None = None
+    new_document_B: Tensor | None = None
 
 
 class TokenEmbeddings(nn.Module):
@@ -82,11 +82,16 @@ class RelativeBlock(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(
-        self, asking_BXD: Tensor, x_BLD: Tensor, memory_BMD: Tensor | None, sinusoids_RD: Tensor, sight: Sight
+        self,
+        query_states_BXD: Tensor,
+        x_BLD: Tensor,
+        memory_BMD: Tensor | None,
+        sinusoids_RD: Tensor,
+        sight: QueryMask,
     ) -> Tensor:
-        """The new states (B, X, D) of the queries `asking_BXD`, which look at the memory and at the tokens."""
-        attended_BXD = self.attention(asking_BXD, x_BLD, memory_BMD, sinusoids_RD, sight)
-        x_BXD = self.attention_norm(self.dropout(attended_BXD, to=asking_BXD))
+        """The new states (B, X, D) of the queries, which look at the memory and at the tokens."""
+        attended_BXD = self.attention(query_states_BXD, x_BLD, memory_BMD, sinusoids_RD, sight)
+        x_BXD = self.attention_norm(self.dropout(attended_BXD, to=query_states_BXD))
         return self.feed_forward_norm(self.dropout(self.feed_forward(x_BXD), to=x_BXD))
 
 
@@ -120,7 +125,7 @@ class RelativeEncoder(nn.Module):
         positions_BN: Tensor | None = None,
         unpadding: Unpadding | None = None,
         tokens_BLE: Tensor | None = None,
-        past: Past | None = None,
+        past: Memory | None = None,
         permutation_BLL: Tensor | None = None,
         targets_BN: Tensor | None = None,
     ) -> Tensor:
@@ -133,13 +138,13 @@ class RelativeEncoder(nn.Module):
         found = self.read(
             ids_BL, segment_ids_BL, attention_mask_BL,
             memory_YBMD=None if past is None else past.memory_YBMD,
-            fresh_B=None if past is None else past.fresh_B,
+            new_document_B=None if past is None else past.new_document_B,
             memory_length=0 if past is None else past.length,
             positions_BN=positions_BN, permutation_BLL=permutation_BLL, targets_BN=targets_BN,
             tokens_BLE=tokens_BLE,
         )  # fmt: skip
         if past is not None:
-            past.memory_YBMD, past.fresh_B = found.memory_YBMD, None
+            past.memory_YBMD, past.new_document_B = found.memory_YBMD, None
         return (
             found.states_BND if found.targets_BND is None else torch.cat([found.states_BND, found.targets_BND], 1)
         )
@@ -151,7 +156,7 @@ class RelativeEncoder(nn.Module):
         attention_mask_BL: Tensor | None = None,
         *,
         memory_YBMD: Tensor | None = None,
-        fresh_B: Tensor | None = None,
+        new_document_B: Tensor | None = None,
         memory_length: int | None = None,
         positions_BN: Tensor | None = None,
         permutation_BLL: Tensor | None = None,
@@ -171,7 +176,7 @@ class RelativeEncoder(nn.Module):
             attention_mask_BL: True at tokens, False at padding; None: no padding, which is quicker. States at
                 padding mean nothing.
             memory_YBMD: what the previous batch gave; None: these rows have no past.
-            fresh_B: True where a row begins a new document: what the memory holds of it is forgotten.
+            new_document_B: True where a row begins a new document: what the memory holds of it is forgotten.
             memory_length: how many tokens the memory that comes back has at most; None: as the config says.
             positions_BN: the positions whose states are wanted; the last block does no work at the others. N may
                 be 0 where the query stream alone is wanted.
@@ -182,22 +187,22 @@ class RelativeEncoder(nn.Module):
         length, left = ids_BL.shape[1], self.config.direction == "left"
         segments_BL = None if self.config.type_vocabulary_size == 1 else segment_ids_BL
         x_BXD = self._start(ids_BL, targets_BN, tokens_BLE)
-        memory_YBMD = None if memory_YBMD is None else _begun(memory_YBMD.detach().to(x_BXD.dtype), fresh_B)
+        memory_YBMD = None if memory_YBMD is None else _begun(memory_YBMD.detach().to(x_BXD.dtype), new_document_B)
         slots, held_BM = 0 if memory_YBMD is None else memory_YBMD.shape[2], _held(memory_YBMD)
-        allowed = Allowed(
+        allowed = MaskSpec(
             ids_BL, segments_BL, attention_mask_BL, held_BM, slots, permutation_BLL, left=left
         )  # fmt: skip
         rows = distances(length, slots + length, left=left)
         sinusoids_RD = sinusoids(rows, self.config.hidden_size, ids_BL.device).to(x_BXD.dtype)
-        sight, inputs = allowed.sight(None, targets_BN), []
+        sight, inputs = allowed.query_mask(None, targets_BN), []
         for number, block in enumerate(self.blocks):
-            x_BLD, asking_BXD = x_BXD[:, :length], x_BXD
+            x_BLD, query_states_BXD = x_BXD[:, :length], x_BXD
             memory_BMD = None if memory_YBMD is None else memory_YBMD[number]
             inputs.append(x_BLD.detach())
             if positions_BN is not None and number == len(self.blocks) - 1:
-                asking_BXD = torch.cat([at(x_BLD, positions_BN), x_BXD[:, length:]], 1)
-                sight = allowed.sight(positions_BN, targets_BN)
-            x_BXD = block(asking_BXD, x_BLD, memory_BMD, sinusoids_RD, sight)
+                query_states_BXD = torch.cat([gather_positions(x_BLD, positions_BN), x_BXD[:, length:]], 1)
+                sight = allowed.query_mask(positions_BN, targets_BN)
+            x_BXD = block(query_states_BXD, x_BLD, memory_BMD, sinusoids_RD, sight)
         count = length if positions_BN is None else positions_BN.shape[1]
         return RelativeStates(
             x_BXD[:, :count],
@@ -253,9 +258,9 @@ def _next_memory(
         return found_YBMD.masked_fill_(~tokens_BC.gather(1, order_BM)[:, :, None], 0.0)
 
 
-def _begun(memory_YBMD: Tensor, fresh_B: Tensor | None) -> Tensor:
+def _begun(memory_YBMD: Tensor, new_document_B: Tensor | None) -> Tensor:
     """The memory without that of rows that begin anew."""
-    return memory_YBMD if fresh_B is None else memory_YBMD.masked_fill(fresh_B[:, None, None], 0.0)
+    return memory_YBMD if new_document_B is None else memory_YBMD.masked_fill(new_document_B[:, None, None], 0.0)
 
 
 def _held(memory_YBMD: Tensor | None) -> Tensor | None:
@@ -266,4 +271,4 @@ def _held(memory_YBMD: Tensor | None) -> Tensor | None:
     if memory_YBMD is None:
         return None
     held_BM = memory_YBMD[-1].abs().amax(-1) > 0
-    return None if may_ask(held_BM) and bool(held_BM.all()) else held_BM
+    return None if can_sync(held_BM) and bool(held_BM.all()) else held_BM

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from electra.modeling.kernels.dropout import Dropout, Kept
+from electra.modeling.kernels.dropout import Dropout, DropoutMask
 from electra.modeling.kernels.unpadding import Unpadding
 
 
@@ -33,22 +33,22 @@ class Attention(nn.Module):
         self,
         x_BLD: Tensor,
         mask_B11L: Tensor | None,
-        asking_BND: Tensor | None = None,
+        query_states_BND: Tensor | None = None,
         unpadding: Unpadding | None = None,
     ) -> Tensor:
-        """Mixtures of the values of `x_BLD` for each of the states `asking_BND`; None: for `x_BLD` itself.
+        """Mixtures of the values of `x_BLD` for each of the states `query_states_BND`; None: for `x_BLD` itself.
 
         With an `unpadding`, `x_BLD` and what comes back for it have no padding (T, D).
         """
         D = x_BLD.shape[-1]
         heads = self.heads, D // self.heads
         query_BNHK = None
-        if asking_BND is None:
+        if query_states_BND is None:
             product_BLX = self.query_key_value(x_BLD)
         else:
             query_weight, key_value_weight = self.query_key_value.weight.split([D, 2 * D])
             query_bias, key_value_bias = self.query_key_value.bias.split([D, 2 * D])
-            query_BNHK = F.linear(asking_BND, query_weight, query_bias).unflatten(-1, heads)
+            query_BNHK = F.linear(query_states_BND, query_weight, query_bias).unflatten(-1, heads)
             product_BLX = F.linear(x_BLD, key_value_weight, key_value_bias)
         if unpadding is not None:
             product_BLX = unpadding.rows(product_BLX)
@@ -66,7 +66,7 @@ class Attention(nn.Module):
             y_BHNK = F.scaled_dot_product_attention(query, key, value, attn_mask=mask_B11L, dropout_p=share)
             y_BNHK = y_BHNK.transpose(1, 2)
         y_BND = y_BNHK.flatten(2)
-        return self.output(y_BND if unpadding is None or asking_BND is not None else unpadding.tokens(y_BND))
+        return self.output(y_BND if unpadding is None or query_states_BND is not None else unpadding.tokens(y_BND))
 
 
 def attend_by_head(
@@ -119,7 +119,7 @@ class _Attended(torch.autograd.Function):
         query_BNHK = packed_BLGHK[:, :, 0] if query_BNHK is None else query_BNHK
         key_BLHK, value_BLHK = packed_BLGHK[:, :, -2], packed_BLGHK[:, :, -1]
         (B, N, H, K), L = query_BNHK.shape, key_BLHK.shape[1]
-        kept_HBNL = Kept.draw((H, B, N, L), share) if share else None
+        kept_HBNL = DropoutMask.draw((H, B, N, L), share) if share else None
         weights_HBNL = dropped_HBNL = packed_BLGHK.new_empty(H, B, N, L)
         if kept_HBNL is not None:
             dropped_HBNL = torch.empty_like(weights_HBNL)

@@ -41,7 +41,7 @@ class Dropout(nn.Module):
         return y
 
 
-class Kept:
+class DropoutMask:
     """Which elements are kept, drawn as a byte for each: those that are not below a threshold.
 
     Attributes:
@@ -53,7 +53,7 @@ class Kept:
         self.bytes, self.threshold = bytes, threshold
 
     @classmethod
-    def draw(cls, shape: tuple[int, ...], share: float) -> "Kept":
+    def draw(cls, shape: tuple[int, ...], share: float) -> "DropoutMask":
         """PyTorch's generator gives the seed."""
         count, seed = math.prod(shape), int(torch.empty((), dtype=torch.int64).random_())
         words = np.random.SFC64(seed).random_raw(-(-count // 8) + 1)
@@ -61,8 +61,8 @@ class Kept:
         uniform = (int(words[-1]) >> 11) / 2**53
         return cls(bytes, min(math.floor(share * _NUMBERS + uniform), _NUMBERS - 1))
 
-    def __getitem__(self, index: int) -> "Kept":
-        return Kept(self.bytes[index], self.threshold)
+    def __getitem__(self, index: int) -> "DropoutMask":
+        return DropoutMask(self.bytes[index], self.threshold)
 
     @property
     def scale(self) -> float:
@@ -77,7 +77,7 @@ class Kept:
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, to: Tensor | None, share: float) -> Tensor:
-        kept = Kept.draw(x.shape, share)
+        kept = DropoutMask.draw(x.shape, share)
         ctx.threshold = kept.threshold
         ctx.save_for_backward(kept.bytes)
         ones = kept.write(torch.empty_like(x))
@@ -87,6 +87,6 @@ class _Dropout(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         (bytes,) = ctx.saved_tensors
-        kept = Kept(bytes, ctx.threshold)
+        kept = DropoutMask(bytes, ctx.threshold)
         grad_x = kept.write(torch.empty_like(grad)).mul_(grad).mul_(kept.scale)
         return grad_x, grad if ctx.needs_input_grad[1] else None, None

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from electra.modeling.kernels.dropout import Dropout, Kept
-from electra.modeling.kernels.relative_mask import Sight
+from electra.modeling.kernels.dropout import Dropout, DropoutMask
+from electra.modeling.kernels.relative_mask import QueryMask
 
 
 class RelativeAttention(nn.Module):
@@ -50,11 +50,16 @@ class RelativeAttention(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, asking_BXD: Tensor, x_BLD: Tensor, memory_BMD: Tensor | None, sinusoids_RD: Tensor, sight: Sight
+        self,
+        query_states_BXD: Tensor,
+        x_BLD: Tensor,
+        memory_BMD: Tensor | None,
+        sinusoids_RD: Tensor,
+        sight: QueryMask,
     ) -> Tensor:
         """Mixtures (B, X, D) of values of memory and tokens for each of the asking states."""
         heads = self.heads, x_BLD.shape[-1] // self.heads
-        query_BXHK = self.query(asking_BXD).unflatten(-1, heads)
+        query_BXHK = self.query(query_states_BXD).unflatten(-1, heads)
         context_BCE = self.key_value(x_BLD)
         if memory_BMD is not None:
             # By itself, since no gradient of the memory is to be made.
@@ -71,8 +76,8 @@ class RelativeAttention(nn.Module):
         y_BXHK = attend(
             query_BXHK, context_BCGHK, position_RHK, (content_HK, distance_HK), segment_BXH, sight, share
         )
-        if sight.blind_BX is not None:
-            y_BXHK = y_BXHK.masked_fill(sight.blind_BX[:, :, None, None], 0.0)
+        if sight.fully_masked_BX is not None:
+            y_BXHK = y_BXHK.masked_fill(sight.fully_masked_BX[:, :, None, None], 0.0)
         return self.output(y_BXHK.flatten(2))
 
     def _segment_scores(self, query_BXHK: Tensor) -> Tensor | None:
@@ -99,7 +104,7 @@ def attend_by_head(
     position_RHK: Tensor,
     biases: Biases,
     segment_BXH: Tensor | None,
-    sight: Sight,
+    sight: QueryMask,
     share: float,
 ) -> Tensor:
     """Mixtures (B, X, H, K) of values, with or without dropout of the probabilities, for a CPU.
@@ -131,7 +136,7 @@ def attend_fused(
     position_RHK: Tensor,
     biases: Biases,
     segment_BXH: Tensor | None,
-    sight: Sight,
+    sight: QueryMask,
     share: float,
 ) -> Tensor:
     """The same by PyTorch's kernel, whose bias are distances and segments: for accelerators and to be compiled.
@@ -161,7 +166,7 @@ def attend_plain(
     position_RHK: Tensor,
     biases: Biases,
     segment_BXH: Tensor | None,
-    sight: Sight,
+    sight: QueryMask,
     factors_HBXC: Tensor | float,
 ) -> Tensor:
     """The same as one would write it, a vector of distance for every pair, for tests.
@@ -206,7 +211,7 @@ class _Tile:
     runs_BTC: Tensor | None = None
 
     @classmethod
-    def all(cls, sight: Sight, batch: int) -> "list[_Tile]":
+    def all(cls, sight: QueryMask, batch: int) -> "list[_Tile]":
         """Those of all queries; the longest comes first."""
         L, X, C = sight.length, sight.places_BX.shape[1], sight.keys
         tiles, step = [], QUERIES if sight.left else L
@@ -256,7 +261,7 @@ class _Attended(torch.autograd.Function):
         distance_HK: Tensor,
         segment_BXH: Tensor | None,
         different_BXC: Tensor | None,
-        sight: Sight,
+        sight: QueryMask,
         share: float,
         learning: bool,
     ) -> Tensor:
@@ -268,7 +273,7 @@ class _Attended(torch.autograd.Function):
         for tile in ctx.tiles:
             query_BTHK = query_BXHK[:, tile.rows]
             T, position_rHK = query_BTHK.shape[1], position_RHK[tile.distances]
-            kept_HBTC = Kept.draw((H, B, T, tile.keys), share) if share else None
+            kept_HBTC = DropoutMask.draw((H, B, T, tile.keys), share) if share else None
             weights_HBTC = dropped_HBTC = query_BXHK.new_empty(H if learning else 1, B, T, tile.keys)
             if kept_HBTC is not None:
                 dropped_HBTC = torch.empty_like(weights_HBTC)

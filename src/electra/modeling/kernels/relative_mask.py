@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Sight:
+class QueryMask:
     """From where queries look, and at what.
 
     Attributes:
@@ -22,8 +22,8 @@ class Sight:
         left: a query may look at no later position.
         bias_BXC: what is added to the scores, 0 or -inf; (1, X, C) where that is the same in all rows; None: 0.
         different_BXC: True where query and key are of different segments; None: all are of one.
-        blind_BX: True at queries that may look at nothing. Their bias is 0, so that all stays finite, and what
-            they get is to be replaced by 0. None: there is none.
+        fully_masked_BX: True at queries that may look at nothing. Their bias is 0, so that everything stays
+            finite, and their result is to be replaced by 0. None: there are none.
     """
 
     places_BX: Tensor
@@ -34,7 +34,7 @@ class Sight:
     left: bool
     bias_BXC: Tensor | None = None
     different_BXC: Tensor | None = None
-    blind_BX: Tensor | None = None
+    fully_masked_BX: Tensor | None = None
 
     def run_BXC(self, first: int = 0) -> Tensor:
         """The row of `distances` for each query from `first` on and each key.
@@ -48,7 +48,7 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class Allowed:
+class MaskSpec:
     """What may be looked at in a batch, from which the sight of any of its queries follows.
 
     Attributes:
@@ -69,26 +69,26 @@ class Allowed:
     permutation_BLL: Tensor | None = None
     left: bool = False
 
-    def sight(self, positions_BN: Tensor | None, targets_BN: Tensor | None) -> Sight:
+    def query_mask(self, positions_BN: Tensor | None, targets_BN: Tensor | None) -> QueryMask:
         """That of the tokens at certain positions (None: of all tokens), then of targets."""
         (B, L), device = self.ids_BL.shape, self.ids_BL.device
         places_BX = torch.arange(L, device=device)[None] if positions_BN is None else positions_BN
         tokens = places_BX.shape[1]
         if targets_BN is not None:
             places_BX = torch.cat([places_BX.expand(B, -1), targets_BN], 1)
-        bias_BXC = different_BXC = blind_BX = None
+        bias_BXC = different_BXC = fully_masked_BX = None
         visible_BXC = self._visible(places_BX, tokens)
         if visible_BXC is not None:
             if targets_BN is not None:  # tokens see themselves
-                blind_BX = ~visible_BXC.any(-1)
-                visible_BXC = visible_BXC | blind_BX[:, :, None]
+                fully_masked_BX = ~visible_BXC.any(-1)
+                visible_BXC = visible_BXC | fully_masked_BX[:, :, None]
             bias_BXC = torch.zeros(visible_BXC.shape, device=device).masked_fill_(~visible_BXC, -torch.inf)
         if self.segment_ids_BL is not None:
             of_memory_BM = self.segment_ids_BL.new_zeros(B, self.slots)
             of_keys_BC = torch.cat([of_memory_BM, self.segment_ids_BL], 1)
             of_queries_BX = self.segment_ids_BL.gather(1, places_BX.expand(B, -1))
             different_BXC = of_queries_BX[:, :, None] != of_keys_BC[:, None]
-        return Sight(
+        return QueryMask(
             places_BX=places_BX,
             running=L if positions_BN is None else 0,
             length=L,
@@ -97,7 +97,9 @@ class Allowed:
             left=self.left,
             bias_BXC=bias_BXC,
             different_BXC=different_BXC,
-            blind_BX=None if blind_BX is None or (may_ask(blind_BX) and not blind_BX.any()) else blind_BX,
+            fully_masked_BX=None
+            if fully_masked_BX is None or (can_sync(fully_masked_BX) and not fully_masked_BX.any())
+            else fully_masked_BX,
         )
 
     def _visible(self, places_BX: Tensor, tokens: int) -> Tensor | None:
@@ -150,6 +152,6 @@ def sinusoids(rows: range, size: int, device: torch.device) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], -1)
 
 
-def may_ask(values: Tensor) -> bool:
+def can_sync(values: Tensor) -> bool:
     """Whether to look at values before going on: on an accelerator that would stall the queue."""
     return values.device.type == "cpu" and not torch.compiler.is_compiling()

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from electra.data.collate import Batch
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.encoders.build import AnyEncoder
-from electra.modeling.encoders.relative import Past, RelativeEncoder
+from electra.modeling.encoders.relative import Memory, RelativeEncoder
 
 
-class Memory(nn.Module):
+class StreamMemory(nn.Module):
     """The past of every row that this process reads. It has no weights; checkpoints keep it beside them.
 
     Each micro-batch has its own part. What is not finite is forgotten, so that one bad step spoils no later one.
@@ -26,14 +26,14 @@ class Memory(nn.Module):
         super().__init__()
         self.config, self.length, self.evaluation_length = config, config.memory_length, 0
         self._known: Tensor | None = None
-        self._parts: dict[int, Past] = {}
+        self._parts: dict[int, Memory] = {}
 
     def read(self, encoder: AnyEncoder, batch: Batch, *inputs: Tensor | None, **others: Tensor | None) -> Tensor:
         """What the encoder gives for these inputs, with the past of the batch's rows, which goes on from there.
 
         Without a stream, or without a memory, it is what the encoder gives by itself.
         """
-        if batch.continued is None or not self.length or not isinstance(encoder, RelativeEncoder):
+        if batch.stream_state is None or not self.length or not isinstance(encoder, RelativeEncoder):
             found: Tensor = encoder(*inputs, **others)
             return found
         past = self._before(batch)
@@ -43,10 +43,10 @@ class Memory(nn.Module):
         past.memory_YBMD = past.memory_YBMD.where(finite_YBM1, 0.0)
         return states
 
-    def _before(self, batch: Batch) -> Past:
-        assert batch.continued is not None
-        rows, first = len(batch.input_ids_BL), batch.continued.first_row
-        past = self._parts.setdefault(first, Past(self.length))
+    def _before(self, batch: Batch) -> Memory:
+        assert batch.stream_state is not None
+        rows, first = len(batch.input_ids_BL), batch.stream_state.first_row
+        past = self._parts.setdefault(first, Memory(self.length))
         device = batch.input_ids_BL.device
         if past.memory_YBMD is None and self._known is not None:
             past.memory_YBMD = self._known[:, first : first + rows].to(device)
@@ -55,7 +55,7 @@ class Memory(nn.Module):
         if past.memory_YBMD is None:  # one shape from the first step on, so that one graph is compiled
             shape = self.config.layers, rows, self.length, self.config.hidden_size
             past.memory_YBMD = torch.zeros(shape, device=device)
-        past.fresh_B = batch.continued.fresh_B
+        past.new_document_B = batch.stream_state.new_document_B
         return past
 
     def rows(self) -> Tensor | None:
@@ -68,13 +68,13 @@ class Memory(nn.Module):
         """Remember what `rows` gave, and nothing else."""
         self._known, self._parts = rows_YBMD, {}
 
-    def fresh(self) -> "Memory":
+    def fresh(self) -> "StreamMemory":
         """One that remembers nothing yet, to evaluate with."""
-        other = Memory(self.config)
+        other = StreamMemory(self.config)
         other.length = self.evaluation_length or self.length
         return other
 
 
-def memories(module: nn.Module) -> dict[str, Memory]:
+def stream_memories(module: nn.Module) -> dict[str, StreamMemory]:
     """The memories inside a module, by name."""
-    return {name: inside for name, inside in module.named_modules() if isinstance(inside, Memory)}
+    return {name: inside for name, inside in module.named_modules() if isinstance(inside, StreamMemory)}
