@@ -76,11 +76,10 @@ def check(command: Any) -> None:
     Raises:
         ConfigError: a number is out of its bounds, or options contradict each other.
     """
-    options = (
-        f"--{problem.replace('_', '-', problem.partition(':')[0].count('_'))}"
-        for problem in out_of_bounds(command)
-    )
-    problems = list(options) or list(command.problems() if hasattr(command, "problems") else ())
+    violations = [problem.partition(":") for problem in out_of_bounds(command)]
+    problems = [f"--{name.replace('_', '-')}: {violation.strip()}" for name, _, violation in violations]
+    if not problems and hasattr(command, "problems"):
+        problems = list(command.problems())
     if problems:
         raise ConfigError("\n".join(problems))
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "objectives"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
 from contract import KINDS
 from launching import torchrun

@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 
 from electra.training import distributed
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "objectives"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
 from contract import KINDS
 from updates import updated
