@@ -37,7 +37,7 @@ Table = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """Bounds of a numeric field, written as `Annotated[int, Range(ge=1)]`; the names are those of annotated-types."""
+    """Bounds of a numeric field, as in `Annotated[int, Range(ge=1)]`. The names are those of annotated-types."""
 
     ge: float | None = None
     gt: float | None = None
