@@ -240,12 +240,12 @@ def one_step(objective: AnyObjective, at: Arrays, config: PretrainConfig) -> Ite
     else:
         samples_n = masking.at(torch.from_numpy(at["corrupted_input_ids"]).long())
         output = objective(batch, counts, masking=masking, samples_n=samples_n)
-        yield "corrupted_input_ids", output.seen["corrupted_ids"]
+        yield "corrupted_input_ids", output.debug["corrupted_ids"]
         inside_BL = torch.arange(ids_BL.shape[1]) < lengths_B[:, None]
-        yield "is_replaced", output.seen["replaced"]
+        yield "is_replaced", output.debug["replaced"]
         yield (
             "disc_probs",
-            torch.where(inside_BL, output.seen["logits"].sigmoid(), torch.from_numpy(at["disc_probs"])),
+            torch.where(inside_BL, output.debug["logits"].sigmoid(), torch.from_numpy(at["disc_probs"])),
         )
         yield "disc_loss", output.parts["discriminator_loss"]
     output.loss.backward()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["fixtures"]
+pytest_plugins = ["shared_fixtures"]
 
 SUBJECTS = [
     "the gardener",

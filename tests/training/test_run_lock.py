@@ -93,7 +93,7 @@ def test_of_many_that_find_a_run_abandoned_one_takes_it(tmp_path: Path) -> None:
                 found.append(mine)
                 gate.wait()
 
-        threads = [threading.Thread(target=run_lock) for _ in range(6)]
+        threads = [threading.Thread(target=claim) for _ in range(6)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -19,7 +19,7 @@ def test_a_second_request_is_not_put_off() -> None:
 
 
 def test_of_several_processes_one_request_may_come_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signals, "size", lambda: 2)
+    monkeypatch.setattr(signals, "world_size", lambda: 2)
     stop = StopSignal()
     with stop.listening():
         for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM):  # the terminal's, torchrun's, torchrun's
@@ -34,7 +34,7 @@ def test_of_several_processes_one_request_may_come_twice(monkeypatch: pytest.Mon
 def test_one_of_several_that_fails_is_not_killed_before_it_has_said_why(
     processes: int, left: signal.Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(signals, "size", lambda: processes)
+    monkeypatch.setattr(signals, "world_size", lambda: processes)
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         with pytest.raises(RuntimeError), StopSignal().listening():

@@ -80,7 +80,7 @@ class AnalysisReport:
 
 def presenter_of(name: str) -> Presenter:
     """The module of an analysis."""
-    module: Any = importlib.import_module(f"electra.reports.{name.replace('-', '_')}")
+    module: Any = importlib.import_module(f"electra.reports.analyses.{name.replace('-', '_')}")
     return module
 
 

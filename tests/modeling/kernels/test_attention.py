@@ -25,7 +25,7 @@ def test_values_and_gradients_equal_the_plain_form(
 ) -> None:
     torch.manual_seed(0)
     kept = DropoutMask.draw((H, B, asking or L, L), share)  # all of them for a share of 0, where none is drawn
-    monkeypatch.setattr(attention_file.Kept, "draw", lambda shape, share: kept)
+    monkeypatch.setattr(attention_file.DropoutMask, "draw", lambda shape, share: kept)
     factors_HBNL = kept.write(torch.empty(kept.bytes.shape)) * kept.scale
     packed_BLGHK = torch.randn(B, L, 2 if asking else 3, H, K, requires_grad=True)
     query_BNHK = torch.randn(B, asking, H, K, requires_grad=True) if asking else None

@@ -37,7 +37,7 @@ def tensors(given: QueryMask) -> Iterator[Tensor]:
 
 
 class Factors:
-    """What `Kept.draw` gives in turn for the tiles of one pass, and the factors of all its queries and keys."""
+    """What `DropoutMask.draw` gives in turn for the tiles of one pass, and the factors of all its queries and keys."""
 
     def __init__(self, given: QueryMask) -> None:
         torch.manual_seed(1)
@@ -69,7 +69,7 @@ def test_values_and_gradients_equal_the_plain_form(
     factors: Tensor | float = 1.0
     if way == "by head, dropout":
         drawn = Factors(given)
-        monkeypatch.setattr(relative_attention.Kept, "draw", drawn.draw)
+        monkeypatch.setattr(relative_attention.DropoutMask, "draw", drawn.draw)
         factors = drawn.all
     seen_BX11 = torch.ones(1) if given.fully_masked_BX is None else ~given.fully_masked_BX[:, :, None, None]
     weights_BXHK = torch.randn(query.shape, dtype=torch.float64) * seen_BX11
