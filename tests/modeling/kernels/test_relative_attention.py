@@ -37,7 +37,7 @@ def tensors(given: QueryMask) -> Iterator[Tensor]:
 
 
 class Factors:
-    """What `DropoutMask.draw` gives in turn for the tiles of one pass, and the factors of all its queries and keys."""
+    """Stands in for `DropoutMask`: fixed factors for the tiles of one pass, and for all its queries and keys."""
 
     def __init__(self, given: QueryMask) -> None:
         torch.manual_seed(1)
