@@ -11,7 +11,7 @@ import torch
 from electra.data.collate import UNPAIRED, Batch, collate
 from electra.data.examples import ExampleSet, Stream
 from electra.data.packing import PackingConfig, pack
-from electra.data.sampling import row_seeds, shard_seed
+from electra.data.sampling import Sampler, shard_seed
 from electra.data.shards import Shard, Split
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import DataError
@@ -175,7 +175,7 @@ def both(ids: list[int]) -> tuple[list[int], list[int]]:
 def test_half_of_the_pairs_are_made_not_to_belong_together(split: Split, kind: Literal["next", "order"]) -> None:
     examples = ExampleSet(split, CONFIG, seed=0)
     every = np.arange(len(examples))
-    seeds = row_seeds(0, seed=3, batch_size=len(every), examples=len(every))
+    seeds = Sampler(seed=3, batch_size=len(every), examples=len(every)).seeds(0)
     plain = collate(examples, every, special=SPECIAL, seed=0, trim=False)
     found = collate(examples, every, special=SPECIAL, seed=0, trim=False, seeds=seeds, sentences=kind)
     assert found.sentences_B is not None

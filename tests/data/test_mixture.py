@@ -1,10 +1,12 @@
 """Parts by weight: exact in every block, each part in epochs of its own, a function of the step."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from electra.data.mixture import BLOCK, Mixture
-from electra.data.sampling import row_seeds, rows
+from electra.data.sampling import Sampler
 
 
 @pytest.mark.parametrize(
@@ -21,14 +23,14 @@ def test_every_block_has_its_share_of_each_part(weights: tuple[float, ...], quot
     assert mixture.quotas.tolist() == quotas
     ends = np.cumsum(mixture.examples)
     for block in (0, 7, 10**9):
-        _, examples = mixture.drawn(np.arange(block * BLOCK, (block + 1) * BLOCK), seed=3)
+        _, examples = mixture.locate(np.arange(block * BLOCK, (block + 1) * BLOCK), seed=3)
         parts = np.searchsorted(ends, examples, side="right")
         assert np.array_equal(np.bincount(parts, minlength=len(weights)), mixture.quotas)
 
 
 def test_each_part_comes_in_epochs_of_its_own() -> None:
     mixture = Mixture((1000, 300), (3.0, 1.0))
-    epochs, examples = mixture.drawn(np.arange(8 * BLOCK), seed=0)
+    epochs, examples = mixture.locate(np.arange(8 * BLOCK), seed=0)
     for part, (first, count) in enumerate(((0, 1000), (1000, 300))):
         here = (examples >= first) & (examples < first + count)
         assert here.sum() == 8 * mixture.quotas[part]
@@ -42,22 +44,21 @@ def test_each_part_comes_in_epochs_of_its_own() -> None:
 
 def test_any_visit_is_what_it_is_whoever_asks() -> None:
     mixture = Mixture((1000, 300), (3.0, 1.0))
-    together = mixture.drawn(np.arange(3000, 3500), seed=1)
+    together = mixture.locate(np.arange(3000, 3500), seed=1)
     for start in range(3000, 3500, 61):
-        alone = mixture.drawn(np.arange(start, min(start + 61, 3500)), seed=1)
+        alone = mixture.locate(np.arange(start, min(start + 61, 3500)), seed=1)
         for one, all_ in zip(alone, together, strict=True):
             assert np.array_equal(one, all_[start - 3000 : start - 3000 + len(one)])
-    settings = {"seed": 5, "batch_size": 12, "examples": 1300, "order": mixture}
-    whole = rows(40, **settings)
-    halves = [rows(40, rank=rank, world=2, **settings) for rank in (0, 1)]
-    assert np.array_equal(np.concatenate(halves), whole) and not np.array_equal(whole, rows(41, **settings))
+    sampler = Sampler(seed=5, batch_size=12, examples=1300, order=mixture)
+    whole = sampler.rows(40)
+    halves = [replace(sampler, rank=rank, world_size=2).rows(40) for rank in (0, 1)]
+    assert np.array_equal(np.concatenate(halves), whole) and not np.array_equal(whole, sampler.rows(41))
 
 
 def test_static_masks_come_again_with_an_example() -> None:
-    settings = {"seed": 5, "batch_size": 64, "examples": 40, "order": Mixture((30, 10), (1.0, 1.0)), "copies": 2}
-    plain = {name: value for name, value in settings.items() if name != "copies"}
+    sampler = Sampler(seed=5, batch_size=64, examples=40, order=Mixture((30, 10), (1.0, 1.0)), copies=2)
     seeds: dict[int, set[int]] = {}
     for step in range(40):
-        for row, seed in zip(rows(step, **plain), row_seeds(step, **settings), strict=True):
+        for row, seed in zip(sampler.rows(step), sampler.seeds(step), strict=True):
             seeds.setdefault(int(row), set()).add(int(seed))
     assert set(seeds) == set(range(40)) and {len(found) for found in seeds.values()} == {2}

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from electra.data.sampling import epoch_rows, permuted, row_seeds, rows, sequences_before, shard_seed, step_seed
+from electra.data.sampling import Sampler, epoch_rows, permute, sequences_before, shard_seed, step_seed
 from electra.errors import ConfigError
 
 
 def whole_epoch(examples: int, *, seed: int = 0, epoch: int = 0) -> np.ndarray:
-    return permuted(np.arange(examples), examples=examples, seed=seed, epoch=epoch)
+    return permute(np.arange(examples), examples=examples, seed=seed, epoch=epoch)
 
 
 @pytest.mark.parametrize("examples", [1, 2, 3, 4, 5, 7, 16, 17, 99, 100, 101, 1000, 12_345, 65_536])
@@ -20,9 +20,9 @@ def test_an_epoch_is_a_permutation(examples: int) -> None:
 
 def test_large_sets_cost_only_what_is_asked() -> None:
     positions = np.array([0, 1, 10**12 - 1, 10**12 // 2])
-    order = permuted(positions, examples=10**12, seed=1, epoch=0)
+    order = permute(positions, examples=10**12, seed=1, epoch=0)
     assert len(set(order.tolist())) == 4 and order.min() >= 0 and order.max() < 10**12
-    one_by_one = [int(permuted(positions[i : i + 1], examples=10**12, seed=1, epoch=0)[0]) for i in range(4)]
+    one_by_one = [int(permute(positions[i : i + 1], examples=10**12, seed=1, epoch=0)[0]) for i in range(4)]
     assert order.tolist() == one_by_one
 
 
@@ -63,39 +63,42 @@ def test_batches_are_windows_of_the_row_of_epochs(examples: int, batch_size: int
     epochs = 20
     endless = np.concatenate([whole_epoch(examples, seed=9, epoch=epoch) for epoch in range(epochs)])
     steps = len(endless) // batch_size
-    batches = [rows(step, seed=9, batch_size=batch_size, examples=examples) for step in range(steps)]
+    batches = [Sampler(seed=9, batch_size=batch_size, examples=examples).rows(step) for step in range(steps)]
     assert np.array_equal(np.concatenate(batches), endless[: steps * batch_size])
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4, 6, 12])
 def test_ranks_take_the_parts_of_one_batch(world: int) -> None:
     for step in (0, 1, 5, 1000):
-        whole = rows(step, seed=1, batch_size=12, examples=31)
-        parts = [rows(step, seed=1, batch_size=12, examples=31, rank=rank, world=world) for rank in range(world)]
+        whole = Sampler(seed=1, batch_size=12, examples=31).rows(step)
+        parts = [
+            Sampler(seed=1, batch_size=12, examples=31, rank=rank, world_size=world).rows(step)
+            for rank in range(world)
+        ]
         assert np.array_equal(np.concatenate(parts), whole)
 
 
 def test_a_step_is_the_same_whenever_it_is_asked_for() -> None:
-    forward = [rows(step, seed=4, batch_size=8, examples=100).tolist() for step in range(50)]
-    backward = [rows(step, seed=4, batch_size=8, examples=100).tolist() for step in reversed(range(50))]
+    forward = [Sampler(seed=4, batch_size=8, examples=100).rows(step).tolist() for step in range(50)]
+    backward = [Sampler(seed=4, batch_size=8, examples=100).rows(step).tolist() for step in reversed(range(50))]
     assert forward == backward[::-1]
-    assert rows(0, seed=4, batch_size=8, examples=100).dtype == np.int64
+    assert Sampler(seed=4, batch_size=8, examples=100).rows(0).dtype == np.int64
 
 
 def test_the_order_is_pinned() -> None:
     """A change of these figures breaks the exact resume of runs made before it."""
-    assert rows(3, seed=42, batch_size=6, examples=1000).tolist() == [203, 446, 110, 656, 416, 59]
+    assert Sampler(seed=42, batch_size=6, examples=1000).rows(3).tolist() == [203, 446, 110, 656, 416, 59]
     assert step_seed(42, 3, rank=1, micro_step=2) == 5949945263139915851
     assert shard_seed(42, 3) == 2670773369372123796
 
 
 def test_what_cannot_be_drawn() -> None:
     with pytest.raises(ConfigError, match="no examples"):
-        rows(0, seed=0, batch_size=4, examples=0)
+        Sampler(seed=0, batch_size=4, examples=0).rows(0)
     with pytest.raises(ConfigError, match="multiple of 3"):
-        rows(0, seed=0, batch_size=4, examples=10, world=3)
+        Sampler(seed=0, batch_size=4, examples=10, world_size=3).rows(0)
     with pytest.raises(ConfigError, match="batch size 0"):
-        rows(0, seed=0, batch_size=0, examples=10)
+        Sampler(seed=0, batch_size=0, examples=10).rows(0)
 
 
 def test_step_seeds_are_mixed() -> None:
@@ -140,23 +143,23 @@ def test_epochs_that_are_kept_apart_differ_in_order_and_by_seed() -> None:
 
 
 def test_a_rows_seed_is_its_visits_whatever_the_batch() -> None:
-    whole = row_seeds(6, seed=1, batch_size=8, examples=30)
-    parts = [row_seeds(6, seed=1, batch_size=8, examples=30, rank=rank, world=2) for rank in (0, 1)]
+    whole = Sampler(seed=1, batch_size=8, examples=30).seeds(6)
+    parts = [Sampler(seed=1, batch_size=8, examples=30, rank=rank, world_size=2).seeds(6) for rank in (0, 1)]
     assert np.array_equal(np.concatenate(parts), whole)
     assert np.array_equal(
-        np.concatenate([row_seeds(s, seed=1, batch_size=4, examples=30) for s in (12, 13)]), whole
+        np.concatenate([Sampler(seed=1, batch_size=4, examples=30).seeds(s) for s in (12, 13)]), whole
     )
-    many = np.concatenate([row_seeds(s, seed=1, batch_size=8, examples=30) for s in range(100)])
+    many = np.concatenate([Sampler(seed=1, batch_size=8, examples=30).seeds(s) for s in range(100)])
     assert len(set(many.tolist())) == 800, "an example is masked anew at every visit"
-    assert not np.array_equal(row_seeds(6, seed=2, batch_size=8, examples=30), whole)
+    assert not np.array_equal(Sampler(seed=2, batch_size=8, examples=30).seeds(6), whole)
 
 
 def test_static_masks_take_turns() -> None:
     examples, copies = 12, 3
     seen: dict[int, list[int]] = {}
     for step in range(9):  # nine epochs
-        numbers = rows(step, seed=0, batch_size=examples, examples=examples).tolist()
-        seeds = row_seeds(step, seed=0, batch_size=examples, examples=examples, copies=copies).tolist()
+        numbers = Sampler(seed=0, batch_size=examples, examples=examples).rows(step).tolist()
+        seeds = Sampler(seed=0, batch_size=examples, examples=examples, copies=copies).seeds(step).tolist()
         for number, seed in zip(numbers, seeds, strict=True):
             seen.setdefault(number, []).append(seed)
     assert all(turns == turns[:copies] * 3 and len(set(turns)) == copies for turns in seen.values())
@@ -164,9 +167,11 @@ def test_static_masks_take_turns() -> None:
 
 
 def test_a_growing_batch_visits_all_in_the_same_order() -> None:
-    whole = np.concatenate([rows(step, seed=4, batch_size=10, examples=1000) for step in range(20)])
-    steps = [rows(step, seed=4, batch_size=10, examples=1000, ramp=8) for step in range(12)]
+    whole = np.concatenate([Sampler(seed=4, batch_size=10, examples=1000).rows(step) for step in range(20)])
+    steps = [Sampler(seed=4, batch_size=10, examples=1000, ramp_steps=8).rows(step) for step in range(12)]
     assert [len(step) for step in steps] == [2, 2, 2, 5, 5, 5, 7, 7, 10, 10, 10, 10]
     assert np.array_equal(np.concatenate(steps), whole[: sum(map(len, steps))])
-    seeds = np.concatenate([row_seeds(step, seed=4, batch_size=10, examples=1000, ramp=8) for step in range(12)])
-    assert len(set(seeds.tolist())) == sum(map(len, steps)) == sequences_before(12, batch_size=10, ramp=8)
+    seeds = np.concatenate(
+        [Sampler(seed=4, batch_size=10, examples=1000, ramp_steps=8).seeds(step) for step in range(12)]
+    )
+    assert len(set(seeds.tolist())) == sum(map(len, steps)) == sequences_before(12, batch_size=10, ramp_steps=8)

@@ -57,7 +57,7 @@ def test_too_little_text_gives_no_window(lengths: list[list[int]]) -> None:
 
 def test_a_row_goes_on_where_it_was_and_begins_anew_after_an_epoch() -> None:
     order = StreamOrder(windows=23, batch_size=4)
-    epochs, windows = order.drawn(np.arange(4 * 12), seed=3)
+    epochs, windows = order.locate(np.arange(4 * 12), seed=3)
     by_step = windows.reshape(12, 4)
     assert np.array_equal(by_step[0], [0, 5, 10, 15])
     for step in range(1, 12):

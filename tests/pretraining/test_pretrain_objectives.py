@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from electra.cli import main
 from electra.commands.pretrain import PretrainResult, pretrain
 from electra.config import PRESETS, load_config
-from electra.data.sampling import Rows, rows
+from electra.data.sampling import Rows, Sampler
 from electra.data.shards import TokenData
 from electra.data.tags import TagTable
 from electra.data.tokenizer import load
@@ -21,7 +21,6 @@ from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export.loading import load_pretrained
 from electra.finetuning.config import load_task_config
 from electra.finetuning.run import finetune
-from electra.pretraining import build
 from electra.pretraining.config import PretrainConfig
 from electra.reports.metrics import read_metrics
 
@@ -121,13 +120,15 @@ def test_a_run_that_died_ends_as_if_it_had_not_and_goes_out(
     overlay, settings = (name, []) if name in OVERLAYS else (None, MORE[name])
     whole = tried("whole", overlay, *settings)
 
-    def dies(step: int, **others: int) -> Rows:
+    rows = Sampler.rows
+
+    def die(sampler: Sampler, step: int) -> Rows:
         if step == 11:
             raise RuntimeError("the machine is gone")
-        return rows(step, **others)
+        return rows(sampler, step)
 
     with monkeypatch.context() as patched, pytest.raises(RuntimeError):
-        patched.setattr(build, "rows", dies)
+        patched.setattr(Sampler, "rows", die)
         tried("died", overlay, *settings)
     resumed = tried("died", overlay, *settings)
     expected, found = weights(whole), weights(resumed)

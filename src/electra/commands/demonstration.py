@@ -14,7 +14,7 @@ from rich.text import Text
 from tokenizers import Tokenizer
 
 from electra.data.collate import Batch
-from electra.data.sampling import permuted, step_seed
+from electra.data.sampling import permute, step_seed
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError
 from electra.export.huggingface import Pretrained
@@ -75,7 +75,7 @@ def _sentences(data: TokenData) -> Iterator[list[int]]:
         lengths = shard.sentence_ends - starts
         fair = np.flatnonzero((lengths >= SHORTEST) & (lengths <= LONGEST))
         if len(fair):
-            order = permuted(np.arange(len(fair)), examples=len(fair), seed=0, epoch=0)
+            order = permute(np.arange(len(fair)), examples=len(fair), seed=0, epoch=0)
             for i in fair[order]:
                 yield shard.tokens[starts[i] : shard.sentence_ends[i]].tolist()
 

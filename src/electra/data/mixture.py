@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from electra.data.sampling import Rows, part_seed, permuted
+from electra.data.sampling import Rows, part_seed, permute
 
 BLOCK = 1024
 
@@ -49,15 +49,15 @@ class Mixture:
         """How often every example of the part that comes round most often is seen in so many visits."""
         return max(visits * quota / BLOCK / count for quota, count in zip(self.quotas, self.examples, strict=True))
 
-    def drawn(self, visits: Rows, *, seed: int) -> tuple[Rows, Rows]:
-        """The epoch of its part that each visit is in, and its example, (visits,) each."""
+    def locate(self, visits: Rows, *, seed: int) -> tuple[Rows, Rows]:
+        """Return the epoch (of its part) and the example of each visit, (visits,) each."""
         quotas = self.quotas
         past = np.cumsum(quotas)
         blocks, places = np.divmod(visits, BLOCK)
         slots = np.empty_like(visits)
         for block in np.unique(blocks):
             here = blocks == block
-            slots[here] = permuted(places[here], examples=BLOCK, seed=part_seed(seed, -1), epoch=int(block))
+            slots[here] = permute(places[here], examples=BLOCK, seed=part_seed(seed, -1), epoch=int(block))
         parts = np.searchsorted(past, slots, side="right")
         numbers = blocks * quotas[parts] + slots - (past - quotas)[parts]
         epochs, examples = np.empty_like(visits), np.empty_like(visits)
@@ -68,6 +68,6 @@ class Mixture:
             for epoch in np.unique(epochs[here]):
                 now = np.flatnonzero(here)[epochs[here] == epoch]
                 order = positions[epochs[here] == epoch]
-                found = permuted(order, examples=count, seed=part_seed(seed, part), epoch=int(epoch))
+                found = permute(order, examples=count, seed=part_seed(seed, part), epoch=int(epoch))
                 examples[now] = before[part] + found
         return epochs, examples

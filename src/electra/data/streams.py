@@ -115,8 +115,8 @@ class StreamOrder:
         """How often each window is read in so many visits."""
         return visits / (self.steps * self.batch_size)
 
-    def drawn(self, visits: Rows, *, seed: int) -> tuple[Rows, Rows]:
-        """The epoch that each visit is in, and its window, (visits,) each, whatever the seed."""
+    def locate(self, visits: Rows, *, seed: int) -> tuple[Rows, Rows]:
+        """Return the epoch and the window of each visit, (visits,) each; they do not depend on the seed."""
         steps, rows = np.divmod(visits, self.batch_size)
         epochs, within = np.divmod(steps, self.steps)
         return epochs, rows * self.steps + within

@@ -18,7 +18,7 @@ from electra.data.collate import Batch, collate
 from electra.data.example_index import ExampleIndex, read_index, write_index
 from electra.data.examples import ExampleSet
 from electra.data.mixture import Mixture
-from electra.data.sampling import Rows, row_seeds, rows, step_seed
+from electra.data.sampling import Sampler, step_seed
 from electra.data.shards import TokenData
 from electra.data.streams import StreamOrder, check_stream
 from electra.data.tags import TAGS, TagTable
@@ -164,8 +164,9 @@ def _check_shares(config: PretrainConfig) -> None:
     ConfigError: a batch, of any size that it grows through, does not divide among the processes.
     """
     ramp, batch = config.train.batch_ramp_steps, config.train.batch_size
+    sampler = Sampler(seed=0, batch_size=batch, examples=batch, ramp_steps=ramp, world_size=world_size())
     for first in {-(-third * ramp // 3) for third in range(4)}:  # the first step of each size
-        rows(first, seed=0, batch_size=batch, examples=batch, world=world_size(), ramp=ramp)
+        sampler.rows(first)
 
 
 def _compiled(config: PretrainConfig, device: torch.device) -> bool:
@@ -183,12 +184,16 @@ def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
     train, share = config.train, config.train.batch_size // world_size()
     at_once = min(train.micro_batch_size or share, share)
 
-    def drawn(step: int) -> tuple[Rows, Rows]:
-        settings: dict[str, Any] = {
-            "seed": train.seed, "batch_size": train.batch_size, "examples": len(examples),
-            "ramp": train.batch_ramp_steps, "rank": rank(), "world": world_size(), "order": order,
-        }  # fmt: skip
-        return rows(step, **settings), row_seeds(step, **settings, copies=config.masking.copies)
+    sampler = Sampler(
+        seed=train.seed,
+        batch_size=train.batch_size,
+        examples=len(examples),
+        ramp_steps=train.batch_ramp_steps,
+        rank=rank(),
+        world_size=world_size(),
+        copies=config.masking.copies,
+        order=order,
+    )
 
     def described(step: int) -> list[dict[str, Any]]:
         tokenizer = load(data.tokenizer_path)
@@ -199,11 +204,11 @@ def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
         ]
         return [
             {"row": int(row), "seed": int(seed), "text": text}
-            for row, seed, text in zip(*drawn(step), texts, strict=True)
+            for row, seed, text in zip(sampler.rows(step), sampler.seeds(step), texts, strict=True)
         ]
 
     def micro_batches(step: int) -> list[Batch]:
-        indices, seeds = drawn(step)
+        indices, seeds = sampler.rows(step), sampler.seeds(step)
         starts = range(0, len(indices), at_once)
         return [
             collate(
@@ -286,10 +291,12 @@ def heldout_batches(
     if config.packing.streams:
         size = max(1, min(HELDOUT_ROWS, count // STRETCH))
         count -= count % size
-        chosen = StreamOrder(count, size).drawn(np.arange(count), seed=0)[1]
+    sampler = Sampler(seed=0, batch_size=count, examples=len(examples))
+    if config.packing.streams:
+        chosen = StreamOrder(count, size).locate(np.arange(count), seed=0)[1]
     else:
-        chosen = rows(0, seed=0, batch_size=count, examples=len(examples))
-    seeds = row_seeds(0, seed=0, batch_size=count, examples=len(examples))
+        chosen = sampler.rows(0)
+    seeds = sampler.seeds(0)
     for start in range(0, count, size):
         place = slice(start, start + size)
         read = partial(

@@ -50,7 +50,7 @@ class TrainConfig:
 
     def sequences(self, steps: int) -> int:
         """How many sequences so many steps see."""
-        return sequences_before(steps, batch_size=self.batch_size, ramp=self.batch_ramp_steps)
+        return sequences_before(steps, batch_size=self.batch_size, ramp_steps=self.batch_ramp_steps)
 
     def problems(self) -> Iterator[str]:
         if self.steps is None and self.minutes is None:

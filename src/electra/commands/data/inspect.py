@@ -162,7 +162,7 @@ def run(config: InspectConfig) -> Inspection:
         if 0 in (counts := examples.counts(sizes)):
             raise DataError(f"{parts[counts.index(0)]['folder']}: this part of the mixture gives no row")
         order = Mixture(counts, tuple(part["weight"] for part in parts))
-        chosen = order.drawn(np.arange(min(config.examples, len(examples))), seed=config.seed)[1]
+        chosen = order.locate(np.arange(min(config.examples, len(examples))), seed=config.seed)[1]
         shares = (order.quotas / BLOCK).tolist()
     else:
         chosen, shares = np.random.default_rng(config.seed).permutation(len(examples))[: config.examples], []
