@@ -311,7 +311,7 @@ def test_few_examples_are_drawn_for_each_seed(
         drawn.append(subsample(*arguments, **others))
         return drawn[-1]
 
-    monkeypatch.setattr(seed_run, "part", noted)
+    monkeypatch.setattr(seed_run, "subsample", noted)
     for name, more in (("shots", {"data__shots": 20}), ("fraction", {"data__fraction": 0.1})):
         result = tune(model, easy, tmp_path / name, **more, seeds=2)
         assert [seed.steps for seed in result.seeds] == [6, 6]

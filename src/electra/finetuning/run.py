@@ -21,10 +21,10 @@ from electra.finetuning.load_task import load_task
 from electra.finetuning.results import MAY_CHANGE, SeedResult, finished_before, write_predictions
 from electra.finetuning.seed_run import DEV, Setting, fingerprint, remove_checkpoints, run_seed
 from electra.json_files import read_json
-from electra.pretraining.build import device_of
 from electra.serving.predictor import Predictor
 from electra.tasks.base import InputSpec
 from electra.training.allocator import keep_freed_memory
+from electra.training.device import resolve_device
 from electra.training.precision import Precision, choose_precision
 from electra.training.run_folder import RunFolder, agree, environment, open_run
 from electra.training.tracking import log_file
@@ -44,7 +44,7 @@ def prepared(config: FinetuneConfig) -> Setting:
     Raises:
         ElectraError: the config, the data or the model cannot be used as they are.
     """
-    device = device_of(config.train.device)
+    device = resolve_device(config.train.device)
     task, asked = load_task(config)
     for note in task.notes:
         logger.info("%s: %s", task.name, note)

@@ -30,6 +30,7 @@ from electra.objectives.stream_memory import stream_memories
 from electra.pretraining.config import AnyObjective, PretrainConfig, build_objective
 from electra.pretraining.warm_start import Start, initialize
 from electra.training.allocator import keep_freed_memory
+from electra.training.device import resolve_device
 from electra.training.distributed import (
     broadcast_object,
     is_local_main_process,
@@ -65,7 +66,7 @@ def opened(config: PretrainConfig) -> tuple[TokenData, Path]:
     if config.data is None or config.out is None:
         raise ConfigError("a run needs --data (made by `electra prepare`) and --out, the folder to write to")
     # What can be refused is refused before anything is written or takes long.
-    device_of(config.train.device)
+    resolve_device(config.train.device)
     _check_shares(config)
     found_whole = RunFolder(config.out).found_whole()
     verified = partial(TokenData.open, config.data, found_whole=found_whole)
@@ -84,7 +85,7 @@ def assembled(
     Args:
         start: what the weights start from; None: from a checkpoint, which is read later.
     """
-    device = device_of(config.train.device)
+    device = resolve_device(config.train.device)
     if device.type == "cpu":
         keep_freed_memory()
     torch.manual_seed(config.train.seed)
@@ -143,20 +144,6 @@ def fitted(config: PretrainConfig, data: TokenData) -> EncoderConfig:
             f"{data.vocabulary_size} entries; leave the setting at 0 or prepare the data with the right tokenizer"
         )
     return replace(model, vocabulary_size=data.vocabulary_size)
-
-
-def device_of(wanted: str) -> torch.device:
-    """Where a run computes.
-
-    Raises:
-        ConfigError: a GPU is wanted and there is none.
-    """
-    if wanted == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("train.device: cuda, but torch sees no GPU here; set it to auto or cpu")
-    if wanted == "cpu" or not torch.cuda.is_available():
-        return torch.device("cpu")
-    # By its number: "cuda" alone means another card to another thread.
-    return torch.device("cuda", torch.cuda.current_device())
 
 
 def _check_shares(config: PretrainConfig) -> None:
