@@ -18,7 +18,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from electra.readers.records import read_records
-from electra.serving.batching import Long
+from electra.serving.batching import LongTextMode
 from electra.serving.scorer import Scorer
 
 SHARE = 0.15
@@ -73,7 +73,7 @@ def main() -> None:
             texts.append(record["text"][options.skip :][: options.characters])
         if options.titles is None and len(texts) == 8:
             break
-    ways: tuple[Long, ...] = ("memory", "windows")
+    ways: tuple[LongTextMode, ...] = ("memory", "windows")
     scorers = {way: Scorer(options.model, device="cpu", long=way) for way in ways}
     for name, chosen in ((f"{len(texts)} passages", texts), ("one", texts[:1])):
         found: dict[str, list[tuple[float, float, int]]] = {way: [] for way in ways}

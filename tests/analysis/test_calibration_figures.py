@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss, log_loss
 
 from electra.analysis.calibration import FIGURES, Outcomes, Sums, cross_validated, estimated_prior, fitted
-from electra.serving.calibration import shifted
+from electra.serving.calibration import shift_prior
 
 BINS = 7
 
@@ -143,7 +143,7 @@ def test_another_prior_of_two_normal_distributions() -> None:
     positive = draws.random(40_000) < 0.04
     x = draws.normal(np.where(positive, 1, -1), 1)
     trained = 2 * x + math.log(0.15 / 0.85)
-    np.testing.assert_allclose(shifted(trained, 0.15, 0.04), 2 * x + math.log(0.04 / 0.96))
+    np.testing.assert_allclose(shift_prior(trained, 0.15, 0.04), 2 * x + math.log(0.04 / 0.96))
     # EM, by the formulas of the paper: reweighted posteriors and their mean.
     posterior, prior = sigmoid(trained), 0.15
     for _ in range(400):

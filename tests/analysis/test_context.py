@@ -26,8 +26,8 @@ from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.encoders.build import AnyEncoder, build_encoder
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import LanguageModelHead, ReplacedTokenHead
-from electra.serving import language_model
-from electra.serving.language_model import LanguageModel, losses_with_memory
+from electra.serving import causal_language_model
+from electra.serving.causal_language_model import CausalLanguageModel, compute_token_losses
 
 V, SEPARATE = 40, 3
 
@@ -41,11 +41,11 @@ def config(layers: int, **others: Any) -> EncoderConfig:
     return replace(small, **others)
 
 
-def model(layers: int = 2) -> LanguageModel:
+def model(layers: int = 2) -> CausalLanguageModel:
     torch.manual_seed(0)
     encoder, head = RelativeEncoder(config(layers)).eval(), LanguageModelHead(config(layers))
     torch.nn.init.normal_(head.bias)
-    return LanguageModel(encoder, head, window=4)
+    return CausalLanguageModel(encoder, head, window=4)
 
 
 def documents(*lengths: int) -> list[Tensor]:
@@ -55,7 +55,7 @@ def documents(*lengths: int) -> list[Tensor]:
 
 
 @torch.no_grad()
-def plain(one: LanguageModel, document: Tensor, place: int, seen: int) -> float:
+def plain(one: CausalLanguageModel, document: Tensor, place: int, seen: int) -> float:
     """-log p of the token at a place from the `seen` tokens before it, read as a row by themselves."""
     row = document[max(0, place + 1 - seen) : place + 1]
     state_D = one.encoder(row[None])[0, -1]
@@ -71,19 +71,19 @@ def close(found: Tensor, expected: Tensor | list[float]) -> None:
 def test_the_memory_of_one_block_is_exact(window: int, memory: int) -> None:
     """Its states are embeddings, which have seen nothing: reading with memory is a window that slides."""
     one, [document] = model(layers=1), documents(23)
-    [found_T] = losses_with_memory(one, [document], window=window, memory=memory)
+    [found_T] = compute_token_losses(one, [document], window=window, memory=memory)
     close(found_T, [plain(one, document, place, memory + place % window + 1) for place in range(23)])
 
 
 def test_where_all_is_remembered_windows_do_not_matter() -> None:
     one, [document] = model(layers=3), documents(23)
-    [found_T] = losses_with_memory(one, [document], window=4, memory=23)
+    [found_T] = compute_token_losses(one, [document], window=4, memory=23)
     close(found_T, [plain(one, document, place, 99) for place in range(23)])
 
 
 def test_several_blocks_remember_what_no_row_of_that_length_sees() -> None:
     one, [document] = model(layers=3), documents(23)
-    [found_T] = losses_with_memory(one, [document], window=4, memory=4)
+    [found_T] = compute_token_losses(one, [document], window=4, memory=4)
     by_row_T = torch.tensor([plain(one, document, place, 4 + place % 4 + 1) for place in range(23)])
     close(found_T[:8], by_row_T[:8])
     assert (found_T[12:] - by_row_T[12:]).abs().min() > 1e-4
@@ -94,18 +94,18 @@ def test_documents_of_different_lengths_do_not_touch_each_other(
     memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, several = model(), documents(9, 23, 1, 12, 4, 23, 8)
-    monkeypatch.setattr(language_model, "ROWS_TOKENS", 5 * 4)  # two batches
-    found = losses_with_memory(one, several, window=4, memory=memory)
+    monkeypatch.setattr(causal_language_model, "BATCH_TOKENS", 5 * 4)  # two batches
+    found = compute_token_losses(one, several, window=4, memory=memory)
     for document, found_T in zip(several, found, strict=True):
         assert len(found_T) == len(document) - 1
-        [alone_T] = losses_with_memory(one, [document], window=4, memory=memory)
+        [alone_T] = compute_token_losses(one, [document], window=4, memory=memory)
         close(found_T, alone_T)
 
 
 @pytest.mark.parametrize("seen", [1, 6, 40])
 def test_a_sliding_window_reads_each_token_anew(seen: int, monkeypatch: pytest.MonkeyPatch) -> None:
     one, [document] = model(layers=3), documents(23)
-    monkeypatch.setattr(context, "ROWS_TOKENS", 5 * seen)
+    monkeypatch.setattr(context, "BATCH_TOKENS", 5 * seen)
     places = [0, 2, 3, 9, 10, 22]
     found_N = losses_of_sliding_window(one, document, places, context=seen)
     close(found_N, [plain(one, document, place, seen) for place in places])
@@ -156,7 +156,7 @@ def test_speed_compares_what_both_see() -> None:
     assert found.difference < 2e-5
     assert found.times == found.sliding_seconds / found.memory_seconds > 0
     places = np.linspace(12, 59, 7, dtype=int).tolist()
-    [losses_T] = losses_with_memory(one, [document], window=4, memory=8)
+    [losses_T] = compute_token_losses(one, [document], window=4, memory=8)
     assert found.memory_loss == pytest.approx(float(losses_T[places].mean()), abs=1e-5)
     expected = np.mean([plain(one, document, place, 10) for place in places])
     assert found.sliding_loss == pytest.approx(expected, abs=1e-5)
@@ -168,7 +168,7 @@ def test_other_models_are_refused(data_folder: Path) -> None:
 
     def refusal(encoder: AnyEncoder, head: Head | None) -> str:
         with pytest.raises(CheckpointError) as caught:
-            LanguageModel.of(Pretrained(encoder, head, tokenizer, None, 64), "MODEL")
+            CausalLanguageModel.of(Pretrained(encoder, head, tokenizer, None, 64), "MODEL")
         return str(caught.value)
 
     both, learnt = config(1, direction="both"), config(1, positions="learnt", direction="both", memory_length=0)

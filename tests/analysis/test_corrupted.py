@@ -11,24 +11,24 @@ from small_model import LENGTH, TEXTS, write_model
 from electra.analysis.corrupted import corrupted, sampled
 from electra.errors import DataError
 from electra.modeling.heads import MaskedLanguageModelHead
+from electra.serving.masked_token_predictor import MaskedTokenPredictor
 from electra.serving.scorer import Scorer
-from electra.serving.word_predictor import WordPredictor
 
 
 @pytest.fixture(scope="module")
-def towers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Scorer, WordPredictor]:
+def towers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Scorer, MaskedTokenPredictor]:
     folder = tmp_path_factory.mktemp("towers")
     generator = write_model(folder / "generator", head=MaskedLanguageModelHead)
-    return Scorer(write_model(folder / "scorer"), device="cpu"), WordPredictor(generator, device="cpu")
+    return Scorer(write_model(folder / "scorer"), device="cpu"), MaskedTokenPredictor(generator, device="cpu")
 
 
 @pytest.fixture(scope="module")
-def ids(towers: tuple[Scorer, WordPredictor]) -> list[list[int]]:
+def ids(towers: tuple[Scorer, MaskedTokenPredictor]) -> list[list[int]]:
     return [[], *(towers[0].tokenizer.encode(text, add_special_tokens=False).ids[: LENGTH - 2] for text in TEXTS)]
 
 
 def test_a_share_of_each_text_is_replaced_and_read(
-    towers: tuple[Scorer, WordPredictor], ids: list[list[int]]
+    towers: tuple[Scorer, MaskedTokenPredictor], ids: list[list[int]]
 ) -> None:
     scorer, generator = towers
     found = corrupted(scorer, generator, ids, share=0.3, seed=1)
@@ -57,7 +57,7 @@ def test_a_share_of_each_text_is_replaced_and_read(
 
 
 def test_draws_do_not_depend_on_what_stands_beside(
-    towers: tuple[Scorer, WordPredictor], ids: list[list[int]]
+    towers: tuple[Scorer, MaskedTokenPredictor], ids: list[list[int]]
 ) -> None:
     whole, again = corrupted(*towers, ids), corrupted(*towers, ids)
     for field in fields(whole):
@@ -73,7 +73,7 @@ def test_tokens_are_drawn_by_their_probabilities() -> None:
     assert sampled(logits.expand(1, 4), np.array([0.0])).item() == 0
 
 
-def test_different_vocabularies_are_refused(towers: tuple[Scorer, WordPredictor], tmp_path: Path) -> None:
+def test_different_vocabularies_are_refused(towers: tuple[Scorer, MaskedTokenPredictor], tmp_path: Path) -> None:
     other = write_model(tmp_path / "other", kind="bpe", head=MaskedLanguageModelHead)
     with pytest.raises(DataError, match="different vocabularies; give two of one run"):
-        corrupted(towers[0], WordPredictor(other, device="cpu"), [[1]])
+        corrupted(towers[0], MaskedTokenPredictor(other, device="cpu"), [[1]])

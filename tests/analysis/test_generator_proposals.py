@@ -16,20 +16,20 @@ from electra.data.shards import Split, TokenData
 from electra.data.tags import TagTable
 from electra.errors import DataError
 from electra.modeling.heads import MaskedLanguageModelHead
-from electra.serving.word_predictor import WordPredictor
+from electra.serving.masked_token_predictor import MaskedTokenPredictor
 
 ROWS = 400
 """Of the small model's vocabulary, more than its tokenizer has."""
 
 
 @pytest.fixture(scope="module")
-def predictor(tmp_path_factory: pytest.TempPathFactory) -> WordPredictor:
+def predictor(tmp_path_factory: pytest.TempPathFactory) -> MaskedTokenPredictor:
     folder = tmp_path_factory.mktemp("generator")
-    return WordPredictor(write_model(folder / "generator", head=MaskedLanguageModelHead), device="cpu")
+    return MaskedTokenPredictor(write_model(folder / "generator", head=MaskedLanguageModelHead), device="cpu")
 
 
 @pytest.fixture(scope="module")
-def masked(predictor: WordPredictor) -> Masked:
+def masked(predictor: MaskedTokenPredictor) -> Masked:
     ids = [predictor.tokenizer.encode(text, add_special_tokens=False).ids[: LENGTH - 2] for text in TEXTS]
     return Masked.drawn(ids, share=0.4, seed=3)
 
@@ -44,7 +44,7 @@ def test_a_share_of_each_text_is_masked(masked: Masked) -> None:
             n += 1
 
 
-def test_figures_of_each_token_at_each_temperature(predictor: WordPredictor, masked: Masked) -> None:
+def test_figures_of_each_token_at_each_temperature(predictor: MaskedTokenPredictor, masked: Masked) -> None:
     class_V = np.arange(ROWS) % 7
     ways = [Likeness("seventh", class_V, np.ones(ROWS, bool))]
     found = proposals(predictor, masked, temperatures=(1.0, 0.5), ways=ways, special=(0, 1, 2, 3, 4))
@@ -164,7 +164,7 @@ def test_ways_to_be_alike() -> None:
     assert ways_to_be_alike(tokenizer, bands, None)[0].name == "first letter"
 
 
-def test_examples_show_masks_and_what_is_likeliest(predictor: WordPredictor, masked: Masked) -> None:
+def test_examples_show_masks_and_what_is_likeliest(predictor: MaskedTokenPredictor, masked: Masked) -> None:
     found = examples(predictor, masked, count=2)
     several = [i for i, where in enumerate(masked.places) if len(where) > 1]
     for one, text in zip(found, several, strict=False):

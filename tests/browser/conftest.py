@@ -11,7 +11,7 @@ from small_model import write_model
 from small_server import serving, write_run
 
 from electra.modeling.heads import MaskedLanguageModelHead
-from electra.serving.http.hosted_model import Served
+from electra.serving.http.hosted_model import HostedModel
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 HERE = Path(__file__).parent
@@ -39,9 +39,9 @@ def browser() -> Iterator[Any]:
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Servers of one model, of two, of one and a masked language model, and of one that asks for a token."""
     folder = tmp_path_factory.mktemp("browser")
-    one = Served(str(write_run(folder / "my-run")), device="cpu")
-    other = Served(str(write_model(folder / "other")), device="cpu")
-    masked = Served(str(write_model(folder / "masked", head=MaskedLanguageModelHead)), device="cpu")
+    one = HostedModel(str(write_run(folder / "my-run")), device="cpu")
+    other = HostedModel(str(write_model(folder / "other")), device="cpu")
+    masked = HostedModel(str(write_model(folder / "masked", head=MaskedLanguageModelHead)), device="cpu")
     with (
         serving(one) as (single, _),
         serving(one, other) as (both, _),

@@ -74,11 +74,11 @@ def test_mistakes_are_found_before_a_model_is_loaded(
 
 
 def test_of_two_that_start_at_once_on_one_port_one_is_told() -> None:
-    first = process.listen("127.0.0.1", 0)
-    with first, process.listen("127.0.0.1", port := first.getsockname()[1]) as second:
-        process.admit(first)
+    first = process.bind_socket("127.0.0.1", 0)
+    with first, process.bind_socket("127.0.0.1", port := first.getsockname()[1]) as second:
+        process.start_listening(first)
         with pytest.raises(ConfigError, match=f"127.0.0.1:{port}: address already in use; give another --port"):
-            process.admit(second)
+            process.start_listening(second)
 
 
 def test_without_the_extra_it_says_what_to_install(

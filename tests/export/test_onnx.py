@@ -29,10 +29,10 @@ from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.encoders.build import build_encoder
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.serving.calibration import Calibration
+from electra.serving.masked_token_predictor import MaskedTokenPredictor
 from electra.serving.predictor import Predictor, Text
 from electra.serving.scorer import Scorer
 from electra.serving.text_encoder import TextEncoder
-from electra.serving.word_predictor import WordPredictor
 from electra.tasks.base import Problem
 from electra.tasks.classification import Classification, Multilabel, Regression
 from electra.tasks.conll import Sentence
@@ -122,7 +122,7 @@ def test_a_discriminator_scores_and_encodes_alike(shape: str, tmp_path: Path) ->
 def test_a_generator_predicts_the_same_words(
     shape: str, at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("electra.serving.word_predictor.AT_ONCE", at_once)
+    monkeypatch.setattr("electra.serving.masked_token_predictor.MAX_LOGIT_ROWS", at_once)
     model = dataclasses.replace(pretrained(shape, MaskedLanguageModelHead), max_length=12)
     save_onnx(model, tmp_path / "onnx")
     ids = [encoding.ids for encoding in model.tokenizer.encode_batch(TEXTS, add_special_tokens=False)]
@@ -132,7 +132,7 @@ def test_a_generator_predicts_the_same_words(
     found = []
     for one in (model, tmp_path / "onnx"):
         table = np.full((len(ids), max(map(len, ids)), 150), np.nan)
-        for text, part, values in WordPredictor(one, device="cpu")(ids, places):
+        for text, part, values in MaskedTokenPredictor(one, device="cpu")(ids, places):
             table[text, part] = values.numpy()
         found.append(table)
     assert np.isfinite(found[0]).any(-1).sum() == sum(map(len, places))
@@ -218,7 +218,7 @@ def test_the_script_of_the_docs_runs_without_torch(kind: str, tmp_path: Path) ->
     lines = says(1, tmp_path / "onnx", "The cat sat on the [MASK].", "A dog")
     if kind == "generator":
         ids = model.tokenizer.encode("The cat sat on the .", add_special_tokens=False).ids
-        [(_, _, values)] = WordPredictor(model, device="cpu")([[*ids[:-1], 0, ids[-1]]], [[len(ids) - 1]])
+        [(_, _, values)] = MaskedTokenPredictor(model, device="cpu")([[*ids[:-1], 0, ids[-1]]], [[len(ids) - 1]])
         best = model.tokenizer.id_to_token(int(values.argmax()))
         assert len(lines) == 1 and f"[{best!r}" in lines[0]
     elif kind == "discriminator":
@@ -335,7 +335,7 @@ class TestRefused:
         save_onnx(pretrained("electra", None, PROBLEMS["linear"][0]), folder := tmp_path / "text")
         uses: list[tuple[Callable[[], Any], str]] = [
             (lambda: Scorer(folder), "is fine-tuned for a task"),
-            (lambda: WordPredictor(folder), "predicts no masked tokens"),
+            (lambda: MaskedTokenPredictor(folder), "predicts no masked tokens"),
             (lambda: TextEncoder(folder), "no states; .* --part encoder"),
             (lambda: Predictor(folder, device="cuda"), "runs on the CPU"),
             (lambda: load_pretrained(folder), "is an ONNX folder"),

@@ -15,8 +15,8 @@ from electra.export import huggingface
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.serving.http import process
-from electra.serving.http.app import Server
-from electra.serving.http.hosted_model import Served
+from electra.serving.http.app import ModelServer
+from electra.serving.http.hosted_model import HostedModel
 from electra.serving.http.limits import Limits
 
 TOWERS = {"discriminator": ReplacedTokenHead, "generator": MaskedLanguageModelHead}
@@ -40,12 +40,12 @@ def write_run(folder: Path, *, seed: int = 0) -> Path:
 
 
 @contextlib.contextmanager
-def serving(*models: Served, **settings: Any) -> Iterator[tuple[str, process.Polite]]:
+def serving(*models: HostedModel, **settings: Any) -> Iterator[tuple[str, process.GracefulServer]]:
     """The address of a server that runs until the block ends, and the server."""
-    server = Server(models, **{"limits": Limits(seconds=20), **settings})
-    listening = process.listen("127.0.0.1", 0)
+    server = ModelServer(models, **{"limits": Limits(seconds=20), **settings})
+    listening = process.bind_socket("127.0.0.1", 0)
     host, port = listening.getsockname()[:2]
-    polite = process.uvicorn_server(server)
+    polite = process.build_uvicorn_server(server)
     thread = threading.Thread(target=polite.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:

@@ -13,7 +13,7 @@ from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError
 from electra.export.huggingface import Pretrained
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
-from electra.serving.batching import Batcher, cuts, windows
+from electra.serving.batching import Batcher, batch_boundaries, overlapping_windows
 
 
 def batcher(max_length: int) -> Batcher:
@@ -26,7 +26,7 @@ def batcher(max_length: int) -> Batcher:
 @pytest.mark.parametrize("size", [1, 2, 3, 14, 15, 510])
 @pytest.mark.parametrize("tokens", [0, 1, 2, 13, 14, 15, 16, 99, 1500])
 def test_windows_keep_every_token_once_with_context(tokens: int, size: int) -> None:
-    found = windows(7, tokens, size)
+    found = overlapping_windows(7, tokens, size)
     assert found, "an empty text has one too"
     kept = [position for window in found for position in range(window.keep_start, window.keep_end)]
     assert kept == list(range(tokens))
@@ -60,7 +60,7 @@ def test_batches_fit_and_hold_what_the_rows_say() -> None:
     assert [row.tolist() for row in found] == texts
     assert all(rows * length <= 400 for rows, length in shapes)
     assert len(shapes) < len(texts) / 6
-    tokens = sum(window.length for i, ids in enumerate(texts) for window in windows(i, len(ids), 38))
+    tokens = sum(window.length for i, ids in enumerate(texts) for window in overlapping_windows(i, len(ids), 38))
     assert tokens < sum(rows * length for rows, length in shapes) < 1.03 * tokens
 
 
@@ -69,7 +69,7 @@ def test_rows_are_cut_where_the_least_is_computed(call: int) -> None:
     draw = random.Random(call)
     for _ in range(20):
         lengths = sorted((draw.randrange(2, 30) for _ in range(draw.randrange(10))), reverse=True)
-        found = cuts(lengths, 60, call)
+        found = batch_boundaries(lengths, 60, call)
         assert found[0] == 0 and found[-1] == len(lengths)
 
         def cost(ends: Sequence[int], lengths: list[int] = lengths) -> float:

@@ -16,7 +16,7 @@ from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.encoders.build import build_encoder
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import ReplacedTokenHead
-from electra.serving.batching import Long, consecutive, windows
+from electra.serving.batching import LongTextMode, consecutive_windows, overlapping_windows
 from electra.serving.scorer import Scorer
 from electra.serving.text_encoder import TextEncoder
 
@@ -102,7 +102,7 @@ def test_memory_is_the_way_of_models_that_have_one(model: Path, make: Callable[[
 
 
 @pytest.mark.parametrize("long", ["memory", "windows"])
-def test_states_and_their_mean(model: Path, long: Long) -> None:
+def test_states_and_their_mean(model: Path, long: LongTextMode) -> None:
     """The mean counts what stands on either side of the text, once, wherever the windows part."""
     encoder, scorer = TextEncoder(model, device="cpu", long=long), Scorer(model, device="cpu")
     many = texts(60, 4, 0, LENGTH - 1, 2 * LENGTH - 2)
@@ -126,10 +126,10 @@ def test_states_and_their_mean(model: Path, long: Long) -> None:
 @pytest.mark.parametrize("length", [3, 4, 16])
 @pytest.mark.parametrize("tokens", [0, 1, 2, 13, 14, 15, 16, 29, 30, 31, 99])
 def test_windows_follow_one_another(tokens: int, length: int) -> None:
-    found = consecutive(7, tokens, length)
+    found = consecutive_windows(7, tokens, length)
     stream = [place for w in found for place in [-1] * w.before + [*range(w.start, w.end)] + [tokens] * w.after]
     assert stream == [*range(-1, tokens + 1)], "every token once, with one special token on either side"
     assert all(window.length == length for window in found[:-1]) and 0 < found[-1].length <= length
     assert all(window.kept == slice(window.start, window.end) for window in found)
     if tokens + 2 <= length:
-        assert found == windows(7, tokens, length - 2)
+        assert found == overlapping_windows(7, tokens, length - 2)

@@ -8,7 +8,7 @@ import pytest
 from small_model import TEXTS, write_model
 
 from electra.errors import CheckpointError
-from electra.serving.calibration import FILE, Calibration
+from electra.serving.calibration import CALIBRATION_FILE, Calibration
 from electra.serving.scorer import Scorer
 
 PLATT = Calibration("platt", 0.15, 0.5, -0.25)
@@ -22,7 +22,7 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("calibration", [PLATT, CURVE, Calibration("temperature", 0.1, 2.0)])
 def test_what_is_stored_is_found(model: Path, calibration: Calibration) -> None:
-    assert calibration.store(model) == model / FILE
+    assert calibration.store(model) == model / CALIBRATION_FILE
     assert Calibration.of(model) == calibration
     assert Calibration.of(model.parent) == calibration  # as every MODEL: what holds the folder stands for it
 
@@ -72,10 +72,10 @@ def test_one_of_other_weights_is_refused(model: Path, tmp_path: Path) -> None:
 )
 def test_a_garbled_one_is_refused(model: Path, change: dict[str, object]) -> None:
     PLATT.store(model)
-    facts = json.loads((model / FILE).read_text())
-    (model / FILE).write_text(json.dumps(facts | change))
+    facts = json.loads((model / CALIBRATION_FILE).read_text())
+    (model / CALIBRATION_FILE).write_text(json.dumps(facts | change))
     with pytest.raises(CheckpointError, match="lacks or garbles"):
         Calibration.of(model)
-    (model / FILE).write_text("{")
+    (model / CALIBRATION_FILE).write_text("{")
     with pytest.raises(CheckpointError, match="cannot be read"):
         Calibration.of(model)

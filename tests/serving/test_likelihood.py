@@ -19,8 +19,8 @@ from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.task_heads import TokenHead
 from electra.serving import likelihood as likelihoods
-from electra.serving.batching import windows
-from electra.serving.likelihood import SCORES, likelihood, tokens_of
+from electra.serving.batching import overlapping_windows
+from electra.serving.likelihood import SCORES, load_likelihood_scorer, tokenize_texts
 from electra.serving.scorer import Scorer
 
 SAID = [*TEXTS, "", "the mat", "doge sates matte", "caton homes, Z"]
@@ -52,7 +52,7 @@ def small(**others: Any) -> EncoderConfig:
 
 
 def test_what_a_discriminator_says(discriminator: Path) -> None:
-    found = likelihood(discriminator, device="cpu")(SAID)
+    found = load_likelihood_scorer(discriminator, device="cpu")(SAID)
     scored = Scorer(discriminator, device="cpu")(SAID)
     assert found.tokens.tolist() == [len(one.tokens) for one in scored]
     for place, one in enumerate(scored):
@@ -71,7 +71,7 @@ def test_what_electric_says(tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = small(max_positions=40)
     model = saved(tmp_path, Encoder(config), ReplacedTokenHead(config), objective="electric")
-    found = likelihood(model, device="cpu")(SAID)
+    found = load_likelihood_scorer(model, device="cpu")(SAID)
     expected = [one.pseudo_log_likelihood for one in Scorer(model, device="cpu")(SAID)]
     assert list(found.scores) == ["electric-pll"]
     np.testing.assert_allclose(found.scores["electric-pll"], expected, rtol=1e-5)
@@ -98,9 +98,9 @@ def test_pseudo_log_likelihoods_are_those_of_transformers(
 ) -> None:
     from transformers import ElectraForMaskedLM
 
-    monkeypatch.setattr(likelihoods, "HELD", 7)
-    monkeypatch.setattr(likelihoods, "LOGITS", 3)
-    model: Any = likelihood(generator, device="cpu")
+    monkeypatch.setattr(likelihoods, "MAX_BUFFERED_ROWS", 7)
+    monkeypatch.setattr(likelihoods, "MAX_LOGIT_ROWS", 3)
+    model: Any = load_likelihood_scorer(generator, device="cpu")
     network = ElectraForMaskedLM.from_pretrained(generator).eval()
     short = [text for text in SAID if len(model.predictor.tokenizer.encode(text).ids) <= LENGTH]
     assert len(short) >= 5
@@ -119,14 +119,14 @@ def test_pseudo_log_likelihoods_are_those_of_transformers(
 def test_a_long_text_is_read_in_windows(generator: Path) -> None:
     from transformers import ElectraForMaskedLM
 
-    model: Any = likelihood(generator, device="cpu")
+    model: Any = load_likelihood_scorer(generator, device="cpu")
     tokenizer, special = model.predictor.tokenizer, model.predictor.batcher.special
     network = ElectraForMaskedLM.from_pretrained(generator).eval()
     text = " ".join(TEXTS * 2)
     ids = tokenizer.encode(text, add_special_tokens=False).ids
     assert len(ids) > 2 * LENGTH
     expected = 0.0
-    for window in windows(0, len(ids), LENGTH - 2):
+    for window in overlapping_windows(0, len(ids), LENGTH - 2):
         for place in range(window.keep_start, window.keep_end):
             masked = [special.mask if i == place else ids[i] for i in range(window.start, window.end)]
             with torch.no_grad():
@@ -138,7 +138,7 @@ def test_a_long_text_is_read_in_windows(generator: Path) -> None:
 def test_what_a_causal_language_model_says(tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = small(positions="relative", direction="left", type_vocabulary_size=1, memory_length=16)
-    model: Any = likelihood(
+    model: Any = load_likelihood_scorer(
         saved(tmp_path, RelativeEncoder(config), LanguageModelHead(config), max_length=64), device="cpu"
     )
     found = model(SAID)
@@ -162,21 +162,21 @@ def test_the_place_of_an_unknown_word(discriminator: Path) -> None:
     def ids(text: str) -> list[int]:
         return list(tokenizer.encode(text, add_special_tokens=False).ids)
 
-    [one, two, none] = tokens_of(tokenizer, ["the <unk> sat", "<unk> <unk>", "the mat"], "<unk>")
+    [one, two, none] = tokenize_texts(tokenizer, ["the <unk> sat", "<unk> <unk>", "the mat"], "<unk>")
     assert one.ids == [*ids("the"), unknown, *ids("sat")] and two.ids == [unknown, unknown]
     assert two.words == [0, 1] and none.ids == ids("the mat")
     assert one.words == sorted(one.words) and len(set(one.words)) == 3
-    [plain] = tokens_of(tokenizer, ["the <unk> sat"])
+    [plain] = tokenize_texts(tokenizer, ["the <unk> sat"])
     assert len(plain.ids) > len(one.ids), "without being told, it is text as any other"
-    found = likelihood(discriminator, device="cpu")(["the <unk> sat"], unknown="<unk>")
+    found = load_likelihood_scorer(discriminator, device="cpu")(["the <unk> sat"], unknown="<unk>")
     expected = -scorer.logits([one.ids])[0].sum()
     assert found.scores["log-odds-sum"][0] == pytest.approx(expected, rel=1e-5)
 
 
 def test_every_score_has_its_meaning(discriminator: Path, generator: Path) -> None:
     for model in (discriminator, generator):
-        names = likelihood(model).names
-        assert set(names) <= set(SCORES) and list(likelihood(model)(["the mat"]).scores) == list(names)
+        names = load_likelihood_scorer(model).names
+        assert set(names) <= set(SCORES) and list(load_likelihood_scorer(model)(["the mat"]).scores) == list(names)
 
 
 def test_a_model_without_the_head_that_is_needed(discriminator: Path, tmp_path: Path) -> None:
@@ -185,14 +185,14 @@ def test_a_model_without_the_head_that_is_needed(discriminator: Path, tmp_path: 
     encoder = {name: tensor for name, tensor in tensors.items() if name.startswith("electra.")}
     save_file(encoder, bare / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"is an encoder without a head; .*RUN/export/generator"):
-        likelihood(bare)
+        load_likelihood_scorer(bare)
     (tmp_path / "tags").mkdir()
     config = small(max_positions=40)
     tags = saved(tmp_path / "tags", Encoder(config), TokenHead(config, 3), task={"kind": "tags"})
     with pytest.raises(CheckpointError, match="is fine-tuned for a task"):
-        likelihood(tags)
+        load_likelihood_scorer(tags)
 
 
 def test_one_text_instead_of_a_list_is_refused(generator: Path) -> None:
     with pytest.raises(TypeError, match="give a list of texts"):
-        likelihood(generator)("a text")
+        load_likelihood_scorer(generator)("a text")

@@ -14,8 +14,8 @@ from small_model import LENGTH, TEXTS, write_model
 
 from electra.errors import CheckpointError
 from electra.modeling.heads import MaskedLanguageModelHead
-from electra.serving.batching import windows
-from electra.serving.coloring import colored, style
+from electra.serving.batching import overlapping_windows
+from electra.serving.coloring import background_style, color_tokens
 from electra.serving.scorer import ScoredText, Scorer
 
 
@@ -67,7 +67,7 @@ def test_a_long_text_is_read_in_windows(scorer) -> None:  # type: ignore[no-unty
     [result] = scorer([text])
     size = LENGTH - 2
     expected = np.full(len(ids), np.nan)
-    for window in windows(0, len(ids), size):
+    for window in overlapping_windows(0, len(ids), size):
         scores = direct(scorer, ids[window.start : window.end])
         kept = slice(window.keep_start, window.keep_end)
         expected[kept] = scores[window.keep_start - window.start : window.keep_end - window.start]
@@ -112,16 +112,16 @@ def test_only_a_discriminator_with_its_head_can_score(model, tmp_path) -> None: 
 
 
 def test_likely_tokens_stand_out_without_colour() -> None:
-    text = colored(["the", "un", "##believ", "##able", "cat", "##"], [0.02, 0.3, 0.934, 0.2, 0.5, 1.0])
+    text = color_tokens(["the", "un", "##believ", "##able", "cat", "##"], [0.02, 0.3, 0.934, 0.2, 0.5, 1.0])
     assert text.plain == "the un[believ .93]able [cat .50][## 1.00]"
-    assert colored([], []).plain == ""
+    assert color_tokens([], []).plain == ""
 
 
 def test_colour_grows_with_the_probability() -> None:
-    assert style(0.05) is None and style(float("nan")) is None
-    greens = [shade.bgcolor.triplet.green for p in (0.1, 0.4, 0.7, 1.0) if (shade := style(p))]
+    assert background_style(0.05) is None and background_style(float("nan")) is None
+    greens = [shade.bgcolor.triplet.green for p in (0.1, 0.4, 0.7, 1.0) if (shade := background_style(p))]
     assert greens == sorted(greens, reverse=True) and len(set(greens)) == 4
-    text = colored(["a", "b", "c"], [0.0, 0.2, 0.9])
+    text = color_tokens(["a", "b", "c"], [0.0, 0.2, 0.9])
     assert [(text.plain[span.start : span.end]) for span in text.spans] == ["b", "[c .90]"]
 
 

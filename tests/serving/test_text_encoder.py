@@ -12,7 +12,7 @@ from electra.data import tokenizer as tokenizers
 from electra.export import huggingface
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
-from electra.serving.batching import windows
+from electra.serving.batching import overlapping_windows
 
 TEXTS = ["The cat sat on the mat.", "a", "", "A dog ate my homework, twice!", "naïve Café", "  ", "the mat 中文"]
 LENGTH = 16
@@ -69,7 +69,7 @@ def test_a_long_text_is_read_in_windows(encoder) -> None:  # type: ignore[no-unt
     ids = encoder.tokenizer.encode(LONG, add_special_tokens=False).ids
     special, parts, size = encoder.batcher.special, [], LENGTH - 2
     assert len(ids) > 5 * size
-    for window in windows(0, len(ids), size):
+    for window in overlapping_windows(0, len(ids), size):
         row = [special.classify, *ids[window.start : window.end], special.separate]
         with torch.no_grad():
             state_LD = encoder.network.encoder(torch.tensor([row]))[0]

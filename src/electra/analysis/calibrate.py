@@ -21,7 +21,7 @@ from electra.analysis.calibration import (
 )
 from electra.analysis.detect import POOLINGS, TokenScores, pooled
 from electra.analysis.error_corpora import MarkedSentence
-from electra.serving.calibration import Calibration, Kind
+from electra.serving.calibration import Calibration, CalibrationKind
 
 Facts = dict[str, Any]
 COMPARED = ("expected_calibration_error", "brier", "negative_log_likelihood")
@@ -78,8 +78,8 @@ def parameters(calibration: Calibration) -> Facts:
 
 
 def on_replaced(
-    fit: Outcomes, judge: Judge, *, correction: Kind | None, seed: int
-) -> tuple[Facts, dict[Kind, Calibration], Kind]:
+    fit: Outcomes, judge: Judge, *, correction: CalibrationKind | None, seed: int
+) -> tuple[Facts, dict[CalibrationKind, Calibration], CalibrationKind]:
     """Each correction as fitted on one half of the documents and judged on the other.
 
     Args:
@@ -90,8 +90,8 @@ def on_replaced(
     """
     corrections = {kind: fitted(kind, fit) for kind in CORRECTIONS}
     validated = {kind: cross_validated(kind, fit, seed=seed) for kind in CORRECTIONS}
-    best: Kind = min(CORRECTIONS[1:], key=lambda kind: validated[kind])
-    chosen: Kind = correction or best
+    best: CalibrationKind = min(CORRECTIONS[1:], key=lambda kind: validated[kind])
+    chosen: CalibrationKind = correction or best
     rows = []
     for kind, calibration in corrections.items():
         than = corrections["none"] if kind != "none" else None

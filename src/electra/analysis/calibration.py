@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from electra.analysis.ranking import Flags, Floats
-from electra.serving.calibration import Calibration, Kind, shifted
+from electra.serving.calibration import Calibration, CalibrationKind, shift_prior
 
 Numbers = NDArray[np.int64]
 
-CORRECTIONS: tuple[Kind, ...] = ("none", "temperature", "platt", "isotonic")
+CORRECTIONS: tuple[CalibrationKind, ...] = ("none", "temperature", "platt", "isotonic")
 STEEPEST = 1e3
 """The largest slope that is fitted: of what is told apart without a mistake it would have no end."""
 FOLDS = 5
@@ -54,7 +54,7 @@ class Outcomes:
         return Outcomes(self.log_odds_N[inside_N], self.positive_N[inside_N], self.group_N[inside_N])
 
 
-def fitted(kind: Kind, items: Outcomes) -> Calibration:
+def fitted(kind: CalibrationKind, items: Outcomes) -> Calibration:
     """The correction of a kind with the least negative log-likelihood (isotonic: least squares) of items."""
     if kind == "none":
         return Calibration(kind, items.prior)
@@ -94,7 +94,7 @@ def _isotonic(items: Outcomes) -> Calibration:
     return Calibration("isotonic", items.prior, knots=tuple(knots), heights=tuple(heights))
 
 
-def cross_validated(kind: Kind, items: Outcomes, *, seed: int) -> float:
+def cross_validated(kind: CalibrationKind, items: Outcomes, *, seed: int) -> float:
     """The negative log-likelihood of items, each fold of the groups judged by what was fitted on the others."""
     groups = np.random.default_rng(seed).permutation(np.unique(items.group_N))
     total = 0.0
@@ -114,7 +114,7 @@ def estimated_prior(log_odds_N: Floats, prior: float) -> float:
     """
     found = prior
     for _ in range(1000):
-        before, found = found, float(_sigmoid(shifted(log_odds_N, prior, found)).mean())
+        before, found = found, float(_sigmoid(shift_prior(log_odds_N, prior, found)).mean())
         found = min(max(found, 1e-6), 1 - 1e-6)
         if abs(found - before) < 1e-9:
             break

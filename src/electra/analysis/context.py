@@ -22,7 +22,7 @@ from torch import Tensor
 
 from electra.data.shards import Shard, Split
 from electra.errors import DataError
-from electra.serving.language_model import ROWS_TOKENS, LanguageModel
+from electra.serving.causal_language_model import BATCH_TOKENS, CausalLanguageModel
 
 FIRST_OCTAVE = 32
 """Tokens of a document that are taken together as its beginning; behind them the stretches double."""
@@ -55,7 +55,7 @@ def held_out(split: Split, *, separate: int, documents: int, length: int) -> lis
 
 @torch.inference_mode()
 def losses_of_sliding_window(
-    model: LanguageModel, document: Tensor, places_N: Sequence[int], *, context: int
+    model: CausalLanguageModel, document: Tensor, places_N: Sequence[int], *, context: int
 ) -> Tensor:
     """The losses (N,) of some tokens of a document, each predicted from the `context` tokens before it alone.
 
@@ -67,7 +67,7 @@ def losses_of_sliding_window(
         context: tokens that are read; fewer at the beginning of the document.
     """
     found = []
-    rows = max(1, ROWS_TOKENS // context)
+    rows = max(1, BATCH_TOKENS // context)
     for places in (places_N[first : first + rows] for first in range(0, len(places_N), rows)):
         parts = [document[max(0, place + 1 - context) : place + 1] for place in places]
         lengths_B = torch.tensor([len(part) for part in parts], device=model.device)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from electra.analysis.context import losses_of_sliding_window
-from electra.serving.language_model import LanguageModel, losses_with_memory, read_window
+from electra.serving.causal_language_model import CausalLanguageModel, compute_token_losses, forward_window
 
 ROUNDS = 3
 """In which the two ways of reading are timed, in turn."""
@@ -47,7 +47,7 @@ class Speed:
         return self.sliding_seconds / self.memory_seconds
 
 
-def speed(model: LanguageModel, document: Tensor, *, window: int, memory: int, tokens: int) -> Speed | None:
+def speed(model: CausalLanguageModel, document: Tensor, *, window: int, memory: int, tokens: int) -> Speed | None:
     """Time both ways of reading a document; None where it is too short for the context.
 
     One document is a batch of one row for the memory, but sliding windows are computed as many at once as suits
@@ -74,7 +74,7 @@ def speed(model: LanguageModel, document: Tensor, *, window: int, memory: int, t
         sliding_seconds.append((time.perf_counter() - began) / len(places))
     beginning = list(range(0, min(memory, len(document) - 1), max(1, memory // 8)))
     same_N = losses_of_sliding_window(model, document, beginning, context=memory)
-    [read_T] = losses_with_memory(model, [document[: memory + 1]], window=window, memory=memory)
+    [read_T] = compute_token_losses(model, [document[: memory + 1]], window=window, memory=memory)
     return Speed(
         memory, context, len(places), median(read_seconds), median(sliding_seconds),
         float(losses_T[[place - start for place in places]].mean()), float(sliding_N.mean()),
@@ -84,7 +84,7 @@ def speed(model: LanguageModel, document: Tensor, *, window: int, memory: int, t
 
 @torch.inference_mode()
 def _timed_from(
-    model: LanguageModel, document: Tensor, start: int, window: int, memory: int
+    model: CausalLanguageModel, document: Tensor, start: int, window: int, memory: int
 ) -> tuple[float, Tensor]:
     """Seconds in which a document is read from a place on, where the memory is full, and the losses there."""
     remembered_YBMD, found, began = None, [], time.perf_counter()
@@ -92,6 +92,6 @@ def _timed_from(
         if place == start:
             began = time.perf_counter()
         part = document[place : place + window + 1]
-        losses_BL, remembered_YBMD = read_window(model, [part], remembered_YBMD, memory)
+        losses_BL, remembered_YBMD = forward_window(model, [part], remembered_YBMD, memory)
         found.append(losses_BL[0])
     return time.perf_counter() - began, torch.cat(found)[start:]

@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from electra.errors import DataError
+from electra.serving.masked_token_predictor import MaskedTokenPredictor
 from electra.serving.scorer import Scorer
-from electra.serving.word_predictor import WordPredictor
 
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -60,7 +60,7 @@ class CorruptedTokens:
 
 def corrupted(
     scorer: Scorer,
-    generator: WordPredictor,
+    generator: MaskedTokenPredictor,
     ids: Sequence[list[int]],
     *,
     share: float = 0.15,

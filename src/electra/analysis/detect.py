@@ -23,7 +23,7 @@ from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
 from electra.modeling.heads import ReplacedTokenHead
 from electra.serving.predictor import Predictor
-from electra.serving.scorer import Scorer, what_it_is
+from electra.serving.scorer import Scorer, describe_head
 from electra.tasks.tagging import Tagging, encoded_words
 from electra.tasks.tagging_data import RIGHT
 
@@ -130,7 +130,7 @@ def _tagger(pretrained: Pretrained, model: str) -> Predictor:
     )
     predictor = Predictor(pretrained) if pretrained.task is not None and pretrained.head is not None else None
     if predictor is None or not isinstance(predictor.problem, Tagging):
-        raise CheckpointError(f"{model} is {what_it_is(pretrained)}; {wanted}")
+        raise CheckpointError(f"{model} is {describe_head(pretrained)}; {wanted}")
     if not _right(predictor):
         labels = predictor.problem.labels
         listed = ", ".join(labels[:5]) + (", ..." if len(labels) > 5 else "")

@@ -18,7 +18,7 @@ from electra.analysis.proposals import Likeness, Masked, Proposals
 from electra.data import tokenizer as tokenizers
 from electra.data.tags import TagTable
 from electra.errors import DataError
-from electra.serving.word_predictor import WordPredictor
+from electra.serving.masked_token_predictor import MaskedTokenPredictor
 
 TOP = (1, 5, 10, 50)
 BINS = 10
@@ -157,7 +157,7 @@ def _by_band(found: Proposals, bands: FrequencyBands) -> Any:
             }
 
 
-def examples(predictor: WordPredictor, masked: Masked, *, count: int) -> list[Facts]:
+def examples(predictor: MaskedTokenPredictor, masked: Masked, *, count: int) -> list[Facts]:
     """Beginnings of texts with masks, and the likeliest tokens for each."""
     tokenizer, special = predictor.tokenizer, predictor.batcher.special
     several = [i for i, where in enumerate(masked.places) if (where < SHOWN_TOKENS).sum() > 1][:count]

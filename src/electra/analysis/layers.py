@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from electra.export.huggingface import Pretrained
 from electra.modeling.kernels.attention import Attention
 from electra.modeling.kernels.relative_attention import RelativeAttention
+from electra.serving.backends import TorchBackend
 from electra.serving.batching import Batcher
-from electra.serving.networks import TorchNetwork
 
 FIGURES = ("entropy", "uniform", "distance", "first", "last", "previous", "self", "next")
 """What is said of where a token looks: the entropy of its probabilities (nats), that of looking everywhere alike,
@@ -59,7 +59,7 @@ class LayerReader:
 
     def __init__(self, pretrained: Pretrained, *, device: str | torch.device | None = None) -> None:
         self.tokenizer = pretrained.tokenizer
-        network = TorchNetwork(pretrained, device)
+        network = TorchBackend(pretrained, device)
         self.encoder = network.encoder
         self.batcher = Batcher(pretrained, device=network.device, long="windows")
 

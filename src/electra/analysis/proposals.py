@@ -17,7 +17,7 @@ from torch import Tensor
 from electra.analysis.corrupted import sampled, wanted
 from electra.data.shards import Split
 from electra.errors import DataError
-from electra.serving.word_predictor import WordPredictor
+from electra.serving.masked_token_predictor import MaskedTokenPredictor
 
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -125,7 +125,7 @@ FIGURES = ("shown", "loss", "rank", "entropy", "top_probability", "special")
 
 
 def proposals(
-    predictor: WordPredictor,
+    predictor: MaskedTokenPredictor,
     masked: Masked,
     *,
     temperatures: Sequence[float],

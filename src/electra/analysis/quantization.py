@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from electra.analysis.corrupted import corrupted
-from electra.serving.networks import Loaded, kind_of
+from electra.serving.backends import LoadedModel, head_kind
+from electra.serving.masked_token_predictor import MaskedTokenPredictor
 from electra.serving.predictor import Predictor
 from electra.serving.scorer import Scorer
 from electra.serving.text_encoder import TextEncoder
-from electra.serving.word_predictor import WordPredictor
 
 SHARE = 0.15
 """Of the tokens that are replaced, or masked."""
@@ -39,11 +39,11 @@ class Quality:
 
 
 def of_texts(
-    torch_model: Loaded,
-    onnx_model: Loaded,
+    torch_model: LoadedModel,
+    onnx_model: LoadedModel,
     ids: Sequence[list[int]],
     *,
-    generator: Loaded | None = None,
+    generator: LoadedModel | None = None,
     texts: str = "the texts",
 ) -> Quality:
     """What a network comes to that was not fine-tuned.
@@ -57,14 +57,14 @@ def of_texts(
         generator: fills the places to be replaced; None: tokens at random, each as likely as it is in the texts.
         texts: what the texts are, for people.
     """
-    kind, models = kind_of(onnx_model), (torch_model, onnx_model)
+    kind, models = head_kind(onnx_model), (torch_model, onnx_model)
     if kind == "discriminator":
         scorers = [Scorer(model, device="cpu") for model in models]
         if generator is None:
             shown, replaced_N = _at_random(ids)
             by = "tokens at random"
         else:
-            found = corrupted(scorers[0], WordPredictor(generator, device="cpu"), ids, share=SHARE)
+            found = corrupted(scorers[0], MaskedTokenPredictor(generator, device="cpu"), ids, share=SHARE)
             shown = [part.tolist() for part in np.split(found.shown_N, np.cumsum([len(one) for one in ids])[:-1])]
             replaced_N, by = found.replaced_N, "the run's generator"
         curves = [float(roc_auc_score(replaced_N, np.concatenate(scorer.logits(shown)))) for scorer in scorers]
@@ -72,7 +72,7 @@ def of_texts(
             "AUC", curves[0], curves[1], f"{replaced_N.size:,} tokens of {texts}, some replaced by {by}"
         )
     if kind == "generator":
-        shares = [_found(WordPredictor(model, device="cpu"), ids) for model in models]
+        shares = [_found(MaskedTokenPredictor(model, device="cpu"), ids) for model in models]
         count = sum(len(places) for places in _places(ids))
         return Quality("accuracy", shares[0], shares[1], f"{count:,} masked tokens of {texts}")
     decoded = [torch_model.tokenizer.decode(one) for one in ids]
@@ -81,7 +81,7 @@ def of_texts(
     return Quality("cosine of embeddings", 1.0, float(cosines.mean()), f"{len(ids):,} of {texts}")
 
 
-def of_task(torch_model: Loaded, onnx_model: Loaded, examples: Sequence[Any]) -> Quality:
+def of_task(torch_model: LoadedModel, onnx_model: LoadedModel, examples: Sequence[Any]) -> Quality:
     """What a fine-tuned network comes to on examples that have their answers, by its task's own metric."""
     figures, metric = [], ""
     for model in (torch_model, onnx_model):
@@ -110,7 +110,7 @@ def _at_random(ids: Sequence[list[int]]) -> tuple[list[list[int]], NDArray[np.bo
     return shown, flat_N != pool
 
 
-def _found(predictor: WordPredictor, ids: Sequence[list[int]]) -> float:
+def _found(predictor: MaskedTokenPredictor, ids: Sequence[list[int]]) -> float:
     """The share of masked tokens that are held likeliest."""
     right, places = 0, _places(ids)
     for text, part_n, log_probabilities_nV in predictor(ids, places):

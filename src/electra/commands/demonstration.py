@@ -22,7 +22,7 @@ from electra.export.loading import load_pretrained
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.objectives.masking import MaskingConfig, draw_masks, replace_tokens
 from electra.objectives.vocabulary import Vocabulary
-from electra.serving.coloring import colored
+from electra.serving.coloring import color_tokens
 
 SHORTEST, LONGEST = 10, 30
 """Tokens of a sentence that is worth showing."""
@@ -45,7 +45,7 @@ class Demonstration:
     def __rich__(self) -> RenderableType:
         truth = Text("really replaced: ", style="dim")
         pairs = [f"{self.tokens[place]} (was {word})" for place, word in self.originals.items()]
-        return Group(colored(self.tokens, self.probabilities), truth.append(", ".join(pairs)), "")
+        return Group(color_tokens(self.tokens, self.probabilities), truth.append(", ".join(pairs)), "")
 
 
 def demonstrate(export: Path, data: TokenData, *, count: int = 3) -> list[Demonstration]:

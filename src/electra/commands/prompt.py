@@ -12,7 +12,7 @@ from electra.errors import ConfigError, DataError
 from electra.finetuning.config import load_task_config
 from electra.finetuning.load_task import load_task
 from electra.finetuning.seed_run import DEV
-from electra.serving.prompting import Prompted, Prompter
+from electra.serving.prompt_classifier import PromptClassifier, PromptPrediction
 from electra.tasks.classification import Classification
 
 
@@ -41,7 +41,7 @@ class PromptConfig:
 class Labelled:
     """Texts and their labels."""
 
-    texts: list[Prompted]
+    texts: list[PromptPrediction]
     in_json: bool
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ def run(config: PromptConfig) -> Labelled | Judged:
         electra prompt RUN --task sst-2 --data GLUE
     """
     words = _words(config.words)
-    prompter = Prompter(config.model, template=config.template, words=words)
+    prompter = PromptClassifier(config.model, template=config.template, words=words)
     if config.task is None:
         if not config.texts:
             raise ConfigError("give a text, or --task with --data")

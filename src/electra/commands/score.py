@@ -19,7 +19,7 @@ from electra.readers import formats
 from electra.readers.corpus import KNOWN, Source, kind_of, read
 from electra.readers.formats import Document, Item, Reject
 from electra.readers.records import check_is_file
-from electra.serving.batching import Long
+from electra.serving.batching import LongTextMode
 from electra.serving.calibration import Calibration
 from electra.serving.scorer import ScoredText, Scorer
 
@@ -47,7 +47,7 @@ class ScoreConfig:
     corrected."""
     output: Path | None = None
     """Write to this file instead of showing the result."""
-    long: Long | None = None
+    long: LongTextMode | None = None
     """How texts longer than the model's input are read: with memory, each token once and with what the model
     remembers of those before, or in windows that overlap by half. Left out: with memory, where there is one."""
     calibrated: bool = False

@@ -81,26 +81,26 @@ def run(config: ServeConfig) -> None:
         )
     token = _token(config.token_file)
     from electra.serving.http import process
-    from electra.serving.http.app import Server
-    from electra.serving.http.hosted_model import Served
+    from electra.serving.http.app import ModelServer
+    from electra.serving.http.hosted_model import HostedModel
     from electra.serving.http.limits import Limits
 
-    listening = process.listen(config.host, config.port)
+    listening = process.bind_socket(config.host, config.port)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    models = [Served(config.model, device=config.device, generator=config.generator, beside=config.second)]
+    models = [HostedModel(config.model, device=config.device, generator=config.generator, beside=config.second)]
     if config.second is not None:
-        models.append(Served(config.second, device=config.device, beside=config.model))
+        models.append(HostedModel(config.second, device=config.device, beside=config.model))
     limits = Limits(config.characters, config.texts, config.body, config.waiting, config.seconds)
-    server = Server(models, limits=limits, token=token, wait=config.wait / 1000)
+    server = ModelServer(models, limits=limits, token=token, wait=config.wait / 1000)
     for served in models:
         logger.info("%s: %s", served.name, ", ".join(served.facts()["can"]))
     host, port = listening.getsockname()[:2]
     if token is None and not _is_local(host):
         logger.warning("whoever reaches %s may use the model; give --token-file to ask for a token", host)
-    process.admit(listening)  # before it is said
+    process.start_listening(listening)  # before it is said
     logger.info("serving on http://%s:%s", f"[{host}]" if ":" in host else host, port)
-    process.run(server, listening)
+    process.serve(server, listening)
 
 
 def _token(path: Path | None) -> str | None:

@@ -23,21 +23,21 @@ from electra.export.onnx.model import OnnxModel
 from electra.modeling.encoders.bert import attention_mask
 from electra.modeling.encoders.relative import Memory
 
-CPU_TOKENS = 2048
+CPU_BATCH_TOKENS = 2048
 """Tokens of a batch on a CPU: enough for the products' full speed; with more the states leave the cache."""
-DEVICE_TOKENS = 16_384
+DEVICE_BATCH_TOKENS = 16_384
 """Tokens of a batch elsewhere: 32 inputs of 512."""
 
-CPU_CALL = 32
+CPU_OVERHEAD_TOKENS = 32
 """Tokens that cost on a CPU what a batch costs beside its tokens: 8 ms for 12 layers, at 0.24 ms a token."""
-DEVICE_CALL = 8192
+DEVICE_OVERHEAD_TOKENS = 8192
 """The same elsewhere, where starting a network takes as long as thousands of tokens."""
 
-Network = Callable[..., Tensor]
+Forward = Callable[..., Tensor]
 """From ids (B, L) and an attention mask (B, L) or None to values (B, L, ...); of texts that are read with memory,
 also from a `Memory`, by the name `past`."""
 
-Long = Literal["memory", "windows"]
+LongTextMode = Literal["memory", "windows"]
 """How a text is read that is longer than the network's input."""
 
 
@@ -107,14 +107,14 @@ class Batcher:
     """
 
     def __init__(
-        self, pretrained: Pretrained | OnnxModel, *, device: str | torch.device, long: Long | None = None
+        self, pretrained: Pretrained | OnnxModel, *, device: str | torch.device, long: LongTextMode | None = None
     ) -> None:
         self.device = torch.device(device)
         self.special = special_tokens(pretrained.tokenizer)
         self.memory_length = pretrained.memory_length
         if long == "memory" and not self.memory_length:
             raise CheckpointError("the model has no memory to read long texts with; they can be read in windows")
-        self.long: Long = long or ("memory" if self.memory_length else "windows")
+        self.long: LongTextMode = long or ("memory" if self.memory_length else "windows")
         self.begin = self.special.separate if pretrained.stream else self.special.classify
         self.size = pretrained.max_length - 2  # special tokens take two
         if self.size < 1:
@@ -125,7 +125,7 @@ class Batcher:
         return sum(length > self.size for length in lengths) if self.long == "windows" else 0
 
     def rows(
-        self, ids: Sequence[list[int]], network: Network, *, batch_tokens: int | None = None
+        self, ids: Sequence[list[int]], network: Forward, *, batch_tokens: int | None = None
     ) -> Iterator[tuple[Window, NDArray[np.float32]]]:
         """The network's values of every window, (L, ...) with those of special tokens; those that are read with
         memory come first, then the longest.
@@ -145,16 +145,16 @@ class Batcher:
 
         Args:
             ids: of each text, without special tokens.
-            batch_tokens: tokens of a batch, padding included; None: `CPU_TOKENS` or `DEVICE_TOKENS`.
+            batch_tokens: tokens of a batch, padding included; None: `CPU_BATCH_TOKENS` or `DEVICE_BATCH_TOKENS`.
         """
-        budget = batch_tokens or (CPU_TOKENS if self.device.type == "cpu" else DEVICE_TOKENS)
+        budget = batch_tokens or (CPU_BATCH_TOKENS if self.device.type == "cpu" else DEVICE_BATCH_TOKENS)
         remembered = {i for i, tokens in enumerate(ids) if self.long == "memory" and len(tokens) > self.size}
         yield from self._remembered(ids, remembered, budget)
         others = [(i, len(tokens)) for i, tokens in enumerate(ids) if i not in remembered]
-        ordered = [window for i, tokens in others for window in windows(i, tokens, self.size)]
+        ordered = [window for i, tokens in others for window in overlapping_windows(i, tokens, self.size)]
         ordered.sort(key=lambda window: window.length, reverse=True)
-        call = CPU_CALL if self.device.type == "cpu" else DEVICE_CALL
-        for first, end in pairwise(cuts([window.length for window in ordered], budget, call)):
+        call = CPU_OVERHEAD_TOKENS if self.device.type == "cpu" else DEVICE_OVERHEAD_TOKENS
+        for first, end in pairwise(batch_boundaries([window.length for window in ordered], budget, call)):
             yield self._batch(ids, ordered[first:end])
 
     def _remembered(self, ids: Sequence[list[int]], texts: Collection[int], budget: int) -> Iterator[WindowBatch]:
@@ -163,7 +163,9 @@ class Batcher:
         ordered = sorted(texts, key=lambda text: len(ids[text]), reverse=True)
         together = max(1, budget // length)
         for first in range(0, len(ordered), together):
-            rows = [consecutive(text, len(ids[text]), length) for text in ordered[first : first + together]]
+            rows = [
+                consecutive_windows(text, len(ids[text]), length) for text in ordered[first : first + together]
+            ]
             past = Memory(self.memory_length)
             for step in range(len(rows[0])):
                 batch = [row[step] for row in rows if len(row) > step]
@@ -186,7 +188,7 @@ class Batcher:
         return WindowBatch(batch, torch.from_numpy(ids_BL).to(self.device), mask_BL, past)
 
 
-def cuts(lengths: Sequence[int], budget: int, call: int) -> list[int]:
+def batch_boundaries(lengths: Sequence[int], budget: int, call: int) -> list[int]:
     """Where to cut rows into batches, so that the least is computed: 0, the ends of batches but the last, the end.
 
     A batch computes all its rows at the length of the longest, and costs `call` tokens more.
@@ -208,7 +210,7 @@ def cuts(lengths: Sequence[int], budget: int, call: int) -> list[int]:
     return found
 
 
-def windows(text: int, tokens: int, size: int) -> list[Window]:
+def overlapping_windows(text: int, tokens: int, size: int) -> list[Window]:
     """Windows of at most `size` tokens that overlap by half; neighbours part in the middle of the overlap.
 
     There is always one: that of an empty text is empty.
@@ -222,7 +224,7 @@ def windows(text: int, tokens: int, size: int) -> list[Window]:
     ]
 
 
-def consecutive(text: int, tokens: int, length: int) -> list[Window]:
+def consecutive_windows(text: int, tokens: int, length: int) -> list[Window]:
     """Windows of `length` tokens, one behind the other, of a text and the special token on either side of it.
 
     The last one may hold nothing but the token behind the text.

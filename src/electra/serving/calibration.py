@@ -23,9 +23,9 @@ from electra.export.loading import find
 from electra.export.onnx.graph import is_onnx
 from electra.json_files import json_text, read_json, understood
 
-FILE = "calibration.json"
+CALIBRATION_FILE = "calibration.json"
 
-Kind = Literal["none", "temperature", "platt", "isotonic"]
+CalibrationKind = Literal["none", "temperature", "platt", "isotonic"]
 Floats = NDArray[np.float64]
 
 
@@ -42,7 +42,7 @@ class Calibration:
         towards: the share that is expected in the text that is read; None: `prior`.
     """
 
-    kind: Kind
+    kind: CalibrationKind
     prior: float
     slope: float = 1.0
     intercept: float = 0.0
@@ -58,7 +58,7 @@ class Calibration:
             x_N = np.log(p_N) - np.log1p(-p_N)
         elif self.kind != "none":
             x_N = self.slope * x_N + self.intercept
-        return x_N if self.towards is None else shifted(x_N, self.prior, self.towards)
+        return x_N if self.towards is None else shift_prior(x_N, self.prior, self.towards)
 
     def expecting(self, prior: float | None) -> "Calibration":
         """The same for text of which another share is wrong."""
@@ -74,12 +74,13 @@ class Calibration:
         folder = find(model)
         if is_onnx(folder):
             raise CheckpointError(
-                f"{model} is an ONNX folder, which takes no {FILE}; give the model it was made of"
+                f"{model} is an ONNX folder, which takes no {CALIBRATION_FILE}; give the model it was made of"
             )
-        file = folder / FILE
+        file = folder / CALIBRATION_FILE
         if not file.is_file():
             raise CheckpointError(
-                f"{model} has no {FILE}; make one: electra analyze calibrate {model} --data DATA --store"
+                f"{model} has no {CALIBRATION_FILE}; make one: electra analyze calibrate {model} "
+                "--data DATA --store"
             )
         facts = read_json(file)
         if facts.get("weights") != _weights(folder):
@@ -107,11 +108,11 @@ class Calibration:
         """Put it beside the weights of a MODEL, which must be a folder; the file that it is in."""
         folder = find(model)
         facts = {name: value for name, value in asdict(self).items() if name != "towards"}
-        durable.write_text(folder / FILE, json_text({**facts, "weights": _weights(folder)}))
-        return folder / FILE
+        durable.write_text(folder / CALIBRATION_FILE, json_text({**facts, "weights": _weights(folder)}))
+        return folder / CALIBRATION_FILE
 
 
-def shifted(log_odds_N: Floats, prior: float, towards: float) -> Floats:
+def shift_prior(log_odds_N: Floats, prior: float, towards: float) -> Floats:
     """Log-odds as they are where another share is positive, and nothing else is different."""
     return log_odds_N + (math.log(towards) - math.log1p(-towards)) - (math.log(prior) - math.log1p(-prior))
 

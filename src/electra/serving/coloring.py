@@ -5,15 +5,17 @@ from collections.abc import Sequence
 from rich.style import Style
 from rich.text import Text
 
-MARKED = 0.5
+BRACKET_THRESHOLD = 0.5
 """Tokens from this probability on are put in brackets, with the figure."""
-COLORED = 0.1
+COLOR_THRESHOLD = 0.1
 """Tokens below this probability look like any other text."""
 
 _PALE, _STRONG = (255, 236, 150), (235, 80, 60)  # both bear black letters, on a dark and on a light terminal
 
 
-def colored(tokens: Sequence[str], probabilities: Sequence[float], *, joints: Sequence[str] | None = None) -> Text:
+def color_tokens(
+    tokens: Sequence[str], probabilities: Sequence[float], *, joints: Sequence[str] | None = None
+) -> Text:
     """The tokens as one text, each on a background from pale yellow to red, and likely ones as `[word .93]`.
 
     Args:
@@ -27,20 +29,22 @@ def colored(tokens: Sequence[str], probabilities: Sequence[float], *, joints: Se
     text = Text()
     for joint, token, probability in zip(joints, tokens, probabilities, strict=False):
         text.append(joint)
-        marked = probability >= MARKED and not token.isspace()
-        text.append(f"[{token} {figure(probability)}]" if marked else token, style(probability))
+        marked = probability >= BRACKET_THRESHOLD and not token.isspace()
+        text.append(
+            f"[{token} {format_probability(probability)}]" if marked else token, background_style(probability)
+        )
     return text.append(joints[-1])
 
 
-def style(probability: float) -> Style | None:
+def background_style(probability: float) -> Style | None:
     """The background for a probability; None for one too small to show."""
-    if not probability >= COLORED:
+    if not probability >= COLOR_THRESHOLD:
         return None
-    share = (probability - COLORED) / (1 - COLORED)
+    share = (probability - COLOR_THRESHOLD) / (1 - COLOR_THRESHOLD)
     red, green, blue = (round(a + share * (b - a)) for a, b in zip(_PALE, _STRONG, strict=True))
     return Style.parse(f"black on rgb({red},{green},{blue})")
 
 
-def figure(probability: float) -> str:
+def format_probability(probability: float) -> str:
     """Two digits: `.93`."""
     return f"{probability:.2f}".removeprefix("0")

@@ -25,11 +25,11 @@ from electra.export.huggingface import KINDS, Pretrained
 from electra.export.loading import load_pretrained
 from electra.modeling.encoders.relative import Memory
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
-from electra.serving.batching import check_texts, windows
-from electra.serving.language_model import LanguageModel, losses_with_memory
-from electra.serving.networks import TorchNetwork
+from electra.serving.backends import TorchBackend
+from electra.serving.batching import check_texts, overlapping_windows
+from electra.serving.causal_language_model import CausalLanguageModel, compute_token_losses
+from electra.serving.masked_token_predictor import MaskedTokenPredictor
 from electra.serving.scorer import Scorer
-from electra.serving.word_predictor import WordPredictor
 
 Floats = NDArray[np.float64]
 
@@ -46,9 +46,9 @@ SCORES = {
 """Every score: four of a discriminator, one of Electric, two of a masked language model or a generator (Salazar et
 al. 2020; Kauf and Ivanova 2023), one of a causal language model."""
 
-HELD = 2**14
+MAX_BUFFERED_ROWS = 2**14
 """Rows with masks that are held at a time, sorted by length; a text of T tokens makes T to 2 T - 1."""
-LOGITS = 512
+MAX_LOGIT_ROWS = 512
 """Rows whose logits are held at a time: 62 MB of them with a vocabulary of 30,522."""
 
 
@@ -67,7 +67,7 @@ class Likelihoods:
     in_windows: int = 0
 
 
-class Likelihood(Protocol):
+class LikelihoodScorer(Protocol):
     """One kind of model.
 
     Attributes:
@@ -89,7 +89,9 @@ class Likelihood(Protocol):
         ...
 
 
-def likelihood(model: str | Path | Pretrained, *, device: str | torch.device | None = None) -> Likelihood:
+def load_likelihood_scorer(
+    model: str | Path | Pretrained, *, device: str | torch.device | None = None
+) -> LikelihoodScorer:
     """What its head makes of a MODEL: a discriminator, a masked or a causal language model.
 
     Args:
@@ -102,11 +104,11 @@ def likelihood(model: str | Path | Pretrained, *, device: str | torch.device | N
     name = "the model" if isinstance(model, Pretrained) else str(model)
     match pretrained.head:
         case ReplacedTokenHead():
-            return DiscriminatorLikelihood(Scorer(pretrained, device=device))
+            return DiscriminatorLikelihoodScorer(Scorer(pretrained, device=device))
         case MaskedLanguageModelHead():
-            return MaskedLikelihood(WordPredictor(pretrained, device=device))
+            return MaskedLikelihoodScorer(MaskedTokenPredictor(pretrained, device=device))
         case LanguageModelHead():
-            return CausalLikelihood(LanguageModel.of(pretrained, name), pretrained.tokenizer)
+            return CausalLikelihoodScorer(CausalLanguageModel.of(pretrained, name), pretrained.tokenizer)
     what = "an encoder without a head"
     if pretrained.head is not None:
         what = f"fine-tuned for a task (its head: {KINDS[type(pretrained.head)]})"
@@ -117,7 +119,7 @@ def likelihood(model: str | Path | Pretrained, *, device: str | torch.device | N
     )
 
 
-class DiscriminatorLikelihood:
+class DiscriminatorLikelihoodScorer:
     """Of a discriminator: what it makes of each token of the text as it is, in one pass.
 
     Trained by Electric, its logits are energies, and their sum is the pseudo-log-likelihood (Clark et al., EMNLP
@@ -129,8 +131,8 @@ class DiscriminatorLikelihood:
         self.names = tuple(SCORES)[:4] if scorer.objective != "electric" else ("electric-pll",)
 
     def __call__(self, texts: Sequence[str], *, unknown: str | None = None) -> Likelihoods:
-        """The scores of texts (`Likelihood`)."""
-        ids = [one.ids for one in tokens_of(self.scorer.tokenizer, texts, unknown)]
+        """The scores of texts (`LikelihoodScorer`)."""
+        ids = [one.ids for one in tokenize_texts(self.scorer.tokenizer, texts, unknown)]
         odds = [-logits_T.astype(np.float64) for logits_T in self.scorer.logits(ids)]
         sums = np.array([odds_T.sum() for odds_T in odds])
         lengths = np.array([len(odds_T) for odds_T in odds], np.int64)
@@ -161,7 +163,7 @@ class MaskedRow:
     scores: tuple[int, ...]
 
 
-class MaskedLikelihood:
+class MaskedLikelihoodScorer:
     """Of a masked language model, or a generator: each token's log-probability given all others.
 
     A row a token, in which it is masked, and a second one for a token that is not its word's last: there the later
@@ -170,19 +172,19 @@ class MaskedLikelihood:
 
     names: tuple[str, ...] = ("pll", "pll-word-l2r")
 
-    def __init__(self, predictor: WordPredictor) -> None:
-        assert isinstance(predictor.network, TorchNetwork)
+    def __init__(self, predictor: MaskedTokenPredictor) -> None:
+        assert isinstance(predictor.network, TorchBackend)
         assert isinstance(predictor.network.head, MaskedLanguageModelHead)
         self.predictor, self.encoder, self.head = predictor, predictor.network.encoder, predictor.network.head
 
     def __call__(self, texts: Sequence[str], *, unknown: str | None = None) -> Likelihoods:
-        """The scores of texts (`Likelihood`)."""
-        read = tokens_of(self.predictor.tokenizer, texts, unknown)
+        """The scores of texts (`LikelihoodScorer`)."""
+        read = tokenize_texts(self.predictor.tokenizer, texts, unknown)
         totals = np.zeros((len(self.names), len(read)))
         held: list[MaskedRow] = []
         for row in chain.from_iterable(self._rows(text, one) for text, one in enumerate(read)):
             held.append(row)
-            if len(held) == HELD:
+            if len(held) == MAX_BUFFERED_ROWS:
                 self._count(held, totals)
                 held = []
         self._count(held, totals)
@@ -190,9 +192,9 @@ class MaskedLikelihood:
         long = int((lengths > self.predictor.batcher.size).sum())
         return Likelihoods(lengths, dict(zip(self.names, totals, strict=True)), long)
 
-    def _rows(self, text: int, read: "Tokens") -> Iterator[MaskedRow]:
+    def _rows(self, text: int, read: "TokenizedText") -> Iterator[MaskedRow]:
         mask = self.predictor.batcher.special.mask
-        for window in windows(text, len(read.ids), self.predictor.batcher.size):
+        for window in overlapping_windows(text, len(read.ids), self.predictor.batcher.size):
             ids = read.ids[window.start : window.end]
             for place in range(window.keep_start, window.keep_end):
                 here = place - window.start
@@ -209,8 +211,8 @@ class MaskedLikelihood:
         for window, row_1D in self.predictor.batcher.rows([row.ids for row in rows], self._first_masked):
             states_ND[window.text] = row_1D[0]
         targets_N = torch.tensor([row.target for row in rows], dtype=torch.int64)
-        for first in range(0, len(rows), LOGITS):
-            part = slice(first, first + LOGITS)
+        for first in range(0, len(rows), MAX_LOGIT_ROWS):
+            part = slice(first, first + MAX_LOGIT_ROWS)
             found = self._log_probabilities(torch.from_numpy(states_ND[part]), targets_N[part])
             for row, value in zip(rows[part], found, strict=True):
                 totals[list(row.scores), row.text] += value
@@ -227,30 +229,30 @@ class MaskedLikelihood:
         return (-F.cross_entropy(logits_NV, targets_N.to(device), reduction="none")).tolist()
 
 
-class CausalLikelihood:
+class CausalLikelihoodScorer:
     """Of a causal language model: each token's log-probability given those before it, [SEP] before the first."""
 
     names: tuple[str, ...] = ("log-likelihood",)
 
-    def __init__(self, model: LanguageModel, tokenizer: Tokenizer) -> None:
+    def __init__(self, model: CausalLanguageModel, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model, tokenizer
         self.separate = special_tokens(tokenizer).separate
 
     def __call__(self, texts: Sequence[str], *, unknown: str | None = None) -> Likelihoods:
-        """The scores of texts (`Likelihood`)."""
-        ids = [one.ids for one in tokens_of(self.tokenizer, texts, unknown)]
+        """The scores of texts (`LikelihoodScorer`)."""
+        ids = [one.ids for one in tokenize_texts(self.tokenizer, texts, unknown)]
         lengths = np.array([len(one) for one in ids], np.int64)
         totals = np.zeros(len(ids))
         there = np.flatnonzero(lengths)
         documents = [torch.tensor([self.separate, *ids[text]]) for text in there]
         window, memory = self.model.window, self.model.encoder.config.memory_length
-        losses = losses_with_memory(self.model, documents, window=window, memory=memory)
+        losses = compute_token_losses(self.model, documents, window=window, memory=memory)
         totals[there] = [-losses_T.double().sum().item() for losses_T in losses]
         return Likelihoods(lengths, {"log-likelihood": totals})
 
 
 @dataclass(frozen=True)
-class Tokens:
+class TokenizedText:
     """A text's tokens, special ones left out.
 
     Attributes:
@@ -262,11 +264,11 @@ class Tokens:
     words: list[int]
 
 
-def tokens_of(tokenizer: Tokenizer, texts: Sequence[str], unknown: str | None = None) -> list[Tokens]:
+def tokenize_texts(tokenizer: Tokenizer, texts: Sequence[str], unknown: str | None = None) -> list[TokenizedText]:
     """The tokens of texts.
 
     Args:
-        unknown: what stands for an unknown word in the texts (`Likelihood`).
+        unknown: what stands for an unknown word in the texts (`LikelihoodScorer`).
 
     Raises:
         TypeError: a single text was given where a list of texts belongs.
@@ -287,5 +289,5 @@ def tokens_of(tokenizer: Tokenizer, texts: Sequence[str], unknown: str | None = 
             first = words[-1] + 1 if words else 0
             ids += encoding.ids
             words += [first + (word or 0) for word in encoding.word_ids]
-        found.append(Tokens(ids, words))
+        found.append(TokenizedText(ids, words))
     return found

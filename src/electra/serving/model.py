@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from electra.errors import CheckpointError
 from electra.export.onnx.model import OnnxModel
 from electra.modeling.encoders.build import AnyEncoder
-from electra.serving.networks import load_model
+from electra.serving.backends import load_model
 from electra.serving.predictor import Predictor, Text
 from electra.serving.scorer import ScoredText, Scorer
 from electra.serving.text_encoder import TextEncoder

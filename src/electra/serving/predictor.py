@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError, DataError
+from electra.serving.backends import LoadedModel, build_task_backend, head_kind, load_model
 from electra.serving.batching import check_texts
-from electra.serving.networks import Loaded, kind_of, load_model, task_network_of
 from electra.tasks.base import InputSpec, Prediction, Rows
 from electra.tasks.classification import TextExample
 from electra.tasks.conll import Sentence
@@ -38,9 +38,9 @@ class Predictor:
         CheckpointError: the model cannot be loaded, or was not fine-tuned here.
     """
 
-    def __init__(self, model: str | Path | Loaded, *, device: str | torch.device | None = None) -> None:
+    def __init__(self, model: str | Path | LoadedModel, *, device: str | torch.device | None = None) -> None:
         loaded = load_model(model)
-        kind = kind_of(loaded)
+        kind = head_kind(loaded)
         if loaded.task is None or kind == "encoder":
             what = model if isinstance(model, str | Path) else "this model"
             raise CheckpointError(
@@ -56,7 +56,7 @@ class Predictor:
         self.pad = special_tokens(loaded.tokenizer).pad
         self.pairs: bool = loaded.task.get("pair", self.problem.kind == "answering")
         """Whether a text is a pair: of texts, or of a question and its passage."""
-        self.network = task_network_of(loaded, self.problem, device, long=long)
+        self.network = build_task_backend(loaded, self.problem, device, long=long)
 
     def __call__(self, texts: Sequence[Text], *, batch_tokens: int | None = None) -> list[Prediction]:
         """One prediction a text, in the order given; of a text that was too long it says `cut`.

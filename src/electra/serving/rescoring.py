@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Rescored:
+class RescoredHypothesis:
     """A hypothesis and what it comes to.
 
     Attributes:
@@ -18,14 +18,14 @@ class Rescored:
     total: float
 
 
-def rescored(
+def rescore(
     hypotheses: Sequence[str],
     recogniser_scores: Sequence[float],
     likelihoods: Sequence[float],
     *,
     weight: float,
     length_penalty: float = 0.0,
-) -> list[Rescored]:
+) -> list[RescoredHypothesis]:
     """The hypotheses, the best one first; of equal ones that which was before.
 
     Args:
@@ -39,7 +39,7 @@ def rescored(
         ValueError: there are not as many numbers as hypotheses.
     """
     found = [
-        Rescored(text, place, score + weight * likelihood - length_penalty * len(text.split()))
+        RescoredHypothesis(text, place, score + weight * likelihood - length_penalty * len(text.split()))
         for place, (text, score, likelihood) in enumerate(
             zip(hypotheses, recogniser_scores, likelihoods, strict=True)
         )

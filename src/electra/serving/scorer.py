@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from electra.errors import CheckpointError
-from electra.serving.batching import Batcher, Long, check_texts
+from electra.serving.backends import LoadedModel, build_backend, head_kind, load_model
+from electra.serving.batching import Batcher, LongTextMode, check_texts
 from electra.serving.calibration import Calibration
-from electra.serving.coloring import colored, figure
-from electra.serving.networks import Loaded, kind_of, load_model, network_of
+from electra.serving.coloring import color_tokens, format_probability
 
 NAMED = 3
 """Words that the line below a coloured text names."""
@@ -74,7 +74,7 @@ class ScoredText:
         ends = [0, *(end for _, end in spans)]
         starts = [*(start for start, _ in spans), len(self.text)]
         joints = [self.text[end:start] for end, start in zip(ends, starts, strict=True)]
-        return colored([self.text[start:end] for start, end in spans], probabilities, joints=joints)
+        return color_tokens([self.text[start:end] for start, end in spans], probabilities, joints=joints)
 
     def _named(self) -> str:
         """A line of its own with the words whose likeliest piece has the highest probabilities."""
@@ -87,7 +87,7 @@ class ScoredText:
             for of in pieces.values()
         ]
         falling = sorted((one for one in shown if not one[0].isspace()), key=lambda one: -one[1])[:NAMED]
-        named = ", ".join(f"{_quoted(word)} {figure(probability)}" for word, probability in falling)
+        named = ", ".join(f"{_quoted(word)} {format_probability(probability)}" for word, probability in falling)
         return f"\n  most likely replaced: {named}" if named else ""
 
 
@@ -112,24 +112,24 @@ class Scorer:
 
     def __init__(
         self,
-        model: str | Path | Loaded,
+        model: str | Path | LoadedModel,
         *,
         device: str | torch.device | None = None,
-        long: Long | None = None,
+        long: LongTextMode | None = None,
         calibration: Calibration | None = None,
     ) -> None:
         loaded = load_model(model)
-        if kind_of(loaded) != "discriminator":
+        if head_kind(loaded) != "discriminator":
             name = model if isinstance(model, str | Path) else "the model"
             tuned = "" if loaded.task is None else "; for what it was fine-tuned for there is electra predict"
             raise CheckpointError(
-                f"{name} is {what_it_is(loaded)}; this needs a discriminator, such as a run of objective.kind "
+                f"{name} is {describe_head(loaded)}; this needs a discriminator, such as a run of objective.kind "
                 f"replaced-token or electric{tuned}"
             )
         self.objective = loaded.objective or "replaced-token"
         self.calibration = calibration
         self.tokenizer = loaded.tokenizer
-        self.network = network_of(loaded, device)
+        self.network = build_backend(loaded, device)
         self.batcher = Batcher(loaded, device=self.network.device, long=long)
 
     def __call__(self, texts: Sequence[str], *, batch_tokens: int | None = None) -> list[ScoredText]:
@@ -169,14 +169,14 @@ def _quoted(word: str) -> str:
     return word if any(map(str.isalnum, word)) else f'"{word}"'
 
 
-def what_it_is(loaded: Loaded) -> str:
+def describe_head(loaded: LoadedModel) -> str:
     """What a model is that is no discriminator, in words."""
     kinds = {
         "generator": "a masked language model",
         "language-model": "a language model",
         "encoder": "an encoder without a head",
     }
-    return kinds.get(kind_of(loaded), "fine-tuned for a task")
+    return kinds.get(head_kind(loaded), "fine-tuned for a task")
 
 
 def _trimmed(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

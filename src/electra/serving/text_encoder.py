@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from electra.errors import CheckpointError
 from electra.export.onnx.model import OnnxModel
-from electra.serving.batching import Batcher, Long, Window, check_texts
-from electra.serving.networks import Loaded, load_model, network_of
+from electra.serving.backends import LoadedModel, build_backend, load_model
+from electra.serving.batching import Batcher, LongTextMode, Window, check_texts
 
 
 class TextEncoder:
@@ -33,10 +33,10 @@ class TextEncoder:
 
     def __init__(
         self,
-        model: str | Path | Loaded,
+        model: str | Path | LoadedModel,
         *,
         device: str | torch.device | None = None,
-        long: Long | None = None,
+        long: LongTextMode | None = None,
     ) -> None:
         loaded = load_model(model)
         if isinstance(loaded, OnnxModel) and "states" not in loaded.facts.outputs:
@@ -46,7 +46,7 @@ class TextEncoder:
                 "encoder: electra export MODEL --to onnx --part encoder"
             )
         self.tokenizer, self.hidden_size = loaded.tokenizer, loaded.hidden_size
-        self.network = network_of(loaded, device)
+        self.network = build_backend(loaded, device)
         self.batcher = Batcher(loaded, device=self.network.device, long=long)
 
     def __call__(self, texts: Sequence[str], *, batch_tokens: int | None = None) -> list[NDArray[np.float32]]:

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from small_server import serving, write_run
 
-from electra.serving.http.hosted_model import Served
+from electra.serving.http.hosted_model import HostedModel
 
 
 @pytest.fixture(scope="session")
@@ -16,11 +16,11 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def served(run_folder: Path) -> Served:
-    return Served(str(run_folder), device="cpu")
+def served(run_folder: Path) -> HostedModel:
+    return HostedModel(str(run_folder), device="cpu")
 
 
 @pytest.fixture(scope="module")
-def client(served: Served) -> Iterator[httpx.Client]:
+def client(served: HostedModel) -> Iterator[httpx.Client]:
     with serving(served) as (address, _), httpx.Client(base_url=address, timeout=20) as client:
         yield client

@@ -20,8 +20,8 @@ from electra.export import huggingface
 from electra.export.loading import load_pretrained
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead
-from electra.serving.http.handlers import figures
-from electra.serving.http.hosted_model import Served, shown_name
+from electra.serving.http.handlers import round_values
+from electra.serving.http.hosted_model import HostedModel, display_name
 from electra.serving.http.limits import Limits
 from electra.tasks.base import Problem
 from electra.tasks.classification import Classification
@@ -83,7 +83,7 @@ def test_proposals_are_the_generators(client: httpx.Client, run_folder: Path) ->
         assert place["probability"] == pytest.approx(float(logits_V.softmax(0)[ids[place["token"]]]), abs=1e-5)
 
 
-def fine_tuned(folder: Path, problem: Problem) -> Served:
+def fine_tuned(folder: Path, problem: Problem) -> HostedModel:
     write_model(folder)
     torch.manual_seed(1)
     config = EncoderConfig(
@@ -94,7 +94,7 @@ def fine_tuned(folder: Path, problem: Problem) -> Served:
         folder / "tuned/model", encoder=Encoder(config), head=problem.head(config), card="", task=problem.facts(),
         tokenizer_json=folder / "tokenizer.json",
     )  # fmt: skip
-    return Served(str(folder / "tuned"), device="cpu")
+    return HostedModel(str(folder / "tuned"), device="cpu")
 
 
 def test_a_fine_tuned_model_predicts_and_says_what_it_cannot(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_nothing_is_predicted_of_nothing(tmp_path: Path) -> None:
 
 
 def test_figures_have_no_negative_zero() -> None:
-    rounded = figures(np.array([-1e-9, -0.0, -0.5, 0.25]))
+    rounded = round_values(np.array([-1e-9, -0.0, -0.5, 0.25]))
     assert rounded == [0, 0, -0.5, 0.25] and [math.copysign(1, one) for one in rounded] == [1, 1, -1, 1]
 
 
@@ -153,8 +153,8 @@ def test_answers_do_not_depend_on_who_else_asks(tmp_path: Path) -> None:
         assert "id" not in both[0]
 
 
-def test_two_models_are_asked_by_number(served: Served, tmp_path: Path) -> None:
-    other = Served(str(write_model(tmp_path / "other")), device="cpu")
+def test_two_models_are_asked_by_number(served: HostedModel, tmp_path: Path) -> None:
+    other = HostedModel(str(write_model(tmp_path / "other")), device="cpu")
     with serving(served, other) as (address, _), httpx.Client(base_url=address) as client:
         names = [client.post("/score", json={"texts": ["a"], "model": n}).json()["model"] for n in (1, 2)]
         assert names == ["my-run", "other"]
@@ -211,7 +211,7 @@ WRONG = [
 
 
 @pytest.fixture(scope="module")
-def strict(served: Served):  # type: ignore[no-untyped-def]
+def strict(served: HostedModel):  # type: ignore[no-untyped-def]
     limits = Limits(characters=100, texts=8, body=1000)
     with serving(served, limits=limits) as (address, _), httpx.Client(base_url=address) as client:
         yield client
@@ -269,7 +269,7 @@ def test_the_page_runs_its_own_code_alone(client: httpx.Client) -> None:
         assert foreign not in answer.text.replace("http://www.w3.org/2000/svg", ""), foreign
 
 
-def test_a_token_opens_the_api(served: Served) -> None:
+def test_a_token_opens_the_api(served: HostedModel) -> None:
     with serving(served, token="s3cret") as (address, _), httpx.Client(base_url=address) as client:
         for given in (None, b"Bearer wrong", b"Basic s3cret", b"Bearer", b"Bearer s3cre\xff", b"Bearer s3cret2"):
             headers = {} if given is None else {b"Authorization": given}
@@ -285,25 +285,25 @@ def test_a_token_opens_the_api(served: Served) -> None:
 def test_a_model_is_named_without_its_folders(tmp_path: Path) -> None:
     for folder in ("a/run/export/discriminator", "b/run/export/discriminator", "c/tuned/model"):
         (tmp_path / folder).mkdir(parents=True)
-    assert shown_name(str(tmp_path / "a/run")) == "run"
-    assert shown_name(str(tmp_path / "a/run/export/discriminator")) == "run"
-    assert shown_name(str(tmp_path / "c/tuned/model")) == "tuned"
-    assert shown_name("google/electra-small") == "google/electra-small"
-    assert shown_name(str(tmp_path / "a/run"), beside=str(tmp_path / "b/run")) == "a/run"
+    assert display_name(str(tmp_path / "a/run")) == "run"
+    assert display_name(str(tmp_path / "a/run/export/discriminator")) == "run"
+    assert display_name(str(tmp_path / "c/tuned/model")) == "tuned"
+    assert display_name("google/electra-small") == "google/electra-small"
+    assert display_name(str(tmp_path / "a/run"), beside=str(tmp_path / "b/run")) == "a/run"
 
 
 def test_a_generator_of_another_vocabulary_is_refused(run_folder: Path, tmp_path: Path) -> None:
     other = write_model(tmp_path / "other", kind="bpe", head=MaskedLanguageModelHead)
     with pytest.raises(ConfigError, match="has another vocabulary than my-run"):
-        Served(str(run_folder), device="cpu", generator=str(other))
+        HostedModel(str(run_folder), device="cpu", generator=str(other))
     with pytest.raises(CheckpointError, match="predicts no masked tokens"):
-        Served(str(run_folder), device="cpu", generator=str(run_folder))
+        HostedModel(str(run_folder), device="cpu", generator=str(run_folder))
     with pytest.raises(CheckpointError, match="there is no folder"):
-        Served(str(tmp_path / "nowhere"), device="cpu")
+        HostedModel(str(tmp_path / "nowhere"), device="cpu")
 
 
 def test_what_the_model_fails_at_is_an_error_of_the_server(
-    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    served: HostedModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     scorer = served.scorer
     assert scorer is not None

@@ -12,7 +12,7 @@ from small_server import TOWERS, serving
 from electra.errors import CheckpointError
 from electra.export.loading import load_pretrained
 from electra.export.onnx.write import save_onnx
-from electra.serving.http.hosted_model import Served, shown_name
+from electra.serving.http.hosted_model import HostedModel, display_name
 from electra.tasks.classification import Classification
 from electra.tasks.fine_tuning import FineTuning
 
@@ -28,10 +28,10 @@ def onnx_folder(run_folder: Path) -> Path:
     return run_folder / "export/onnx"
 
 
-def test_answers_are_those_of_the_run(onnx_folder: Path, served: Served) -> None:
+def test_answers_are_those_of_the_run(onnx_folder: Path, served: HostedModel) -> None:
     texts = [*TEXTS, "", "the cat sat on the mat " * 20]
     with (
-        serving(Served(str(onnx_folder)), served) as (address, _),
+        serving(HostedModel(str(onnx_folder)), served) as (address, _),
         httpx.Client(base_url=address, timeout=20) as client,
     ):
         first, second = client.get("/models").json()["models"]
@@ -61,7 +61,10 @@ def test_what_its_graph_does_not_give_is_refused(run_folder: Path, tmp_path: Pat
     problem = Classification(("accuracy",), labels=("bad", "good"))
     head = FineTuning(whole.encoder, problem).head.eval()
     save_onnx(dataclasses.replace(whole, task=problem.facts(), head=head), tmp_path / "tuned/onnx")
-    with serving(Served(str(tmp_path / "tuned/onnx"))) as (address, _), httpx.Client(base_url=address) as client:
+    with (
+        serving(HostedModel(str(tmp_path / "tuned/onnx"))) as (address, _),
+        httpx.Client(base_url=address) as client,
+    ):
         assert client.get("/models").json()["models"][0]["can"] == ["predict"]
         assert len(client.post("/predict", json={"texts": TEXTS}).json()["predictions"]) == len(TEXTS)
         refused = client.post("/embed", json={"texts": TEXTS})
@@ -70,12 +73,12 @@ def test_what_its_graph_does_not_give_is_refused(run_folder: Path, tmp_path: Pat
 
 def test_another_device_is_refused(onnx_folder: Path) -> None:
     with pytest.raises(CheckpointError, match="runs on the CPU here, not on cuda"):
-        Served(str(onnx_folder), device="cuda")
+        HostedModel(str(onnx_folder), device="cuda")
 
 
 def test_names_tell_it_from_its_run(tmp_path: Path) -> None:
     for name in ("run/export/onnx-int8/discriminator", "tuned/onnx", "elsewhere/encoder"):
         (tmp_path / name).mkdir(parents=True)
-    assert shown_name(str(tmp_path / "run/export/onnx-int8/discriminator")) == "run/export/onnx-int8"
-    assert shown_name(str(tmp_path / "tuned/onnx")) == "tuned/onnx"
-    assert shown_name(str(tmp_path / "elsewhere/encoder")) == "elsewhere"
+    assert display_name(str(tmp_path / "run/export/onnx-int8/discriminator")) == "run/export/onnx-int8"
+    assert display_name(str(tmp_path / "tuned/onnx")) == "tuned/onnx"
+    assert display_name(str(tmp_path / "elsewhere/encoder")) == "elsewhere"

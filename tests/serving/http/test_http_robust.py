@@ -21,7 +21,7 @@ from small_model import TEXTS
 from small_server import serving
 
 from electra.serving.http import process
-from electra.serving.http.hosted_model import Served
+from electra.serving.http.hosted_model import HostedModel
 from electra.serving.http.limits import Limits
 
 JSON = {"Content-Type": "application/json"}
@@ -104,7 +104,7 @@ def test_the_api_is_what_its_description_says(client: httpx.Client) -> None:
     assert named == 9
 
 
-def test_under_load_a_twentieth_of_bad_requests_harms_no_other(served: Served) -> None:
+def test_under_load_a_twentieth_of_bad_requests_harms_no_other(served: HostedModel) -> None:
     with serving(served) as (address, _):
         expected = {text: httpx.post(f"{address}/score", json={"texts": [text]}).json() for text in TEXTS}
         statuses: list[tuple[bool, int]] = []
@@ -136,7 +136,7 @@ def test_under_load_a_twentieth_of_bad_requests_harms_no_other(served: Served) -
 class Held:
     """A scorer that holds back its results until it may go."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: HostedModel) -> None:
         assert served.scorer is not None
         self.scorer, self.began, self.may_go = served.scorer, threading.Event(), threading.Event()
         self.texts: list[str] = []
@@ -149,7 +149,7 @@ class Held:
 
 
 @pytest.fixture
-def held(served: Served, monkeypatch: pytest.MonkeyPatch) -> Held:
+def held(served: HostedModel, monkeypatch: pytest.MonkeyPatch) -> Held:
     held = Held(served)
     monkeypatch.setattr(served, "works", lambda: {"score": held})
     return held
@@ -164,7 +164,7 @@ def post(address: str) -> httpx.Response:
     return httpx.post(f"{address}/score", json={"texts": ["a dog"]}, timeout=20)
 
 
-def test_a_full_queue_refuses_with_429_and_says_when_to_come_again(served: Served, held: Held) -> None:
+def test_a_full_queue_refuses_with_429_and_says_when_to_come_again(served: HostedModel, held: Held) -> None:
     with serving(served, limits=Limits(waiting=2, seconds=20)) as (address, _), ThreadPoolExecutor(8) as pool:
         asked = [pool.submit(post, address)]
         assert held.began.wait(10)
@@ -180,7 +180,7 @@ def test_a_full_queue_refuses_with_429_and_says_when_to_come_again(served: Serve
         assert sorted(one.result().status_code for one in asked) == [200] * 3 + [429] * 4
 
 
-def test_asked_to_stop_it_answers_what_it_has_taken_and_refuses_the_rest(served: Served, held: Held) -> None:
+def test_asked_to_stop_it_answers_what_it_has_taken_and_refuses_the_rest(served: HostedModel, held: Held) -> None:
     with serving(served) as (address, polite), ThreadPoolExecutor(4) as pool:
         taken = [pool.submit(post, address) for _ in range(3)]
         assert held.began.wait(10)
@@ -198,13 +198,13 @@ def test_asked_to_stop_it_answers_what_it_has_taken_and_refuses_the_rest(served:
         post(address)
 
 
-def test_slow_clients_are_sent_away(served: Served) -> None:
+def test_slow_clients_are_sent_away(served: HostedModel) -> None:
     with serving(served, limits=Limits(seconds=0.3)) as (address, _), connected(address) as connection:
         connection.sendall(b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
         assert connection.recv(100).startswith(b"HTTP/1.1 408")
 
 
-def test_what_a_client_has_asked_for_is_not_computed_when_it_has_gone(served: Served, held: Held) -> None:
+def test_what_a_client_has_asked_for_is_not_computed_when_it_has_gone(served: HostedModel, held: Held) -> None:
     with serving(served) as (address, polite), ThreadPoolExecutor(1) as pool:
         first = pool.submit(post, address)
         assert held.began.wait(10)
@@ -222,9 +222,9 @@ def test_what_a_client_has_asked_for_is_not_computed_when_it_has_gone(served: Se
 
 
 def test_connections_on_which_nothing_comes_to_an_end_are_cut_off(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    served: HostedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "KEPT_ALIVE", 0.5)
+    monkeypatch.setattr(process, "KEEP_ALIVE_SECONDS", 0.5)
     with serving(served, limits=Limits(seconds=0.2)) as (address, polite):
         silent, slow = (connected(address) for _ in range(2))
         with silent, slow, httpx.Client(base_url=address) as asking:
@@ -260,7 +260,7 @@ def test_many_small_headers_are_a_large_head(client: httpx.Client) -> None:
     assert client.get("/health", headers=[("x", "y")] * 12_000).status_code == 431
 
 
-def test_a_head_that_comes_in_pieces_is_waited_for(served: Served) -> None:
+def test_a_head_that_comes_in_pieces_is_waited_for(served: HostedModel) -> None:
     with serving(served) as (address, server), connected(address) as connection:
         assert server.config.http == "h11"  # httptools knows no limit
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 60_000)
@@ -269,7 +269,7 @@ def test_a_head_that_comes_in_pieces_is_waited_for(served: Served) -> None:
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
 
 
-def test_a_head_without_end_is_refused(served: Served) -> None:
+def test_a_head_without_end_is_refused(served: HostedModel) -> None:
     with serving(served) as (address, _):
         with connected(address) as connection:
             connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX: ")
@@ -279,7 +279,7 @@ def test_a_head_without_end_is_refused(served: Served) -> None:
         assert post(address).status_code == 200
 
 
-def test_clients_that_hang_up_are_forgotten(served: Served) -> None:
+def test_clients_that_hang_up_are_forgotten(served: HostedModel) -> None:
     with serving(served) as (address, polite):
         for sent in (
             b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from electra.serving.http.limits import Limits, Refusal
+from electra.serving.http.limits import APIError, Limits
 from electra.serving.http.metrics import Metrics
 from electra.serving.http.worker import BATCH_CHARACTERS, Worker
 
@@ -117,7 +117,7 @@ def test_too_many_requests_are_refused() -> None:
         first = await busy(worker, slow)
         waiting = [asyncio.create_task(ask(worker, [n])) for n in (1, 2)]
         await asyncio.sleep(0.02)
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(APIError) as caught:
             await ask(worker, [3])
         assert caught.value.status == 429 and int(caught.value.headers["Retry-After"]) >= 1
         slow.may_go.set()
@@ -132,7 +132,7 @@ def test_a_request_whose_time_is_over_is_not_computed() -> None:
         first = await busy(worker, slow)
         late = asyncio.create_task(ask(worker, [1]))
         found = await asyncio.gather(first, late, return_exceptions=True)
-        assert [error.status for error in found if isinstance(error, Refusal)] == [504, 503]
+        assert [error.status for error in found if isinstance(error, APIError)] == [504, 503]
         slow.may_go.set()
         assert await ask(worker, [2]) == [4]
 
@@ -176,7 +176,7 @@ def test_while_it_drains_nothing_is_taken_but_all_is_answered() -> None:
         second = asyncio.create_task(ask(worker, [1]))
         await asyncio.sleep(0.02)
         worker.draining = True
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(APIError) as caught:
             await ask(worker, [2])
         assert caught.value.status == 503
         slow.may_go.set()
@@ -199,7 +199,7 @@ def test_one_requests_trouble_is_not_the_others(caplog: pytest.LogCaptureFixture
         finally:
             worker.stop()
         assert found[0] == [10] and found[2] == [2]
-        assert isinstance(found[1], Refusal) and found[1].status == 500
+        assert isinstance(found[1], APIError) and found[1].status == 500
 
     asyncio.run(trial())
     assert "ZeroDivisionError" in caplog.text

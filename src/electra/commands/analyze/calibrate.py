@@ -23,9 +23,9 @@ from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export.loading import find, generator_beside
 from electra.export.onnx.graph import is_onnx
 from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
-from electra.serving.calibration import FILE, Calibration, Kind
+from electra.serving.calibration import CALIBRATION_FILE, Calibration, CalibrationKind
+from electra.serving.masked_token_predictor import MaskedTokenPredictor
 from electra.serving.scorer import Scorer
-from electra.serving.word_predictor import WordPredictor
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class AnalyzeCalibrateConfig:
     """The share of tokens in whose places the generator draws."""
     prior: float | None = None
     """The share of wrong words that is expected in real text."""
-    correction: Kind | None = None
+    correction: CalibrationKind | None = None
     """The one that is stored and judged on real errors; left out: the best by cross-validation."""
     store: bool = False
     """Put the correction beside the model, in place of an earlier one, for electra score --calibrated."""
@@ -148,7 +148,7 @@ def _sentences(config: AnalyzeCalibrateConfig, path: Path) -> tuple[list[MarkedS
     return first, second
 
 
-def _opened(config: AnalyzeCalibrateConfig) -> tuple[Scorer, WordPredictor, TokenData]:
+def _opened(config: AnalyzeCalibrateConfig) -> tuple[Scorer, MaskedTokenPredictor, TokenData]:
     """The two networks and the data.
 
     Raises:
@@ -172,11 +172,11 @@ def _opened(config: AnalyzeCalibrateConfig) -> tuple[Scorer, WordPredictor, Toke
             f"{config.model} has no generator beside it that could replace tokens; name one: --generator MODEL "
             "(such as RUN/export/generator, or another masked language model with this vocabulary)"
         )
-    return scorer, WordPredictor(name), data
+    return scorer, MaskedTokenPredictor(name), data
 
 
 def _halves(
-    config: AnalyzeCalibrateConfig, scorer: Scorer, generator: WordPredictor, data: TokenData
+    config: AnalyzeCalibrateConfig, scorer: Scorer, generator: MaskedTokenPredictor, data: TokenData
 ) -> tuple[Outcomes, Outcomes, dict[str, Any]]:
     """Tokens of both halves of the documents, some of them replaced.
 
@@ -206,8 +206,8 @@ def _on_errors(
     config: AnalyzeCalibrateConfig,
     scorer: Scorer,
     sentences: tuple[list[MarkedSentence], list[MarkedSentence]],
-    corrections: dict[Kind, Calibration],
-    chosen: Kind,
+    corrections: dict[CalibrationKind, Calibration],
+    chosen: CalibrationKind,
 ) -> tuple[dict[str, Any], Calibration]:
     halves = [token_scores(scorer, [one.words for one in half]) for half in sentences]
     fit, judged = (words_of(half, tokens) for half, tokens in zip(sentences, halves, strict=True))
@@ -236,4 +236,4 @@ def _not_stored(calibration: Calibration, model: str) -> str | None:
             reason = f"the model's folder takes none ({error.strerror})"
         else:
             return None
-    return f"{reason}; the one from before stays" if (find(model) / FILE).is_file() else reason
+    return f"{reason}; the one from before stays" if (find(model) / CALIBRATION_FILE).is_file() else reason

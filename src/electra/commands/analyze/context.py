@@ -16,7 +16,7 @@ from electra.data.shards import TokenData
 from electra.errors import ConfigError, DataError
 from electra.export.loading import load_pretrained
 from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
-from electra.serving.language_model import LanguageModel, losses_with_memory
+from electra.serving.causal_language_model import CausalLanguageModel, compute_token_losses
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def run(config: AnalyzeContextConfig) -> AnalysisReport:
     models = []
     for model, name in zip(config.models, names_of(config.models), strict=True):
         pretrained = load_pretrained(model)  # all: a mistake is to be found before the first one is measured
-        models.append((name, LanguageModel.of(pretrained, model)))
+        models.append((name, CausalLanguageModel.of(pretrained, model)))
         check_vocabulary(pretrained.tokenizer, model, data)
     tokens = sum(len(one) - 1 for one in documents)
     facts = {
@@ -88,13 +88,13 @@ def run(config: AnalyzeContextConfig) -> AnalysisReport:
 
 
 def _measured(
-    config: AnalyzeContextConfig, name: str, model: LanguageModel, documents: list[Any]
+    config: AnalyzeContextConfig, name: str, model: CausalLanguageModel, documents: list[Any]
 ) -> dict[str, Any]:
     """What context.json says of one model."""
     window, readings, speeds = config.window or model.window, [], []
     for number, memory in enumerate(config.memory):
         logger.info("Reading with %s", name, extra={"progress": (number, len(config.memory))})
-        losses = losses_with_memory(model, documents, window=window, memory=memory)
+        losses = compute_token_losses(model, documents, window=window, memory=memory)
         readings.append(asdict(Reading.of(memory, losses)))
     timed = sorted(memory for memory in config.memory if memory and config.speed)
     for number, memory in enumerate(timed):

@@ -21,7 +21,7 @@ from electra.export.huggingface import Pretrained
 from electra.export.loading import generator_beside, load_pretrained
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
-from electra.serving.word_predictor import WordPredictor
+from electra.serving.masked_token_predictor import MaskedTokenPredictor
 from electra.training.checkpoint import CheckpointConfig, Checkpoints, read_checkpoint
 from electra.training.run_folder import RunFolder
 
@@ -146,7 +146,7 @@ def _measure(config: AnalyzeGeneratorConfig, data: TokenData, heads: list[tuple[
 def _measured(source: Source, measure: Measure) -> dict[str, Any]:
     """What generator.json says of one network."""
     config, readings = measure.config, []
-    predictor = WordPredictor(source.load())
+    predictor = MaskedTokenPredictor(source.load())
     counts_V = padded(measure.data.unigram_counts, len(measure.bands.band_V))
     for share, masked in measure.masked.items():
         found = proposals(

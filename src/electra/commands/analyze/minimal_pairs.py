@@ -12,7 +12,7 @@ import tyro
 from electra.analysis.minimal_pairs import Judged, Pair, measured, pairs_of, right, texts_of
 from electra.errors import ConfigError
 from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
-from electra.serving.likelihood import SCORES, Likelihood, likelihood
+from electra.serving.likelihood import SCORES, LikelihoodScorer, load_likelihood_scorer
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,8 @@ def run(config: AnalyzeMinimalPairsConfig) -> AnalysisReport:
         raise ConfigError("\n".join(problems))
     prepare_out(config.out)
     pairs = pairs_of(config.data, pairs=config.pairs, columns=(config.good_column, config.bad_column))
-    models = [likelihood(model) for model in config.models]  # a mistake is to be found before the first is asked
+    # All models are loaded before the first one is used, so that a mistake is found early.
+    models = [load_likelihood_scorer(model) for model in config.models]
     judged, in_windows = [], {}
     for name, model in zip(names_of(config.models), models, strict=True):
         found, in_windows[name] = _judged(name, model, pairs)
@@ -80,7 +81,7 @@ def run(config: AnalyzeMinimalPairsConfig) -> AnalysisReport:
     return reported("minimal-pairs", facts, config.out)
 
 
-def _judged(name: str, model: Likelihood, pairs: list[Pair]) -> tuple[list[Judged], int]:
+def _judged(name: str, model: LikelihoodScorer, pairs: list[Pair]) -> tuple[list[Judged], int]:
     """What each score of a model makes of the pairs; and how many sentences it read in windows."""
     parts = []
     for first in range(0, len(pairs), AT_ONCE):

@@ -28,8 +28,8 @@ from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export.loading import generator_beside
 from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
+from electra.serving.masked_token_predictor import MaskedTokenPredictor
 from electra.serving.scorer import Scorer
-from electra.serving.word_predictor import WordPredictor
 from electra.tasks import conll
 
 logger = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ TAG, TOKEN_FREQUENCY, WORD_FREQUENCY = "tag", "frequency of the token", "frequen
 POSITION, PIECE = "position", "piece"
 
 
-def _networks(config: AnalyzePartsOfSpeechConfig) -> tuple[Scorer, WordPredictor]:
+def _networks(config: AnalyzePartsOfSpeechConfig) -> tuple[Scorer, MaskedTokenPredictor]:
     """The discriminator and the generator, of one vocabulary."""
     scorer = Scorer(config.model)
     name = config.generator or generator_beside(config.model)
@@ -140,7 +140,7 @@ def _networks(config: AnalyzePartsOfSpeechConfig) -> tuple[Scorer, WordPredictor
             f"{config.model} has no generator beside it; say which makes the fakes: --generator MODEL, a masked "
             "language model of the same vocabulary"
         )
-    generator = WordPredictor(generator_beside(name) or name)
+    generator = MaskedTokenPredictor(generator_beside(name) or name)
     if scorer.tokenizer.get_vocab() != generator.tokenizer.get_vocab():
         raise DataError(
             f"{config.model} and {name} have different vocabularies; give a generator of the discriminator's"
@@ -176,7 +176,7 @@ def _counts(config: AnalyzePartsOfSpeechConfig, scorer: Scorer, id_N: NDArray[np
 
 
 def _draws(
-    config: AnalyzePartsOfSpeechConfig, scorer: Scorer, generator: WordPredictor, tokens: TaggedTokens
+    config: AnalyzePartsOfSpeechConfig, scorer: Scorer, generator: MaskedTokenPredictor, tokens: TaggedTokens
 ) -> Iterator[CorruptedTokens]:
     for number in range(config.draws):
         logger.info("Replacing and reading", extra={"progress": (number, config.draws)})

@@ -13,7 +13,7 @@ from electra.analysis.n_best import NORMALISATION, UNKNOWN, Scale, read_lists
 from electra.analysis.rescoring import Lists, Scored, measured
 from electra.errors import ConfigError
 from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
-from electra.serving.likelihood import SCORES, Likelihood, likelihood
+from electra.serving.likelihood import SCORES, LikelihoodScorer, load_likelihood_scorer
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,8 @@ def run(config: AnalyzeRescoreConfig) -> AnalysisReport:
     prepare_out(config.out)
     read = read_lists(config.data, references=config.references, scale=config.scale)
     lists = Lists.of(read.utterances, folds=config.folds, seed=config.seed)
-    models = [likelihood(model) for model in config.models]  # a mistake is to be found before the first is asked
+    # All models are loaded before the first one is used, so that a mistake is found early.
+    models = [load_likelihood_scorer(model) for model in config.models]
     texts = [text for one in read.utterances for text in one.texts]
     scored, in_windows = [], {}
     for name, model in zip(names_of(config.models), models, strict=True):
@@ -86,7 +87,7 @@ def run(config: AnalyzeRescoreConfig) -> AnalysisReport:
     return reported("rescore", facts, config.out)
 
 
-def _scored(name: str, model: Likelihood, texts: list[str], lists: Lists) -> tuple[list[Scored], int]:
+def _scored(name: str, model: LikelihoodScorer, texts: list[str], lists: Lists) -> tuple[list[Scored], int]:
     """The likelihoods of all hypotheses by each score of a model; and how many it read in windows."""
     parts = []
     for first in range(0, len(texts), AT_ONCE):

@@ -14,13 +14,20 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 
 import electra
-from electra.serving.http.handlers import Answers
-from electra.serving.http.hosted_model import Facts, Served
-from electra.serving.http.limits import Limits, Refusal
+from electra.serving.http.handlers import Handlers
+from electra.serving.http.hosted_model import Facts, HostedModel
+from electra.serving.http.limits import APIError, Limits
 from electra.serving.http.metrics import Metrics
-from electra.serving.http.middleware import Guard, json_bytes
-from electra.serving.http.schemas import Inputs, Message, Places, Texts, limited, parsed
-from electra.serving.http.worker import Work, Worker
+from electra.serving.http.middleware import AuthAndLimitsMiddleware, json_bytes
+from electra.serving.http.schemas import (
+    Message,
+    PredictRequest,
+    ProposalsRequest,
+    TextsRequest,
+    parse_request,
+    with_limits,
+)
+from electra.serving.http.worker import Operation, Worker
 
 JSON = "application/json"
 REFUSALS = {
@@ -41,7 +48,7 @@ ENDPOINTS = ("/score", "/rescore", "/predict", "/embed", "/proposals")
 LOOKED_AT = ("/", "/models", "/health", "/ready", "/metrics", "/openapi.json")
 
 
-class Server:
+class ModelServer:
     """A FastAPI application (`app`) and the thread behind it (`worker`).
 
     Args:
@@ -52,7 +59,7 @@ class Server:
 
     def __init__(
         self,
-        models: Sequence[Served],
+        models: Sequence[HostedModel],
         *,
         limits: Limits | None = None,
         token: str | None = None,
@@ -60,7 +67,7 @@ class Server:
     ) -> None:
         self.limits = limits or Limits()
         self.models, self.token, self.metrics = models, token, Metrics()
-        works: dict[str, Work] = {
+        works: dict[str, Operation] = {
             f"{name} {number}": work
             for number, served in enumerate(models, start=1)
             for name, work in served.works().items()
@@ -71,16 +78,20 @@ class Server:
             title="electra", version=electra.__version__, docs_url=None, redoc_url=None, lifespan=self._lifespan
         )  # docs_url would fetch its page from another host
         self.app.add_middleware(
-            Guard, limits=self.limits, token=token, metrics=self.metrics, endpoints=[*ENDPOINTS, *LOOKED_AT]
+            AuthAndLimitsMiddleware,
+            limits=self.limits,
+            token=token,
+            metrics=self.metrics,
+            endpoints=[*ENDPOINTS, *LOOKED_AT],
         )
-        self.app.add_exception_handler(Refusal, _refused)
+        self.app.add_exception_handler(APIError, _refused)
         self.app.add_exception_handler(HTTPException, _not_found)
-        answers = Answers(models, self.worker)
-        self._post("/score", Texts, answers.score)
-        self._post("/rescore", Texts, answers.rescore)
-        self._post("/predict", Inputs, answers.predict)
-        self._post("/embed", Texts, answers.embed)
-        self._post("/proposals", Places, answers.proposals)
+        answers = Handlers(models, self.worker)
+        self._post("/score", TextsRequest, answers.score)
+        self._post("/rescore", TextsRequest, answers.rescore)
+        self._post("/predict", PredictRequest, answers.predict)
+        self._post("/embed", TextsRequest, answers.embed)
+        self._post("/proposals", ProposalsRequest, answers.proposals)
         self._look_at()
 
     def drain(self) -> None:
@@ -102,12 +113,12 @@ class Server:
         self, path: str, kind: type[Message], answer: Callable[[Message], Awaitable[Mapping[str, Any]]]
     ) -> None:
         """An endpoint whose body is parsed once, by pydantic, and whose answer is written once."""
-        message = limited(kind, self.limits)
+        message = with_limits(kind, self.limits)
 
         async def endpoint(request: Request) -> Response:
             if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
-                raise Refusal(415, f"give the body as JSON, with the header Content-Type: {JSON}")
-            facts = await answer(parsed(message, await request.body()))
+                raise APIError(415, f"give the body as JSON, with the header Content-Type: {JSON}")
+            facts = await answer(parse_request(message, await request.body()))
             return Response(json_bytes(facts), media_type=JSON)
 
         summary, _, more = (inspect.getdoc(answer) or path).partition("\n")
@@ -169,7 +180,7 @@ def _state(says: str, status: int) -> Response:
 
 
 async def _refused(_: Request, refusal: Exception) -> Response:
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, APIError)
     return Response(json_bytes({"error": refusal.message}), refusal.status, dict(refusal.headers), JSON)
 
 

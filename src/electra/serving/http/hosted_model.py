@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from electra.errors import CheckpointError, ConfigError
 from electra.export.loading import generator_beside
-from electra.serving.http.worker import Work
-from electra.serving.networks import load_model
+from electra.serving.backends import load_model
+from electra.serving.fill_mask import FillMask
+from electra.serving.http.worker import Operation
 from electra.serving.predictor import Predictor
-from electra.serving.proposals import Proposer
 from electra.serving.scorer import Scorer
 from electra.serving.text_encoder import TextEncoder
 
@@ -28,7 +28,7 @@ WORKS = ("score", "rescore", "predict", "embed", "proposals")
 WARM = "The chef cooked the meal."
 
 
-class Served:
+class HostedModel:
     """One of the server's models.
 
     Args:
@@ -50,7 +50,7 @@ class Served:
         generator: str | None = None,
         beside: str | None = None,
     ) -> None:
-        self.name = shown_name(model, beside=beside)
+        self.name = display_name(model, beside=beside)
         self.refusals: dict[str, str] = {}
         """What it cannot do, and what would be needed for it."""
         loaded = load_model(model)
@@ -60,10 +60,10 @@ class Served:
         if not (self.scorer or self.predictor or self.encoder):
             raise CheckpointError(self.refusals["embed"])
         other = generator or generator_beside(model)
-        self.generator = None if other is None else shown_name(str(other))
+        self.generator = None if other is None else display_name(str(other))
         source = loaded if other is None else other
         self.proposer = self._able(
-            "proposals", lambda: Proposer(source, device=device), wanted=generator is not None
+            "proposals", lambda: FillMask(source, device=device), wanted=generator is not None
         )
         if "score" in self.refusals:
             self.refusals["rescore"] = self.refusals["score"]
@@ -80,16 +80,16 @@ class Served:
             self.refusals[work] = f"{self.name}: {error}".replace(f"{self.name}: the model", self.name, 1)
             return None
 
-    def _agree(self, scorer: Scorer, proposer: Proposer, generator: str | Path | None) -> None:
+    def _agree(self, scorer: Scorer, proposer: FillMask, generator: str | Path | None) -> None:
         if scorer.tokenizer.get_vocab() != proposer.tokenizer.get_vocab():
             raise ConfigError(
                 f"--generator: {generator} has another vocabulary than {self.name}, so that its proposals would "
                 "be for other tokens; give the generator that the discriminator was trained with"
             )
 
-    def works(self) -> dict[str, Work]:
+    def works(self) -> dict[str, Operation]:
         """Its works by name, each from a list of items to their results."""
-        found: dict[str, Work] = {}
+        found: dict[str, Operation] = {}
         if self.scorer is not None:
             found["score"] = self.scorer
         if self.predictor is not None:
@@ -126,7 +126,7 @@ def _rows(encoder: TextEncoder, texts: list[str]) -> list[NDArray[np.float32]]:
     return list(encoder.encode(texts))
 
 
-def shown_name(model: str, *, beside: str | None = None) -> str:
+def display_name(model: str, *, beside: str | None = None) -> str:
     """A MODEL without the folders above it: `my-run`, `my-run/export/generator`, `google/electra-small`.
 
     Where the model beside it would have the same name, both have as many folders more as tell them apart.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-HEAD = 65_536
+MAX_HEADER_BYTES = 65_536
 """Bytes of a request's head, its address and headers."""
 
 
@@ -24,7 +24,7 @@ class Limits:
 
 
 @dataclass
-class Refusal(Exception):
+class APIError(Exception):
     """An answer other than 200: its status, one message, and headers."""
 
     status: int

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from electra.serving.http.limits import HEAD, Limits, Refusal
+from electra.serving.http.limits import MAX_HEADER_BYTES, APIError, Limits
 from electra.serving.http.metrics import Metrics
 
 OPEN = ("/", "/health", "/ready")
@@ -23,7 +23,7 @@ HEADERS = (
 )
 
 
-class Guard:
+class AuthAndLimitsMiddleware:
     """ASGI middleware that refuses what has no token or is too large, and counts every request.
 
     Args:
@@ -55,7 +55,7 @@ class Guard:
             self._check(scope)
             if (body := await self._body_in_time(receive)) is not None:
                 await _while_there(asyncio.ensure_future(self.app(scope, _again(body, receive), answer)), receive)
-        except Refusal as refusal:
+        except APIError as refusal:
             await _refuse(answer, refusal)
         finally:
             endpoint = scope["path"] if scope["path"] in self.endpoints else "other"
@@ -64,16 +64,16 @@ class Guard:
     def _check(self, scope: Scope) -> None:
         size = len(scope["raw_path"]) + len(scope["query_string"])
         size += sum(len(name) + len(value) + 4 for name, value in scope["headers"])  # ": " and the line's end
-        if size > HEAD:
-            says = f"the request's head is too large: at most {HEAD:,} bytes of address and headers"
-            raise Refusal(431, says, {"Connection": "close"})
+        if size > MAX_HEADER_BYTES:
+            says = f"the request's head is too large: at most {MAX_HEADER_BYTES:,} bytes of address and headers"
+            raise APIError(431, says, {"Connection": "close"})
         headers = dict(scope["headers"])
         if self.token is not None and scope["path"] not in OPEN:
             kind, _, given = headers.get(b"authorization", b"").partition(b" ")
             # Compared in full even where the kind is wrong; the time says nothing about the token.
             if not hmac.compare_digest(given.strip(), self.token) or kind.lower() != b"bearer":
                 message = "this server wants a token: Authorization: Bearer TOKEN"
-                raise Refusal(401, message, {"WWW-Authenticate": "Bearer"})
+                raise APIError(401, message, {"WWW-Authenticate": "Bearer"})
 
     async def _body_in_time(self, receive: Receive) -> bytes | None:
         try:
@@ -81,7 +81,7 @@ class Guard:
                 return await self._body(receive)
         except TimeoutError:
             message = f"the request did not come in whole within {self.limits.seconds:g} seconds"
-            raise Refusal(408, message, {"Connection": "close"}) from None
+            raise APIError(408, message, {"Connection": "close"}) from None
 
     async def _body(self, receive: Receive) -> bytes | None:
         """All of it; None where the client has gone.
@@ -100,7 +100,7 @@ class Guard:
             more = message.get("more_body", False)
         if size > self.limits.body:
             says = f"the request is too large: at most {self.limits.body:,} bytes; send the texts in several"
-            raise Refusal(413, says, {"Connection": "close"})
+            raise APIError(413, says, {"Connection": "close"})
         return b"".join(parts)
 
 
@@ -146,7 +146,7 @@ def json_bytes(facts: Any) -> bytes:
     return json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-async def _refuse(send: Send, refusal: Refusal) -> None:
+async def _refuse(send: Send, refusal: APIError) -> None:
     body = json_bytes({"error": refusal.message})
     headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **refusal.headers}
     start = [(name.lower().encode(), value.encode()) for name, value in headers.items()]

@@ -9,19 +9,19 @@ from typing import Any
 import uvicorn
 
 from electra.errors import ConfigError
-from electra.serving.http.app import Server
-from electra.serving.http.limits import HEAD
+from electra.serving.http.app import ModelServer
+from electra.serving.http.limits import MAX_HEADER_BYTES
 
 logger = logging.getLogger(__name__)
 
-KEPT_ALIVE = 30
+KEEP_ALIVE_SECONDS = 30
 """Seconds that a connection may be silent between two requests."""
 
 
-class Polite(uvicorn.Server):
+class GracefulServer(uvicorn.Server):
     """Asked to stop, it refuses new requests with 503 and ends when those that it has taken are answered."""
 
-    def __init__(self, config: uvicorn.Config, server: Server) -> None:
+    def __init__(self, config: uvicorn.Config, server: ModelServer) -> None:
         super().__init__(config)
         self.server = server
         self._states: dict[Any, tuple[Any, float]] = {}  # of each connection, and since when
@@ -44,7 +44,7 @@ class Polite(uvicorn.Server):
 
         uvicorn itself waits without end for the first lines of a request, and for a client to read its answer.
         """
-        now, patience = time.monotonic(), KEPT_ALIVE + 2 * self.server.limits.seconds
+        now, patience = time.monotonic(), KEEP_ALIVE_SECONDS + 2 * self.server.limits.seconds
         connections: set[Any] = {one for one in self.server_state.connections if hasattr(one, "cycle")}
         states = {}
         for connection in connections:
@@ -57,7 +57,7 @@ class Polite(uvicorn.Server):
         self._states = states
 
 
-def listen(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """A bound socket, so that a port that is taken is known before a model is loaded.
 
     Args:
@@ -79,8 +79,8 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def admit(listening: socket.socket) -> None:
-    """Let clients connect: from here on they wait for `run` and are not refused.
+def start_listening(listening: socket.socket) -> None:
+    """Let clients connect: from here on they wait for `serve` and are not refused.
 
     Raises:
         ConfigError: another process, whose socket was bound while this one's was, was quicker.
@@ -97,18 +97,18 @@ def _not_to_be_had(listening: socket.socket, address: str, error: OSError) -> Co
     return ConfigError(f"{address}: {(error.strerror or str(error)).lower()}; give another --port")
 
 
-def uvicorn_server(server: Server) -> Polite:
+def build_uvicorn_server(server: ModelServer) -> GracefulServer:
     """A server that is ready to run."""
     # The guard refuses a whole head of more than HEAD bytes, h11 one that has no end: only at twice as many, since
     # it knows no answer in our form. httptools, which uvicorn prefers where it is, has no such limit.
     config = uvicorn.Config(
-        server.app, http="h11", h11_max_incomplete_event_size=2 * HEAD, log_config=None, access_log=False,
-        server_header=False, timeout_keep_alive=KEPT_ALIVE,
+        server.app, http="h11", h11_max_incomplete_event_size=2 * MAX_HEADER_BYTES, log_config=None,
+        access_log=False, server_header=False, timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(server.limits.seconds) + 1,
     )  # fmt: skip
-    return Polite(config, server)
+    return GracefulServer(config, server)
 
 
-def run(server: Server, listening: socket.socket) -> None:
+def serve(server: ModelServer, listening: socket.socket) -> None:
     """Serve until a signal asks to stop."""
-    uvicorn_server(server).run(sockets=[listening])
+    build_uvicorn_server(server).run(sockets=[listening])

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import ErrorDetails
 from typing_extensions import TypedDict
 
-from electra.serving.http.limits import Limits, Refusal
+from electra.serving.http.limits import APIError, Limits
 
 PLACES = 64
 """Tokens of a text for which proposals may be asked at once."""
@@ -40,7 +40,7 @@ PLAIN = {
 """pydantic's kinds of mistakes in our words; any other is in pydantic's."""
 
 
-class Request(BaseModel):
+class ModelRequest(BaseModel):
     """What all requests have."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -48,19 +48,19 @@ class Request(BaseModel):
     model: Annotated[int, Field(description="1, or 2 where the server has two models", ge=1, le=2)] = 1
 
 
-class Texts(Request):
+class TextsRequest(ModelRequest):
     """Texts."""
 
     texts: list[str]
 
 
-class Inputs(Request):
+class PredictRequest(ModelRequest):
     """Texts, or pairs of texts, or lists of words: as the model's task has it."""
 
     texts: list[str | list[str]]
 
 
-class Places(Request):
+class ProposalsRequest(ModelRequest):
     """Tokens of a text."""
 
     text: str
@@ -81,32 +81,32 @@ class ScoredTokens(TypedDict):
     pseudo_log_likelihood: NotRequired[float]
 
 
-class Scores(TypedDict):
+class ScoreResponse(TypedDict):
     model: str
     objective: str
     results: list[ScoredTokens]
 
 
-class Rank(TypedDict):
+class RescoreResult(TypedDict):
     score: float | None
     sum: float
     tokens: int
 
 
-class Ranks(TypedDict):
+class RescoreResponse(TypedDict):
     model: str
     best: int
     order: list[int]
-    results: list[Rank]
+    results: list[RescoreResult]
 
 
-class Embeddings(TypedDict):
+class EmbedResponse(TypedDict):
     model: str
     dimension: int
     embeddings: list[list[float]]
 
 
-class Predictions(TypedDict):
+class PredictResponse(TypedDict):
     model: str
     task: str
     predictions: list[dict[str, Any]]
@@ -117,7 +117,7 @@ class Proposal(TypedDict):
     probability: float
 
 
-class ProposedPlace(TypedDict):
+class TokenProposals(TypedDict):
     """A token's number, its own probability, and others with theirs."""
 
     token: int
@@ -125,29 +125,31 @@ class ProposedPlace(TypedDict):
     proposals: list[Proposal]
 
 
-class Proposals(TypedDict):
+class ProposalsResponse(TypedDict):
     model: str
     generator: str
-    places: list[ProposedPlace]
+    places: list[TokenProposals]
 
 
-Message = TypeVar("Message", bound=Request)
+Message = TypeVar("Message", bound=ModelRequest)
 
 
-def limited(message: type[Message], limits: Limits) -> type[Message]:
+def with_limits(message: type[Message], limits: Limits) -> type[Message]:
     """The same message with a server's limits, as its OpenAPI shows them."""
     text = Annotated[str, Field(max_length=limits.characters)]
     items = Field(min_length=1, max_length=limits.texts)
-    kinds: dict[type[Request], dict[str, Any]] = {
-        Texts: {"texts": (Annotated[list[text], items], ...)},
-        Inputs: {"texts": (Annotated[list[text | Annotated[list[text], Field(min_length=1)]], items], ...)},
-        Places: {"text": (text, ...)},
+    kinds: dict[type[ModelRequest], dict[str, Any]] = {
+        TextsRequest: {"texts": (Annotated[list[text], items], ...)},
+        PredictRequest: {
+            "texts": (Annotated[list[text | Annotated[list[text], Field(min_length=1)]], items], ...)
+        },
+        ProposalsRequest: {"text": (text, ...)},
     }
     made: type[Message] = create_model(message.__name__, __base__=message, **kinds[message])
     return made
 
 
-def parsed(message: type[Message], body: bytes) -> Message:
+def parse_request(message: type[Message], body: bytes) -> Message:
     """A request's body as a message.
 
     Raises:
@@ -156,7 +158,7 @@ def parsed(message: type[Message], body: bytes) -> Message:
     try:
         return message.model_validate_json(body)
     except ValidationError as error:
-        raise Refusal(422, _told(error, ", ".join(message.model_fields))) from None
+        raise APIError(422, _told(error, ", ".join(message.model_fields))) from None
 
 
 def _told(error: ValidationError, fields: str) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from electra.serving.http.limits import Limits, Refusal
+from electra.serving.http.limits import APIError, Limits
 from electra.serving.http.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ BATCH_CHARACTERS = 16_384
 REMEMBERED = 0.8
 """Share of the speed so far in the one that the next wait is estimated by."""
 
-Work = Callable[[list[Any]], Sequence[Any]]
+Operation = Callable[[list[Any]], Sequence[Any]]
 """From items to as many results."""
 
 
@@ -58,7 +58,7 @@ class Worker:
         wait: seconds that an idle worker waits for further requests when the first has come.
     """
 
-    def __init__(self, works: Mapping[str, Work], *, limits: Limits, wait: float, metrics: Metrics) -> None:
+    def __init__(self, works: Mapping[str, Operation], *, limits: Limits, wait: float, metrics: Metrics) -> None:
         self.works, self.limits, self.wait, self.metrics = works, limits, wait, metrics
         self.held = 0
         """Requests that were taken and not answered yet."""
@@ -99,7 +99,7 @@ class Worker:
                 in time, 504 where its result did not, 500 where the model failed.
         """
         if self.draining or self._loop is None:
-            raise Refusal(
+            raise APIError(
                 503, "the server is stopping; ask another one", {"Retry-After": "1", "Connection": "close"}
             )
         job = Job(work, items, sizes, self._loop.create_future())
@@ -114,11 +114,11 @@ class Worker:
             job.abandoned = True  # also where the connection has gone
             self.held -= 1
 
-    def _too_late(self, job: Job) -> Refusal:
+    def _too_late(self, job: Job) -> APIError:
         seconds = f"{self.limits.seconds:g} seconds"
         if not job.begun:
-            return Refusal(503, f"the model had no time for this request within {seconds}", self._retry())
-        return Refusal(
+            return APIError(503, f"the model had no time for this request within {seconds}", self._retry())
+        return APIError(
             504, f"the model did not finish this request within {seconds}; ask for fewer or shorter texts"
         )
 
@@ -132,7 +132,7 @@ class Worker:
             if len(self._jobs) >= self.limits.waiting:
                 self._forget()
             if len(self._jobs) >= self.limits.waiting:
-                raise Refusal(
+                raise APIError(
                     429, f"{len(self._jobs)} requests are waiting already; try again later", self._retry()
                 )
             self._jobs.append(job)
@@ -229,6 +229,6 @@ def _answer(jobs: list[Job], failed: bool) -> None:
             continue
         if failed:
             job.abandoned = True
-            job.answer.set_exception(Refusal(500, "the model failed at this request; the server's log says how"))
+            job.answer.set_exception(APIError(500, "the model failed at this request; the server's log says how"))
         else:
             job.answer.set_result(job.results)

@@ -7,18 +7,18 @@ from small_model import TEXTS, write_model
 
 from electra.errors import CheckpointError
 from electra.modeling.heads import MaskedLanguageModelHead
-from electra.serving.proposals import Place, Proposer
+from electra.serving.fill_mask import FillMask, MaskQuery
 
 
 @pytest.fixture(scope="module", params=["wordpiece", "bpe"])
-def proposer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Proposer:
+def proposer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> FillMask:
     folder = tmp_path_factory.mktemp("proposals") / "model"
-    return Proposer(write_model(folder, kind=request.param, head=MaskedLanguageModelHead), device="cpu")
+    return FillMask(write_model(folder, kind=request.param, head=MaskedLanguageModelHead), device="cpu")
 
 
-def test_all_probabilities_sum_to_one_without_special_tokens(proposer: Proposer) -> None:
+def test_all_probabilities_sum_to_one_without_special_tokens(proposer: FillMask) -> None:
     ids = proposer.tokenizer.encode(TEXTS[0], add_special_tokens=False).ids
-    (found,) = proposer([Place(ids, 1, count=400)])
+    (found,) = proposer([MaskQuery(ids, 1, count=400)])
     assert sum(p for _, p in found.proposals) == pytest.approx(1, abs=1e-4)
     falling = [p for _, p in found.proposals]
     assert falling == sorted(falling, reverse=True)
@@ -27,9 +27,9 @@ def test_all_probabilities_sum_to_one_without_special_tokens(proposer: Proposer)
     assert found.probability in falling
 
 
-def test_places_are_answered_in_the_order_given(proposer: Proposer) -> None:
+def test_places_are_answered_in_the_order_given(proposer: FillMask) -> None:
     every = [
-        Place(proposer.tokenizer.encode(text, add_special_tokens=False).ids, place)
+        MaskQuery(proposer.tokenizer.encode(text, add_special_tokens=False).ids, place)
         for text in TEXTS
         for place in (2, 0)
     ]
@@ -40,14 +40,14 @@ def test_places_are_answered_in_the_order_given(proposer: Proposer) -> None:
         assert alone.probability == pytest.approx(found.probability, abs=1e-5)
 
 
-def test_of_a_long_text_the_surroundings_are_read(proposer: Proposer) -> None:
+def test_of_a_long_text_the_surroundings_are_read(proposer: FillMask) -> None:
     ids = proposer.tokenizer.encode(" ".join(TEXTS * 20), add_special_tokens=False).ids
     size = proposer.predictor.batcher.size
     for place in (0, len(ids) // 2, len(ids) - 1):
         start = min(max(0, place - size // 2), len(ids) - size)
-        assert proposer([Place(ids, place)]) == proposer([Place(ids[start : start + size], place - start)])
+        assert proposer([MaskQuery(ids, place)]) == proposer([MaskQuery(ids[start : start + size], place - start)])
 
 
 def test_a_discriminator_proposes_nothing(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="predicts no masked tokens"):
-        Proposer(write_model(tmp_path / "model"))
+        FillMask(write_model(tmp_path / "model"))

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from electra.errors import CheckpointError
+from electra.serving.backends import LoadedModel, build_backend, head_kind, load_model
 from electra.serving.batching import Batcher, WindowBatch
-from electra.serving.networks import Loaded, kind_of, load_model, network_of
 
-AT_ONCE = 512
+MAX_LOGIT_ROWS = 512
 """Masked tokens whose logits are held at a time: 62 MB of them with a vocabulary of 30,522."""
 
 Part = tuple[int, NDArray[np.int64], NDArray[np.int64]]
 """A text, some of its places, and where these are in the flattened batch."""
 
 
-class WordPredictor:
+class MaskedTokenPredictor:
     """Predicts masked tokens of texts of any length.
 
     Args:
@@ -34,16 +34,16 @@ class WordPredictor:
         CheckpointError: the model cannot be loaded, or predicts no masked tokens.
     """
 
-    def __init__(self, model: str | Path | Loaded, *, device: str | torch.device | None = None) -> None:
+    def __init__(self, model: str | Path | LoadedModel, *, device: str | torch.device | None = None) -> None:
         loaded = load_model(model)
-        if kind_of(loaded) != "generator":
+        if head_kind(loaded) != "generator":
             name = model if isinstance(model, str | Path) else "the model"
             raise CheckpointError(
                 f"{name} predicts no masked tokens; give a masked language model, or a run's generator: "
                 "RUN/export/generator"
             )
         self.tokenizer = loaded.tokenizer
-        self.network = network_of(loaded, device)
+        self.network = build_backend(loaded, device)
         self.batcher = Batcher(loaded, device=self.network.device)
 
     def __call__(
@@ -76,9 +76,9 @@ class WordPredictor:
 
     @staticmethod
     def _groups(batch: WindowBatch, places: Sequence[Sequence[int] | NDArray[np.int64]]) -> Iterator[list[Part]]:
-        """The places of a batch in groups of at most `AT_ONCE`."""
+        """The places of a batch in groups of at most `MAX_LOGIT_ROWS`."""
         group: list[Part] = []
-        room = AT_ONCE
+        room = MAX_LOGIT_ROWS
         for row, window in enumerate(batch.windows):
             wanted_n = np.sort(np.asarray(places[window.text], np.int64))
             wanted_n = wanted_n[(wanted_n >= window.keep_start) & (wanted_n < window.keep_end)]
@@ -89,7 +89,7 @@ class WordPredictor:
                 room -= len(part_m)
                 if not room:
                     yield group
-                    group, room = [], AT_ONCE
+                    group, room = [], MAX_LOGIT_ROWS
         if group:
             yield group
 

@@ -22,11 +22,11 @@ from electra.tasks.base import Outputs, Problem, Rows, TaskBatch
 from electra.tasks.fine_tuning import CPU_TOKENS, FineTuning, by_length, outputs_of
 from electra.tasks.long_texts import LongTexts
 
-Loaded = Pretrained | OnnxModel
+LoadedModel = Pretrained | OnnxModel
 """What a MODEL holds: for PyTorch, or for onnxruntime."""
 
 
-class Network(Protocol):
+class Backend(Protocol):
     """A network where it computes. `past` is what one with a memory remembers (`recurrence.Past`)."""
 
     device: torch.device
@@ -44,7 +44,7 @@ class Network(Protocol):
         ...
 
 
-def load_model(model: str | Path | Loaded) -> Loaded:
+def load_model(model: str | Path | LoadedModel) -> LoadedModel:
     """A MODEL, or an ONNX folder.
 
     Raises:
@@ -57,14 +57,14 @@ def load_model(model: str | Path | Loaded) -> Loaded:
     return load_onnx(folder) if is_onnx(folder) else load_pretrained(folder)
 
 
-def kind_of(loaded: Loaded) -> str:
+def head_kind(loaded: LoadedModel) -> str:
     """What the head is for (`export.names.HeadKind`); of a network without one `encoder`."""
     if isinstance(loaded, OnnxModel):
         return loaded.facts.kind
     return "encoder" if loaded.head is None else KINDS[type(loaded.head)]
 
 
-def network_of(loaded: Loaded, device: str | torch.device | None) -> Network:
+def build_backend(loaded: LoadedModel, device: str | torch.device | None) -> Backend:
     """The network on its device; None: the GPU where there is one and PyTorch computes.
 
     Raises:
@@ -72,11 +72,11 @@ def network_of(loaded: Loaded, device: str | torch.device | None) -> Network:
     """
     if isinstance(loaded, OnnxModel):
         _refuse_device(device)
-        return OnnxNetwork(loaded)
-    return TorchNetwork(loaded, device)
+        return OnnxBackend(loaded)
+    return TorchBackend(loaded, device)
 
 
-class TorchNetwork:
+class TorchBackend:
     """An encoder and its head, on their device; None: the GPU where there is one."""
 
     def __init__(self, pretrained: Pretrained, device: str | torch.device | None) -> None:
@@ -100,7 +100,7 @@ class TorchNetwork:
         return lambda positions_n: head.logits(states[positions_n], table_VE)
 
 
-class OnnxNetwork:
+class OnnxBackend:
     """The same by onnxruntime."""
 
     def __init__(self, model: OnnxModel) -> None:
@@ -124,7 +124,7 @@ class OnnxNetwork:
         return self.model.run((name,), **inputs)[name]
 
 
-class TaskNetwork(Protocol):
+class TaskBackend(Protocol):
     """A network that was fine-tuned for a problem."""
 
     def outputs(self, rows: Rows, *, pad: int, batch_tokens: int | None = None) -> list[Outputs]:
@@ -132,21 +132,21 @@ class TaskNetwork(Protocol):
         ...
 
 
-def task_network_of(
-    loaded: Loaded, problem: Problem, device: str | torch.device | None, *, long: LongTexts | None = None
-) -> TaskNetwork:
-    """As `network_of`.
+def build_task_backend(
+    loaded: LoadedModel, problem: Problem, device: str | torch.device | None, *, long: LongTexts | None = None
+) -> TaskBackend:
+    """As `build_backend`.
 
     Args:
         long: how PyTorch's reads rows that are longer than its windows; what went out as ONNX reads none.
     """
     if isinstance(loaded, OnnxModel):
         _refuse_device(device)
-        return OnnxTaskNetwork(loaded, problem)
-    return TorchTaskNetwork(loaded, problem, _device(device), long=long)
+        return OnnxTaskBackend(loaded, problem)
+    return TorchTaskBackend(loaded, problem, _device(device), long=long)
 
 
-class TorchTaskNetwork:
+class TorchTaskBackend:
     """An encoder and its head."""
 
     def __init__(
@@ -160,7 +160,7 @@ class TorchTaskNetwork:
         return self.module.outputs(rows, pad=pad, device=self.device, batch_tokens=batch_tokens)
 
 
-class OnnxTaskNetwork:
+class OnnxTaskBackend:
     """The same by onnxruntime."""
 
     def __init__(self, model: OnnxModel, problem: Problem) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import torch
 
-from electra.serving.networks import Loaded
-from electra.serving.word_predictor import WordPredictor
+from electra.serving.backends import LoadedModel
+from electra.serving.masked_token_predictor import MaskedTokenPredictor
 
 
 @dataclass(frozen=True)
-class Place:
+class MaskQuery:
     """A token of a text that is to be proposed for.
 
     Attributes:
@@ -26,7 +26,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Proposed:
+class MaskPrediction:
     """What a masked language model makes of a place.
 
     Attributes:
@@ -39,7 +39,7 @@ class Proposed:
     proposals: list[tuple[str, float]]
 
 
-class Proposer:
+class FillMask:
     """Proposes tokens for places of texts, each place masked alone.
 
     Args:
@@ -50,26 +50,26 @@ class Proposer:
         CheckpointError: the model cannot be loaded, or predicts no masked tokens.
     """
 
-    def __init__(self, model: str | Path | Loaded, *, device: str | torch.device | None = None) -> None:
-        self.predictor = WordPredictor(model, device=device)
+    def __init__(self, model: str | Path | LoadedModel, *, device: str | torch.device | None = None) -> None:
+        self.predictor = MaskedTokenPredictor(model, device=device)
         self.tokenizer = self.predictor.tokenizer
         self._special = torch.tensor(self.predictor.batcher.special.ids)
 
-    def __call__(self, places: Sequence[Place]) -> list[Proposed]:
+    def __call__(self, places: Sequence[MaskQuery]) -> list[MaskPrediction]:
         """One result a place, in the order given.
 
         Of a text longer than the network's input the tokens around the place are read. Special tokens are never
         proposed; the other probabilities are as if there were none.
         """
         cut = [self._around(place) for place in places]
-        found: dict[int, Proposed] = {}
+        found: dict[int, MaskPrediction] = {}
         ids, where = [tokens for tokens, _ in cut], [[number] for _, number in cut]
         for number, _, log_probabilities_1V in self.predictor(ids, where):
             logits_V = log_probabilities_1V[0].index_fill(0, self._special, -torch.inf)
             probabilities_V = logits_V.softmax(0)
             best = probabilities_V.topk(min(places[number].count, len(probabilities_V)))
             tokens, masked = cut[number]
-            found[number] = Proposed(
+            found[number] = MaskPrediction(
                 float(probabilities_V[tokens[masked]]),
                 [
                     (self.tokenizer.decode([token], skip_special_tokens=False), probability)
@@ -78,7 +78,7 @@ class Proposer:
             )
         return [found[number] for number in range(len(places))]
 
-    def _around(self, place: Place) -> tuple[list[int], int]:
+    def _around(self, place: MaskQuery) -> tuple[list[int], int]:
         """The tokens that are read, and the place among them."""
         size = self.predictor.batcher.size
         start = min(max(0, place.place - size // 2), max(0, len(place.ids) - size))

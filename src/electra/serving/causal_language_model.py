@@ -16,12 +16,12 @@ from electra.export.huggingface import Pretrained
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import LanguageModelHead
 
-ROWS_TOKENS = 2048
+BATCH_TOKENS = 2048
 """Tokens of a batch: enough for the products' full speed, and their logits still fit anywhere."""
 
 
 @dataclass(frozen=True)
-class LanguageModel:
+class CausalLanguageModel:
     """A network that predicts each token from those before it.
 
     Attributes:
@@ -33,7 +33,7 @@ class LanguageModel:
     window: int
 
     @classmethod
-    def of(cls, pretrained: Pretrained, name: str) -> "LanguageModel":
+    def of(cls, pretrained: Pretrained, name: str) -> "CausalLanguageModel":
         """That of a MODEL.
 
         Args:
@@ -66,8 +66,8 @@ class LanguageModel:
 
 
 @torch.inference_mode()
-def losses_with_memory(
-    model: LanguageModel, documents: Sequence[Tensor], *, window: int, memory: int
+def compute_token_losses(
+    model: CausalLanguageModel, documents: Sequence[Tensor], *, window: int, memory: int
 ) -> list[Tensor]:
     """The loss of each token (T,) of each document, which is read window by window with what is remembered.
 
@@ -80,21 +80,21 @@ def losses_with_memory(
     """
     found: list[list[Tensor]] = [[] for _ in documents]
     order = sorted(range(len(documents)), key=lambda number: -len(documents[number]))
-    rows = max(1, ROWS_TOKENS // window)
+    rows = max(1, BATCH_TOKENS // window)
     for batch in (order[first : first + rows] for first in range(0, len(order), rows)):
         remembered_YBMD: Tensor | None = None
         for start in range(0, len(documents[batch[0]]) - 1, window):
             batch = [number for number in batch if len(documents[number]) - 1 > start]
             parts = [documents[number][start : start + window + 1] for number in batch]
             remembered_YBMD = None if remembered_YBMD is None else remembered_YBMD[:, : len(batch)]
-            losses_BL, remembered_YBMD = read_window(model, parts, remembered_YBMD, memory)
+            losses_BL, remembered_YBMD = forward_window(model, parts, remembered_YBMD, memory)
             for number, part, losses_L in zip(batch, parts, losses_BL, strict=True):
                 found[number].append(losses_L[: len(part) - 1])
     return [torch.cat(parts) for parts in found]
 
 
-def read_window(
-    model: LanguageModel, parts: Sequence[Tensor], memory_YBMD: Tensor | None, memory: int
+def forward_window(
+    model: CausalLanguageModel, parts: Sequence[Tensor], memory_YBMD: Tensor | None, memory: int
 ) -> tuple[Tensor, Tensor | None]:
     """The losses (B, L) of one window of several documents, on the CPU, and what is then remembered.
 

@@ -14,14 +14,14 @@ import torch
 from numpy.typing import NDArray
 
 from electra.errors import ConfigError
-from electra.serving.networks import Loaded
+from electra.serving.backends import LoadedModel
 from electra.serving.scorer import ScoredText, Scorer
 
 TEXT, WORD = "{text}", "{word}"
 
 
 @dataclass(frozen=True)
-class Prompted:
+class PromptPrediction:
     """A text's label, and for each label the logit of its word's standing there unreplaced."""
 
     text: str
@@ -29,7 +29,7 @@ class Prompted:
     scores: dict[str, float]
 
 
-class Prompter:
+class PromptClassifier:
     """Labels texts by how replaced each label's word looks.
 
     Args:
@@ -44,7 +44,7 @@ class Prompter:
 
     def __init__(
         self,
-        model: str | Path | Loaded,
+        model: str | Path | LoadedModel,
         *,
         template: str,
         words: Mapping[str, Sequence[str]],
@@ -57,12 +57,12 @@ class Prompter:
         self.scorer = Scorer(model, device=device)
         self.template, self.words = template, words
 
-    def __call__(self, texts: Sequence[str]) -> list[Prompted]:
+    def __call__(self, texts: Sequence[str]) -> list[PromptPrediction]:
         """One label a text, in the order given."""
         found = []
         for text, row_K in zip(texts, self._logits(texts), strict=True):
             scores = dict(zip(self.words, row_K.astype(float).round(4).tolist(), strict=True))
-            found.append(Prompted(text, max(scores, key=scores.__getitem__), scores))
+            found.append(PromptPrediction(text, max(scores, key=scores.__getitem__), scores))
         return found
 
     def _logits(self, texts: Sequence[str]) -> NDArray[np.float32]:

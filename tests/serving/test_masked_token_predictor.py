@@ -9,17 +9,17 @@ from small_model import LENGTH, TEXTS, write_model
 
 from electra.errors import CheckpointError
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
-from electra.serving import word_predictor
-from electra.serving.word_predictor import WordPredictor
+from electra.serving import masked_token_predictor
+from electra.serving.masked_token_predictor import MaskedTokenPredictor
 
 
 @pytest.fixture(scope="module")
-def predictor(tmp_path_factory: pytest.TempPathFactory) -> WordPredictor:
+def predictor(tmp_path_factory: pytest.TempPathFactory) -> MaskedTokenPredictor:
     folder = tmp_path_factory.mktemp("words") / "generator"
-    return WordPredictor(write_model(folder, head=MaskedLanguageModelHead), device="cpu")
+    return MaskedTokenPredictor(write_model(folder, head=MaskedLanguageModelHead), device="cpu")
 
 
-def plain(predictor: WordPredictor, ids: list[int], places: list[int]) -> torch.Tensor:
+def plain(predictor: MaskedTokenPredictor, ids: list[int], places: list[int]) -> torch.Tensor:
     """One text that is not longer than the inputs."""
     special = predictor.batcher.special
     masked = [special.mask if place in places else token for place, token in enumerate(ids)]
@@ -29,8 +29,8 @@ def plain(predictor: WordPredictor, ids: list[int], places: list[int]) -> torch.
     return logits[sorted(places)].log_softmax(-1)
 
 
-def test_all_places_of_all_texts(predictor: WordPredictor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_predictor, "AT_ONCE", 2)
+def test_all_places_of_all_texts(predictor: MaskedTokenPredictor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masked_token_predictor, "MAX_LOGIT_ROWS", 2)
     ids = [one.ids[: LENGTH - 2] for one in predictor.tokenizer.encode_batch(TEXTS, add_special_tokens=False)]
     places = [[0], [3, 1, 4], [], [len(ids[3]) - 1, 0]]
     found: dict[int, list[tuple[np.ndarray, torch.Tensor]]] = {}
@@ -43,7 +43,7 @@ def test_all_places_of_all_texts(predictor: WordPredictor, monkeypatch: pytest.M
         torch.testing.assert_close(torch.cat([each for _, each in parts]), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_a_long_text_is_read_in_windows(predictor: WordPredictor) -> None:
+def test_a_long_text_is_read_in_windows(predictor: MaskedTokenPredictor) -> None:
     ids = [predictor.tokenizer.encode(" ".join(TEXTS * 3), add_special_tokens=False).ids]
     assert len(ids[0]) > 3 * LENGTH
     found = dict.fromkeys(range(len(ids[0])), 0)
@@ -57,4 +57,4 @@ def test_a_long_text_is_read_in_windows(predictor: WordPredictor) -> None:
 
 def test_a_discriminator_predicts_no_words(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"predicts no masked tokens; give .* RUN/export/generator"):
-        WordPredictor(write_model(tmp_path / "model", head=ReplacedTokenHead))
+        MaskedTokenPredictor(write_model(tmp_path / "model", head=ReplacedTokenHead))

@@ -1,0 +1,31 @@
+"""Hypotheses in a new order, by numbers worked out by hand."""
+
+import pytest
+
+from electra.serving.rescoring import RescoredHypothesis, rescore
+
+TEXTS, SCORES, LIKELIHOODS = ["a b c", "a b", "d"], [-1.0, -2.0, -3.0], [-30.0, -10.0, -20.0]
+
+
+def test_the_totals_and_the_order() -> None:
+    found = rescore(TEXTS, SCORES, LIKELIHOODS, weight=0.5, length_penalty=0.25)
+    assert found == [
+        RescoredHypothesis("a b", 1, -2 - 5 - 0.5),
+        RescoredHypothesis("d", 2, -3 - 10 - 0.25),
+        RescoredHypothesis("a b c", 0, -1 - 15 - 0.75)
+    ]  # fmt: skip
+
+
+def test_without_the_model_the_order_is_the_recognisers_and_a_penalty_prefers_few_words() -> None:
+    assert [one.place for one in rescore(TEXTS, SCORES, LIKELIHOODS, weight=0)] == [0, 1, 2]
+    assert [one.place for one in rescore(TEXTS, SCORES, LIKELIHOODS, weight=0, length_penalty=3)] == [2, 1, 0]
+
+
+def test_equal_ones_stay_as_they_were() -> None:
+    assert [one.text for one in rescore(["b", "a"], [-1, -1], [-5, -5], weight=2)] == ["b", "a"]
+    assert rescore([], [], [], weight=1) == []
+
+
+def test_as_many_numbers_as_hypotheses() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        rescore(TEXTS, SCORES, [0.0], weight=1)
