@@ -211,7 +211,7 @@ def main() -> None:
         whole = command(folder, texts, Path(name))
     labels, waste = peer.labels(texts, exchanged), padding(peer, texts)
     curves = [float(roc_auc_score(labels, np.concatenate(logits))) for logits in results["scores"]]
-    model, shape = str(options.model or options.preset), scorer.network.encoder.config
+    model, shape = str(options.model or options.preset), scorer.backend.encoder.config
     threads, processor = torch.get_num_threads(), torch.backends.cpu.get_cpu_capability()
     print(f"{model}: {shape.layers} layers of {shape.hidden_size}; float32, {processor}, {threads} threads;")
     print(f"{len(texts):,} sentences of {len(labels):,} tokens, {len(times['scores'][0])} rounds;")

@@ -168,7 +168,7 @@ def test_other_models_are_refused(data_folder: Path) -> None:
 
     def refusal(encoder: AnyEncoder, head: Head | None) -> str:
         with pytest.raises(CheckpointError) as caught:
-            CausalLanguageModel.of(Pretrained(encoder, head, tokenizer, None, 64), "MODEL")
+            CausalLanguageModel.from_pretrained(Pretrained(encoder, head, tokenizer, None, 64), "MODEL")
         return str(caught.value)
 
     both, learnt = config(1, direction="both"), config(1, positions="learnt", direction="both", memory_length=0)

@@ -72,7 +72,7 @@ def given(reader: LayerReader, words: list[str]) -> tuple[torch.Tensor, list[int
         of_word = reader.tokenizer.encode(word, add_special_tokens=False).ids
         ids, owners = ids + of_word, owners + [number] * len(of_word)
     batcher = reader.batcher  # a network with a memory, as XLNet's have one, begins with [SEP]
-    return torch.tensor([[batcher.begin, *ids, batcher.special.separate]]), owners
+    return torch.tensor([[batcher.start_token, *ids, batcher.special.separate]]), owners
 
 
 @torch.no_grad()

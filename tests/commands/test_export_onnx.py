@@ -149,4 +149,4 @@ def test_what_stays_behind_is_said(caplog: pytest.LogCaptureFixture, small_model
     )  # fmt: skip
     exported(model, out=tmp_path / "onnx")
     assert "memory does not go out" in caplog.text
-    assert Scorer(tmp_path / "onnx").batcher.begin == Scorer(model, device="cpu").batcher.begin
+    assert Scorer(tmp_path / "onnx").batcher.start_token == Scorer(model, device="cpu").batcher.start_token

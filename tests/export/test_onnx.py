@@ -248,9 +248,9 @@ def test_the_script_for_pairs_runs_without_torch(shape: str, kind: str, tmp_path
             scores = np.exp([*literal_eval(said).values()])
             assert near([*(scores / scores.sum())], [*predictor([pair])[0]["scores"].values()])
         else:
-            rows = predictor.problem.encode([predictor._example(pair, 0)], predictor.reading)
+            rows = predictor.problem.encode([predictor._example(pair, 0)], predictor.input_spec)
             assert len(rows) == 1  # one window
-            [found] = predictor.network.outputs(rows, pad=predictor.pad)
+            [found] = predictor.backend.outputs(rows, pad=predictor.pad)
             assert near(float(said.rpartition(" ")[2]), float(found["scores"].max()), 2e-4)
             if kind != "answerable span":
                 assert said.rpartition(" ")[0] == predictor([pair])[0]["answer"]
@@ -340,7 +340,7 @@ class TestRefused:
             (lambda: Predictor(folder, device="cuda"), "runs on the CPU"),
             (lambda: load_pretrained(folder), "is an ONNX folder"),
             (lambda: electra.load(folder).encoder, "no encoder for PyTorch"),
-            (lambda: Calibration.of(folder), "takes no calibration"),
+            (lambda: Calibration.load(folder), "takes no calibration"),
         ]
         for use, message in uses:
             with pytest.raises(CheckpointError, match=message):

@@ -53,10 +53,10 @@ def test_batches_fit_and_hold_what_the_rows_say() -> None:
     reader = batcher(40)
     special = reader.special
     found = [np.full(len(ids), np.nan) for ids in texts]
-    for window, row in reader.rows(texts, network, batch_tokens=400):
+    for window, row in reader.outputs(texts, network, batch_tokens=400):
         ids = texts[window.text][window.start : window.end]
         assert row.dtype == np.float32 and row.tolist() == [special.classify, *ids, special.separate]
-        found[window.text][window.kept] = row[window.kept_of_row]
+        found[window.text][window.kept] = row[window.kept_in_row]
     assert [row.tolist() for row in found] == texts
     assert all(rows * length <= 400 for rows, length in shapes)
     assert len(shapes) < len(texts) / 6
@@ -93,7 +93,7 @@ def test_rows_of_one_length_need_no_mask() -> None:
         masks.append(mask_BL)
         return ids_BL.float()
 
-    assert len(list(batcher(40).rows([[7, 8]] * 3, network))) == 3
+    assert len(list(batcher(40).outputs([[7, 8]] * 3, network))) == 3
     assert masks == [None]
 
 

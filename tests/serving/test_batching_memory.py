@@ -63,13 +63,13 @@ def framed(scorer: Scorer, text: str) -> list[int]:
 @torch.no_grad()
 def by_hand(scorer: Scorer, text: str) -> Tensor:
     """The logits of a text's tokens, its windows fed to the encoder one by one."""
-    encoder = scorer.network.encoder
+    encoder = scorer.backend.encoder
     assert isinstance(encoder, RelativeEncoder)
     memory, logits = None, []
     for window in torch.tensor([framed(scorer, text)]).split(LENGTH, 1):
         found = encoder.read(window, memory_YBMD=memory)
         memory = found.memory_YBMD
-        logits.append(scorer.network.head(found.states_BND)[0])
+        logits.append(scorer.backend.head(found.states_BND)[0])
     return torch.cat(logits)[1:-1]
 
 
@@ -96,7 +96,7 @@ def test_memory_is_the_way_of_models_that_have_one(model: Path, make: Callable[[
     assert Scorer(model, device="cpu").batcher.long == "memory"
     without = make(0)
     scorer = Scorer(without, device="cpu")
-    assert scorer.batcher.long == "windows" and scorer.batcher.begin == scorer.batcher.special.classify
+    assert scorer.batcher.long == "windows" and scorer.batcher.start_token == scorer.batcher.special.classify
     with pytest.raises(CheckpointError, match=r"no memory to read long texts with; .* in windows"):
         Scorer(without, device="cpu", long="memory")
 
@@ -108,14 +108,14 @@ def test_states_and_their_mean(model: Path, long: LongTextMode) -> None:
     many = texts(60, 4, 0, LENGTH - 1, 2 * LENGTH - 2)
     states, means_ND = encoder(many), encoder.encode(many)
     assert [len(state_LD) for state_LD in states] == [60, 4, 0, LENGTH - 1, 2 * LENGTH - 2]
-    assert isinstance(scorer.network.encoder, RelativeEncoder)
+    assert isinstance(scorer.backend.encoder, RelativeEncoder)
     for text, state_LD, mean_D in zip(many, states, means_ND, strict=True):
         ids_BL = torch.tensor([framed(scorer, text)])
         if long == "windows" and ids_BL.shape[1] > LENGTH:
             continue
         memory, parts = None, []
         for window in ids_BL.split(LENGTH, 1):
-            found = scorer.network.encoder.read(window, memory_YBMD=memory)
+            found = scorer.backend.encoder.read(window, memory_YBMD=memory)
             memory = found.memory_YBMD
             parts.append(found.states_BND[0].detach())
         expected_LD = torch.cat(parts).numpy()

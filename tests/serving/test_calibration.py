@@ -22,9 +22,9 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("calibration", [PLATT, CURVE, Calibration("temperature", 0.1, 2.0)])
 def test_what_is_stored_is_found(model: Path, calibration: Calibration) -> None:
-    assert calibration.store(model) == model / CALIBRATION_FILE
-    assert Calibration.of(model) == calibration
-    assert Calibration.of(model.parent) == calibration  # as every MODEL: what holds the folder stands for it
+    assert calibration.save(model) == model / CALIBRATION_FILE
+    assert Calibration.load(model) == calibration
+    assert Calibration.load(model.parent) == calibration  # as every MODEL: what holds the folder stands for it
 
 
 def test_corrections_by_hand() -> None:
@@ -33,7 +33,7 @@ def test_corrections_by_hand() -> None:
     np.testing.assert_allclose(1 / (1 + np.exp(-CURVE(x))), [0.1, 0.3, 0.55])
     np.testing.assert_allclose(Calibration("none", 0.15)(x), x)
     # Odds of 3 : 17 in training, of 1 : 19 where it is used.
-    np.testing.assert_allclose(np.exp(PLATT.expecting(0.05)(x) - PLATT(x)), (1 / 19) / (3 / 17))
+    np.testing.assert_allclose(np.exp(PLATT.with_target_prior(0.05)(x) - PLATT(x)), (1 / 19) / (3 / 17))
 
 
 def test_a_scorer_corrects_all_that_it_says(model: Path) -> None:
@@ -46,16 +46,16 @@ def test_a_scorer_corrects_all_that_it_says(model: Path) -> None:
 
 def test_without_one_it_is_said_how_to_make_one(model: Path) -> None:
     with pytest.raises(CheckpointError, match=r"has no calibration.json; make one: electra analyze calibrate"):
-        Calibration.of(model)
+        Calibration.load(model)
 
 
 def test_one_of_other_weights_is_refused(model: Path, tmp_path: Path) -> None:
-    PLATT.store(model)
+    PLATT.save(model)
     with (model / "model.safetensors").open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"\x7f")
     with pytest.raises(CheckpointError, match="was made for other weights"):
-        Calibration.of(model)
+        Calibration.load(model)
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,11 @@ def test_one_of_other_weights_is_refused(model: Path, tmp_path: Path) -> None:
     ],
 )
 def test_a_garbled_one_is_refused(model: Path, change: dict[str, object]) -> None:
-    PLATT.store(model)
+    PLATT.save(model)
     facts = json.loads((model / CALIBRATION_FILE).read_text())
     (model / CALIBRATION_FILE).write_text(json.dumps(facts | change))
     with pytest.raises(CheckpointError, match="lacks or garbles"):
-        Calibration.of(model)
+        Calibration.load(model)
     (model / CALIBRATION_FILE).write_text("{")
     with pytest.raises(CheckpointError, match="cannot be read"):
-        Calibration.of(model)
+        Calibration.load(model)

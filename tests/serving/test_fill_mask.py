@@ -42,7 +42,7 @@ def test_places_are_answered_in_the_order_given(proposer: FillMask) -> None:
 
 def test_of_a_long_text_the_surroundings_are_read(proposer: FillMask) -> None:
     ids = proposer.tokenizer.encode(" ".join(TEXTS * 20), add_special_tokens=False).ids
-    size = proposer.predictor.batcher.size
+    size = proposer.predictor.batcher.max_tokens
     for place in (0, len(ids) // 2, len(ids) - 1):
         start = min(max(0, place - size // 2), len(ids) - size)
         assert proposer([MaskQuery(ids, place)]) == proposer([MaskQuery(ids[start : start + size], place - start)])

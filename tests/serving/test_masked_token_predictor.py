@@ -24,8 +24,8 @@ def plain(predictor: MaskedTokenPredictor, ids: list[int], places: list[int]) ->
     special = predictor.batcher.special
     masked = [special.mask if place in places else token for place, token in enumerate(ids)]
     with torch.no_grad():
-        x_BLD = predictor.network.encoder(torch.tensor([[special.classify, *masked, special.separate]]))
-        logits = predictor.network.head.logits(x_BLD[0, 1:-1], predictor.network.encoder.embeddings.token.weight)
+        x_BLD = predictor.backend.encoder(torch.tensor([[special.classify, *masked, special.separate]]))
+        logits = predictor.backend.head.logits(x_BLD[0, 1:-1], predictor.backend.encoder.embeddings.token.weight)
     return logits[sorted(places)].log_softmax(-1)
 
 

@@ -110,7 +110,7 @@ def test_a_saved_network_says_what_it_said_before(saved: Saved) -> None:
     outputs = saved.module.outputs(rows, pad=0, device=torch.device("cpu"))
     expected = saved.problem.predictions(saved.examples, rows, outputs)
     predictor = Predictor(saved.folder, device="cpu")
-    assert predictor.problem == saved.problem and predictor.reading.max_length == 24
+    assert predictor.problem == saved.problem and predictor.input_spec.max_length == 24
     found = predictor(saved.texts)
     assert near(found, expected), (found, expected)
     assert near(predictor(saved.texts[::-1], batch_tokens=1)[::-1], [

@@ -34,7 +34,7 @@ def direct(scorer: Scorer, ids: list[int]) -> np.ndarray:
     special = scorer.batcher.special
     ids_BL = torch.tensor([[special.classify, *ids, special.separate]])
     with torch.no_grad():
-        logits_BL = scorer.network.head(scorer.network.encoder(ids_BL))
+        logits_BL = scorer.backend.head(scorer.backend.encoder(ids_BL))
     return torch.sigmoid(logits_BL)[0, 1:-1].numpy()
 
 

@@ -72,7 +72,7 @@ def test_a_long_text_is_read_in_windows(encoder) -> None:  # type: ignore[no-unt
     for window in overlapping_windows(0, len(ids), size):
         row = [special.classify, *ids[window.start : window.end], special.separate]
         with torch.no_grad():
-            state_LD = encoder.network.encoder(torch.tensor([row]))[0]
+            state_LD = encoder.backend.encoder(torch.tensor([row]))[0]
         first = 1 + window.keep_start - window.start
         parts.append(state_LD[first : first + window.keep_end - window.keep_start])
         if window.start == 0:

@@ -131,7 +131,7 @@ def on_errors(
         estimated = estimated_prior(calibration(fit.log_odds_N), calibration.prior)
         priors = {"estimated": estimated, "given": prior, "true": fit.prior}
         rows += [
-            _row(judge, calibration.expecting(value), how, calibration)
+            _row(judge, calibration.with_target_prior(value), how, calibration)
             for how, value in priors.items()
             if value is not None
         ]
@@ -141,5 +141,5 @@ def on_errors(
 
 
 def _row(judge: Judge, calibration: Calibration, how: str, than: Calibration | None) -> Facts:
-    expected = calibration.prior if calibration.towards is None else calibration.towards
+    expected = calibration.prior if calibration.target_prior is None else calibration.target_prior
     return parameters(calibration) | {"prior": how, "expected": expected} | judge.facts(calibration, than=than)

@@ -79,9 +79,11 @@ class Detector:
         pretrained = load_pretrained(model)
         if isinstance(pretrained.head, ReplacedTokenHead):
             scorer = Scorer(pretrained)
-            return cls(name, "discriminator", scorer.batcher.in_windows, lambda words: token_scores(scorer, words))
+            return cls(
+                name, "discriminator", scorer.batcher.count_windowed, lambda words: token_scores(scorer, words)
+            )
         predictor = _tagger(pretrained, model)
-        most = predictor.reading.max_length - 2
+        most = predictor.input_spec.max_length - 2
 
         def in_windows(lengths: Iterable[int]) -> int:
             return sum(length > most for length in lengths)
@@ -103,7 +105,7 @@ def word_scores(tagger: Predictor, sentences: Sequence[Words]) -> list[TokenScor
     """Those of a tagger of wrong words, one a word: of its having another tag than those of right ones."""
     right = _right(tagger)
     found = []
-    encodings = encoded_words(sentences, tagger.reading.tokenizer)
+    encodings = encoded_words(sentences, tagger.input_spec.tokenizer)
     for probabilities_WK, encoding in zip(tagger.tag_probabilities(sentences), encodings, strict=True):
         right_W = probabilities_WK[:, right].sum(1).clip(CERTAIN, 1 - CERTAIN)
         seen_W = np.flatnonzero(probabilities_WK.any(1))

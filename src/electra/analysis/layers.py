@@ -76,21 +76,21 @@ class LayerReader:
         states_ZND = np.zeros((self.layers, int(starts[-1]), D), np.float32)
         counts_N = np.zeros(int(starts[-1]), np.int64)
         ids = [encoding.ids for encoding in encodings]
-        for window, row_LZD in self.batcher.rows(ids, self._states):
+        for window, row_LZD in self.batcher.outputs(ids, self._states):
             words_L = np.array(encodings[window.text].word_ids, np.int64)[window.kept] + starts[window.text]
             states_NZD = states_ZND.swapaxes(0, 1)  # a view
-            np.add.at(states_NZD, words_L, row_LZD[window.kept_of_row])
+            np.add.at(states_NZD, words_L, row_LZD[window.kept_in_row])
             np.add.at(counts_N, words_L, 1)
         states_ZND /= np.maximum(counts_N, 1)[:, None]
-        return WordStates(states_ZND, counts_N > 0, self.batcher.in_windows(map(len, ids)))
+        return WordStates(states_ZND, counts_N > 0, self.batcher.count_windowed(map(len, ids)))
 
     def attention(self, sentences: Sequence[Sequence[str]]) -> dict[str, NDArray[np.float64]]:
         """Each of `FIGURES` by block and head (Y, H): the mean over the tokens of the texts, special ones not."""
         config = self.encoder.config
         totals_YHF, tokens = np.zeros((config.layers, config.heads, len(FIGURES))), 0
         ids = [encoding.ids for encoding in self._encodings(sentences)]
-        for window, row_LYHF in self.batcher.rows(ids, self._attention):
-            kept = row_LYHF[window.kept_of_row]
+        for window, row_LYHF in self.batcher.outputs(ids, self._attention):
+            kept = row_LYHF[window.kept_in_row]
             totals_YHF += kept.sum(0, dtype=np.float64)
             tokens += len(kept)
         return dict(zip(FIGURES, np.moveaxis(totals_YHF / max(tokens, 1), -1, 0), strict=True))

@@ -86,9 +86,9 @@ def of_task(torch_model: LoadedModel, onnx_model: LoadedModel, examples: Sequenc
     figures, metric = [], ""
     for model in (torch_model, onnx_model):
         predictor = Predictor(model, device="cpu")
-        rows = predictor.problem.encode(examples, predictor.reading)
+        rows = predictor.problem.encode(examples, predictor.input_spec)
         metric = predictor.problem.metric
-        figures.append(predictor.problem.score(examples, predictor.of_rows(examples, rows))[metric])
+        figures.append(predictor.problem.score(examples, predictor.predict_rows(examples, rows))[metric])
     return Quality(metric, figures[0], figures[1], f"{len(examples):,} examples of dev")
 
 

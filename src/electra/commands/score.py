@@ -111,14 +111,17 @@ def _calibration(config: ScoreConfig) -> Calibration | None:
         return None
     if config.electric:
         raise ConfigError("--calibrated: probabilities are corrected, and --electric gives none; leave one out")
-    return Calibration.of(config.model).expecting(config.prior)
+    return Calibration.load(config.model).with_target_prior(config.prior)
 
 
 def json_line(scorer: Scorer, scored: ScoredText) -> str:
     """A scored text as one JSON object; where its probabilities were corrected, it says so."""
     figures: dict[str, object] = {"probabilities": _rounded(scored.probabilities)}
     if (by := scorer.calibration) is not None:
-        figures["calibration"] = {"kind": by.kind, "prior": by.prior if by.towards is None else by.towards}
+        figures["calibration"] = {
+            "kind": by.kind,
+            "prior": by.prior if by.target_prior is None else by.target_prior,
+        }
     return _json(scored, **figures)
 
 
@@ -152,7 +155,7 @@ def _scored(scorer: Scorer, texts: Iterator[str]) -> Iterator[ScoredText]:
         results = scorer(group)
         yield from results
         done += len(group)
-        long += scorer.batcher.in_windows(len(scored.tokens) for scored in results)
+        long += scorer.batcher.count_windowed(len(scored.tokens) for scored in results)
     if long:
         logger.info(
             "%s of %s texts are longer than the model's input and were read in windows", f"{long:,}", f"{done:,}"

@@ -131,7 +131,7 @@ def _predict_others(setting: Setting, out: Path, best: int) -> dict[str, str]:
     if missing and (out / "model").is_dir():  # not if every seed diverged
         predictor = Predictor(out, device=setting.device)
         for split in missing:
-            write_predictions(out, split, predictor.of_rows(setting.task.splits[split], setting.rows[split]))
+            write_predictions(out, split, predictor.predict_rows(setting.task.splits[split], setting.rows[split]))
     return splits
 
 

@@ -31,15 +31,15 @@ class Backend(Protocol):
 
     device: torch.device
 
-    def states(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
+    def hidden_states(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
         """States (B, L, D)."""
         ...
 
-    def logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
+    def replaced_logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
         """Of each token's having been replaced (B, L): of a discriminator."""
         ...
 
-    def words(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Callable[[Tensor], Tensor]:
+    def vocabulary_logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Callable[[Tensor], Tensor]:
         """From positions (n) in the flattened batch to logits (n, V): of a masked language model."""
         ...
 
@@ -84,17 +84,17 @@ class TorchBackend:
         self.encoder = pretrained.encoder.to(self.device)
         self.head = None if pretrained.head is None else pretrained.head.to(self.device)
 
-    def states(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
+    def hidden_states(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
         states_BLD: Tensor = self.encoder(ids_BL, None, mask_BL, **past)
         return states_BLD
 
-    def logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
+    def replaced_logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
         assert isinstance(self.head, ReplacedTokenHead)
-        logits_BL: Tensor = self.head(self.states(ids_BL, mask_BL, **past))
+        logits_BL: Tensor = self.head(self.hidden_states(ids_BL, mask_BL, **past))
         return logits_BL
 
-    def words(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Callable[[Tensor], Tensor]:
-        states = self.states(ids_BL, mask_BL, **past).flatten(0, 1)
+    def vocabulary_logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Callable[[Tensor], Tensor]:
+        states = self.hidden_states(ids_BL, mask_BL, **past).flatten(0, 1)
         head, table_VE = self.head, self.encoder.embeddings.token.weight
         assert isinstance(head, MaskedLanguageModelHead)
         return lambda positions_n: head.logits(states[positions_n], table_VE)
@@ -106,13 +106,13 @@ class OnnxBackend:
     def __init__(self, model: OnnxModel) -> None:
         self.model, self.device = model, torch.device("cpu")
 
-    def states(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
+    def hidden_states(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
         return self._one("states", ids_BL, mask_BL)
 
-    def logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
+    def replaced_logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
         return self._one("logits", ids_BL, mask_BL)
 
-    def words(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Callable[[Tensor], Tensor]:
+    def vocabulary_logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Callable[[Tensor], Tensor]:
         return lambda positions_n: self._one("logits", ids_BL, mask_BL, positions_n)
 
     def _one(self, name: str, ids_BL: Tensor, mask_BL: Tensor | None, positions_n: Tensor | None = None) -> Tensor:

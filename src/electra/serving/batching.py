@@ -71,7 +71,7 @@ class Window:
         return slice(self.keep_start, self.keep_end)
 
     @property
-    def kept_of_row(self) -> slice:
+    def kept_in_row(self) -> slice:
         """The kept tokens in the row of the window."""
         first = self.before - self.start
         return slice(self.keep_start + first, self.keep_end + first)
@@ -115,16 +115,16 @@ class Batcher:
         if long == "memory" and not self.memory_length:
             raise CheckpointError("the model has no memory to read long texts with; they can be read in windows")
         self.long: LongTextMode = long or ("memory" if self.memory_length else "windows")
-        self.begin = self.special.separate if pretrained.stream else self.special.classify
-        self.size = pretrained.max_length - 2  # special tokens take two
-        if self.size < 1:
+        self.start_token = self.special.separate if pretrained.stream else self.special.classify
+        self.max_tokens = pretrained.max_length - 2  # special tokens take two
+        if self.max_tokens < 1:
             raise CheckpointError(f"the model's inputs of {pretrained.max_length} tokens leave no room for a text")
 
-    def in_windows(self, lengths: Iterable[int]) -> int:
+    def count_windowed(self, lengths: Iterable[int]) -> int:
         """How many texts of so many tokens are longer than the network's input, and are read in windows."""
-        return sum(length > self.size for length in lengths) if self.long == "windows" else 0
+        return sum(length > self.max_tokens for length in lengths) if self.long == "windows" else 0
 
-    def rows(
+    def outputs(
         self, ids: Sequence[list[int]], network: Forward, *, batch_tokens: int | None = None
     ) -> Iterator[tuple[Window, NDArray[np.float32]]]:
         """The network's values of every window, (L, ...) with those of special tokens; those that are read with
@@ -148,10 +148,10 @@ class Batcher:
             batch_tokens: tokens of a batch, padding included; None: `CPU_BATCH_TOKENS` or `DEVICE_BATCH_TOKENS`.
         """
         budget = batch_tokens or (CPU_BATCH_TOKENS if self.device.type == "cpu" else DEVICE_BATCH_TOKENS)
-        remembered = {i for i, tokens in enumerate(ids) if self.long == "memory" and len(tokens) > self.size}
+        remembered = {i for i, tokens in enumerate(ids) if self.long == "memory" and len(tokens) > self.max_tokens}
         yield from self._remembered(ids, remembered, budget)
         others = [(i, len(tokens)) for i, tokens in enumerate(ids) if i not in remembered]
-        ordered = [window for i, tokens in others for window in overlapping_windows(i, tokens, self.size)]
+        ordered = [window for i, tokens in others for window in overlapping_windows(i, tokens, self.max_tokens)]
         ordered.sort(key=lambda window: window.length, reverse=True)
         call = CPU_OVERHEAD_TOKENS if self.device.type == "cpu" else DEVICE_OVERHEAD_TOKENS
         for first, end in pairwise(batch_boundaries([window.length for window in ordered], budget, call)):
@@ -159,7 +159,7 @@ class Batcher:
 
     def _remembered(self, ids: Sequence[list[int]], texts: Collection[int], budget: int) -> Iterator[WindowBatch]:
         """Texts side by side, the longest above, so that those that are at their end drop out below."""
-        length = self.size + 2
+        length = self.max_tokens + 2
         ordered = sorted(texts, key=lambda text: len(ids[text]), reverse=True)
         together = max(1, budget // length)
         for first in range(0, len(ordered), together):
@@ -174,7 +174,7 @@ class Batcher:
                 yield self._batch(ids, batch, past=past)
 
     def _row(self, ids: list[int], window: Window) -> list[int]:
-        before, after = [self.begin] * window.before, [self.special.separate] * window.after
+        before, after = [self.start_token] * window.before, [self.special.separate] * window.after
         return [*before, *ids[window.start : window.end], *after]
 
     def _batch(self, ids: Sequence[list[int]], batch: list[Window], **past: Memory) -> WindowBatch:

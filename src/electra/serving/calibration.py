@@ -39,7 +39,7 @@ class Calibration:
         prior: the share of replaced tokens in the text that it was fitted on.
         slope, intercept: of temperature and platt.
         knots, heights: log-odds (K,), rising, and the probability at each, inside 0 and 1; of isotonic.
-        towards: the share that is expected in the text that is read; None: `prior`.
+        target_prior: the share that is expected in the text that is read; None: `prior`.
     """
 
     kind: CalibrationKind
@@ -48,7 +48,7 @@ class Calibration:
     intercept: float = 0.0
     knots: tuple[float, ...] = ()
     heights: tuple[float, ...] = ()
-    towards: float | None = None
+    target_prior: float | None = None
 
     def __call__(self, log_odds_N: NDArray[np.floating[Any]]) -> Floats:
         """The corrected log-odds (N,)."""
@@ -58,14 +58,14 @@ class Calibration:
             x_N = np.log(p_N) - np.log1p(-p_N)
         elif self.kind != "none":
             x_N = self.slope * x_N + self.intercept
-        return x_N if self.towards is None else shift_prior(x_N, self.prior, self.towards)
+        return x_N if self.target_prior is None else shift_prior(x_N, self.prior, self.target_prior)
 
-    def expecting(self, prior: float | None) -> "Calibration":
+    def with_target_prior(self, prior: float | None) -> "Calibration":
         """The same for text of which another share is wrong."""
-        return replace(self, towards=prior)
+        return replace(self, target_prior=prior)
 
     @classmethod
-    def of(cls, model: str | Path) -> "Calibration":
+    def load(cls, model: str | Path) -> "Calibration":
         """That which `electra analyze calibrate --store` put beside a MODEL.
 
         Raises:
@@ -89,7 +89,7 @@ class Calibration:
                 f"calibrate {model} --data DATA --store"
             )
         with understood(file):
-            named = {field.name: facts[field.name] for field in fields(cls) if field.name != "towards"}
+            named = {field.name: facts[field.name] for field in fields(cls) if field.name != "target_prior"}
             found = cls(**named | {name: tuple(map(float, named[name])) for name in ("knots", "heights")})
             found._check()
         return found
@@ -104,17 +104,19 @@ class Calibration:
         if self.kind == "isotonic" and not self.knots:
             raise ValueError("knots")
 
-    def store(self, model: str | Path) -> Path:
+    def save(self, model: str | Path) -> Path:
         """Put it beside the weights of a MODEL, which must be a folder; the file that it is in."""
         folder = find(model)
-        facts = {name: value for name, value in asdict(self).items() if name != "towards"}
+        facts = {name: value for name, value in asdict(self).items() if name != "target_prior"}
         durable.write_text(folder / CALIBRATION_FILE, json_text({**facts, "weights": _weights(folder)}))
         return folder / CALIBRATION_FILE
 
 
-def shift_prior(log_odds_N: Floats, prior: float, towards: float) -> Floats:
+def shift_prior(log_odds_N: Floats, prior: float, target_prior: float) -> Floats:
     """Log-odds as they are where another share is positive, and nothing else is different."""
-    return log_odds_N + (math.log(towards) - math.log1p(-towards)) - (math.log(prior) - math.log1p(-prior))
+    return (
+        log_odds_N + (math.log(target_prior) - math.log1p(-target_prior)) - (math.log(prior) - math.log1p(-prior))
+    )
 
 
 def _weights(folder: Path) -> str:

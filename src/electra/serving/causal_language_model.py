@@ -33,7 +33,7 @@ class CausalLanguageModel:
     window: int
 
     @classmethod
-    def of(cls, pretrained: Pretrained, name: str) -> "CausalLanguageModel":
+    def from_pretrained(cls, pretrained: Pretrained, name: str) -> "CausalLanguageModel":
         """That of a MODEL.
 
         Args:

@@ -80,6 +80,6 @@ class FillMask:
 
     def _around(self, place: MaskQuery) -> tuple[list[int], int]:
         """The tokens that are read, and the place among them."""
-        size = self.predictor.batcher.size
+        size = self.predictor.batcher.max_tokens
         start = min(max(0, place.place - size // 2), max(0, len(place.ids) - size))
         return place.ids[start : start + size], place.place - start

@@ -59,12 +59,12 @@ class Likelihoods:
     Attributes:
         tokens: of each text, special ones left out.
         scores: by name (`SCORES`), one number a text.
-        in_windows: how many texts are longer than the network's input, and were read in windows.
+        windowed: how many texts are longer than the network's input, and were read in windows.
     """
 
     tokens: NDArray[np.int64]
     scores: dict[str, Floats]
-    in_windows: int = 0
+    windowed: int = 0
 
 
 class LikelihoodScorer(Protocol):
@@ -108,7 +108,9 @@ def load_likelihood_scorer(
         case MaskedLanguageModelHead():
             return MaskedLikelihoodScorer(MaskedTokenPredictor(pretrained, device=device))
         case LanguageModelHead():
-            return CausalLikelihoodScorer(CausalLanguageModel.of(pretrained, name), pretrained.tokenizer)
+            return CausalLikelihoodScorer(
+                CausalLanguageModel.from_pretrained(pretrained, name), pretrained.tokenizer
+            )
     what = "an encoder without a head"
     if pretrained.head is not None:
         what = f"fine-tuned for a task (its head: {KINDS[type(pretrained.head)]})"
@@ -136,7 +138,7 @@ class DiscriminatorLikelihoodScorer:
         odds = [-logits_T.astype(np.float64) for logits_T in self.scorer.logits(ids)]
         sums = np.array([odds_T.sum() for odds_T in odds])
         lengths = np.array([len(odds_T) for odds_T in odds], np.int64)
-        long = self.scorer.batcher.in_windows(lengths.tolist())
+        long = self.scorer.batcher.count_windowed(lengths.tolist())
         if self.names == ("electric-pll",):
             return Likelihoods(lengths, {"electric-pll": sums}, long)
         scores = {
@@ -173,9 +175,9 @@ class MaskedLikelihoodScorer:
     names: tuple[str, ...] = ("pll", "pll-word-l2r")
 
     def __init__(self, predictor: MaskedTokenPredictor) -> None:
-        assert isinstance(predictor.network, TorchBackend)
-        assert isinstance(predictor.network.head, MaskedLanguageModelHead)
-        self.predictor, self.encoder, self.head = predictor, predictor.network.encoder, predictor.network.head
+        assert isinstance(predictor.backend, TorchBackend)
+        assert isinstance(predictor.backend.head, MaskedLanguageModelHead)
+        self.predictor, self.encoder, self.head = predictor, predictor.backend.encoder, predictor.backend.head
 
     def __call__(self, texts: Sequence[str], *, unknown: str | None = None) -> Likelihoods:
         """The scores of texts (`LikelihoodScorer`)."""
@@ -189,12 +191,12 @@ class MaskedLikelihoodScorer:
                 held = []
         self._count(held, totals)
         lengths = np.array([len(one.ids) for one in read], np.int64)
-        long = int((lengths > self.predictor.batcher.size).sum())
+        long = int((lengths > self.predictor.batcher.max_tokens).sum())
         return Likelihoods(lengths, dict(zip(self.names, totals, strict=True)), long)
 
     def _rows(self, text: int, read: "TokenizedText") -> Iterator[MaskedRow]:
         mask = self.predictor.batcher.special.mask
-        for window in overlapping_windows(text, len(read.ids), self.predictor.batcher.size):
+        for window in overlapping_windows(text, len(read.ids), self.predictor.batcher.max_tokens):
             ids = read.ids[window.start : window.end]
             for place in range(window.keep_start, window.keep_end):
                 here = place - window.start
@@ -208,7 +210,7 @@ class MaskedLikelihoodScorer:
     def _count(self, rows: list[MaskedRow], totals: Floats) -> None:
         """Add the rows' log-probabilities to the scores of their texts (scores, texts)."""
         states_ND = np.zeros((len(rows), self.encoder.config.hidden_size), np.float32)
-        for window, row_1D in self.predictor.batcher.rows([row.ids for row in rows], self._first_masked):
+        for window, row_1D in self.predictor.batcher.outputs([row.ids for row in rows], self._first_masked):
             states_ND[window.text] = row_1D[0]
         targets_N = torch.tensor([row.target for row in rows], dtype=torch.int64)
         for first in range(0, len(rows), MAX_LOGIT_ROWS):

@@ -43,8 +43,8 @@ class MaskedTokenPredictor:
                 "RUN/export/generator"
             )
         self.tokenizer = loaded.tokenizer
-        self.network = build_backend(loaded, device)
-        self.batcher = Batcher(loaded, device=self.network.device)
+        self.backend = build_backend(loaded, device)
+        self.batcher = Batcher(loaded, device=self.backend.device)
 
     def __call__(
         self,
@@ -65,11 +65,11 @@ class MaskedTokenPredictor:
         masked = [self._masked(tokens, where) for tokens, where in zip(ids, places, strict=True)]
         for batch in self.batcher.batches(masked, batch_tokens=batch_tokens):
             with torch.inference_mode():
-                logits = self.network.words(batch.ids_BL, batch.mask_BL, **batch.past)
+                logits = self.backend.vocabulary_logits(batch.ids_BL, batch.mask_BL, **batch.past)
             for group in self._groups(batch, places):
                 positions_n = torch.from_numpy(np.concatenate([positions_m for _, _, positions_m in group]))
                 with torch.inference_mode():
-                    found_nV = logits(positions_n.to(self.network.device)).float().log_softmax(-1).cpu()
+                    found_nV = logits(positions_n.to(self.backend.device)).float().log_softmax(-1).cpu()
                 sizes = [len(part_m) for _, part_m, _ in group]
                 for (text, part_m, _), found_mV in zip(group, found_nV.split(sizes), strict=True):
                     yield text, part_m, found_mV

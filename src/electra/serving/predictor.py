@@ -50,13 +50,13 @@ class Predictor:
         self.problem = from_facts(loaded.task)
         row = loaded.task.get("max_length", loaded.max_length)
         long = LongTexts(way, row) if (way := loaded.task.get("long")) in WAYS else None
-        self.reading = InputSpec(
+        self.input_spec = InputSpec(
             loaded.tokenizer, row if long is None else max(row, loaded.task.get("longest", row))
         )
         self.pad = special_tokens(loaded.tokenizer).pad
         self.pairs: bool = loaded.task.get("pair", self.problem.kind == "answering")
         """Whether a text is a pair: of texts, or of a question and its passage."""
-        self.network = build_task_backend(loaded, self.problem, device, long=long)
+        self.backend = build_task_backend(loaded, self.problem, device, long=long)
 
     def __call__(self, texts: Sequence[Text], *, batch_tokens: int | None = None) -> list[Prediction]:
         """One prediction a text, in the order given; of a text that was too long it says `cut`.
@@ -76,13 +76,13 @@ class Predictor:
         if empty := sum(not text or text.isspace() for text in texts if isinstance(text, str)):
             logger.warning("%s of %s texts are empty; what is said of them means nothing", empty, len(texts))
         examples = [self._example(text, number) for number, text in enumerate(texts)]
-        rows = self.problem.encode(examples, self.reading)
+        rows = self.problem.encode(examples, self.input_spec)
         if rows.cut:
             logger.warning(
                 "%s of %s texts are too long and were cut (%s tokens a row)",
-                f"{len(rows.cut):,}", f"{len(examples):,}", self.reading.max_length,
+                f"{len(rows.cut):,}", f"{len(examples):,}", self.input_spec.max_length,
             )  # fmt: skip
-        predictions = self.of_rows(examples, rows, batch_tokens=batch_tokens)
+        predictions = self.predict_rows(examples, rows, batch_tokens=batch_tokens)
         for number in rows.cut:
             predictions[number]["cut"] = True
         return predictions
@@ -101,10 +101,12 @@ class Predictor:
             elif empty := [place for place, part in enumerate(text, start=1) if not part.strip()]:
                 raise DataError(f"text {number + 1}: its part {empty[0]} is empty")
 
-    def of_rows(self, examples: Sequence[Any], rows: Rows, *, batch_tokens: int | None = None) -> list[Prediction]:
+    def predict_rows(
+        self, examples: Sequence[Any], rows: Rows, *, batch_tokens: int | None = None
+    ) -> list[Prediction]:
         """The same for examples of the task that are rows already."""
         with torch.inference_mode():
-            outputs = self.network.outputs(rows, pad=self.pad, batch_tokens=batch_tokens)
+            outputs = self.backend.outputs(rows, pad=self.pad, batch_tokens=batch_tokens)
         return self.problem.predictions(examples, rows, outputs)
 
     def tag_probabilities(
@@ -118,9 +120,9 @@ class Predictor:
         if not isinstance(self.problem, Tagging):
             raise CheckpointError("the model was not fine-tuned to tag words")
         examples = [self._example(words, number) for number, words in enumerate(sentences)]
-        rows = self.problem.encode(examples, self.reading)
+        rows = self.problem.encode(examples, self.input_spec)
         with torch.inference_mode():
-            outputs = self.network.outputs(rows, pad=self.pad, batch_tokens=batch_tokens)
+            outputs = self.backend.outputs(rows, pad=self.pad, batch_tokens=batch_tokens)
         return self.problem.probabilities(examples, rows, outputs)
 
     def _example(self, text: Text, number: int) -> Any:

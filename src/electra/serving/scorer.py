@@ -129,8 +129,8 @@ class Scorer:
         self.objective = loaded.objective or "replaced-token"
         self.calibration = calibration
         self.tokenizer = loaded.tokenizer
-        self.network = build_backend(loaded, device)
-        self.batcher = Batcher(loaded, device=self.network.device, long=long)
+        self.backend = build_backend(loaded, device)
+        self.batcher = Batcher(loaded, device=self.backend.device, long=long)
 
     def __call__(self, texts: Sequence[str], *, batch_tokens: int | None = None) -> list[ScoredText]:
         """One result a text, in the order given.
@@ -157,8 +157,8 @@ class Scorer:
     def logits(self, ids: Sequence[list[int]], *, batch_tokens: int | None = None) -> list[NDArray[np.float32]]:
         """The logits of each text's tokens, which are given without special ones; corrected by a calibration."""
         logits = [np.zeros(len(tokens), dtype=np.float32) for tokens in ids]
-        for window, row_L in self.batcher.rows(ids, self.network.logits, batch_tokens=batch_tokens):
-            logits[window.text][window.kept] = row_L[window.kept_of_row]
+        for window, row_L in self.batcher.outputs(ids, self.backend.replaced_logits, batch_tokens=batch_tokens):
+            logits[window.text][window.kept] = row_L[window.kept_in_row]
         if self.calibration is not None:
             logits = [self.calibration(logits_N).astype(np.float32) for logits_N in logits]
         return logits

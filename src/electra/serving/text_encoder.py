@@ -46,8 +46,8 @@ class TextEncoder:
                 "encoder: electra export MODEL --to onnx --part encoder"
             )
         self.tokenizer, self.hidden_size = loaded.tokenizer, loaded.hidden_size
-        self.network = build_backend(loaded, device)
-        self.batcher = Batcher(loaded, device=self.network.device, long=long)
+        self.backend = build_backend(loaded, device)
+        self.batcher = Batcher(loaded, device=self.backend.device, long=long)
 
     def __call__(self, texts: Sequence[str], *, batch_tokens: int | None = None) -> list[NDArray[np.float32]]:
         """The states (L, D) of each text, in the order given.
@@ -63,8 +63,8 @@ class TextEncoder:
         """
         ids = self._ids(texts)
         states = [np.empty((len(tokens), self.hidden_size), np.float32) for tokens in ids]
-        for window, row_LD in self.batcher.rows(ids, self.network.states, batch_tokens=batch_tokens):
-            states[window.text][window.kept] = row_LD[window.kept_of_row]
+        for window, row_LD in self.batcher.outputs(ids, self.backend.hidden_states, batch_tokens=batch_tokens):
+            states[window.text][window.kept] = row_LD[window.kept_in_row]
         return states
 
     def encode(self, texts: Sequence[str], *, batch_tokens: int | None = None) -> NDArray[np.float32]:
@@ -77,7 +77,7 @@ class TextEncoder:
         """
         ids = self._ids(texts)
         sums_ND = np.zeros((len(ids), self.hidden_size), np.float32)
-        for window, row_LD in self.batcher.rows(ids, self.network.states, batch_tokens=batch_tokens):
+        for window, row_LD in self.batcher.outputs(ids, self.backend.hidden_states, batch_tokens=batch_tokens):
             sums_ND[window.text] += row_LD[_counted(window, len(ids[window.text]))].sum(0)
         counts_N = np.array([len(tokens) + 2 for tokens in ids], np.float32)
         return sums_ND / counts_N[:, None]
@@ -91,7 +91,7 @@ class TextEncoder:
 
 def _counted(window: Window, tokens: int) -> slice:
     """The kept part of a window's row, with what stands before the text in the first and behind it in the last."""
-    kept = window.kept_of_row
+    kept = window.kept_in_row
     before = window.before if window.keep_start == 0 else 0
     after = window.after if window.keep_end == tokens else 0
     return slice(kept.start - before, kept.stop + after)

@@ -105,7 +105,7 @@ def test_tables_a_picture_and_a_correction_that_score_uses(
         assert low <= row["brier"]["value"] <= high
     assert (out / "calibrate.png").is_file() and (out / "calibrate.svg").is_file()
 
-    stored = Calibration.of(run)
+    stored = Calibration.load(run)
     assert main(["score", str(run), TEXT, "--calibrated", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["calibration"] == {"kind": "isotonic", "prior": stored.prior}
@@ -126,7 +126,7 @@ def test_the_line_fitted_to_real_errors_is_stored(run: Path, held_out_data: Path
     (tmp_path / "errors.tsv").write_text(("\n".join(lines) + "\n\n") * 20)
     errors = ("--errors", str(tmp_path / "errors.tsv"), "--store-errors")
     assert main(command(run, held_out_data, *errors)) == 0
-    stored = Calibration.of(run)
+    stored = Calibration.load(run)
     assert stored.kind == "platt" and stored.slope > 0
     assert stored.prior == pytest.approx((odds_W > odds_W.mean()).mean())
 

@@ -183,7 +183,7 @@ def _halves(
     Raises:
         DataError: there are too few documents.
     """
-    row = min(scorer.batcher.size, generator.batcher.size)
+    row = min(scorer.batcher.max_tokens, generator.batcher.max_tokens)
     rows = held_out_rows(data.heldout, documents=config.documents, length=config.length, row=row, seed=config.seed)
     documents = rows.documents[-1] + 1
     if documents < 2 * FEWEST:
@@ -214,7 +214,7 @@ def _on_errors(
     judge = Judge.of(judged, bins=config.bins, resamples=config.resamples, seed=config.seed)
     wanted = [corrections[kind] for kind in dict.fromkeys(("none", chosen))]
     facts, line = on_errors(fit, judge, wanted, prior=config.prior)
-    long = scorer.batcher.in_windows(one.read for half in halves for one in half)
+    long = scorer.batcher.count_windowed(one.read for half in halves for one in half)
     counted = {
         "sentences": len(sentences[1]), "fitted_sentences": len(sentences[0]),
         "in_windows": {names_of([config.model])[0]: long},
@@ -231,7 +231,7 @@ def _not_stored(calibration: Calibration, model: str) -> str | None:
         )
     else:
         try:
-            logger.info("wrote %s", calibration.store(model))
+            logger.info("wrote %s", calibration.save(model))
         except OSError as error:
             reason = f"the model's folder takes none ({error.strerror})"
         else:

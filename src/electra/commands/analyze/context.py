@@ -77,7 +77,7 @@ def run(config: AnalyzeContextConfig) -> AnalysisReport:
     models = []
     for model, name in zip(config.models, names_of(config.models), strict=True):
         pretrained = load_pretrained(model)  # all: a mistake is to be found before the first one is measured
-        models.append((name, CausalLanguageModel.of(pretrained, model)))
+        models.append((name, CausalLanguageModel.from_pretrained(pretrained, model)))
         check_vocabulary(pretrained.tokenizer, model, data)
     tokens = sum(len(one) - 1 for one in documents)
     facts = {

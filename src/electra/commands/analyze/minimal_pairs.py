@@ -93,4 +93,4 @@ def _judged(name: str, model: LikelihoodScorer, pairs: list[Pair]) -> tuple[list
         Judged(name, score, right(np.concatenate([part.scores[score] for part in parts])), longer_P)
         for score in model.names
     ]
-    return judged, sum(part.in_windows for part in parts)
+    return judged, sum(part.windowed for part in parts)

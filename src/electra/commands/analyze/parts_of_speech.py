@@ -117,7 +117,7 @@ def run(config: AnalyzePartsOfSpeechConfig) -> AnalysisReport:
         "frequencies": None if config.frequencies is None else config.frequencies.resolve().name,
         "sentences": len(tokens.ids),
         "rebuilt": tokens.rebuilt,
-        "in_windows": {names_of([config.model])[0]: scorer.batcher.in_windows(map(len, tokens.ids))},
+        "in_windows": {names_of([config.model])[0]: scorer.batcher.count_windowed(map(len, tokens.ids))},
         "words": tokens.words,
         **{key: getattr(config, key) for key in SETTINGS},
         "groups": figures,

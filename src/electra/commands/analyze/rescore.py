@@ -98,4 +98,4 @@ def _scored(name: str, model: LikelihoodScorer, texts: list[str], lists: Lists) 
         Scored(name, score, lists.likelihoods(np.concatenate([part.scores[score] for part in parts])))
         for score in model.names
     ]
-    return scored, sum(part.in_windows for part in parts)
+    return scored, sum(part.windowed for part in parts)

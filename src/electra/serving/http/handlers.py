@@ -100,7 +100,7 @@ class Handlers:
         if (last := max(asked.tokens)) >= len(encoding.ids):
             raise APIError(422, f"tokens: there is no token {last}; the text has {len(encoding.ids)}, from 0")
         places = [MaskQuery(encoding.ids, number, asked.count) for number in asked.tokens]
-        size = min(len(asked.text), 4 * served.proposer.predictor.batcher.size)
+        size = min(len(asked.text), 4 * served.proposer.predictor.batcher.max_tokens)
         proposed: list[MaskPrediction] = await self.worker.ask(
             f"proposals {asked.model}", places, [size] * len(places)
         )
