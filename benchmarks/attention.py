@@ -17,9 +17,9 @@ from torch.nn import functional as F
 
 from electra.data.shards import TokenData
 from electra.modeling.kernels import attention
-from electra.pretraining.build import assembled, fitted
+from electra.pretraining.build import assembled, with_vocabulary_of
 from electra.pretraining.config import load_config
-from electra.pretraining.warm_start import Start
+from electra.pretraining.warm_start import WarmStart
 from electra.training.optim import build_optimizer
 from electra.training.update import Update
 
@@ -41,8 +41,8 @@ def main() -> None:
     data, kernels = TokenData.open(options.data, verify=False), (pytorchs, attention.attend_by_head)
     for preset in options.presets:
         config = load_config(preset, {"data": options.data, "train.steps": 1_000, "train.precision": "bfloat16"})
-        config = replace(config, model=fitted(config, data))
-        objective, feed, precision, device = assembled(config, data, Start())
+        config = replace(config, model=with_vocabulary_of(config, data))
+        objective, feed, precision, device = assembled(config, data, WarmStart())
         update = Update(
             objective, build_optimizer(objective, config.optimizer), gradient_clip=config.optimizer.gradient_clip,
             precision=precision, device=device,

@@ -16,9 +16,9 @@ import torch
 from matplotlib.figure import Figure
 
 import electra
-from electra.commands.export import trained
 from electra.data.shards import TokenData
 from electra.pretraining.build import heldout_batches
+from electra.pretraining.export import load_trained
 from electra.reports.metrics import read_metrics
 from electra.training.checkpoint import CheckpointConfig, Checkpoints
 
@@ -42,7 +42,7 @@ def evaluated(run: Path, protocol: str, data: TokenData) -> dict[str, float]:
     """The held-out figures of a run's last checkpoint, measured as a preset does it."""
     checkpoint = Checkpoints(run / "checkpoints", CheckpointConfig()).latest()
     assert checkpoint is not None
-    _, objective = trained(checkpoint)
+    _, objective = load_trained(checkpoint)
     config = electra.load_config(protocol)
     objective.masking = config.masking
     return objective.evaluate(heldout_batches(config, data, torch.device("cpu")))

@@ -20,9 +20,9 @@ from typing import Any
 import psutil
 import torch
 
-from electra.commands.pretrain import pretrain
 from electra.config import load_config
 from electra.pretraining.config import PretrainConfig
+from electra.pretraining.run import pretrain
 from electra.training.trainer import Trainer
 from torture import SETTINGS, made
 

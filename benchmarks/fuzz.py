@@ -37,7 +37,6 @@ import zstandard
 
 from electra.commands.prepare import PrepareConfig
 from electra.commands.prepare import run as prepare
-from electra.commands.pretrain import pretrain
 from electra.commands.status import status_of
 from electra.config import load_config, to_toml
 from electra.data import tokenizer as tokenizers
@@ -50,6 +49,7 @@ from electra.export.loading import load_pretrained
 from electra.finetuning.config import load_task_config
 from electra.finetuning.load_task import load_task
 from electra.pretraining.config import PretrainConfig
+from electra.pretraining.run import pretrain
 from electra.readers.corpus import find_sources, read
 from electra.reports.sections import sections
 from electra.reports.study import read_study

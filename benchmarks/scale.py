@@ -30,9 +30,9 @@ from electra.config import load_config
 from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.flops import training_flops
-from electra.pretraining.build import assembled, fitted
+from electra.pretraining.build import assembled, with_vocabulary_of
 from electra.pretraining.config import PretrainConfig, build_objective, with_vocabulary
-from electra.pretraining.warm_start import Start
+from electra.pretraining.warm_start import WarmStart
 from electra.training import distributed
 from electra.training.cost_estimate import count_parameters
 from electra.training.optim import build_optimizer
@@ -193,9 +193,9 @@ def worker(data: Path, rows: int) -> None:
         f"train.batch_size={rows}", "train.precision=float32", "train.steps=1000", f"data={data}", "out=unused",
     ])  # fmt: skip
     opened = TokenData.open(data, verify=False)
-    settings = replace(settings, model=fitted(settings, opened))
+    settings = replace(settings, model=with_vocabulary_of(settings, opened))
     with distributed.init_distributed(minutes=5):
-        objective, feed, precision, device = assembled(settings, opened, Start())
+        objective, feed, precision, device = assembled(settings, opened, WarmStart())
         update = Update(
             objective, build_optimizer(objective, settings.optimizer), gradient_clip=1.0, precision=precision,
             device=device,

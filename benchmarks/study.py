@@ -17,12 +17,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from electra.commands.pretrain import pretrain
 from electra.commands.study import StudyCommand, run
 from electra.config import load_config, overrides_of
 from electra.finetuning.config import load_task_config
 from electra.finetuning.run import finetune
 from electra.pretraining.config import PretrainConfig
+from electra.pretraining.run import pretrain
 from electra.studies.plan import StudyPlan
 
 TASK, FOLDER, FRACTION = "chunking", "chunking-conll2000", 0.1

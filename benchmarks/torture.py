@@ -34,11 +34,11 @@ from safetensors.torch import load_file
 
 from electra.commands.prepare import PrepareConfig
 from electra.commands.prepare import run as prepare
-from electra.commands.pretrain import pretrain
 from electra.config import load_config
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, DataError
 from electra.pretraining.config import PretrainConfig
+from electra.pretraining.run import pretrain
 from electra.training.checkpoint import read_checkpoint
 
 SETTINGS = (

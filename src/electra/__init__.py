@@ -44,15 +44,15 @@ _HOMES = {
     "load": "electra.serving.model",
     "load_config": "electra.pretraining.config",
     "load_task_config": "electra.finetuning.config",
-    "pretrain": "electra.commands.pretrain",
+    "pretrain": "electra.pretraining.run",
 }
 
 if TYPE_CHECKING:
-    from electra.commands.pretrain import pretrain
     from electra.finetuning.config import FinetuneConfig, load_task_config
     from electra.finetuning.run import finetune
     from electra.modeling.encoders.bert import Encoder
     from electra.pretraining.config import PretrainConfig, load_config
+    from electra.pretraining.run import pretrain
     from electra.serving.model import Model, load
     from electra.serving.predictor import Predictor
     from electra.serving.scorer import Scorer

@@ -11,7 +11,6 @@ import inspect
 import os
 import sys
 import traceback
-import typing
 from collections import deque
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
@@ -220,8 +219,8 @@ def _parse(verb: str, run: Callable[..., object], arguments: list[str]) -> objec
 
     import tyro
 
-    (parameter,) = inspect.signature(run).parameters
-    config_type = typing.get_type_hints(run)[parameter]
+    (parameter,) = inspect.signature(run).parameters.values()
+    config_type = parameter.annotation  # what `run` returns may be known to type checkers only
     names = [field.name for field in dataclasses.fields(config_type)]
     overrides: list[str] | None = None
     if "overrides" in names:

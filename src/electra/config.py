@@ -29,7 +29,7 @@ import tomli_w
 from electra.errors import ConfigError
 
 PRESETS = Path(__file__).parent / "presets"
-OBJECTIVES = "objectives/"
+PRESET_LAYERS = "objectives/"
 """Presets that say what is learnt, and are laid over one that says by which network."""
 Config = TypeVar("Config")
 Table = dict[str, Any]
@@ -175,7 +175,7 @@ def find(source: str | Path) -> Path:
     if Path(source).is_file():
         return Path(source)
     objectives = "/" in str(source)
-    names = [f"{OBJECTIVES}{name}" for name in preset_names(OBJECTIVES)] if objectives else preset_names()
+    names = [f"{PRESET_LAYERS}{name}" for name in preset_names(PRESET_LAYERS)] if objectives else preset_names()
     raise ConfigError(
         f"no preset and no file is called {str(source)!r}{did_you_mean(str(source), names)}\n"
         f"  presets: {', '.join(names)}; or give the path of a TOML file"

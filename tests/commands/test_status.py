@@ -12,9 +12,9 @@ from rich.console import Console
 from small_run import config
 
 from electra.cli import main
-from electra.commands.pretrain import pretrain
 from electra.commands.status import StatusConfig, run, status_of
 from electra.errors import CheckpointError
+from electra.pretraining.run import pretrain
 from electra.training.run_lock import acquire
 
 CONFIG = 'extends = "electra-tiny"\n[train]\nsteps = 200\n'

@@ -11,9 +11,9 @@ import torch
 from launching import torchrun
 from safetensors.torch import load_file
 
-from electra.commands.pretrain import pretrain
 from electra.config import load_config
 from electra.pretraining.config import PretrainConfig
+from electra.pretraining.run import pretrain
 from electra.reports.metrics import read_metrics
 
 STEPS = 40

@@ -65,7 +65,7 @@ def breaks(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]
 @pytest.fixture
 def without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which every export is compared with, a second or two each time; other tests see to that."""
-    monkeypatch.setattr("electra.commands.export.parity", lambda *_, **__: None)
+    monkeypatch.setattr("electra.pretraining.export.parity", lambda *_, **__: None)
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ from safetensors.torch import load_file
 from small_run import command, config
 
 from electra.cli import main
-from electra.commands.pretrain import PretrainResult, dry_run, pretrain
 from electra.config import flat, load_config, preset_names
 from electra.data.collate import Batch
 from electra.data.shards import TokenData
@@ -29,6 +28,8 @@ from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.pretraining.build import feed
 from electra.pretraining.config import PretrainConfig, build_objective
+from electra.pretraining.dry_run import dry_run
+from electra.pretraining.run import PretrainResult, pretrain
 from electra.training.trainer import Feed
 from electra.training.update import compile_encoders
 

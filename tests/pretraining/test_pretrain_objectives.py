@@ -11,7 +11,6 @@ import torch
 from safetensors.torch import load_file
 
 from electra.cli import main
-from electra.commands.pretrain import PretrainResult, pretrain
 from electra.config import PRESETS, load_config
 from electra.data.sampling import Rows, Sampler
 from electra.data.shards import TokenData
@@ -22,6 +21,7 @@ from electra.export.loading import load_pretrained
 from electra.finetuning.config import load_task_config
 from electra.finetuning.run import finetune
 from electra.pretraining.config import PretrainConfig
+from electra.pretraining.run import PretrainResult, pretrain
 from electra.reports.metrics import read_metrics
 
 SMALL = """

@@ -13,10 +13,11 @@ from electra.cli import main
 from electra.commands.data.merge import MergeConfig
 from electra.commands.data.merge import run as merge
 from electra.commands.prepare import run as prepare
-from electra.commands.pretrain import dry_run, pretrain
 from electra.config import load_config
 from electra.errors import CheckpointError, ConfigError
 from electra.pretraining.config import PretrainConfig
+from electra.pretraining.dry_run import dry_run
+from electra.pretraining.run import pretrain
 
 MEMORY = 'extends = ["electra-tiny", "objectives/electra-memory"]\n'
 OPTIONS = [

@@ -9,11 +9,11 @@ from small_run import command, config
 from torch.autograd import DeviceType
 
 from electra.cli import main
-from electra.pretraining.profile import SHOWN, operations, profiled
+from electra.pretraining.profile import SHOWN, operations, profile_steps
 
 
 def test_a_profile_has_the_dearest_operations_first_and_a_trace_of_all(data_folder: Path, tmp_path: Path) -> None:
-    profile = profiled(config(data_folder, tmp_path / "run", "train.steps=9"), 2)
+    profile = profile_steps(config(data_folder, tmp_path / "run", "train.steps=9"), 2)
     seconds = [operation.seconds for operation in profile.operations]
     assert seconds == sorted(seconds, reverse=True) and seconds[-1] >= 0
     by_name = {operation.name: operation for operation in profile.operations}

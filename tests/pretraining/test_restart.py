@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import load_file
 from small_run import config
 
-from electra.commands.pretrain import pretrain
 from electra.data.shards import file_sha256
+from electra.pretraining.run import pretrain
 
 
 def test_a_large_text_is_packed_and_verified_once(
@@ -23,7 +23,7 @@ def test_a_large_text_is_packed_and_verified_once(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("electra.commands.pretrain.export_run", dies)
+        patch.setattr("electra.pretraining.run.export_run", dies)
         pretrain(config(data_folder, tmp_path / "large", *options))
     last = [tmp_path / run / "checkpoints/step-00000004/model.safetensors" for run in ("small", "large")]
     one, two = map(load_file, last)

@@ -12,14 +12,15 @@ from safetensors.torch import load_file, save_file
 
 from electra.cli import main
 from electra.commands import prepare
-from electra.commands.pretrain import dry_run, pretrain
 from electra.config import load_config
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export.loading import load_pretrained
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.pretraining.config import PretrainConfig, build_objective, with_vocabulary
-from electra.pretraining.warm_start import initialize, load_start, with_shapes
+from electra.pretraining.dry_run import dry_run
+from electra.pretraining.run import pretrain
+from electra.pretraining.warm_start import initialize, load_warm_start, with_shapes
 
 SMALL = [
     "model.hidden_size=32", "model.embedding_size=16", "model.feed_forward_size=64", "model.heads=2",
@@ -42,7 +43,7 @@ def first(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def started(settings: PretrainConfig) -> Any:
     """The objective of a config before its first step."""
     assert settings.data is not None
-    data, start = TokenData.open(settings.data), load_start(settings.init)
+    data, start = TokenData.open(settings.data), load_warm_start(settings.init)
     settings = with_vocabulary(with_shapes(settings, start), len(data.unigram_counts))
     objective = build_objective(settings, data.special)
     initialize(objective, settings, data, start)

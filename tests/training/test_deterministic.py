@@ -6,10 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from electra.commands.pretrain import pretrain
 from electra.config import load_config
 from electra.errors import ConfigError
 from electra.pretraining.config import PretrainConfig
+from electra.pretraining.run import pretrain
 from electra.training.deterministic import deterministic_algorithms
 
 

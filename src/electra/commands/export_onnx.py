@@ -4,7 +4,7 @@ import logging
 import tempfile
 from pathlib import Path
 
-from electra.commands.export import ExportConfig, save_towers
+from electra.commands.export import ExportConfig
 from electra.commands.onnx_quality import quality_of
 from electra.commands.onnx_result import OnnxExport, OnnxResult
 from electra.errors import CheckpointError, ConfigError, ElectraError
@@ -13,6 +13,7 @@ from electra.export.loading import find, load_pretrained
 from electra.export.onnx.model import load_onnx, require
 from electra.export.onnx.speed import timed
 from electra.export.onnx.write import save_onnx
+from electra.pretraining.export import save_networks
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ def export_onnx(config: ExportConfig) -> OnnxResult:
         raise CheckpointError(f"{out} is there already; give another --out, or remove it")
     with tempfile.TemporaryDirectory() as temporary:
         export = Path(temporary)
-        save_towers(path, export, checkpoint=config.checkpoint)
+        save_networks(path, export, checkpoint=config.checkpoint)
         towers = [tower for tower in TOWERS if (export / tower / "config.json").is_file()]
         if config.part == "encoder":
             towers = towers[:1]

@@ -17,7 +17,7 @@ from electra.errors import ConfigError
 from electra.modeling.flops import Convention, Network, Networks, forward_terms, inference_flops, training_flops
 from electra.objectives.base import ExportableNetwork
 from electra.pretraining.config import PretrainConfig, build_objective, with_vocabulary
-from electra.pretraining.warm_start import load_start, with_shapes
+from electra.pretraining.warm_start import load_warm_start, with_shapes
 from electra.training.cost_estimate import flops_a_sequence
 
 REFERENCE = "reference"
@@ -192,7 +192,7 @@ def count(model: str, convention: Convention) -> Counted:
         sequence, sequences = training_flops(networks, length, convention), batch_size * reference.steps
     else:
         config = load_config(PretrainConfig, source)
-        config = with_vocabulary(with_shapes(config, load_start(config.init)))
+        config = with_vocabulary(with_shapes(config, load_warm_start(config.init)))
         length, batch_size = config.packing.sequence_length, config.train.batch_size
         steps = None if config.train.minutes is not None else config.train.steps
         with torch.device("meta"):

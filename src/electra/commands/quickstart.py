@@ -10,10 +10,10 @@ from rich.text import Text
 
 from electra.commands import prepare
 from electra.commands.demonstration import Demonstration, demonstrate
-from electra.commands.pretrain import PretrainResult, pretrain
 from electra.data.shards import MANIFEST, TokenData
 from electra.preparation.documentation import collect
 from electra.pretraining.config import load_config
+from electra.pretraining.run import PretrainResult, pretrain
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,7 @@ import tyro
 
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError
-from electra.pretraining.build import fitted
-from electra.pretraining.warm_start import check_vocabulary, load_start, with_shapes
+from electra.pretraining.resolve import resolve
 from electra.reports.study import StudyReport, read_study
 from electra.studies.config import Study, check_tasks, load_study
 from electra.studies.cost_estimate import flops_a_second, tuning_seconds
@@ -217,10 +216,7 @@ def _configs(common: Common, data: TokenData) -> Configs:
                 message = str(error)
                 problems.append(message.replace(written, where) if written in message else f"{where}: {message}")
                 continue
-            start = load_start(config.init)
-            config = with_shapes(config, start)
-            check_vocabulary(start, data, config.init)
-            found[arm.name] = replace(config, model=fitted(config, data))
+            found[arm.name] = resolve(config, data).config
     if problems:
         raise ConfigError("\n".join(problems))
     return found

@@ -5,7 +5,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,10 @@ from electra.data.streams import StreamOrder, check_stream
 from electra.data.tags import TAGS, TagTable
 from electra.data.tokenizer import continuations, load
 from electra.errors import ConfigError, DataError
-from electra.modeling.encoders.bert import EncoderConfig
 from electra.objectives.masking import WHOLE_WORDS
 from electra.objectives.stream_memory import stream_memories
 from electra.pretraining.config import AnyObjective, PretrainConfig, build_objective
-from electra.pretraining.warm_start import Start, initialize
+from electra.pretraining.warm_start import WarmStart, initialize
 from electra.training.allocator import keep_freed_memory
 from electra.training.device import resolve_device
 from electra.training.distributed import (
@@ -55,7 +54,7 @@ LARGE = 100_000_000
 """Tokens from which on a training part is packed once, into the run's folder, and not at every start."""
 
 
-def opened(config: PretrainConfig) -> tuple[TokenData, Path]:
+def open_data(config: PretrainConfig) -> tuple[TokenData, Path]:
     """The data of a run and the folder that it writes to.
 
     Raises:
@@ -77,22 +76,31 @@ def opened(config: PretrainConfig) -> tuple[TokenData, Path]:
     return data, config.out
 
 
-def assembled(
-    config: PretrainConfig, data: TokenData, start: Start | None
-) -> tuple[AnyObjective, Feed, Precision, torch.device]:
-    """What a run trains and on what, ready for its first step.
+@dataclass(frozen=True)
+class RunParts:
+    """What a run trains and on what, ready for its first step."""
+
+    objective: AnyObjective
+    feed: Feed
+    precision: Precision
+    device: torch.device
+
+
+def build(config: PretrainConfig, data: TokenData, warm_start: WarmStart | None) -> RunParts:
+    """Build the objective with its initial weights, the batches, and the precision.
 
     Args:
-        start: what the weights start from; None: from a checkpoint, which is read later.
+        config: resolved (see resolve.py).
+        warm_start: networks to start from; None: the weights come from a checkpoint, which is read later.
     """
     device = resolve_device(config.train.device)
     if device.type == "cpu":
         keep_freed_memory()
     torch.manual_seed(config.train.seed)
-    objective = build_objective(config, data.special, tables(config, data))
+    objective = build_objective(config, data.special, vocabulary_tables(config, data))
     check_data(config, data)
-    if start is not None:
-        initialize(objective, config, data, start)
+    if warm_start is not None:
+        initialize(objective, config, data, warm_start)
     objective = objective.to(device)
     batches = feed(config, data, device)
     precision = _precision(config, objective, batches, device)
@@ -100,7 +108,7 @@ def assembled(
     if _compiled(config, device):
         compile_encoders(objective)
         logger.info("the encoders are compiled in the first step, which therefore takes long")
-    return objective, batches, precision, device
+    return RunParts(objective, batches, precision, device)
 
 
 def check_data(config: PretrainConfig, data: TokenData) -> None:
@@ -114,7 +122,7 @@ def check_data(config: PretrainConfig, data: TokenData) -> None:
         raise DataError(f"{data.folder}: no tags of its tokens; make them with `electra data tags {data.folder}`")
 
 
-def tables(config: PretrainConfig, data: TokenData) -> dict[str, torch.Tensor]:
+def vocabulary_tables(config: PretrainConfig, data: TokenData) -> dict[str, torch.Tensor]:
     """What the data say of the vocabulary, which may have more rows than the tokenizer has entries.
 
     Raises:
@@ -131,19 +139,6 @@ def tables(config: PretrainConfig, data: TokenData) -> dict[str, torch.Tensor]:
         known["tags_V"] = torch.from_numpy(tags.tags_V)
     size = config.model.vocabulary_size
     return {name: F.pad(table, (0, size - len(table))) for name, table in known.items()}
-
-
-def fitted(config: PretrainConfig, data: TokenData) -> EncoderConfig:
-    """The model with the vocabulary of the data; one that was trained before keeps its rows."""
-    model = config.model
-    if config.init.discriminator is not None:
-        return model
-    if model.vocabulary_size not in (0, data.vocabulary_size):
-        raise ConfigError(
-            f"model.vocabulary_size is {model.vocabulary_size}, but the tokenizer of {data.folder} has "
-            f"{data.vocabulary_size} entries; leave the setting at 0 or prepare the data with the right tokenizer"
-        )
-    return replace(model, vocabulary_size=data.vocabulary_size)
 
 
 def _check_shares(config: PretrainConfig) -> None:

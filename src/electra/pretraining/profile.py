@@ -11,9 +11,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
-from electra.pretraining.build import assembled, fitted, opened
+from electra.pretraining.build import build, open_data
 from electra.pretraining.config import PretrainConfig
-from electra.pretraining.warm_start import check_vocabulary, load_start, with_shapes
+from electra.pretraining.resolve import resolve
 from electra.training.optim import build_optimizer
 from electra.training.run_folder import open_run
 from electra.training.update import Update
@@ -61,31 +61,29 @@ class Profile:
         return Group(table, f"trace: {self.trace} (for https://ui.perfetto.dev or chrome://tracing)")
 
 
-def profiled(config: PretrainConfig, steps: int) -> Profile:
+def profile_steps(config: PretrainConfig, steps: int) -> Profile:
     """Train for a few steps from the start, write a Chrome trace of them, and keep nothing else.
 
     Raises:
         ElectraError: the config, the data or the run's folder cannot be used as they are.
     """
-    data, out = opened(config)
-    start = load_start(config.init)
-    config = with_shapes(config, start)
-    check_vocabulary(start, data, config.init)
-    config = replace(config, model=fitted(config, data))
+    data, out = open_data(config)
+    resolved = resolve(config, data)
     trace = open_run(out, fresh=False).trace
-    objective, batches, precision, device = assembled(replace(config, out=None), data, start)
+    parts = build(replace(resolved.config, out=None), data, resolved.warm_start)
+    objective, device = parts.objective, parts.device
     update = Update(
         objective,
         build_optimizer(objective, config.optimizer),
         gradient_clip=config.optimizer.gradient_clip,
-        precision=precision,
+        precision=parts.precision,
         device=device,
     )
     objective.train()
 
     def train(begin: int, end: int) -> None:
         for step in range(begin, end):
-            update(batches.micro_batches(step), rate=config.optimizer.learning_rate)
+            update(parts.feed.micro_batches(step), rate=config.optimizer.learning_rate)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
 

@@ -42,7 +42,7 @@ SHAPE = (
 
 
 @dataclass(frozen=True)
-class Start:
+class WarmStart:
     """The networks that a run continues; None: fresh ones."""
 
     discriminator: Pretrained | None = None
@@ -71,7 +71,7 @@ IDLE: dict[ObjectiveKind, tuple[str, ...]] = {
 """Settings that an objective never looks at, by the beginning of their names; presets may have them."""
 
 
-def refuse_idle(kind: ObjectiveKind, given: Collection[str]) -> None:
+def refuse_unused(kind: ObjectiveKind, given: Collection[str]) -> None:
     """Refuse settings that were given by name although nothing follows from them.
 
     Raises:
@@ -82,7 +82,7 @@ def refuse_idle(kind: ObjectiveKind, given: Collection[str]) -> None:
         raise ConfigError(f"{', '.join(found)}: {kind} has {what}; leave it out")
 
 
-def load_start(config: InitConfig) -> Start:
+def load_warm_start(config: InitConfig) -> WarmStart:
     """Read the folders that the config names.
 
     Raises:
@@ -91,7 +91,7 @@ def load_start(config: InitConfig) -> Start:
     """
     discriminator = None if config.discriminator is None else load_pretrained(config.discriminator)
     if config.generator is None:
-        return Start(discriminator)
+        return WarmStart(discriminator)
     generator = load_pretrained(_generator_of(config.generator))
     if not isinstance(generator.head, MaskedLanguageModelHead):
         what = "has no head" if generator.head is None else "is a discriminator"
@@ -106,7 +106,7 @@ def load_start(config: InitConfig) -> Start:
             f"init.generator: the head of {config.generator} has another activation than GELU, "
             "which is that of generators"
         )
-    return Start(discriminator, generator)
+    return WarmStart(discriminator, generator)
 
 
 def _generator_of(model: str) -> str | Path:
@@ -117,7 +117,7 @@ def _generator_of(model: str) -> str | Path:
     return model
 
 
-def with_shapes(config: PretrainConfig, start: Start) -> PretrainConfig:
+def with_shapes(config: PretrainConfig, start: WarmStart) -> PretrainConfig:
     """The config with the shapes of the networks that the run starts from.
 
     Raises:
@@ -146,7 +146,7 @@ def with_shapes(config: PretrainConfig, start: Start) -> PretrainConfig:
     return config
 
 
-def with_shapes_of(config: PretrainConfig, run: PretrainConfig) -> PretrainConfig:
+def with_shapes_of_run(config: PretrainConfig, run: PretrainConfig) -> PretrainConfig:
     """The config with the shapes of a run that has begun, where both start from networks trained before."""
     if config.init.generator and run.init.generator:
         config = replace(config, generator=run.generator)
@@ -155,7 +155,20 @@ def with_shapes_of(config: PretrainConfig, run: PretrainConfig) -> PretrainConfi
     return config
 
 
-def check_vocabulary(start: Start, data: TokenData, init: InitConfig) -> None:
+def with_vocabulary_of(config: PretrainConfig, data: TokenData) -> EncoderConfig:
+    """The model with the vocabulary of the data; one that was trained before keeps its rows."""
+    model = config.model
+    if config.init.discriminator is not None:
+        return model
+    if model.vocabulary_size not in (0, data.vocabulary_size):
+        raise ConfigError(
+            f"model.vocabulary_size is {model.vocabulary_size}, but the tokenizer of {data.folder} has "
+            f"{data.vocabulary_size} entries; leave the setting at 0 or prepare the data with the right tokenizer"
+        )
+    return replace(model, vocabulary_size=data.vocabulary_size)
+
+
+def check_vocabulary(start: WarmStart, data: TokenData, init: InitConfig) -> None:
     """Refuse data whose ids mean other words than those that the networks know.
 
     Raises:
@@ -184,7 +197,7 @@ def check_vocabulary(start: Start, data: TokenData, init: InitConfig) -> None:
 
 
 @torch.no_grad()
-def initialize(objective: AnyObjective, config: PretrainConfig, data: TokenData, start: Start) -> None:
+def initialize(objective: AnyObjective, config: PretrainConfig, data: TokenData, start: WarmStart) -> None:
     """Give a fresh objective the weights that its run starts from.
 
     What was trained before is taken as it is; the starts that are counted or built are for fresh networks alone.

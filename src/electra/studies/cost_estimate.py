@@ -12,9 +12,9 @@ from electra.data.shards import TokenData
 from electra.export.huggingface import save
 from electra.finetuning.dry_run import planned
 from electra.modeling.flops import training_flops
-from electra.pretraining.build import assembled
+from electra.pretraining.build import build
 from electra.pretraining.config import PretrainConfig
-from electra.pretraining.warm_start import Start
+from electra.pretraining.warm_start import WarmStart
 from electra.studies.runs import Common, task_config, tower_of
 from electra.training.optim import build_optimizer
 from electra.training.update import Update
@@ -26,7 +26,8 @@ MEASURED, WARM_UP = 15, 5
 def flops_a_second(config: PretrainConfig, data: TokenData) -> float:
     """The speed of a config's steps on this machine."""
     config = replace(config, train=replace(config.train, batch_ramp_steps=0))
-    objective, batches, precision, device = assembled(config, data, Start())
+    parts = build(config, data, WarmStart())
+    objective, precision, device = parts.objective, parts.precision, parts.device
     update = Update(
         objective, build_optimizer(objective, config.optimizer), gradient_clip=config.optimizer.gradient_clip,
         precision=precision, device=device,
@@ -36,7 +37,7 @@ def flops_a_second(config: PretrainConfig, data: TokenData) -> float:
     for step in range(WARM_UP + MEASURED):
         objective.begin_step(steps - 1, steps)  # of two stages the last one
         started = time.perf_counter()
-        update(batches.micro_batches(step), rate=0.0)
+        update(parts.feed.micro_batches(step), rate=0.0)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         seconds.append(time.perf_counter() - started)
@@ -47,7 +48,7 @@ def flops_a_second(config: PretrainConfig, data: TokenData) -> float:
 
 def tuning_seconds(common: Common, config: PretrainConfig, data: TokenData) -> float:
     """Of all fine-tunings of one model, of the shape that a config describes; weights do not matter to it."""
-    objective = assembled(config, data, Start())[0]
+    objective = build(config, data, WarmStart()).objective
     towers = objective.exportable_networks()
     tower = towers[tower_of(towers)]
     with tempfile.TemporaryDirectory() as folder:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from electra import durable
-from electra.commands.pretrain import IGNORED
 from electra.config import flat
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError
 from electra.pretraining.config import PretrainConfig
+from electra.pretraining.resolve import IGNORED
 from electra.reports.study import Results, read_facts
 from electra.studies.config import seen_from
 from electra.studies.plan import Configs, precision_here

@@ -13,7 +13,7 @@ from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import ConfigError, DataError
 from electra.finetuning.load_task import load_task
-from electra.pretraining.build import assembled, check_data, tables
+from electra.pretraining.build import build, check_data, vocabulary_tables
 from electra.pretraining.config import PretrainConfig, build_objective
 from electra.studies.config import Study
 from electra.studies.runs import Common, task_config, task_folder
@@ -145,7 +145,7 @@ def check(common: Common, configs: Configs, data: TokenData) -> None:
         raise ConfigError("arms that cannot be run:\n  " + "\n  ".join(problems))
     for config in configs.values():
         check_data(config, data)
-        tables(config, data)
+        vocabulary_tables(config, data)
     for task in common.suite:
         assert common.tasks is not None
         if not task_folder(common.tasks, task).is_dir():
@@ -187,4 +187,4 @@ def _unlike(study: Study, configs: Configs) -> Iterator[str]:
 
 def precision_here(config: PretrainConfig, data: TokenData) -> PrecisionName:
     """The quicker precision for a config on this machine, if it does not say which."""
-    return assembled(config, data, None)[2].name
+    return build(config, data, None).precision.name

@@ -22,7 +22,6 @@ import torch
 
 from electra import durable
 from electra.analysis.minimal_pairs import accuracies
-from electra.commands.pretrain import pretrain
 from electra.config import load_config, overrides_of
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError, DivergedError
@@ -30,6 +29,7 @@ from electra.finetuning.config import FinetuneConfig
 from electra.finetuning.run import finetune
 from electra.objectives.base import NetworkName
 from electra.pretraining.config import PretrainConfig, build_objective
+from electra.pretraining.run import pretrain
 from electra.reports.metrics import read_metrics
 from electra.reports.study import read_facts, tasks_of
 from electra.serving.scorer import Scorer

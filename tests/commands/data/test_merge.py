@@ -13,11 +13,11 @@ from electra.cli import main
 from electra.commands.data.merge import MergeConfig, run
 from electra.commands.prepare import PrepareConfig
 from electra.commands.prepare import run as prepare
-from electra.commands.pretrain import pretrain
 from electra.data.examples import ExampleSet
 from electra.data.shards import TokenData, file_sha256
 from electra.errors import ConfigError, DataError
 from electra.pretraining.build import feed
+from electra.pretraining.run import pretrain
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from electra.analysis.frequency import FrequencyBands, padded
 from electra.analysis.generator import examples, reading, ways_to_be_alike
 from electra.analysis.proposals import Likeness, Masked, proposals, stretches
 from electra.commands.analyze.context import check_vocabulary
-from electra.commands.export import longest_input, trained
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
 from electra.data.tags import TagTable
@@ -20,6 +19,7 @@ from electra.errors import CheckpointError, ConfigError
 from electra.export.huggingface import Pretrained
 from electra.export.loading import generator_beside, load_pretrained
 from electra.modeling.heads import MaskedLanguageModelHead
+from electra.pretraining.export import load_trained, longest_input
 from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
 from electra.training.checkpoint import CheckpointConfig, Checkpoints, read_checkpoint
@@ -183,7 +183,7 @@ def _loader(checkpoint: Path) -> Callable[[], Pretrained]:
 
     def load() -> Pretrained:
         found = read_checkpoint(checkpoint)
-        config, objective = trained(found)
+        config, objective = load_trained(found)
         towers = objective.exportable_networks()
         tower = towers.get("generator") or towers.get("encoder")
         if tower is None or not isinstance(tower.head, MaskedLanguageModelHead):

@@ -1,0 +1,61 @@
+"""What a pre-training run would cost, without starting it."""
+
+from dataclasses import dataclass
+
+import torch
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from electra.config import to_toml
+from electra.data.shards import TokenData
+from electra.data.tokenizer import SpecialTokens
+from electra.pretraining.config import PretrainConfig, build_objective
+from electra.pretraining.resolve import resolve, resolve_for_run
+from electra.training.checkpoint import Checkpoints
+from electra.training.cost_estimate import CostEstimate, estimate_cost
+from electra.training.run_folder import RunFolder, check_free
+
+
+def dry_run(config: PretrainConfig, *, fresh: bool = False) -> "DryRun":
+    """What a run would cost, and whether it would resume one that is there.
+
+    Raises:
+        ElectraError: the config, the data or the content of the run's folder cannot be used.
+    """
+    run_folder = None if config.out is None or fresh else RunFolder(config.out)
+    if run_folder:
+        check_free(run_folder)
+    names = Checkpoints(run_folder.checkpoints, config.checkpoint).names() if run_folder else []
+    data = None if config.data is None else TokenData.open(config.data, verify=False)
+    resolved = resolve(config, data, resumed=bool(names))
+    if data is not None and run_folder:
+        resolved = resolve_for_run(resolved, run_folder)
+    config = resolved.config
+    with torch.device("meta"):
+        objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
+    estimate = estimate_cost(objective, config.train, length=config.packing.sequence_length)
+    return DryRun(config, estimate, int(names[-1].removeprefix("step-")) if names else None)
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """A run's resolved config and what it would take.
+
+    Attributes:
+        begun: the step of the newest checkpoint in its folder; None: the run has not begun.
+    """
+
+    config: PretrainConfig
+    plan: CostEstimate
+    begun: int | None = None
+
+    def __rich__(self) -> RenderableType:
+        table = Table("", "", show_header=False)
+        for name, value in self.plan.rows():
+            table.add_row(name, value)
+        if self.begun is not None:
+            steps = self.config.train.steps
+            of = "" if steps is None else f" of {steps:,}"
+            then = "finished" if self.begun == steps else "with which it would go on"
+            table.add_row("already there", f"{self.begun:,}{of} steps, {then}")
+        return Group(to_toml(self.config), table)

@@ -1,0 +1,77 @@
+"""Fill in everything that a config leaves open: one way for runs, dry runs, profiles and studies."""
+
+from dataclasses import dataclass, replace
+
+from electra.data.shards import TokenData
+from electra.pretraining.build import check_data, identity
+from electra.pretraining.config import PretrainConfig, with_vocabulary
+from electra.pretraining.warm_start import (
+    WarmStart,
+    check_vocabulary,
+    load_warm_start,
+    with_shapes,
+    with_shapes_of_run,
+    with_vocabulary_of,
+)
+from electra.training.checkpoint import Checkpoints
+from electra.training.checkpoint_io import check_newest
+from electra.training.distributed import broadcast_object
+from electra.training.run_folder import RunFolder, agree, stored_config
+
+SETTLED = {"train.steps": None, "train.precision": "auto", "model.vocabulary_size": 0}
+"""Settings that a run fills in, with the value that leaves them open."""
+IGNORED = ("data", "out", "train.compile", "train.timeout_minutes", "train.sharding", "tracking.on_event")
+"""Settings that may differ when a run is resumed: they do not change its result."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A config without open settings, and what it was resolved with.
+
+    Attributes:
+        data: None where only parameters and FLOPs are counted.
+        warm_start: the pre-trained networks to start from; none for a run that is resumed.
+        resumed: whether the run has a checkpoint already.
+    """
+
+    config: PretrainConfig
+    data: TokenData | None
+    warm_start: WarmStart
+    resumed: bool = False
+
+
+def resolve(config: PretrainConfig, data: TokenData | None = None, *, resumed: bool = False) -> Resolved:
+    """Fill in the shapes of the pre-trained networks that a run starts from, and the vocabulary of its data.
+
+    Raises:
+        ConfigError: settings contradict the networks or the data.
+        CheckpointError: a network cannot be loaded.
+        DataError: the data has another vocabulary than the networks.
+    """
+    if config.train.minutes is not None:  # the number of steps is measured later
+        config = replace(config, train=replace(config.train, steps=None))
+    warm_start = WarmStart() if resumed else load_warm_start(config.init)
+    config = with_shapes(config, warm_start)
+    if data is None:
+        config = with_vocabulary(config)
+    else:
+        check_data(config, data)
+        check_vocabulary(warm_start, data, config.init)
+        config = replace(config, model=with_vocabulary_of(config, data))
+    return Resolved(config, data, warm_start, resumed)
+
+
+def resolve_for_run(resolved: Resolved, run_folder: RunFolder) -> Resolved:
+    """The same, with the settings that the run in a folder filled in when it began.
+
+    Raises:
+        CheckpointError: the config or the data differ from those of the run.
+    """
+    config, data = replace(resolved.config, out=run_folder.path), resolved.data
+    assert data is not None
+    if resolved.resumed:
+        config = with_shapes_of_run(config, stored_config(run_folder, PretrainConfig))
+    if broadcast_object(run_folder.config.exists()):
+        config = agree(run_folder, config, settled=SETTLED, ignore=IGNORED)
+    check_newest(Checkpoints(run_folder.checkpoints, config.checkpoint), identity(config, data))
+    return replace(resolved, config=config)
