@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-browser lint bench torture docs
+.PHONY: help install quickstart test test-browser lint bench torture docs site
 
 help: ## this list
 	@awk -F ': .*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,10 +40,13 @@ lint: $(READY) ## ruff, mypy and import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(READY) ## write the generated pages of docs/ anew
+docs: $(READY) ## write the generated pages of docs/
 	$(BIN)/python docs/generate_configuration.py
 
-bench: $(READY) ## every benchmark beside its peers, in about ten minutes; writes one table into docs/benchmarks.md
+site: $(READY) ## build docs/ as a site in build/site; every internal link is checked
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+bench: $(READY) ## every benchmark beside its peers, in about ten minutes; writes one table into docs/results/benchmarks.md
 	$(BIN)/python benchmarks/overview.py
 
 torture: $(READY) ## kill a run 50 times and flip 2,000 bits of its files, in some minutes; nothing may come of it

@@ -1,6 +1,6 @@
 """Every benchmark of minutes in one run, and one table of them: `make bench`.
 
-    python benchmarks/overview.py [--page docs/benchmarks.md] [--json docs/benchmarks.json] [--only NAME ...]
+    python benchmarks/overview.py [--page docs/results/benchmarks.md] [--json FILE] [--only NAME ...]
 
 Each benchmark is a script of this folder, run in a process of its own, one after the other, in about ten minutes
 on two cores. The table goes between the two marks in the page, in place of the one before, with date and hardware;
@@ -119,8 +119,8 @@ if torch.cuda.is_available():
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--page", type=Path, default=HERE.parent / "docs/benchmarks.md")
-    parser.add_argument("--json", type=Path, default=HERE.parent / "docs/benchmarks.json")
+    parser.add_argument("--page", type=Path, default=HERE.parent / "docs/results/benchmarks.md")
+    parser.add_argument("--json", type=Path, default=HERE.parent / "docs/results/benchmarks.json")
     parser.add_argument("--only", nargs="+", choices=[one.name for one in BENCHMARKS], help="print, write nothing")
     options = parser.parse_args()
     chosen = [one for one in BENCHMARKS if not options.only or one.name in options.only]

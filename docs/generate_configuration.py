@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from the config dataclasses: their fields, defaults and the text below each.
+"""Write docs/reference/configuration.md from the config dataclasses: fields, defaults, descriptions.
 
 `make docs` runs it; a test compares its output with the page that is committed.
 """
@@ -18,7 +18,7 @@ from electra.config import PRESETS, Setting, flat, load_config, preset_names, se
 from electra.finetuning.config import FinetuneConfig
 from electra.pretraining.config import PretrainConfig
 
-PAGE = Path(__file__).parent / "configuration.md"
+PAGE = Path(__file__).parent / "reference/configuration.md"
 
 OTHERS = {"bert-": "BERT", "roberta-": "RoBERTa", "albert-": "ALBERT"}
 """Encoders beside ELECTRA, by what the names of their presets begin with."""
@@ -44,7 +44,7 @@ steps = 50000
 ```
 
 What a run resolved all of this to is in its `config.toml`; `--dry-run` prints it without training. A fine-tuning
-is described in the same way (docs/finetuning.md).
+is described in the same way (docs/guides/finetuning.md).
 """
 
 

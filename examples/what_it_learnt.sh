@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # What has a discriminator learnt, beside a masked language model of as much compute? The figures of
-# docs/answers.md.
+# docs/results/answers.md.
 #
 #   examples/what_it_learnt.sh DATA TASKS OUT [FLOPS [RESAMPLES]]
 #
 # DATA is what `electra prepare` made of English text; TASKS has the folders blimp, ged, jfleg, asr-snips, and those of
-# docs/studies.md. Two networks train at once, a thread each; the third, Electric, for its likelihoods, comes
+# docs/guides/studies.md. Two networks train at once, a thread each; the third, Electric, for its likelihoods, comes
 # after. Run again, it goes on where it was stopped.
 set -euo pipefail
 data=$1 tasks=$2 out=$3 flops=${4:-6e14} resamples=${5:-1000}

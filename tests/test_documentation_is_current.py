@@ -20,7 +20,7 @@ def generator() -> ModuleType:
 
 
 def test_the_configuration_reference_is_what_the_dataclasses_say(generator: ModuleType):
-    committed = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    committed = (DOCS / "reference/configuration.md").read_text(encoding="utf-8")
     assert committed == generator.page(), "run `make docs` and commit the page"
 
 

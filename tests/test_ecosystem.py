@@ -1,4 +1,4 @@
-"""Every piece of Python in docs/ecosystem.md runs, on tiny models in the places that the page names."""
+"""Every piece of Python in docs/guides/ecosystem.md runs, on tiny models in the places that the page names."""
 
 import importlib.util
 import re
@@ -19,7 +19,7 @@ from electra.modeling.heads import MaskedLanguageModelHead
 from electra.tasks.conll import Sentence
 from electra.tasks.tagging import tagging_task
 
-PAGE = Path(__file__).parents[1] / "docs" / "ecosystem.md"
+PAGE = Path(__file__).parents[1] / "docs/guides/ecosystem.md"
 PIECES: list[str] = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 WIDTH = 16
 TEXT = "The cat sat on the mat."

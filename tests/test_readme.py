@@ -1,4 +1,4 @@
-"""Every command and every piece of Python in the README and docs/quickstart.md runs, with training made short."""
+"""Every command and piece of Python in the README and docs/start/quickstart.md runs, with training made short."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "docs" / "quickstart.md"]
+PAGES = [ROOT / "README.md", ROOT / "docs/start/quickstart.md"]
 SHORT = {
     "train.steps": "3", "train.batch_size": "8", "packing.sequence_length": "32", "evaluation.examples": "16",
     "model.layers": "1", "generator.layers": "1", "tracking.tensorboard": "false",
@@ -78,7 +78,7 @@ def test_the_two_commands_of_a_newcomer_are_named() -> None:
 
 
 def test_its_links_lead_somewhere() -> None:
-    for page in [*PAGES, *(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md"]:
+    for page in [*PAGES, *(ROOT / "docs").rglob("*.md"), ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name}: {target}"

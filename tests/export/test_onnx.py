@@ -197,8 +197,8 @@ SCRIPT_HEAD = "import sys\nsys.modules['torch'] = sys.modules['electra'] = None\
 
 
 def says(number: int, folder: Path, *given: str) -> list[str]:
-    """The lines that one of the scripts of docs/onnx.md prints in a process without torch."""
-    text = (Path(__file__).parents[2] / "docs/onnx.md").read_text()
+    """The lines that one of the scripts of docs/guides/onnx.md prints in a process without torch."""
+    text = (Path(__file__).parents[2] / "docs/guides/onnx.md").read_text()
     script = text.split("```python\n")[number].partition("```")[0]
     assert sum(bool(line.strip()) for line in script.splitlines()) <= 34
     (folder.parent / "run.py").write_text(SCRIPT_HEAD + script)

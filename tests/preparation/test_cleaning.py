@@ -43,4 +43,4 @@ def test_languages() -> None:
     [problem] = Filters(languages=("en", "german")).problems()
     assert problem == "language = 'german' is no code that is known; did you mean 'de'?"
     [problem] = Filters(languages=("xx",)).problems()
-    assert problem == "language = 'xx' is no code that is known; docs/data-preparation.md lists them"
+    assert problem == "language = 'xx' is no code that is known; docs/guides/data-preparation.md lists them"

@@ -13,7 +13,7 @@ def test_the_codes_are_those_of_the_library() -> None:
 
 
 def test_the_page_lists_them() -> None:
-    page = (Path(__file__).parents[2] / "docs/data-preparation.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/guides/data-preparation.md").read_text(encoding="utf-8")
     listed = " ".join(page.split())
     assert all(f"`{code}` {name}" in listed for code, name in NAMES.items())
 

@@ -30,9 +30,9 @@ pytestmark = pytest.mark.usefixtures("without_transformers")
 
 @pytest.mark.parametrize("name", names())
 def test_every_study_that_is_shipped_is_named_by_the_help_and_the_page(name: str) -> None:
-    page = (Path(__file__).parents[2] / "docs/studies.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/guides/studies.md").read_text(encoding="utf-8")
     assert f"| `{name}` | " in page
-    said = inspect.getsource(StudyCommand).split("A study's name (")[1].split(": docs/studies.md")[0]
+    said = inspect.getsource(StudyCommand).split("A study's name (")[1].split(": docs/guides/studies.md")[0]
     assert name in re.split(r",\s+", said)
 
 

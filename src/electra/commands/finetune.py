@@ -58,7 +58,7 @@ def run(command: FinetuneCommand) -> FinetuneResult | GlueResult | FinetunePlan:
 
     Tasks by name: cola, sst-2, mrpc, sts-b, qqp, mnli, qnli, rte, wnli (or glue: all that are there); squad,
     squad2; chunking, ner-conll2003, ner-wnut17, ner-bc5cdr, upos, xpos, ged. For a table of your own give --kind
-    and name its columns. Every setting (docs/configuration.md) can be given as --section.name VALUE.
+    and name its columns. Every setting (docs/reference/configuration.md) can be given as --section.name VALUE.
 
     Examples:
         electra finetune RUN --task cola --data GLUE --out OUT --seeds 5

@@ -34,8 +34,8 @@ class StudyCommand:
 
     study: tyro.conf.Positional[str]
     """A study's name (objectives, generator-size, sharing, training-algorithm, budget, model-size, masking,
-    loss-weight, temperature, start-up, encoders, roberta, albert, recurrence: docs/studies.md says what they
-    ask), or a TOML file of your own."""
+    loss-weight, temperature, start-up, encoders, roberta, albert, recurrence: docs/guides/studies.md says what
+    they ask), or a TOML file of your own."""
     data: Path
     """The folder that `electra prepare` made."""
     out: Path

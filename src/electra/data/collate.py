@@ -42,7 +42,7 @@ class StreamState:
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch of text as it is, not yet masked: [CLS] A [SEP] [PAD]... or [CLS] A [SEP] B [SEP] [PAD]... .
+    """One batch of text, not yet masked: `[CLS] A [SEP] [PAD]...` or `[CLS] A [SEP] B [SEP] [PAD]...`.
 
     An A of several documents has a [SEP] between any two of them. Windows of a stream are all text, with a [SEP]
     behind each document.

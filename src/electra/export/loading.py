@@ -1,4 +1,4 @@
-"""MODEL, as every verb takes it: an export folder, a run, a Hugging Face folder or id (docs/checkpoints.md)."""
+"""MODEL of every verb: an export folder, a run, a Hugging Face folder or id (docs/guides/checkpoints.md)."""
 
 import importlib.util
 import re

@@ -105,7 +105,7 @@ class TaskCard:
         if any(label.startswith("E-") for label in self.task.get("labels", ())):
             lines += [
                 "", "Its labels mark spans as BIOES, which `aggregation_strategy` does not join: rename E to I "
-                "and S to B in `model.config.id2label` first (docs/ecosystem.md of electra; it also shows spaCy).",
+                "and S to B in `model.config.id2label` first (docs/guides/ecosystem.md of electra).",
             ]  # fmt: skip
         return lines
 

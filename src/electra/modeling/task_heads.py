@@ -135,7 +135,7 @@ def _initialize(head: nn.Module) -> None:
     """Weights as Glorot and Bengio (2010) draw them, biases 0, which is TensorFlow's default.
 
     The .02 of encoders is a third of that or less: so little flows back through such a head that short runs end
-    far behind (docs/experiments.md).
+    far behind (docs/results/experiments.md).
     """
     for module in head.modules():
         if isinstance(module, nn.Linear):

@@ -67,7 +67,7 @@ class Objective(Protocol):
         ...
 
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
-        """Held-out figures; their keys start with `eval/` (docs/concepts.md names those that are known).
+        """Held-out figures; their keys start with `eval/` (docs/concepts/pretraining.md names the known ones).
 
         Each batch comes twice: as it is, and as its fixed unigram-corrupted copy (same rows, same layout).
         """

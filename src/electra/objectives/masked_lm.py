@@ -87,7 +87,7 @@ class MaskedLanguageModel(nn.Module):
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
-        """The generator's held-out figures (docs/concepts.md)."""
+        """The generator's held-out figures (docs/concepts/pretraining.md)."""
         figures = MaskedLanguageModelMetrics()
         training = self.training
         self.eval()

@@ -99,7 +99,7 @@ class ReplacedToken(GeneratorObjective):
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
-        """Held-out figures of both networks (docs/concepts.md says what each one means)."""
+        """Held-out figures of both networks (docs/concepts/pretraining.md says what each one means)."""
         generator, fakes, unigram = (
             MaskedLanguageModelMetrics(),
             DetectionMetrics(),

@@ -41,7 +41,8 @@ class Filters:
             yield f"most_characters = {self.most_characters} is less than least_characters"
         if self.languages and (unknown := [one for one in self.languages if one not in _languages()]):
             code = near(unknown[0])
-            advice = f"did you mean {code!r}?" if code in _languages() else "docs/data-preparation.md lists them"
+            is_code = code in _languages()
+            advice = f"did you mean {code!r}?" if is_code else "docs/guides/data-preparation.md lists them"
             yield f"language = {unknown[0]!r} is no code that is known; {advice}"
 
     def reason(self, text: str) -> Reason | None:

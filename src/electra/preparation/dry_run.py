@@ -14,7 +14,7 @@ from electra.readers.corpus import Document, DocumentRule, Source, read
 LOOKED_AT = 1_000_000
 """Characters that are read of each source, at most."""
 CHARACTERS_PER_SECOND = 2_500_000
-"""Of one process, all passes over the corpus together (docs/benchmarks.md: 2.9 million on an EPYC)."""
+"""Of one process, all passes over the corpus together (docs/results/benchmarks.md: 2.9 million on an EPYC)."""
 TRAINING_SECONDS = 30.0
 """To train a vocabulary on the sample; it does not grow with the corpus."""
 BYTES_PER_CHARACTER = 0.6

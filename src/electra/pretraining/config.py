@@ -39,8 +39,8 @@ class InitConfig:
     put in their place."""
 
     discriminator: str | None = None
-    """An export, a run, or a Hugging Face folder or id to continue (docs/checkpoints.md says of which types); for
-    masked-lm, its one encoder. The shape of [model] is taken from it."""
+    """An export, a run, or a Hugging Face folder or id to continue (docs/guides/checkpoints.md lists the types);
+    for masked-lm, its one encoder. The shape of [model] is taken from it."""
     generator: str | None = None
     """The same for the generator beside it, with its masked-LM head; left out: a fresh one, as in [generator]. A
     generator that is trained on needs init.discriminator, too; one with objective.fakes frozen may stand alone."""

@@ -12,9 +12,9 @@ def keep_freed_memory() -> bool:
     """Let glibc's allocator keep what is freed for the next tensor instead of giving it back to the system.
 
     Every step asks for the same large tensors again. By default each of them is mapped afresh, and filling fresh
-    pages takes a tenth of a step and more (docs/benchmarks.md). The process needs no more memory at its peak; it
-    only keeps its peak until it ends. Applies to the whole process; where the allocator is another one nothing
-    changes.
+    pages takes a tenth of a step and more (docs/results/benchmarks.md). The process needs no more memory at its
+    peak; it only keeps its peak until it ends. Applies to the whole process; where the allocator is another one
+    nothing changes.
 
     Returns:
         Whether the allocator took the setting.

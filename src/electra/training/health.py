@@ -157,5 +157,5 @@ def _evaluation(figures: Figures, progress: float) -> Iterator[Finding]:
             "discriminator stuck",
             f"it calls every token original {at} (loss {loss:.3f}, that of the majority class {majority:.3f}; "
             f"AUC {auc:.2f})",
-            "train longer; what starts it sooner is in docs/concepts.md, the start-up plateau",
+            "train longer; what starts it sooner is in docs/concepts/pretraining.md, the start-up plateau",
         )

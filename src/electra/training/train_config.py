@@ -32,7 +32,7 @@ class TrainConfig:
     """Where to compute; auto: on the GPU where there is one."""
     compile: Literal["auto", "on", "off"] = "auto"
     """Compile the encoders with torch.compile, which takes a minute at the start; auto: on a GPU. On a CPU it has
-    not paid (docs/performance.md)."""
+    not paid (docs/results/performance.md)."""
     deterministic: bool = False
     """The same bits from the same run on a GPU, too, by kernels that add in a fixed order, which are slower. On a
     CPU runs are the same with the same number of threads anyway."""

@@ -92,7 +92,7 @@ def test_sentences_that_are_read_in_windows_are_counted(models: tuple[str, str],
 def test_the_pages_command_prints_what_the_page_shows(
     models: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "analysis-compare.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs/guides/analysis-compare.md").read_text(encoding="utf-8")
     [block] = re.findall(r"```console\n\$ electra (.*?)```", page, re.DOTALL)
     words = shlex.split(re.sub(r"\\\n", " ", block).splitlines()[0])
     assert words[-2:] == ["--out", "compare"]
