@@ -201,7 +201,7 @@ def test_what_turns_the_order_round_is_not_stored_and_no_figure_is_lost(
         raise OSError(28, "No space left on device")
 
     assert main(command(run, held_out_data, "--store", "--correction", "isotonic")) == 0
-    monkeypatch.setattr(Calibration, "store", full)
+    monkeypatch.setattr(Calibration, "save", full)
     capsys.readouterr()
     assert main(command(run, held_out_data, "--store", "--correction", "isotonic")) == 0
     shown = " ".join(capsys.readouterr().out.split())
