@@ -13,7 +13,7 @@ from typing import Any
 
 import tyro
 
-from electra.cli import VERBS
+from electra.cli import VERBS, config_type_of
 from electra.config import PRESETS, Setting, flat, load_config, preset_names, settings
 from electra.finetuning.config import FinetuneConfig
 from electra.pretraining.config import PretrainConfig
@@ -110,8 +110,7 @@ def _verbs() -> Iterator[str]:
     for verb, (target, _) in VERBS.items():
         module, _, name = target.partition(":")
         run = getattr(importlib.import_module(module), name)
-        (parameter,) = inspect.signature(run).parameters
-        config = typing.get_type_hints(run)[parameter]
+        config = config_type_of(run)
         yield f"### `electra {verb}`\n"
         yield f"{(inspect.getdoc(run) or '').splitlines()[0]}\n"
         yield from _table(_options(config))

@@ -14,6 +14,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from typing import Any
 
 from electra import __version__
 
@@ -219,8 +220,7 @@ def _parse(verb: str, run: Callable[..., object], arguments: list[str]) -> objec
 
     import tyro
 
-    (parameter,) = inspect.signature(run).parameters.values()
-    config_type = parameter.annotation  # what `run` returns may be known to type checkers only
+    config_type = config_type_of(run)
     names = [field.name for field in dataclasses.fields(config_type)]
     overrides: list[str] | None = None
     if "overrides" in names:
@@ -236,6 +236,14 @@ def _parse(verb: str, run: Callable[..., object], arguments: list[str]) -> objec
     except BrokenPipeError:  # the help's reader has seen enough
         sys.exit(UNEXPECTED)
     return config if overrides is None else dataclasses.replace(config, overrides=tuple(overrides))
+
+
+def config_type_of(run: Callable[..., object]) -> type[Any]:
+    """The dataclass that a verb takes. Other types of its signature may exist for type checkers only."""
+    (parameter,) = inspect.signature(run).parameters.values()
+    annotation = parameter.annotation
+    config_type: type[Any] = run.__globals__[annotation] if isinstance(annotation, str) else annotation
+    return config_type
 
 
 def _split_overrides(arguments: list[str], *, options: list[str]) -> tuple[list[str], list[str]]:

@@ -21,6 +21,7 @@ from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export import huggingface
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import ReplacedTokenHead
+from electra.serving.scorer import Scorer
 from electra.tasks.classification import Classification
 
 
@@ -143,7 +144,7 @@ def test_a_failure_leaves_what_was_there(model, tmp_path, monkeypatch) -> None: 
     def broken(scorer: object, texts: list[str]) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(score.Scorer, "__call__", broken)
+    monkeypatch.setattr(Scorer, "__call__", broken)
     with pytest.raises(RuntimeError):
         run(ScoreConfig(model, ("the cat",), output=out))
     assert out.read_text() == "before" and [file.name for file in tmp_path.iterdir()] == ["out.txt"]

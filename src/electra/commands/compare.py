@@ -1,11 +1,13 @@
 """`electra compare`: is one fine-tuning better than another? A paired bootstrap over the examples of dev."""
 
+from __future__ import annotations
+
 import json
 import logging
 import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tyro
@@ -14,12 +16,10 @@ from rich.table import Table
 
 from electra.analysis.bootstrap import interval
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.finetuning.load_task import load_task
-from electra.finetuning.results import config_of
-from electra.finetuning.seed_run import DEV
 from electra.json_files import read_json
-from electra.tasks.base import Prediction, Task
-from electra.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from electra.tasks.base import Prediction, Task
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +96,8 @@ def run(config: CompareConfig) -> Comparison:
         electra compare OUT-SMALL OUT-BASE
         electra compare OUT1 OUT2 --resamples 10000 --json
     """
+    from electra.finetuning.seed_run import DEV
+
     if config.resamples < 1:
         raise ConfigError(f"--resamples: must be at least 1, got {config.resamples}")
     task = _task(config.first, config.second, config.data)
@@ -137,6 +139,11 @@ def _task(first: Path, second: Path, data: Path | None) -> Task:
     Raises:
         CheckpointError: a folder is no fine-tuning, or the two are of different tasks or data.
     """
+    from electra.finetuning.load_task import load_task
+    from electra.finetuning.results import config_of
+    from electra.finetuning.seed_run import DEV
+    from electra.training.run_folder import RunFolder
+
     configs = []
     for folder in (first, second):
         if not RunFolder(folder).config.is_file() or not (folder / "results.json").is_file():
@@ -171,6 +178,8 @@ def _predictions(folder: Path, known: list[dict[str, Any]]) -> list[list[Predict
         CheckpointError: predictions are missing.
         DataError: they are of other examples.
     """
+    from electra.finetuning.seed_run import DEV
+
     seeds = [one["seed"] for one in read_json(folder / "results.json")["seeds"]]
     files = [folder / f"seed-{seed}" / f"{DEV}.jsonl" for seed in seeds]
     if missing := [path for path in files if not path.is_file()]:

@@ -1,18 +1,21 @@
 """`electra finetune`: the command line."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
 from electra.config import load_config, overrides_of
 from electra.errors import ConfigError
-from electra.finetuning.config import FinetuneConfig
-from electra.finetuning.dry_run import FinetunePlan, planned
-from electra.finetuning.glue import GlueResult, finetune_glue, write_submission
-from electra.finetuning.run import FinetuneResult, finetune
-from electra.tasks import glue
+
+if TYPE_CHECKING:
+    from electra.finetuning.config import FinetuneConfig
+    from electra.finetuning.dry_run import FinetunePlan
+    from electra.finetuning.glue import GlueResult
+    from electra.finetuning.run import FinetuneResult
 
 MNLI = "mnli"
 """With --task glue, what --init-from-task names."""
@@ -64,6 +67,11 @@ def run(command: FinetuneCommand) -> FinetuneResult | GlueResult | FinetunePlan:
         electra finetune RUN --task cola --data GLUE --out OUT --seeds 5
         electra finetune RUN --kind classification --data reviews.csv --data.text review --data.label stars --out O
     """
+    from electra.finetuning.dry_run import planned
+    from electra.finetuning.glue import finetune_glue, write_submission
+    from electra.finetuning.run import finetune
+    from electra.tasks import glue
+
     config = read_command(command)
     if command.submission is not None and not command.submission.parent.is_dir():
         raise ConfigError(f"--submission: there is no folder {command.submission.parent}")
@@ -87,6 +95,8 @@ def run(command: FinetuneCommand) -> FinetuneResult | GlueResult | FinetunePlan:
 
 
 def _submitted(found: GlueResult, path: Path | None) -> GlueResult:
+    from electra.finetuning.glue import write_submission
+
     if path is None or found.exit_code:
         return found
     notes = write_submission(path, {name: result.out for name, result in found.results.items()})
@@ -95,6 +105,8 @@ def _submitted(found: GlueResult, path: Path | None) -> GlueResult:
 
 def read_command(command: FinetuneCommand) -> FinetuneConfig:
     """The config that a command line asks for: the TOML file of the task, if it is one, under all options."""
+    from electra.finetuning.config import FinetuneConfig
+
     is_file = command.task is not None and (Path(command.task).suffix == ".toml" or Path(command.task).is_file())
     if is_file and not Path(command.task or "").is_file():
         raise ConfigError(f"--task: there is no file {command.task}")

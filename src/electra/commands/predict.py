@@ -1,5 +1,7 @@
 """`electra predict`: labels, values, tags or answers of a fine-tuned model."""
 
+from __future__ import annotations
+
 import csv
 import io
 import json
@@ -9,20 +11,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tyro.conf import Positional
 
 from electra.commands.text_results import STANDARD_INPUT, Lines, Written, no_text, write_lines
 from electra.errors import ConfigError, DataError
-from electra.finetuning.results import config_of, fine_tuning_of
 from electra.readers import formats
 from electra.readers.corpus import kind_of
 from electra.readers.records import read_records
-from electra.serving.predictor import Predictor, Text
-from electra.tasks import conll, glue, squad_files
-from electra.tasks.base import Prediction
+from electra.tasks import conll
 from electra.tasks.table_columns import SECONDS, TEXTS, text_columns
+
+if TYPE_CHECKING:
+    from electra.serving.predictor import Predictor, Text
+    from electra.tasks.base import Prediction
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +64,8 @@ def run(config: PredictConfig) -> Lines | Written:
         electra predict OUT "A film to remember." "Two hours of my life."
         electra predict OUT --input reviews.csv --text-column review --output predicted.csv
     """
+    from electra.serving.predictor import Predictor
+
     if not config.texts and config.input is None:
         raise ConfigError("give a text, or --input FILE (- for standard input)")
     predictor = Predictor(config.model)
@@ -162,6 +167,9 @@ def _lines(name: str) -> Iterator[str]:
 
 def _columns_of_training(model: str) -> tuple[str | None, str | None]:
     """The columns that the model was trained on, where its folder says so."""
+    from electra.finetuning.results import config_of, fine_tuning_of
+    from electra.tasks import glue
+
     folder = fine_tuning_of(model)
     if folder is None:
         return None, None
@@ -190,6 +198,8 @@ def _is_columns(name: str) -> bool:
 
 def _tagged(config: PredictConfig, predictor: Predictor, path: Path) -> Written | Lines:
     """Words in columns, a word a line; the tags go into a column behind them, or into the field of CoNLL-U."""
+    from electra.finetuning.results import config_of, fine_tuning_of
+
     column = config.text_column or _columns_of_training(config.model)[0]
     if ".conllu" in path.name:
         field = None
@@ -224,6 +234,8 @@ def _tagged(config: PredictConfig, predictor: Predictor, path: Path) -> Written 
 
 def _questions(config: PredictConfig, predictor: Predictor, path: Path) -> Written | Lines:
     """Questions in SQuAD's format; answers by the id of the question."""
+    from electra.tasks import squad_files
+
     if predictor.problem.kind != "answering":
         raise ConfigError(f"{path}: files of questions are for models that answer them; {config.model} does not")
     if config.output is not None and config.output.suffix != ".json":

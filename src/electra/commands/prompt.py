@@ -1,19 +1,20 @@
 """`electra prompt`: label texts with a discriminator and a template, without training."""
 
+from __future__ import annotations
+
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tyro
 from rich.console import Group, RenderableType
 from rich.table import Table
 
 from electra.errors import ConfigError, DataError
-from electra.finetuning.config import load_task_config
-from electra.finetuning.load_task import load_task
-from electra.finetuning.seed_run import DEV
-from electra.serving.prompt_classifier import PromptClassifier, PromptPrediction
-from electra.tasks.classification import Classification
+
+if TYPE_CHECKING:
+    from electra.serving.prompt_classifier import PromptPrediction
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,12 @@ def run(config: PromptConfig) -> Labelled | Judged:
         electra prompt RUN "Two hours that I want back." --words bad=terrible,awful good=great,wonderful
         electra prompt RUN --task sst-2 --data GLUE
     """
+    from electra.finetuning.config import load_task_config
+    from electra.finetuning.load_task import load_task
+    from electra.finetuning.seed_run import DEV
+    from electra.serving.prompt_classifier import PromptClassifier
+    from electra.tasks.classification import Classification
+
     words = _words(config.words)
     prompter = PromptClassifier(config.model, template=config.template, words=words)
     if config.task is None:

@@ -1,5 +1,7 @@
 """`electra score`: how replaced each token of a text looks."""
 
+from __future__ import annotations
+
 import json
 import logging
 import sys
@@ -7,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +22,10 @@ from electra.readers import formats
 from electra.readers.corpus import KNOWN, Source, kind_of, read
 from electra.readers.formats import Document, Item, Reject
 from electra.readers.records import check_is_file
-from electra.serving.batching import LongTextMode
-from electra.serving.calibration import Calibration
-from electra.serving.scorer import ScoredText, Scorer
+
+if TYPE_CHECKING:
+    from electra.serving.calibration import Calibration
+    from electra.serving.scorer import ScoredText, Scorer
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +51,7 @@ class ScoreConfig:
     corrected."""
     output: Path | None = None
     """Write to this file instead of showing the result."""
-    long: LongTextMode | None = None
+    long: Literal["memory", "windows"] | None = None
     """How texts longer than the model's input are read: with memory, each token once and with what the model
     remembers of those before, or in windows that overlap by half. Left out: with memory, where there is one."""
     calibrated: bool = False
@@ -81,6 +85,8 @@ def run(config: ScoreConfig) -> Shown | Lines | Written:
         electra score RUN --calibrated --prior .03 "The chef ate the meal in the kitchen."
         electra score RUN --electric --input hypotheses.txt
     """
+    from electra.serving.scorer import Scorer
+
     texts = _texts(config)
     scorer = Scorer(config.model, long=config.long, calibration=_calibration(config))
     if config.electric != (scorer.objective == "electric"):
@@ -103,6 +109,8 @@ def _calibration(config: ScoreConfig) -> Calibration | None:
         ConfigError: the options do not go together.
         CheckpointError: the model has none.
     """
+    from electra.serving.calibration import Calibration
+
     if config.prior is not None and not 0 < config.prior < 1:
         raise ConfigError(f"--prior: must lie between 0 and 1, got {config.prior}")
     if not config.calibrated:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 import tyro
 
 from electra.errors import ConfigError
@@ -73,6 +72,8 @@ def run(config: ServeConfig) -> None:
         electra serve RUN
         electra serve RUN OTHER --host 0.0.0.0 --port 80 --token-file token.txt
     """
+    import torch
+
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:

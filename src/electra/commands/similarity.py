@@ -1,8 +1,11 @@
 """`electra similarity`: do the embeddings of like texts lie close together?"""
 
+from __future__ import annotations
+
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tyro
@@ -10,13 +13,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from electra.errors import ConfigError, DataError
-from electra.finetuning.config import load_task_config
-from electra.finetuning.load_task import load_task
-from electra.finetuning.seed_run import DEV
-from electra.serving.text_encoder import TextEncoder
-from electra.tasks import glue
-from electra.tasks.classification import Regression
 from electra.tasks.metrics import figures
+
+if TYPE_CHECKING:
+    from electra.serving.text_encoder import TextEncoder
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,13 @@ def run(config: SimilarityConfig) -> Similarity:
         electra similarity MODEL "A man plays a flute." "Someone makes music."
         electra similarity MODEL --task mine --data pairs.csv --columns left right score
     """
+    from electra.finetuning.config import load_task_config
+    from electra.finetuning.load_task import load_task
+    from electra.finetuning.seed_run import DEV
+    from electra.serving.text_encoder import TextEncoder
+    from electra.tasks import glue
+    from electra.tasks.classification import Regression
+
     encoder = TextEncoder(config.model)
     if config.texts:
         if len(config.texts) % 2:

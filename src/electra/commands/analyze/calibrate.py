@@ -1,31 +1,29 @@
 """`electra analyze calibrate`: whether a discriminator's probabilities are right, and what mends them."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import tyro
 
-from electra.analysis import error_corpora
-from electra.analysis.calibrate import Judge, on_errors, on_replaced, words_of
-from electra.analysis.calibration import Outcomes
-from electra.analysis.corrupted import corrupted
-from electra.analysis.detect import token_scores
-from electra.analysis.error_corpora import MarkedSentence
 from electra.analysis.held_out_rows import held_out_rows
 from electra.commands.analyze.context import check_vocabulary
 from electra.commands.analyze.detect import FEWEST
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.export.loading import find, generator_beside
-from electra.export.onnx.graph import is_onnx
 from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
-from electra.serving.calibration import CALIBRATION_FILE, Calibration, CalibrationKind
-from electra.serving.masked_token_predictor import MaskedTokenPredictor
-from electra.serving.scorer import Scorer
+
+if TYPE_CHECKING:
+    from electra.analysis.calibration import Outcomes
+    from electra.analysis.error_corpora import MarkedSentence
+    from electra.serving.calibration import Calibration, CalibrationKind
+    from electra.serving.masked_token_predictor import MaskedTokenPredictor
+    from electra.serving.scorer import Scorer
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +45,7 @@ class AnalyzeCalibrateConfig:
     """The share of tokens in whose places the generator draws."""
     prior: float | None = None
     """The share of wrong words that is expected in real text."""
-    correction: CalibrationKind | None = None
+    correction: Literal["none", "temperature", "platt", "isotonic"] | None = None
     """The one that is stored and judged on real errors; left out: the best by cross-validation."""
     store: bool = False
     """Put the correction beside the model, in place of an earlier one, for electra score --calibrated."""
@@ -97,6 +95,9 @@ def run(config: AnalyzeCalibrateConfig) -> AnalysisReport:
         electra analyze calibrate RUN --data DATA --errors ged/en_realec_dev.tsv --out calibrate
         electra analyze calibrate RUN --data DATA --store
     """
+    from electra.analysis import error_corpora
+    from electra.analysis.calibrate import Judge, on_replaced
+
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
     prepare_out(config.out)
@@ -133,6 +134,8 @@ def _sentences(config: AnalyzeCalibrateConfig, path: Path) -> tuple[list[MarkedS
     Raises:
         DataError: there are too few, or only words of one kind.
     """
+    from electra.analysis import error_corpora
+
     sentences = error_corpora.read(path, references=config.references)
     if len(sentences) < 2 * FEWEST:
         raise DataError(f"{path}: {len(sentences)} sentences are too few for two halves of {FEWEST}; give more")
@@ -154,6 +157,11 @@ def _opened(config: AnalyzeCalibrateConfig) -> tuple[Scorer, MaskedTokenPredicto
     Raises:
         CheckpointError, DataError: they do not suit.
     """
+    from electra.export.loading import find, generator_beside
+    from electra.export.onnx.graph import is_onnx
+    from electra.serving.masked_token_predictor import MaskedTokenPredictor
+    from electra.serving.scorer import Scorer
+
     scorer = Scorer(config.model)
     if scorer.objective == "electric":
         raise CheckpointError(
@@ -183,6 +191,10 @@ def _halves(
     Raises:
         DataError: there are too few documents.
     """
+    from electra.analysis import error_corpora
+    from electra.analysis.calibration import Outcomes
+    from electra.analysis.corrupted import corrupted
+
     row = min(scorer.batcher.max_tokens, generator.batcher.max_tokens)
     rows = held_out_rows(data.heldout, documents=config.documents, length=config.length, row=row, seed=config.seed)
     documents = rows.documents[-1] + 1
@@ -209,6 +221,9 @@ def _on_errors(
     corrections: dict[CalibrationKind, Calibration],
     chosen: CalibrationKind,
 ) -> tuple[dict[str, Any], Calibration]:
+    from electra.analysis.calibrate import Judge, on_errors, words_of
+    from electra.analysis.detect import token_scores
+
     halves = [token_scores(scorer, [one.words for one in half]) for half in sentences]
     fit, judged = (words_of(half, tokens) for half, tokens in zip(sentences, halves, strict=True))
     judge = Judge.of(judged, bins=config.bins, resamples=config.resamples, seed=config.seed)
@@ -224,6 +239,9 @@ def _on_errors(
 
 def _not_stored(calibration: Calibration, model: str) -> str | None:
     """Put a correction beside its model; or why it is not there."""
+    from electra.export.loading import find
+    from electra.serving.calibration import CALIBRATION_FILE
+
     if calibration.kind != "isotonic" and calibration.slope <= 0:  # it would turn the order of probabilities round
         reason = (
             "what looks replaced to the model is so less often than the rest (a slope of "

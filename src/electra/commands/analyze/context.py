@@ -1,22 +1,23 @@
 """`electra analyze context`: what a causal language model makes of what came long before."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from tokenizers import Tokenizer
 
-from electra.analysis.context import Reading, held_out
-from electra.analysis.context_speed import speed
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
 from electra.errors import ConfigError, DataError
-from electra.export.loading import load_pretrained
 from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
-from electra.serving.causal_language_model import CausalLanguageModel, compute_token_losses
+
+if TYPE_CHECKING:
+    from electra.serving.causal_language_model import CausalLanguageModel
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +68,10 @@ def run(config: AnalyzeContextConfig) -> AnalysisReport:
         electra analyze context RUN --data DATA --out context
         electra analyze context RUN1 RUN2 --data DATA --memory 0 128 512 --length 4096 --no-speed
     """
+    from electra.analysis.context import held_out
+    from electra.export.loading import load_pretrained
+    from electra.serving.causal_language_model import CausalLanguageModel
+
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
     prepare_out(config.out)
@@ -91,6 +96,10 @@ def _measured(
     config: AnalyzeContextConfig, name: str, model: CausalLanguageModel, documents: list[Any]
 ) -> dict[str, Any]:
     """What context.json says of one model."""
+    from electra.analysis.context import Reading
+    from electra.analysis.context_speed import speed
+    from electra.serving.causal_language_model import compute_token_losses
+
     window, readings, speeds = config.window or model.window, [], []
     for number, memory in enumerate(config.memory):
         logger.info("Reading with %s", name, extra={"progress": (number, len(config.memory))})

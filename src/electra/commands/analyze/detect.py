@@ -1,18 +1,21 @@
 """`electra analyze detect`: whether a model finds the words that learners got wrong."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from electra.analysis import error_corpora
 from electra.analysis.bootstrap import drawn
-from electra.analysis.detect import BUCKETS, Detector, Part, detected, differences, every_word, judged, rare_words
 from electra.errors import ConfigError, DataError
 from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
+
+if TYPE_CHECKING:
+    from electra.analysis.detect import Part
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +71,9 @@ def run(config: AnalyzeDetectConfig) -> AnalysisReport:
         electra analyze detect RUN --data ged/en_realec_dev.tsv --out detect
         electra analyze detect RUN TAGGER --data jfleg/test --tune jfleg/dev
     """
+    from electra.analysis import error_corpora
+    from electra.analysis.detect import Detector, detected, differences, every_word, judged, rare_words
+
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
     prepare_out(config.out)
@@ -102,6 +108,9 @@ def _parts(config: AnalyzeDetectConfig) -> tuple[Part, Part]:
     Raises:
         DataError: one has too few sentences, or only words of one kind.
     """
+    from electra.analysis import error_corpora
+    from electra.analysis.detect import Part
+
     sentences = error_corpora.read(config.data, references=config.references)
     if config.tune is not None:
         parts = Part(error_corpora.read(config.tune, references=config.references)), Part(sentences)
@@ -127,6 +136,8 @@ def _parts(config: AnalyzeDetectConfig) -> tuple[Part, Part]:
 
 def _buckets(scored: Part) -> list[dict[str, Any]]:
     """Which sentences each has."""
+    from electra.analysis.detect import BUCKETS, Part
+
     bucket_S = scored.bucket_S
     found = []
     for number, name in enumerate(BUCKETS):

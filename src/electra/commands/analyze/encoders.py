@@ -1,25 +1,28 @@
 """`electra analyze compare`: two encoders side by side, layer by layer, on the same words."""
 
+from __future__ import annotations
+
 import logging
 import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tyro
 from tokenizers import pre_tokenizers
 
-from electra.analysis import annotated_text, compare_encoders, shown_neighbours
+from electra.analysis import annotated_text
 from electra.analysis.annotated_text import Annotated
-from electra.analysis.compare_encoders import Pair
-from electra.analysis.layers import LayerReader
 from electra.analysis.probing import SHORTEST, Probe
 from electra.errors import ConfigError, DataError
-from electra.export.huggingface import Pretrained
-from electra.export.loading import load_pretrained
 from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
+
+if TYPE_CHECKING:
+    from electra.analysis.compare_encoders import Pair
+    from electra.analysis.layers import LayerReader
+    from electra.export.huggingface import Pretrained
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +80,11 @@ def run(config: AnalyzeCompareConfig) -> AnalysisReport:
         electra analyze compare RUN/export/discriminator RUN/export/generator --text dev.conllu --out compare
         electra analyze compare ELECTRA BERT --text dev.conllu --chunks train.txt --queries bank spring
     """
+    from electra.analysis import compare_encoders, shown_neighbours
+    from electra.analysis.compare_encoders import Pair
+    from electra.analysis.layers import LayerReader
+    from electra.export.loading import load_pretrained
+
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
     prepare_out(config.out)
@@ -148,6 +156,8 @@ def _model(
     name: str, pretrained: Pretrained, reader: LayerReader, states: Any, text: Sequence[Annotated]
 ) -> dict[str, Any]:
     """What compare.json says of one model by itself."""
+    from electra.analysis import compare_encoders
+
     logger.info("Measuring %s", name)
     shape = pretrained.encoder.config
     attention = reader.attention([one.words for one in text])
@@ -161,6 +171,8 @@ def _model(
 
 def _probes(config: AnalyzeCompareConfig, pair: Pair, chunks: Pair | None) -> dict[str, Any]:
     """Those that the texts have answers for, and why the others are left out."""
+    from electra.analysis import compare_encoders
+
     asked: list[tuple[Probe, Pair]] = []
     left_out = []
 

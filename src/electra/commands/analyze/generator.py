@@ -1,29 +1,26 @@
 """`electra analyze generator`: what a generator, or any masked language model, proposes on held-out text."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from electra.analysis.frequency import FrequencyBands, padded
-from electra.analysis.generator import examples, reading, ways_to_be_alike
-from electra.analysis.proposals import Likeness, Masked, proposals, stretches
 from electra.commands.analyze.context import check_vocabulary
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
 from electra.data.tags import TagTable
 from electra.errors import CheckpointError, ConfigError
-from electra.export.huggingface import Pretrained
-from electra.export.loading import generator_beside, load_pretrained
-from electra.modeling.heads import MaskedLanguageModelHead
-from electra.pretraining.export import load_trained, longest_input
 from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
-from electra.serving.masked_token_predictor import MaskedTokenPredictor
-from electra.training.checkpoint import CheckpointConfig, Checkpoints, read_checkpoint
-from electra.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from electra.analysis.proposals import Likeness, Masked
+    from electra.export.huggingface import Pretrained
 
 logger = logging.getLogger(__name__)
 
@@ -135,6 +132,9 @@ def _measure(config: AnalyzeGeneratorConfig, data: TokenData, heads: list[tuple[
     Args:
         heads: of each network the longest input and the rows of its vocabulary.
     """
+    from electra.analysis.generator import ways_to_be_alike
+    from electra.analysis.proposals import Masked, stretches
+
     length = config.length or min(126, *(longest - 2 for longest, _ in heads))
     ids = stretches(data.heldout, texts=config.texts, length=length)
     masked = {share: Masked.drawn(ids, share=share, seed=config.seed) for share in config.share}
@@ -145,6 +145,10 @@ def _measure(config: AnalyzeGeneratorConfig, data: TokenData, heads: list[tuple[
 
 def _measured(source: Source, measure: Measure) -> dict[str, Any]:
     """What generator.json says of one network."""
+    from electra.analysis.generator import examples, reading
+    from electra.analysis.proposals import proposals
+    from electra.serving.masked_token_predictor import MaskedTokenPredictor
+
     config, readings = measure.config, []
     predictor = MaskedTokenPredictor(source.load())
     counts_V = padded(measure.data.unigram_counts, len(measure.bands.band_V))
@@ -163,6 +167,10 @@ def _measured(source: Source, measure: Measure) -> dict[str, Any]:
 
 
 def _sources(model: str, name: str, config: AnalyzeGeneratorConfig) -> list[Source]:
+    from electra.export.loading import generator_beside, load_pretrained
+    from electra.training.checkpoint import CheckpointConfig, Checkpoints
+    from electra.training.run_folder import RunFolder
+
     if not config.checkpoints:
         folder = generator_beside(model) or model
         return [Source(name, None, lambda: load_pretrained(folder))]
@@ -180,6 +188,10 @@ def _sources(model: str, name: str, config: AnalyzeGeneratorConfig) -> list[Sour
 
 def _loader(checkpoint: Path) -> Callable[[], Pretrained]:
     """Of the generator of a checkpoint, or of the masked language model that was trained alone."""
+    from electra.export.huggingface import Pretrained
+    from electra.modeling.heads import MaskedLanguageModelHead
+    from electra.pretraining.export import load_trained, longest_input
+    from electra.training.checkpoint import read_checkpoint
 
     def load() -> Pretrained:
         found = read_checkpoint(checkpoint)
@@ -200,6 +212,8 @@ def _loader(checkpoint: Path) -> Callable[[], Pretrained]:
 
 def _checked(source: Source, data: TokenData) -> tuple[int, int]:
     """The longest input of a network and the rows of its vocabulary, once it is known that it can be measured."""
+    from electra.modeling.heads import MaskedLanguageModelHead
+
     pretrained = source.load()
     if not isinstance(pretrained.head, MaskedLanguageModelHead):
         raise CheckpointError(

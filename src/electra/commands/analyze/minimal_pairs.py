@@ -1,18 +1,22 @@
 """`electra analyze minimal-pairs`: which of two sentences looks likelier, the right or the wrong one?"""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import tyro
 
-from electra.analysis.minimal_pairs import Judged, Pair, measured, pairs_of, right, texts_of
 from electra.errors import ConfigError
 from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
-from electra.serving.likelihood import SCORES, LikelihoodScorer, load_likelihood_scorer
+
+if TYPE_CHECKING:
+    from electra.analysis.minimal_pairs import Judged, Pair
+    from electra.serving.likelihood import LikelihoodScorer
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +69,9 @@ def run(config: AnalyzeMinimalPairsConfig) -> AnalysisReport:
         electra analyze minimal-pairs RUN RUN/export/generator --data BLIMP --out found
         electra analyze minimal-pairs RUN --data pairs.tsv --good-column correct --bad-column wrong
     """
+    from electra.analysis.minimal_pairs import measured, pairs_of
+    from electra.serving.likelihood import SCORES, load_likelihood_scorer
+
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
     prepare_out(config.out)
@@ -83,6 +90,8 @@ def run(config: AnalyzeMinimalPairsConfig) -> AnalysisReport:
 
 def _judged(name: str, model: LikelihoodScorer, pairs: list[Pair]) -> tuple[list[Judged], int]:
     """What each score of a model makes of the pairs; and how many sentences it read in windows."""
+    from electra.analysis.minimal_pairs import Judged, right, texts_of
+
     parts = []
     for first in range(0, len(pairs), AT_ONCE):
         logger.info("Scoring with %s", name, extra={"progress": (first, len(pairs))})

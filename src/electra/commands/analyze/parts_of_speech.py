@@ -1,20 +1,20 @@
 """`electra analyze parts-of-speech`: which words look replaced to a discriminator, and whether they are harder."""
 
+from __future__ import annotations
+
 import logging
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from electra.analysis.corrupted import CorruptedTokens, corrupted
 from electra.analysis.frequency import FrequencyBands, padded
 from electra.analysis.group_bootstrap import Resamples
-from electra.analysis.parts_of_speech import Grouping, Observed, adjusted, groups
 from electra.analysis.tagged_tokens import (
     PIECES,
     TaggedTokens,
@@ -26,11 +26,14 @@ from electra.analysis.tagged_tokens import (
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.export.loading import generator_beside
 from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
-from electra.serving.masked_token_predictor import MaskedTokenPredictor
-from electra.serving.scorer import Scorer
 from electra.tasks import conll
+
+if TYPE_CHECKING:
+    from electra.analysis.corrupted import CorruptedTokens
+    from electra.analysis.parts_of_speech import Grouping
+    from electra.serving.masked_token_predictor import MaskedTokenPredictor
+    from electra.serving.scorer import Scorer
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +92,8 @@ def run(config: AnalyzePartsOfSpeechConfig) -> AnalysisReport:
         electra analyze parts-of-speech RUN --data en_ewt-ud-dev.conllu --frequencies DATA --out words
         electra analyze parts-of-speech DISCRIMINATOR --generator GENERATOR --data dev.conllu --threshold 0.3
     """
+    from electra.analysis.parts_of_speech import Grouping, Observed, adjusted, groups
+
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
     prepare_out(config.out)
@@ -133,6 +138,10 @@ POSITION, PIECE = "position", "piece"
 
 def _networks(config: AnalyzePartsOfSpeechConfig) -> tuple[Scorer, MaskedTokenPredictor]:
     """The discriminator and the generator, of one vocabulary."""
+    from electra.export.loading import generator_beside
+    from electra.serving.masked_token_predictor import MaskedTokenPredictor
+    from electra.serving.scorer import Scorer
+
     scorer = Scorer(config.model)
     name = config.generator or generator_beside(config.model)
     if name is None:
@@ -149,6 +158,8 @@ def _networks(config: AnalyzePartsOfSpeechConfig) -> tuple[Scorer, MaskedTokenPr
 
 
 def _groupings(config: AnalyzePartsOfSpeechConfig, scorer: Scorer, tokens: TaggedTokens) -> list[Grouping]:
+    from electra.analysis.parts_of_speech import Grouping
+
     id_N = np.concatenate([np.array(one, np.int64) for one in tokens.ids])
     bands = FrequencyBands.of(_counts(config, scorer, id_N))
     rarest_N = rarest_piece(tokens, bands.rank_V)
@@ -178,6 +189,8 @@ def _counts(config: AnalyzePartsOfSpeechConfig, scorer: Scorer, id_N: NDArray[np
 def _draws(
     config: AnalyzePartsOfSpeechConfig, scorer: Scorer, generator: MaskedTokenPredictor, tokens: TaggedTokens
 ) -> Iterator[CorruptedTokens]:
+    from electra.analysis.corrupted import corrupted
+
     for number in range(config.draws):
         logger.info("Replacing and reading", extra={"progress": (number, config.draws)})
         yield corrupted(

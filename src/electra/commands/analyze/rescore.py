@@ -1,10 +1,12 @@
 """`electra analyze rescore`: a speech recogniser's n-best lists, with a model's word in the choice."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import tyro
@@ -13,7 +15,9 @@ from electra.analysis.n_best import NORMALISATION, UNKNOWN, Scale, read_lists
 from electra.analysis.rescoring import Lists, Scored, measured
 from electra.errors import ConfigError
 from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
-from electra.serving.likelihood import SCORES, LikelihoodScorer, load_likelihood_scorer
+
+if TYPE_CHECKING:
+    from electra.serving.likelihood import LikelihoodScorer
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +70,8 @@ def run(config: AnalyzeRescoreConfig) -> AnalysisReport:
         electra analyze rescore RUN RUN/export/generator --data nbest.csv --out found
         electra analyze rescore RUN --data alternatives.csv --references first-bests.csv --folds 10
     """
+    from electra.serving.likelihood import SCORES, load_likelihood_scorer
+
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
     prepare_out(config.out)

@@ -22,7 +22,6 @@ from electra.data.shards import Shard, Split, SplitName, TokenData
 from electra.data.spans import Piece
 from electra.data.streams import SEPARATOR, check_stream
 from electra.errors import ConfigError, DataError
-from electra.pretraining.config import PretrainConfig
 
 ENOUGH_TOKENS = 50_000_000
 """What is packed for the figures; of larger data only the first shards, of a mixture those of each part."""
@@ -142,6 +141,8 @@ def run(config: InspectConfig) -> Inspection:
         electra data inspect DATA
         electra data inspect DATA --split heldout --packing.sequence_length 512 --packing.builder original
     """
+    from electra.pretraining.config import PretrainConfig
+
     settings = load_config(PretrainConfig, config.preset, config.overrides)
     for name in ("examples", "seed"):
         if getattr(config, name) < 0:

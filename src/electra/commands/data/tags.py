@@ -15,7 +15,6 @@ from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
 from electra.data.tags import Sentence, TagTable
 from electra.errors import ConfigError
-from electra.serving.predictor import Predictor
 from electra.tasks import conll
 
 logger = logging.getLogger(__name__)
@@ -92,6 +91,8 @@ def _of_files(paths: tuple[Path, ...]) -> Iterator[Sentence]:
 
 def _tagged(data: TokenData, tagger: str, count: int) -> Iterator[Sentence]:
     """Sentences of the data, with a tagger's tags."""
+    from electra.serving.predictor import Predictor
+
     predictor = Predictor(tagger)
     if predictor.problem.kind != "tagging":
         raise ConfigError(f"--tagger: {tagger} does {predictor.problem.kind}; give a model that tags words")

@@ -1,0 +1,25 @@
+"""A verb's help, and the refusal of its options, must not wait for what only the work needs."""
+
+import subprocess
+import sys
+
+import pytest
+
+from electra.cli import VERBS
+
+HEAVY = ("torch", "transformers", "scipy", "sklearn", "matplotlib", "pyarrow", "pandas", "datasets", "onnx")
+STILL_HEAVY = {"pretrain", "study", "export", "quickstart", "flops", "status", "analyze generator"}
+
+
+def imported_with(modules: list[str]) -> str:
+    code = "import importlib, sys\n"
+    code += f"for module in {modules!r}:\n    importlib.import_module(module)\n"
+    code += f"print(*(name for name in {HEAVY!r} if name in sys.modules))"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_the_modules_of_verbs_import_nothing_heavy() -> None:
+    modules = {verb: target.partition(":")[0] for verb, (target, _) in VERBS.items() if verb not in STILL_HEAVY}
+    if imported_with(list(modules.values())):
+        found = {verb: imported_with([module]) for verb, module in modules.items()}
+        pytest.fail(f"import these inside `run`: { {verb: names for verb, names in found.items() if names} }")
