@@ -250,15 +250,18 @@ def settings(cls: type[Any], prefix: str = "") -> Iterator[Setting]:
 
 
 def field_documentation(cls: type[Any]) -> dict[str, str]:
-    """The string literals that stand below the fields of a dataclass, by field name."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
-    assert isinstance(body, ast.ClassDef)
+    """The string literals below the fields of a dataclass and of the dataclasses it extends, by field name."""
     documentation: dict[str, str] = {}
-    for statement, below in zip(body.body, body.body[1:], strict=False):
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            match below:
-                case ast.Expr(value=ast.Constant(value=str(text))):
-                    documentation[statement.target.id] = inspect.cleandoc(text)
+    for base in reversed(cls.__mro__):
+        if not dataclasses.is_dataclass(base):
+            continue
+        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for statement, below in zip(body.body, body.body[1:], strict=False):
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                match below:
+                    case ast.Expr(value=ast.Constant(value=str(text))):
+                        documentation[statement.target.id] = inspect.cleandoc(text)
     return documentation
 
 

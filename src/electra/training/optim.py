@@ -1,11 +1,13 @@
 """The optimiser: AdamW with decay by kind of parameter."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
+from electra.config import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Range
 from electra.training.sharding import local_shard
 
 _FAR = 1e6
@@ -13,47 +15,40 @@ _FAR = 1e6
 
 
 @dataclass(frozen=True)
-class OptimizerConfig:
-    """AdamW with linear warm-up and decay (paper, table 6)."""
+class AdamWConfig:
+    """Settings of AdamW that pre-training and fine-tuning share."""
 
-    learning_rate: float = 5e-4
-    """The peak, reached at the end of the warm-up."""
-    warmup_steps: int = 10_000
-    """Steps over which the learning rate rises from 0."""
-    beta_1: float = 0.9
-    """Decay of the running mean of gradients."""
-    beta_2: float = 0.999
-    """Decay of the running mean of squared gradients."""
-    epsilon: float = 1e-6
+    learning_rate: NonNegativeFloat = 5e-4
+    """Peak learning rate."""
+    epsilon: NonNegativeFloat = 1e-6
     """Added to the root of the second moment."""
-    weight_decay: float = 0.01
-    """Decoupled decay of weights and embeddings; biases and LayerNorms are spared."""
-    gradient_clip: float = 1.0
-    """Largest norm of the gradient, all networks together."""
+    weight_decay: NonNegativeFloat = 0.01
+    """Decoupled weight decay of matrices and embeddings. Biases and LayerNorms have none."""
+    gradient_clip: PositiveFloat = 1.0
+    """Maximum norm of the gradient, over all networks together."""
     bias_correction: bool = True
-    """Correct Adam's moments for their start at 0 (Kingma and Ba, algorithm 1); the original does not."""
+    """Correct Adam's moments for their start at 0 (Kingma and Ba, algorithm 1). The original ELECTRA does not."""
     warmup_over_decay: bool = False
-    """Let warm-up and decay both begin at step 0 and multiply them, as the original does; else decay follows."""
-    steps_before: int = 0
-    """Steps that the weights were trained for before this run, where its schedule is to go on: no warm-up (but
-    what is left of it), and from the whole rate to 0 within this run. 4,000,000 for the released small and base
-    ELECTRA."""
+    """Start warm-up and decay both at step 0 and multiply them, as the original ELECTRA does. Default: the decay
+    starts when the warm-up ends."""
 
-    def problems(self) -> Iterator[str]:
-        if not self.learning_rate > 0:
-            yield f"learning_rate: must be above 0, got {self.learning_rate}"
-        if self.steps_before < 0:
-            yield f"steps_before: must not be negative, got {self.steps_before}"
-        if self.warmup_steps < 1:
-            yield f"warmup_steps: must be at least 1, got {self.warmup_steps}"
-        for name in ("beta_1", "beta_2"):
-            if not 0 <= getattr(self, name) < 1:
-                yield f"{name}: must lie in [0, 1), got {getattr(self, name)}"
-        for name in ("epsilon", "weight_decay"):
-            if not getattr(self, name) >= 0:
-                yield f"{name}: must not be negative, got {getattr(self, name)}"
-        if not self.gradient_clip > 0:
-            yield f"gradient_clip: must be above 0, got {self.gradient_clip}"
+
+@dataclass(frozen=True)
+class OptimizerConfig(AdamWConfig):
+    """AdamW with linear warm-up and linear decay (paper, table 6)."""
+
+    learning_rate: PositiveFloat = 5e-4
+    """Peak learning rate, reached at the end of the warm-up."""
+    warmup_steps: PositiveInt = 10_000
+    """Steps over which the learning rate rises from 0."""
+    beta_1: Annotated[float, Range(ge=0, lt=1)] = 0.9
+    """Decay of the running mean of gradients."""
+    beta_2: Annotated[float, Range(ge=0, lt=1)] = 0.999
+    """Decay of the running mean of squared gradients."""
+    steps_before: NonNegativeInt = 0
+    """Steps that the weights were trained for before this run, to continue their learning-rate schedule: only the
+    rest of the warm-up, then decay from the full rate to 0 within this run. 4,000,000 for the released small and
+    base ELECTRA."""
 
 
 def build_optimizer(
