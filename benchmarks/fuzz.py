@@ -48,9 +48,9 @@ from electra.errors import ElectraError
 from electra.export.loading import load_pretrained
 from electra.finetuning.config import load_task_config
 from electra.finetuning.load_task import load_task
+from electra.preparation.corpus import find_sources
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.run import pretrain
-from electra.readers.corpus import find_sources, read
 from electra.reports.sections import sections
 from electra.reports.study import read_study
 from electra.studies.config import load_study
@@ -249,7 +249,7 @@ def _study(folder: Path) -> Iterator[Target]:
 
 
 def _documents(path: Path) -> int:
-    return sum(len(list(read(source))) for source in find_sources([str(path)], out=path.parent / "out"))
+    return sum(len(list(source.read())) for source in find_sources([str(path)], out=path.parent / "out"))
 
 
 def _examples(path: Path) -> object:

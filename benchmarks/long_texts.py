@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from sklearn.metrics import roc_auc_score
 
-from electra.readers.records import read_records
+from electra.readers.read import read_records
 from electra.serving.batching import LongTextMode
 from electra.serving.scorer import Scorer
 

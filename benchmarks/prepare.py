@@ -24,7 +24,8 @@ from pathlib import Path
 import psutil
 import zstandard
 
-from electra.readers.corpus import Document, find_sources, read
+from electra.preparation.corpus import find_sources
+from electra.readers.base import Document
 
 SHARED = Path(__file__).parents[1] / "../shared/data"
 CORPUS = SHARED / "corpora/enwiki.jsonl.zst"
@@ -56,7 +57,7 @@ def first_part(corpus: Path, characters: int, folder: Path) -> Path:
     path, left = folder / f"{corpus.name.partition('.')[0]}.jsonl.zst", characters
     with zstandard.open(path, "wt", encoding="utf-8") as file:
         for source in find_sources([str(corpus)], out=folder, text_column=None):
-            for item in read(source):
+            for item in source.read():
                 if left <= 0:
                     return path
                 if isinstance(item, Document):

@@ -75,7 +75,7 @@ def test_the_form_of_blimp(tmp_path: Path) -> None:
         ("a.csv", "good,bad\nx,\n", r"a\.csv:2: a pair has good and bad; bad is ''"),
         ("a.jsonl", '{"good": "x", "bad": 3}\n', r"a\.jsonl:1: a pair has good and bad; bad is 3"),
         ("a.csv", "good,bad\n", r"a\.csv: there are no pairs in it"),
-        ("a.docx", "x", "the kind of file is unknown"),
+        ("a.docx", "x", "unknown table format"),
     ],
 )  # fmt: skip
 def test_files_without_pairs_are_named(tmp_path: Path, name: str, text: str, message: str) -> None:

@@ -358,7 +358,7 @@ def test_a_folder_of_several_models_names_them(models: Models) -> None:
         ("labels", "a.csv", "text,n\nx,1\ny\n", {}, r"a\.csv:3: 1 fields, but the header has 2"),
         ("labels", "a.jsonl", '{"text": "a"}\n{"text": 3}\n', {}, r"a\.jsonl:2: the text in column 'text' is int"),
         ("labels", "a.jsonl", '{"text": "a"}\n{"text": "\\ud800"}\n', {}, r"a\.jsonl:2: broken Unicode"),
-        ("labels", "a.docx", "x", {}, "the kind of file is unknown"),
+        ("labels", "a.docx", "x", {}, "unknown file format"),
         ("tagging", "a.conll", "dog\n", {"text_column": "word"}, "--text-column: .*'word'.*number"),
         ("labels", "a.txt", "x\n", {"output": Path("out.xlsx")}, r"--output: out\.xlsx should end in"),
         ("tagging", "a.conll", "dog\n", {"output": Path("o.jsonl")}, r"as it came in; call the file o\.conll"),
@@ -379,7 +379,7 @@ def test_other_mistakes(models: Models, tmp_path: Path) -> None:
         run(PredictConfig(models("labels")))
     with pytest.raises(CheckpointError, match="there is no folder"):
         run(PredictConfig(str(tmp_path / "none"), ("a",)))
-    with pytest.raises(DataError, match="cannot be"):
+    with pytest.raises(DataError, match="there is no such file"):
         run(PredictConfig(models("labels"), input=str(tmp_path / "none.txt")))
     with pytest.raises(DataError, match="cannot be written"):
         run(PredictConfig(models("labels"), ("a",), output=tmp_path / "no" / "out.csv"))

@@ -158,7 +158,7 @@ def test_mistakes_are_told(model, tmp_path) -> None:  # type: ignore[no-untyped-
         (ScoreConfig(model), ConfigError, "give a text to score, or --input FILE"),
         (ScoreConfig(model, input=str(tmp_path / "none.txt")), DataError, "there is no such file"),
         (ScoreConfig(model, input=str(tmp_path)), DataError, "it is a folder; give one of its files"),
-        (ScoreConfig(model, input=str(tmp_path / "a.doc")), DataError, "the kind of file is unknown"),
+        (ScoreConfig(model, input=str(tmp_path / "a.doc")), DataError, "unknown file format"),
         (ScoreConfig(model, input=str(tmp_path / "b.txt")), DataError, "a binary file"),
         (ScoreConfig(model, input=str(tmp_path / "c.csv"), text_column="c"), DataError, "no column 'c'"),
         (ScoreConfig(str(tmp_path), ("a",)), CheckpointError, "is no model"),

@@ -28,7 +28,7 @@ def planned(corpus: tuple[str, ...], out: Path, **options: object) -> PreparePla
 def test_it_names_the_text_and_counts_its_characters(tmp_path: Path) -> None:
     (tmp_path / "lines.jsonl").write_bytes(LINES)
     [source] = planned((str(tmp_path / "lines.jsonl"),), tmp_path / "out").sources
-    assert (source.source.kind, source.source.column) == ("jsonl", "body")
+    assert (source.source.format, source.source.column) == ("jsonl", "body")
     assert source.beginning.startswith("The ferry number 0 leaves at 0 o'clock")
     assert source.characters == pytest.approx(sum(map(len, TEXTS)), rel=0.03)
 

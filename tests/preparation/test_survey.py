@@ -4,7 +4,7 @@ import pytest
 
 from electra.preparation import survey as survey_
 from electra.preparation.survey import DuplicateCounter, HeldoutRule, choose_heldout, document_hash, survey
-from electra.readers.corpus import Document, Reject
+from electra.readers.base import Document, Reject
 
 
 def documents(count: int, *, length: int = 100) -> list[Document]:

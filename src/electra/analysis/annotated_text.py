@@ -11,7 +11,7 @@ import numpy as np
 from tokenizers import pre_tokenizers
 
 from electra.errors import DataError
-from electra.readers.formats import check_is_text, numbered_lines
+from electra.readers.files import check_is_text, read_lines
 from electra.tasks import conll
 from electra.tasks.conll import UPOS, Columns, Sentence
 
@@ -116,7 +116,7 @@ def _plain(path: Path) -> list[Annotated]:
     check_is_text(path)
     split = pre_tokenizers.BertPreTokenizer()
     found = []
-    for number, raw in numbered_lines(path):
+    for number, raw in read_lines(path):
         if raw is None:
             raise DataError(f"{path}:{number}: the line is too long; a sentence a line is expected")
         try:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from electra.analysis.bootstrap import Floats, drawn, interval
 from electra.errors import DataError
-from electra.readers.records import read_records
+from electra.readers.read import read_records
 from electra.serving.scorer import Scorer
 
 GOOD, BAD = "sentence_good", "sentence_bad"

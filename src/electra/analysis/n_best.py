@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from electra.errors import DataError
-from electra.readers.records import read_records
+from electra.readers.read import read_records
 
 REFERENCE, HYPOTHESIS, SCORE, ID = ("reference", "transcription"), ("hypothesis", "text"), ("score",), ("id",)
 """The columns that are known, the first that there is."""

@@ -18,8 +18,8 @@ from electra.export.onnx.model import OnnxModel
 from electra.export.onnx.write import outgoing_task
 from electra.finetuning.load_task import load_task
 from electra.finetuning.results import config_of, fine_tuning_of
-from electra.readers.corpus import Source, kind_of, read
-from electra.readers.formats import Reject, numbered_lines, text_column
+from electra.readers.base import Reject, find_reader
+from electra.readers.read import read_texts
 
 EXAMPLES = 1000
 """Of a task, on which at most 8 bits are measured."""
@@ -123,14 +123,8 @@ def held_out_beginnings(data: TokenData, most: int) -> Iterator[list[int]]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    kind = kind_of(path) if path.is_file() else None
-    if kind is None:
+    if not path.is_file() or find_reader(path) is None:
         raise DataError(f"{path} is no text file and no prepared data")
-    if kind == "text":
-        for _, line in numbered_lines(path):
-            yield (line or b"").decode(errors="replace").strip()
-        return
-    column = text_column(path, kind, None)
-    for item in read(Source(str(path), kind, path.stat().st_size, column)):
+    for item in read_texts(path):
         if not isinstance(item, Reject):
-            yield item.text
+            yield item.text.strip()

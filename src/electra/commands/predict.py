@@ -17,9 +17,9 @@ from tyro.conf import Positional
 
 from electra.commands.text_results import STANDARD_INPUT, Lines, Written, no_text, write_lines
 from electra.errors import ConfigError, DataError
-from electra.readers import formats
-from electra.readers.corpus import kind_of
-from electra.readers.records import read_records
+from electra.readers.base import TableReader, get_reader
+from electra.readers.files import read_lines
+from electra.readers.read import read_records
 from electra.tasks import conll
 from electra.tasks.table_columns import SECONDS, TEXTS, text_columns
 
@@ -131,7 +131,7 @@ def _records(config: PredictConfig, predictor: Predictor) -> Iterator[tuple[Reco
     if config.input is None:
         return
     path = Path(config.input)
-    if config.input == STANDARD_INPUT or kind_of(path) == "text":
+    if config.input == STANDARD_INPUT or not isinstance(get_reader(path), TableReader):
         if predictor.pairs:
             raise DataError(f"{config.input}: this model takes two texts each time; give a table with two columns")
         for text in _lines(config.input):
@@ -151,9 +151,7 @@ def _records(config: PredictConfig, predictor: Predictor) -> Iterator[tuple[Reco
 
 
 def _lines(name: str) -> Iterator[str]:
-    numbered = (
-        enumerate(sys.stdin.buffer, start=1) if name == STANDARD_INPUT else formats.numbered_lines(Path(name))
-    )
+    numbered = enumerate(sys.stdin.buffer, start=1) if name == STANDARD_INPUT else read_lines(Path(name))
     for number, line in numbered:
         try:
             text = (line or b"").decode().rstrip("\r\n")

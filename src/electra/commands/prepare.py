@@ -35,6 +35,7 @@ from electra.data.shards import (
 )
 from electra.errors import ConfigError, DataError
 from electra.preparation.cleaning import Filters, Seen
+from electra.preparation.corpus import Source, find_sources, remove_spool
 from electra.preparation.document_batches import batches
 from electra.preparation.dry_run import PreparePlan, plan
 from electra.preparation.encoding import encode_in_order, usable_processors
@@ -43,7 +44,7 @@ from electra.preparation.progress import PROGRESS, Progress, check_same_options
 from electra.preparation.report import PrepareResult
 from electra.preparation.shard_writer import SplitWriter
 from electra.preparation.survey import SAMPLE, choose_heldout, survey
-from electra.readers.corpus import Document, DocumentRule, Item, Source, find_sources, read, remove_spool
+from electra.readers.base import Document, DocumentRule, Item
 
 logger = logging.getLogger(__name__)
 
@@ -224,7 +225,7 @@ def _finished(config: PrepareConfig, settings: dict[str, Any]) -> PrepareResult:
 def _survey(config: PrepareConfig, sources: list[Source], given: Tokenizer | None, progress: Progress) -> None:
     """Writes the tokenizer and settles which documents are held out."""
     size = 0 if given else UNIGRAM_SAMPLE if config.model == "unigram" else SAMPLE
-    items = chain.from_iterable(read(source, config.documents) for source in sources)
+    items = chain.from_iterable(source.read(config.documents) for source in sources)
     watched = _watched(items, "Looking over the corpus")
     seen = survey(watched, sample_size=size, filters=config.filters, copies=not config.deduplicate)
     if not seen.documents and seen.left_out:

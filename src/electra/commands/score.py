@@ -17,11 +17,10 @@ from rich.console import Group, RenderableType
 from tyro.conf import Positional
 
 from electra.commands.text_results import STANDARD_INPUT, Lines, Written, no_text, write_lines
-from electra.errors import CheckpointError, ConfigError, DataError
-from electra.readers import formats
-from electra.readers.corpus import KNOWN, Source, kind_of, read
-from electra.readers.formats import Document, Item, Reject
-from electra.readers.records import check_is_file
+from electra.errors import CheckpointError, ConfigError
+from electra.readers.base import Item, Reject, make_document
+from electra.readers.read import read_texts
+from electra.readers.text import texts_of_lines
 
 if TYPE_CHECKING:
     from electra.serving.calibration import Calibration
@@ -193,7 +192,7 @@ def _texts(config: ScoreConfig) -> Iterator[str]:
     """
     if not config.texts and config.input is None:
         raise ConfigError("give a text to score, or --input FILE (- for standard input)")
-    items = [formats.checked_text(text, "the command line", i) for i, text in enumerate(config.texts, start=1)]
+    items = [make_document(text, "the command line", i) for i, text in enumerate(config.texts, start=1)]
     more = iter(()) if config.input is None else _read(config.input, config.text_column)
     return _accepted((item for part in (items, more) for item in part), config.input)
 
@@ -212,29 +211,5 @@ def _accepted(items: Iterable[Item], name: str | None) -> Iterator[str]:
 
 def _read(name: str, text_column: str | None) -> Iterator[Item]:
     if name == STANDARD_INPUT:
-        return _lines("standard input", enumerate(sys.stdin.buffer, start=1))
-    path = Path(name)
-    check_is_file(path)
-    kind = kind_of(path)
-    if kind is None:
-        raise DataError(f"{path}: the kind of file is unknown; {KNOWN}")
-    if kind != "parquet":
-        formats.check_is_text(path)
-    if kind == "text":
-        return _lines(name, formats.numbered_lines(path))
-    return read(Source(name, kind, path.stat().st_size, formats.text_column(path, kind, text_column)))
-
-
-def _lines(source: str, lines: Iterable[tuple[int, bytes | None]]) -> Iterator[Item]:
-    """Every line that is not blank is a text."""
-    for number, line in lines:
-        if line is None:
-            yield Reject(source, number, f"the line is longer than {formats.MAX_LINE >> 20} MiB")
-            continue
-        try:
-            text = line.decode().rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            yield Reject(source, number, f"broken UTF-8 ({error.reason} at byte {error.start})")
-            continue
-        if text and not text.isspace():
-            yield Document(text, source, number)
+        return texts_of_lines("standard input", enumerate(sys.stdin.buffer, start=1))
+    return read_texts(Path(name), text_column=text_column)

@@ -7,6 +7,7 @@ from pathlib import Path
 from electra.config import did_you_mean
 from electra.errors import ConfigError, DataError
 from electra.finetuning.config import FinetuneConfig
+from electra.readers.read import is_table
 from electra.tasks import conll, glue, squad, subsampling, tabular, tagging, tagging_data
 from electra.tasks.base import Task
 from electra.tasks.table_columns import Columns
@@ -43,7 +44,7 @@ def load_task(config: FinetuneConfig) -> tuple[Task, Asked]:
     if config.kind != "named":
         task = tabular.task(
             config.task or config.kind,
-            _files(config, path, tabular.is_table),
+            _files(config, path, is_table),
             kind=config.kind,
             columns=Columns(data.text, data.pair, data.label, data.separator),
             dev_share=data.dev_share,

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from electra.preparation.cleaning import Filters, Reason, Seen
+from electra.preparation.corpus import Source
 from electra.preparation.encoding import Text
 from electra.preparation.survey import HeldoutRule, document_hash
-from electra.readers.corpus import Document, DocumentRule, Reject, Source, read
+from electra.readers.base import Document, DocumentRule, Reject
 
 BATCH_CHARACTERS = 1 << 20
 BATCH_ITEMS = 1 << 13
@@ -53,7 +54,7 @@ def batches(
     batch, texts = Batch(start), list[Text]()
     for index in range(first, len(sources)):
         before = skip if index == first else 0
-        for taken, item in enumerate(islice(read(sources[index], documents), before, None), before + 1):
+        for taken, item in enumerate(islice(sources[index].read(documents), before, None), before + 1):
             if isinstance(item, Document):
                 batch.read += len(item.text)
                 if filters and (reason := filters.reason(item.text)):

@@ -9,7 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from electra.readers.corpus import Document, DocumentRule, Source, read
+from electra.preparation.corpus import Source
+from electra.readers.base import Document, DocumentRule
 
 LOOKED_AT = 1_000_000
 """Characters that are read of each source, at most."""
@@ -44,13 +45,19 @@ class PreparePlan:
 
     def __rich__(self) -> RenderableType:
         sources = Table(
-            "source", "kind", "text in", "characters, about", "begins", title="corpus", title_justify="left"
+            "source",
+            "format",
+            "text column",
+            "characters (estimate)",
+            "beginning",
+            title="corpus",
+            title_justify="left",
         )
         for plan in self.sources:
             source = plan.source
             about = f"{plan.characters:,.0f}" if plan.characters else "unknown"
             sources.add_row(
-                source.name, source.kind, source.column or "", about, Text(plan.beginning, style="dim")
+                source.name, source.format, source.column or "", about, Text(plan.beginning, style="dim")
             )
         table = Table("", "", show_header=False)
         for name, value in self.settings.items():
@@ -86,7 +93,7 @@ def _look(source: Source, documents: DocumentRule) -> SourcePlan:
     raw = sample.encode()
     if source.name.endswith(".gz"):
         raw = gzip.compress(raw)
-    elif source.name.endswith(".zst") or source.kind == "parquet":
+    elif source.name.endswith(".zst") or (source.reader is not None and source.reader.binary):
         raw = zstandard.compress(raw)
     whole = sum(map(len, texts)) < LOOKED_AT
     characters = len(sample) if whole else source.size * len(sample) / max(len(raw), 1)
@@ -95,7 +102,7 @@ def _look(source: Source, documents: DocumentRule) -> SourcePlan:
 
 def _first_texts(source: Source, documents: DocumentRule) -> Iterator[str]:
     characters = 0
-    for item in read(source, documents):
+    for item in source.read(documents):
         if isinstance(item, Document):
             yield item.text
             characters += len(item.text)

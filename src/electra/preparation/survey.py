@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from electra.preparation.cleaning import Filters, Seen
-from electra.readers.formats import Document, Item
+from electra.readers.base import Document, Item
 
 SURVEYED = 1_000_000_000  # characters read at most
 SAMPLE = 20_000_000  # characters of the sample

@@ -1,1 +1,1 @@
-"""Files of text in many formats, read document by document."""
+"""Readers of text files: one file per format, registered by the endings of file names."""

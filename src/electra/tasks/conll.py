@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from electra.errors import DataError
-from electra.readers.formats import check_is_text, numbered_lines
+from electra.readers.files import check_is_text, read_lines
 
 BLANKS = re.compile(" +")
 """Only these part columns beside tabs: a word may be a no-break space."""
@@ -168,7 +168,7 @@ def _lines(path: Path, columns: Columns) -> Iterator[tuple[int, str, list[str] |
     """Number, text and fields of each line; no fields where the line is no word."""
     check_is_text(path)
     count = CONLLU_FIELDS if columns.conllu else 0
-    for number, raw in numbered_lines(path):
+    for number, raw in read_lines(path):
         if raw is None:
             raise DataError(f"{path}:{number}: the line is longer than a word can be; is the file a word a line?")
         try:

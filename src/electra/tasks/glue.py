@@ -12,7 +12,7 @@ from pathlib import Path
 
 from electra import durable
 from electra.errors import DataError
-from electra.readers.formats import check_is_text, numbered_lines
+from electra.readers.files import check_is_text, read_lines
 from electra.tasks.base import Prediction, Task
 from electra.tasks.classification import Classification, Regression, TextExample, TextHeadKind
 from electra.tasks.tabular import balance
@@ -151,7 +151,7 @@ def _diagnostic(folder: Path) -> Path | None:
 def _read(path: Path, spec: Spec, split: str, notes: list[str]) -> list[TextExample]:
     """The examples of a file. Those of a split called test have no answers, whatever the file says."""
     check_is_text(path)
-    lines = numbered_lines(path)
+    lines = read_lines(path)
     names: dict[str, int] = dict(_HEADERLESS)
     if split not in spec.headerless:
         header = _decoded(path, *next(lines, (1, b""))).split("\t")

@@ -15,8 +15,8 @@ import numpy as np
 
 from electra.config import did_you_mean
 from electra.errors import DataError
-from electra.readers.corpus import kind_of
-from electra.readers.records import KNOWN, read_records
+from electra.readers.base import known_endings
+from electra.readers.read import is_table, read_records
 from electra.tasks.base import Task
 from electra.tasks.classification import (
     Classification,
@@ -99,11 +99,6 @@ def task(
     return Task(name, problem, examples, (*notes, *taken))
 
 
-def is_table(path: Path) -> bool:
-    """Whether a file's name is that of a table."""
-    return kind_of(path) in ("csv", "jsonl", "parquet")
-
-
 def find_files(
     data: Path, named: Mapping[str, str | None], *, fits: Callable[[Path], bool] = is_table
 ) -> dict[str, Path]:
@@ -142,7 +137,8 @@ def find_files(
         found[split] = path
     if "train" not in found:
         raise DataError(
-            f"{data}: no file to train on; call one train.csv or name it with --data.train FILE ({KNOWN})"
+            f"{data}: no file to train on; call one train.csv or name it with --data.train FILE "
+            f"({known_endings(tables=True)})"
         )
     return found
 

@@ -12,13 +12,14 @@ import pytest
 import zstandard
 
 from electra.errors import DataError
-from electra.readers import formats
-from electra.readers.corpus import Document, DocumentRule, Item, Reject, find_sources, read
+from electra.preparation.corpus import find_sources
+from electra.readers import text
+from electra.readers.base import Document, DocumentRule, Item, Reject
 
 
 def items(path: Path, *, column: str | None = None, documents: DocumentRule = "blank-line") -> list[Item]:
     (source,) = find_sources([str(path)], out=path.parent / "out", text_column=column)
-    return list(read(source, documents))
+    return list(source.read(documents))
 
 
 def texts(path: Path, *, column: str | None = None, documents: DocumentRule = "blank-line") -> list[str]:
@@ -82,9 +83,9 @@ def test_folders_and_patterns_in_order_without_the_output(tmp_path: Path) -> Non
 
 def test_standard_input_is_kept_and_its_kind_is_seen(tmp_path: Path) -> None:
     (lines,) = find_sources(["-"], out=tmp_path / "1", stdin=io.BytesIO(b'\n {"text": "One"}\n'))
-    assert [item.text for item in read(lines) if isinstance(item, Document)] == ["One"]
+    assert [item.text for item in lines.read() if isinstance(item, Document)] == ["One"]
     (plain,) = find_sources(["-"], out=tmp_path / "2", stdin=io.BytesIO(b"One\n\nTwo"))
-    assert len(list(read(plain))) == 2
+    assert len(list(plain.read())) == 2
     (again,) = find_sources(["-"], out=tmp_path / "2", stdin=io.BytesIO(b"Three"))
     assert again == plain, "a resumed run has the input of the first"
     with pytest.raises(DataError, match="Standard input is empty"):
@@ -101,7 +102,7 @@ def test_a_data_set_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))  # type: ignore[arg-type]
     (source,) = find_sources(["hub:someone/texts:en"], out=tmp_path)
     assert source.column == "content" and asked == [("someone/texts", "en", "train", True)]
-    first, second = read(source)
+    first, second = source.read()
     assert first == Document("One", "hub:someone/texts:en", 1) and isinstance(second, Reject)
     with pytest.raises(DataError, match="no column 'text'; the columns are 'url', 'content'"):
         find_sources(["hub:someone/texts:en"], out=tmp_path, text_column="text")
@@ -198,7 +199,7 @@ def test_a_line_of_200_megabytes_is_a_reject_and_no_burden(tmp_path: Path) -> No
 
 
 def test_a_text_without_blank_lines_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "MAX_DOCUMENT", 10)
+    monkeypatch.setattr(text, "MAX_DOCUMENT", 10)
     (tmp_path / "a.txt").write_text("12345\n12345\n12345\n1234567890123\n1")
     assert texts(tmp_path / "a.txt", documents="file") == ["12345\n12345", "12345", "1234567890123", "1"]
 
@@ -215,7 +216,7 @@ def test_bad_files_are_refused_with_the_reason(tmp_path: Path) -> None:
     assert "a binary file" in refused(tmp_path, "a.txt", bytes(range(256)))
     assert "a binary file" in refused(tmp_path, "b.txt", b"%PDF-1.7 ...")
     assert "UTF-16" in refused(tmp_path, "c.txt", "text".encode("utf-16"))
-    assert "no JSON object in its first lines (line 2: broken JSON" in refused(tmp_path, "d.jsonl", b"\n{oh\n")
+    assert "no record in the first lines (line 2: broken JSON" in refused(tmp_path, "d.jsonl", b"\n{oh\n")
     wrong = refused(tmp_path, "e.jsonl", b'{"title": "x", "body": "y"}', column="text")
     assert "no column 'text'; the columns are 'title', 'body'" in wrong
     assert "the columns are 'id', 'text'" in refused(tmp_path, "f.csv", b"id,text\n1,x\n", column="body")
@@ -224,8 +225,8 @@ def test_bad_files_are_refused_with_the_reason(tmp_path: Path) -> None:
     assert "damaged or cut short" in refused(tmp_path, "i.txt.zst", zstandard.compress(b"text" * 1000)[:-5])
     assert "damaged or cut short" in refused(tmp_path, "j.txt.zst", b"no zstandard at all")
     assert "not a parquet file" in refused(tmp_path, "k.parquet", b"no parquet at all")
-    assert "turned into .jsonl" in refused(tmp_path, "l.json", b"[]")
-    assert "kind of file is unknown" in refused(tmp_path, "m.docx", b"PK")
+    assert "convert it to .jsonl" in refused(tmp_path, "l.json", b"[]")
+    assert "unknown file format" in refused(tmp_path, "m.docx", b"PK")
     assert "The corpus is empty" in refused(tmp_path, "n.txt", b"")
 
 
@@ -243,7 +244,7 @@ def test_missing_sources_are_refused(tmp_path: Path) -> None:
     for name, message in {
         "nothing.txt": "no such file or folder",
         "*.txt": "no file matches the pattern",
-        "folder": r"no file of a known kind; known are \.txt",
+        "folder": r"no file of a known format; known formats are \.csv",
     }.items():
         with pytest.raises(DataError, match=message):
             find_sources([str(tmp_path / name)], out=tmp_path / "out")

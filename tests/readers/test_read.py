@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from electra.errors import DataError
-from electra.readers.records import read_records
+from electra.readers.read import read_records
 
 ROWS = [
     {"text": "a quiet town", "label": "yes"},
@@ -81,7 +81,7 @@ def test_values_keep_their_types_where_the_file_has_any(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", b"text,label\none,1\ntwo\n", r"a\.csv:3: 1 fields, but the header has 2; mend or remove"),
+        ("a.csv", b"text,label\none,1\ntwo\n", r"a\.csv:3: 1 fields, but the header has 2; fix or remove"),
         ("a.csv", b"text,label\none,1\nt\xffo,2\n", r"a\.csv:3: broken UTF-8"),
         ("a.tsv", b"text\tlabel\none\t1\t2\n", r"a\.tsv:2: 3 fields, but the header has 2"),
         ("a.csv", b"", r"a\.csv: the file is empty"),
@@ -91,7 +91,7 @@ def test_values_keep_their_types_where_the_file_has_any(tmp_path: Path) -> None:
         ("a.csv", "text,label\none,1\n".encode("utf-16"), r"a\.csv: the file is UTF-16"),
         ("a.csv.gz", CUT_SHORT, r"a\.csv\.gz: the compressed file is damaged"),
         ("a.parquet", b"PAR1 but not really", r"a\.parquet: not a parquet file"),
-        ("a.xlsx", b"", r"a\.xlsx: the kind of file is unknown; tables are \.csv, \.tsv"),
+        ("a.xlsx", b"", r"a\.xlsx: unknown table format; known formats are \.csv, \.jsonl"),
     ],
 )  # fmt: skip
 def test_a_bad_row_or_file_is_named(name: str, content: bytes, message: str, tmp_path: Path) -> None:

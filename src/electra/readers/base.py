@@ -1,0 +1,249 @@
+"""What a reader is, and how a reader is found by the name of a file.
+
+To add a format, write a subclass of `Reader` (or of `TableReader`, if the files have columns) and register it.
+A module of this package is found by itself; a module outside it has to be imported:
+
+    @register_reader
+    class XmlReader(Reader):
+        name, endings = "xml", (".xml",)
+
+        def read_documents(self, path: Path, options: ReadOptions) -> Iterator[Item]:
+            with open_file(path) as file:
+                for number, page in enumerate(iterate_pages(file), start=1):
+                    yield make_document(page.text, str(path), number)
+"""
+
+import importlib
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
+
+from electra.errors import ConfigError, DataError
+
+DocumentRule = Literal["blank-line", "file"]
+
+COMPRESSIONS = (".gz", ".zst")
+DETECTION_RECORDS = 100  # records that are read to find the text column
+DETECTION_LINES = 1000  # lines that are read at most to find them
+TEXT_COLUMNS = ("text", "content", "contents", "body", "document", "article", "raw_content", "passage", "sentence")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text and its place: the file or data set, and the line (or row) where it begins, from 1."""
+
+    text: str
+    source: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A row of a table: its values by the name of the column, and its place."""
+
+    values: dict[str, Any]
+    source: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A line that cannot be used, and the reason."""
+
+    source: str
+    line: int
+    reason: str
+
+
+Item = Document | Reject
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How documents are read.
+
+    Attributes:
+        column: the column (or key) with the text; None for formats without columns.
+        documents: what ends a document of a plain text file: a blank line, or only the end of the file.
+    """
+
+    column: str | None = None
+    documents: DocumentRule = "blank-line"
+
+
+class Reader(ABC):
+    """Reads the files of one format, in bounded memory.
+
+    A bad line is a `Reject` with its place and reason, and reading continues. A bad file raises `DataError`.
+
+    Attributes:
+        name: the name of the format.
+        endings: the endings of its file names, each with a dot. Each may be followed by .gz or .zst.
+        binary: whether the files are not text. Files of other formats are checked to be UTF-8.
+    """
+
+    name: ClassVar[str]
+    endings: ClassVar[tuple[str, ...]]
+    binary: ClassVar[bool] = False
+
+    @abstractmethod
+    def read_documents(self, path: Path, options: ReadOptions) -> Iterator[Item]:
+        """Yield the documents and rejects of a file in their order."""
+
+    def read_texts(self, path: Path, options: ReadOptions) -> Iterator[Item]:
+        """Yield the texts of a file for tools that process one text at a time: its documents."""
+        return self.read_documents(path, options)
+
+    def find_text_column(self, path: Path, wanted: str | None = None) -> str | None:
+        """Return the column that holds the text; None: the format has no columns."""
+        return None
+
+
+class TableReader(Reader):
+    """Reads the files of a format with named columns."""
+
+    @abstractmethod
+    def read_records(self, path: Path, columns: Sequence[str] | None = None) -> Iterator[Record | Reject]:
+        """Yield the rows and rejects of a file in their order.
+
+        Args:
+            columns: the columns that are needed, if they are known; others may be left out.
+        """
+
+    def column_names(self, path: Path) -> list[str]:
+        """Return the names that the file itself lists; the keys of the first records are added to them."""
+        return []
+
+    def read_documents(self, path: Path, options: ReadOptions) -> Iterator[Item]:
+        assert options.column is not None
+        for record in self.read_records(path, [options.column]):
+            if isinstance(record, Reject):
+                yield record
+            elif options.column in record.values:
+                yield make_document(record.values[options.column], record.source, record.line)
+            else:
+                keys = ", ".join(map(repr, record.values))
+                yield Reject(record.source, record.line, f"no key {options.column!r}; the keys are {keys}")
+
+    def find_text_column(self, path: Path, wanted: str | None = None) -> str:
+        """Return the column named, else one with a usual name, else the one with the longest strings.
+
+        Raises:
+            DataError: the named column is missing, no column holds text, or no record can be read.
+        """
+        records: list[dict[str, Any]] = []
+        reason = "the file is empty"
+        for item in islice(self.read_records(path), DETECTION_LINES):
+            if isinstance(item, Record):
+                records.append(item.values)
+            elif not records:
+                reason = f"line {item.line}: {item.reason}"
+            if len(records) == DETECTION_RECORDS:
+                break
+        names = list(dict.fromkeys([*self.column_names(path), *(name for record in records for name in record)]))
+        if not names:
+            raise DataError(f"{path}: no record in the first lines ({reason}); is this {self.name}?")
+        return choose_text_column(str(path), names, records, wanted)
+
+
+def choose_text_column(source: str, names: list[str], records: list[dict[str, Any]], wanted: str | None) -> str:
+    """Return the column named, else one with a usual name, else the one with the longest strings.
+
+    Raises:
+        DataError: the named column is missing, or no column holds text.
+    """
+    listed = ", ".join(map(repr, names))
+    if wanted is not None:
+        if wanted not in names:
+            raise DataError(f"{source}: there is no column {wanted!r}; the columns are {listed}")
+        return wanted
+    length = {
+        name: sum(len(record[name]) for record in records if isinstance(record.get(name), str)) for name in names
+    }
+    usual = [name for known in TEXT_COLUMNS for name in names if name.lower() == known and length[name]]
+    if usual:
+        return usual[0]
+    if not any(length.values()):
+        raise DataError(f"{source}: no column holds text (the columns are {listed}); name one with --text-column")
+    return max(length, key=lambda name: length[name])
+
+
+def make_document(text: object, source: str, line: int) -> Item:
+    """Return a document, or a reject if the value is not a text that can be written as UTF-8."""
+    if not isinstance(text, str):
+        return Reject(source, line, f"the text is {type(text).__name__}, not a string")
+    if not text or text.isspace():
+        return Reject(source, line, "the text is empty")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:  # JSON can spell half a surrogate pair
+            return Reject(source, line, f"broken Unicode ({error.reason} at character {error.start})")
+    return Document(text, source, line)
+
+
+_by_ending: dict[str, Reader] = {}
+ReaderClass = TypeVar("ReaderClass", bound=type[Reader])
+
+
+def register_reader(reader: ReaderClass) -> ReaderClass:
+    """Register a reader for the endings that it names; use it as a decorator of the class.
+
+    Raises:
+        ConfigError: another reader has one of these endings.
+    """
+    for ending in reader.endings:
+        known = _by_ending.setdefault(ending, reader())
+        if type(known) is not reader:
+            raise ConfigError(f"{ending}: the readers {known.name!r} and {reader.name!r} both have this ending")
+    return reader
+
+
+def find_reader(path: Path) -> Reader | None:
+    """Return the reader for a file of this name; None: its format is unknown."""
+    _import_readers()
+    name = path.with_suffix("") if path.suffix in COMPRESSIONS else path
+    return _by_ending.get(name.suffix.lower())
+
+
+def get_reader(path: Path) -> Reader:
+    """Return the reader for a file.
+
+    Raises:
+        DataError: there is no such file, or its format is unknown.
+    """
+    check_is_file(path)
+    if (reader := find_reader(path)) is None:
+        hint = "; convert it to .jsonl, one object per line" if path.suffix == ".json" else ""
+        raise DataError(f"{path}: unknown file format; {known_endings()}{hint}")
+    return reader
+
+
+def check_is_file(path: Path) -> None:
+    """
+    Raises:
+        DataError: the path is a folder, or does not exist.
+    """
+    if path.is_dir():
+        raise DataError(f"{path}: it is a folder; give one of its files")
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file")
+
+
+def known_endings(*, tables: bool = False) -> str:
+    """Return a sentence that lists the known endings, of all formats or of those with named columns."""
+    _import_readers()
+    endings = sorted(name for name, reader in _by_ending.items() if not tables or isinstance(reader, TableReader))
+    return f"known formats are {', '.join(endings)}, each also with {' or '.join(COMPRESSIONS)}"
+
+
+@cache
+def _import_readers() -> None:
+    """Import the modules of this package, which register their readers."""
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        importlib.import_module(f"{__package__}.{module.name}")
