@@ -37,7 +37,6 @@ import zstandard
 
 from electra.commands.prepare import PrepareConfig
 from electra.commands.prepare import run as prepare
-from electra.commands.status import status_of
 from electra.config import load_config, to_toml
 from electra.data import tokenizer as tokenizers
 from electra.data.example_index import read_index, write_index
@@ -51,6 +50,7 @@ from electra.finetuning.load_task import load_task
 from electra.preparation.corpus import find_sources
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.run import pretrain
+from electra.pretraining.run_status import read_run_status
 from electra.reports.sections import sections
 from electra.reports.study import read_study
 from electra.studies.config import load_study
@@ -181,7 +181,7 @@ def targets(folder: Path) -> Iterator[Target]:
     for name in ("state.json", "model.safetensors", "optimizer.safetensors"):
         yield Target(f"checkpoint {name}", checkpoint, name, _checkpoint, _state)
     for name in ("metrics.jsonl", "config.toml", "environment.json", "ended.json"):
-        yield Target(f"run {name}", run, name, lambda path: (status_of(path), sections([path])))
+        yield Target(f"run {name}", run, name, lambda path: (read_run_status(path), sections([path])))
     export = run / "export" / "discriminator"
     for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
         yield Target(f"model {name}", export, name, load_pretrained)

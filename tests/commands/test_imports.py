@@ -8,7 +8,7 @@ import pytest
 from electra.cli import VERBS
 
 HEAVY = ("torch", "transformers", "scipy", "sklearn", "matplotlib", "pyarrow", "pandas", "datasets", "onnx")
-STILL_HEAVY = {"pretrain", "study", "export", "quickstart", "flops", "status", "analyze generator"}
+STILL_HEAVY = {"study"}
 
 
 def imported_with(modules: list[str]) -> str:

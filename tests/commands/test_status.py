@@ -12,9 +12,10 @@ from rich.console import Console
 from small_run import config
 
 from electra.cli import main
-from electra.commands.status import StatusConfig, run, status_of
+from electra.commands.status import StatusConfig, run
 from electra.errors import CheckpointError
 from electra.pretraining.run import pretrain
+from electra.pretraining.run_status import read_run_status
 from electra.training.run_lock import acquire
 
 CONFIG = 'extends = "electra-tiny"\n[train]\nsteps = 200\n'
@@ -44,34 +45,36 @@ def shown(*folders: Path) -> str:
 
 def test_a_run_that_is_alive_has_time_left(folder: Path) -> None:
     with acquire(folder):
-        found = status_of(folder)
+        found = read_run_status(folder)
         assert (found.state, found.step, found.steps, found.seconds_left) == ("running", 100, 200, 50.0)
         assert found.process is not None and found.process["process"] == os.getpid()
     assert found.checkpoint == "step-00000080" and found.loss == 7.5
 
 
 def test_the_states_of_a_run(folder: Path) -> None:
-    assert status_of(folder).state == "dead"
+    assert read_run_status(folder).state == "dead"
     for said in ('{"how": 3}', '{"how": "strangely"}', "[]", ""):
         (folder / "ended.json").write_text(said)
-        assert status_of(folder).state == "dead"
+        assert read_run_status(folder).state == "dead"
     (folder / "ended.json").write_text(json.dumps({"how": "stopped"}))
-    assert status_of(folder).state == "stopped"
+    assert read_run_status(folder).state == "stopped"
     os.utime(folder / "metrics.jsonl", (time.time() - 9000,) * 2)
     with acquire(folder):
-        assert status_of(folder).state == "silent"
+        assert read_run_status(folder).state == "silent"
         lines = (folder / "metrics.jsonl").read_text().splitlines()
         (folder / "metrics.jsonl").write_text(lines[0] + "\n")
-        assert (status_of(folder).state, status_of(folder).step) == ("running", 80), "a checkpoint is there"
+        assert (read_run_status(folder).state, read_run_status(folder).step) == ("running", 80), (
+            "a checkpoint is there"
+        )
         shutil.rmtree(folder / "checkpoints")
-        assert (status_of(folder).state, status_of(folder).step) == ("beginning", 0)
+        assert (read_run_status(folder).state, read_run_status(folder).step) == ("beginning", 0)
 
 
 def test_a_checkpoint_further_than_the_last_report_counts(folder: Path) -> None:
     (folder / "checkpoints" / "step-00000101").mkdir()
-    assert status_of(folder).step == 101
+    assert read_run_status(folder).step == 101
     (folder / "metrics.jsonl").write_text("garbled")
-    assert (status_of(folder).state, status_of(folder).step) == ("dead", 101)
+    assert (read_run_status(folder).state, read_run_status(folder).step) == ("dead", 101)
 
 
 def test_why_a_run_failed_is_said(folder: Path) -> None:
@@ -87,7 +90,7 @@ def test_a_run_that_died_in_its_export_is_dead(folder: Path) -> None:
     (folder / "export").mkdir()
     assert "dead: trained, but the export is not written; the same command" in shown(folder)
     (folder / "curves.png").touch()
-    assert status_of(folder).state == "finished"
+    assert read_run_status(folder).state == "finished"
 
 
 def test_one_run_is_shown_in_full_and_many_in_a_table(folder: Path) -> None:
@@ -105,17 +108,17 @@ def test_a_line_of_json_for_each_run(folder: Path, capsys: pytest.CaptureFixture
 
 
 def test_what_is_no_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="is no folder"):
+    with pytest.raises(CheckpointError, match="is not a folder"):
         run(StatusConfig((tmp_path / "nowhere",)))
-    with pytest.raises(CheckpointError, match="no run in it"):
+    with pytest.raises(CheckpointError, match="contains no run"):
         run(StatusConfig((tmp_path,)))
-    with pytest.raises(CheckpointError, match="no folder was named"):
+    with pytest.raises(CheckpointError, match="needs the folder of a run"):
         run(StatusConfig(()))
 
 
 def test_a_run_that_another_process_is_at_is_left_alone(data_folder: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    here = pytest.raises(CheckpointError, match=f"process {os.getpid()} on .* is at this run")
+    here = pytest.raises(CheckpointError, match=f"process {os.getpid()} on .* is training this run")
     with acquire(run), here:
         pretrain(config(data_folder, run, "train.steps=40"))
     assert [file.name for file in run.iterdir()] == []

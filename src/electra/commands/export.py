@@ -1,16 +1,20 @@
 """`electra export`: a run's checkpoint as folders that transformers loads, or any model for onnxruntime."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from electra.commands.onnx_result import OnnxResult
 from electra.errors import ConfigError
-from electra.pretraining.export import ExportResult, export_run
+
+if TYPE_CHECKING:
+    from electra.commands.onnx_result import OnnxResult
+    from electra.pretraining.export import ExportResult
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +59,8 @@ def run(config: ExportConfig) -> ExportResult | OnnxResult:
         electra export RUN --checkpoint step-10000 --out MODELS/early
         electra export MODEL --to onnx --quantize int8
     """
+    from electra.pretraining.export import export_run
+
     if problems := list(config.problems()):
         raise ConfigError("\n".join(problems))
     if config.to == "hf":

@@ -1,19 +1,23 @@
 """`electra quickstart`: the whole way in minutes, on text that this machine already has."""
 
+from __future__ import annotations
+
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from electra.commands import prepare
-from electra.commands.demonstration import Demonstration, demonstrate
 from electra.data.shards import MANIFEST, TokenData
 from electra.preparation.documentation import collect
-from electra.pretraining.config import load_config
-from electra.pretraining.run import PretrainResult, pretrain
+
+if TYPE_CHECKING:
+    from electra.analysis.demonstration import Demonstration
+    from electra.pretraining.run import PretrainResult
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +39,7 @@ class QuickstartConfig:
     """Train once more beside the run that is there."""
 
 
-def run(config: QuickstartConfig) -> "QuickstartResult":
+def run(config: QuickstartConfig) -> QuickstartResult:
     """Train an ELECTRA on the documentation that this machine has, and show what it learnt.
 
     Needs no network and no file. The text: docstrings of the standard library and of the installed packages, and
@@ -45,6 +49,10 @@ def run(config: QuickstartConfig) -> "QuickstartResult":
         electra quickstart
         electra quickstart --minutes 20 --out runs/longer
     """
+    from electra.analysis.demonstration import demonstrate
+    from electra.pretraining.config import load_config
+    from electra.pretraining.run import pretrain
+
     data_folder = config.out / "data"
     if not (data_folder / MANIFEST).exists():
         logger.info("1/3 collecting the documentation of Python and the installed packages")
