@@ -22,8 +22,8 @@ from typing import Any
 import torch
 
 from electra.finetuning.config import load_task_config
-from electra.finetuning.run import prepared
-from electra.finetuning.seed_run import Setting, run_seed
+from electra.finetuning.run import build_setup
+from electra.finetuning.seed_run import FinetuneSetup, run_seed
 from electra.tasks.base import Task
 from electra.training.trainer import Outcome
 from finetune_peer import train
@@ -44,7 +44,7 @@ def settings_of(options: argparse.Namespace, task: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def limited(setting: Setting, rows: int) -> Setting:
+def limited(setting: FinetuneSetup, rows: int) -> FinetuneSetup:
     """The setting with the first rows of the training data only."""
     examples = setting.task.splits["train"]
     if rows == 0 or len(examples) <= rows:
@@ -54,7 +54,7 @@ def limited(setting: Setting, rows: int) -> Setting:
     return replace(setting, task=task, rows={**setting.rows, "train": kept})
 
 
-def ours(setting: Setting, seed: int) -> tuple[dict[str, float], float, int]:
+def ours(setting: FinetuneSetup, seed: int) -> tuple[dict[str, float], float, int]:
     with tempfile.TemporaryDirectory() as folder:
         ended = run_seed(setting, seed, Path(folder, "run"))
     assert not isinstance(ended, Outcome), "interrupted"
@@ -80,7 +80,7 @@ def main() -> None:
     print("| task | metric | ours, each seed | median | Trainer | median | seconds | Trainer | ratio | padded |")
     print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     for name in options.tasks:
-        setting = limited(prepared(load_task_config(settings_of(options, name))), options.rows)
+        setting = limited(build_setup(load_task_config(settings_of(options, name))), options.rows)
         problem, config = setting.task.problem, setting.config
         labels = getattr(problem, "labels", None)
         outputs = len(labels) if labels else 1  # a regression has one; the head for answers needs no number

@@ -17,7 +17,7 @@ from electra.export import huggingface
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.tasks.conll import Sentence
-from electra.tasks.tagging import tagging_task
+from electra.tasks.tagging import build_tagging_task
 
 PAGE = Path(__file__).parents[1] / "docs/guides/ecosystem.md"
 PIECES: list[str] = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
@@ -95,7 +95,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         model.rename(target)
     tags = ("B-NP", "I-NP", "I-NP", "O", "B-NP")
-    problem = tagging_task("np", {"train": [Sentence(tuple("abcde"), tags, "a.txt", 1)]}).problem
+    problem = build_tagging_task("np", {"train": [Sentence(tuple("abcde"), tags, "a.txt", 1)]}).problem
     torch.manual_seed(3)
     config = EncoderConfig(
         layers=1, hidden_size=WIDTH, embedding_size=WIDTH, feed_forward_size=32, heads=2, max_positions=40,

@@ -26,8 +26,8 @@ from electra.serving.predictor import Predictor
 from electra.tasks.base import Problem
 from electra.tasks.classification import Classification, Multilabel, Regression
 from electra.tasks.conll import Sentence
-from electra.tasks.squad import Answering
-from electra.tasks.tagging import tagging_task
+from electra.tasks.squad import QuestionAnswering
+from electra.tasks.tagging import build_tagging_task
 
 TEXTS = ["the cat sat on the mat", "a dog", "my homework, ate a dog", "on the mat", "a cat sat"]
 PAIRS = [("a dog sat", "the mat"), ("my cat", "a homework on the mat"), ("on", "my homework ate the cat")]
@@ -37,8 +37,8 @@ PROBLEMS: dict[str, Problem] = {
     "pair": Classification(("accuracy",), pair=True, labels=("no", "yes")),
     "multilabel": Multilabel(("micro_f1",), labels=("sea", "land", "sky")),
     "regression": Regression(("error",), low=1.0, high=5.0),
-    "tagging": tagging_task("pets", {"train": [TAGGED]}).problem,
-    "answering": Answering(max_question=8, stride=8),
+    "tagging": build_tagging_task("pets", {"train": [TAGGED]}).problem,
+    "answering": QuestionAnswering(max_question=8, stride=8),
 }
 
 Models = Callable[[str], str]

@@ -36,9 +36,9 @@ from electra.serving.text_encoder import TextEncoder
 from electra.tasks.base import Problem
 from electra.tasks.classification import Classification, Multilabel, Regression
 from electra.tasks.conll import Sentence
-from electra.tasks.fine_tuning import FineTuning
-from electra.tasks.squad import Answering
-from electra.tasks.tagging import tagging_task
+from electra.tasks.squad import QuestionAnswering
+from electra.tasks.tagging import build_tagging_task
+from electra.tasks.task_model import TaskModel
 
 for package in ("onnx", "onnxruntime"):
     pytest.importorskip(package)
@@ -55,7 +55,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 PAIRS = [("The cat sat", "a dog"), ("A dog ate my homework, twice", "the mat the mat"), ("on", "the homework")]
 LABELS = ("bad", "fair", "good")
-TAGGED = tagging_task("x", {"train": [Sentence(("a", "dog"), ("O", "B-PET"), "a.txt", 1)]}).problem
+TAGGED = build_tagging_task("x", {"train": [Sentence(("a", "dog"), ("O", "B-PET"), "a.txt", 1)]}).problem
 PROBLEMS: dict[str, tuple[Problem, list[Any]]] = {
     "linear": (Classification(("accuracy",), labels=LABELS), TEXTS),
     "hidden": (Classification(("accuracy",), "hidden", labels=LABELS), TEXTS),
@@ -63,9 +63,9 @@ PROBLEMS: dict[str, tuple[Problem, list[Any]]] = {
     "multilabel": (Multilabel(("micro_f1",), labels=LABELS), TEXTS),
     "regression": (Regression(("error",), low=2.0, high=9.0), TEXTS),
     "tagging": (TAGGED, TEXTS),
-    "plain span": (Answering("plain", max_question=8, stride=4), PAIRS),
-    "span": (Answering(max_question=8, stride=4), PAIRS),
-    "answerable span": (Answering(impossible=True, max_question=8, stride=4), PAIRS),
+    "plain span": (QuestionAnswering("plain", max_question=8, stride=4), PAIRS),
+    "span": (QuestionAnswering(max_question=8, stride=4), PAIRS),
+    "answerable span": (QuestionAnswering(impossible=True, max_question=8, stride=4), PAIRS),
 }
 LONG = [*TEXTS, " ".join(TEXTS * 4), "cat", ""]
 
@@ -82,7 +82,7 @@ def pretrained(
         initializer_range=0.4, linear_initializer_range=0.2, **settings,
     )  # fmt: skip
     encoder = build_encoder(config).eval()
-    made = FineTuning(encoder, problem).head if problem is not None else None if head is None else head(config)
+    made = TaskModel(encoder, problem).head if problem is not None else None if head is None else head(config)
     for module in (encoder, made):
         for parameter in [] if module is None else module.parameters():
             if parameter.dim() == 1:

@@ -14,7 +14,7 @@ from electra.finetuning import seed_run
 from electra.finetuning.config import load_task_config
 from electra.finetuning.run import FinetuneResult, finetune
 from electra.tasks.squad_files import read_questions
-from electra.tasks.squad_metrics import best_thresholds, figures
+from electra.tasks.squad_metrics import best_thresholds, compute_squad_metrics
 
 NAMES = ["Ann", "Bob", "Cid", "Dot", "Eve", "Flo"]
 
@@ -67,7 +67,11 @@ def test_figures_and_files_are_those_of_the_same_predictions(
     odds = json.loads((seed / "null_odds.json").read_text())
     given = [answers[question.id] for question in questions]
     assert {name: metrics[name] for name in ("exact", "f1")} == pytest.approx(
-        {name: value for name, value in figures(given, golds, impossible=True).items() if "_" not in name}
+        {
+            name: value
+            for name, value in compute_squad_metrics(given, golds, impossible=True).items()
+            if "_" not in name
+        }
     )
     said = lines(seed / "dev.jsonl")
     best = [one["n_best"][0]["text"] if one["n_best"] else "" for one in said]

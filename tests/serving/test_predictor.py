@@ -20,15 +20,15 @@ from electra.serving.predictor import Predictor, Text
 from electra.tasks.base import InputSpec, Problem, collate
 from electra.tasks.classification import Classification, Multilabel, Regression, TextExample
 from electra.tasks.conll import Sentence
-from electra.tasks.fine_tuning import FineTuning
-from electra.tasks.squad import Answering
+from electra.tasks.squad import QuestionAnswering
 from electra.tasks.squad_files import Question
-from electra.tasks.tagging import tagging_task
+from electra.tasks.tagging import build_tagging_task
+from electra.tasks.task_model import TaskModel
 
 TEXTS = ["the cat sat on the mat", "a dog", "my homework ate a dog on the mat"]
 PAIRS = [("the cat sat", "a dog"), ("a dog ate", "the mat the mat"), ("on", "my homework")]
 LABELS = ("bad", "fair", "good")
-TAGGED = tagging_task("x", {"train": [Sentence(("a", "dog"), ("O", "B-PET"), "a.txt", 1)]}).problem
+TAGGED = build_tagging_task("x", {"train": [Sentence(("a", "dog"), ("O", "B-PET"), "a.txt", 1)]}).problem
 
 CASES: dict[str, tuple[Problem, Sequence[Text]]] = {
     "linear": (Classification(("accuracy",), labels=LABELS), TEXTS),
@@ -38,9 +38,9 @@ CASES: dict[str, tuple[Problem, Sequence[Text]]] = {
     "regression": (Regression(("error",), low=2.0, high=9.0), TEXTS),
     "many labels": (Classification(("accuracy",), labels=tuple(f"label {i}" for i in range(20))), TEXTS),
     "tagging": (TAGGED, TEXTS),
-    "plain span": (Answering("plain", max_question=8, stride=4), PAIRS),
-    "span": (Answering(max_question=8, stride=4), PAIRS),
-    "answerable span": (Answering(impossible=True, max_question=8, stride=4), PAIRS),
+    "plain span": (QuestionAnswering("plain", max_question=8, stride=4), PAIRS),
+    "span": (QuestionAnswering(max_question=8, stride=4), PAIRS),
+    "answerable span": (QuestionAnswering(impossible=True, max_question=8, stride=4), PAIRS),
 }
 
 
@@ -49,7 +49,7 @@ class Saved:
     folder: Path
     problem: Problem
     texts: Sequence[Text]
-    module: FineTuning
+    module: TaskModel
     reading: InputSpec
     held: TaskHead
     """The head as the folder has it."""
@@ -83,7 +83,7 @@ def encoder() -> Encoder:
 def saved(request: pytest.FixtureRequest, tokenizer_json: Path, encoder: Encoder, tmp_path: Path) -> Saved:
     problem, texts = CASES[request.param]
     torch.manual_seed(1)
-    module = FineTuning(encoder, problem).eval()
+    module = TaskModel(encoder, problem).eval()
     with torch.no_grad():
         for name, parameter in module.head.named_parameters():
             if name.endswith("bias"):
@@ -153,7 +153,7 @@ def test_transformers_loads_the_encoder_of_a_conditional_span(
     tokenizer_json: Path, encoder: Encoder, tmp_path: Path
 ) -> None:
     transformers = pytest.importorskip("transformers")
-    problem = Answering()
+    problem = QuestionAnswering()
     huggingface.save(
         tmp_path / "model", encoder=encoder, head=problem.head(encoder.config), tokenizer_json=tokenizer_json,
         card="", task=problem.facts(),

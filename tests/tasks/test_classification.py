@@ -21,9 +21,9 @@ from electra.tasks.classification import (
     Regression,
     TextExample,
     TextProblem,
-    fitted,
+    truncate_pair,
 )
-from electra.tasks.problems import from_facts
+from electra.tasks.problems import problem_from_dict
 
 COLORS = Classification(("accuracy", "macro_f1"), labels=("red", "green", "blue"))
 TOPICS = Multilabel(("micro_f1", "macro_f1", "accuracy"), labels=("sea", "land", "sky"))
@@ -57,14 +57,14 @@ def test_the_longer_text_gives_way() -> None:
     for one in range(14):
         for other in range(14):
             for length in range(8, 20):
-                first, second = fitted(list(range(one)), list(range(other)), length)
+                first, second = truncate_pair(list(range(one)), list(range(other)), length)
                 assert (
                     second is not None and first == list(range(len(first))) and second == list(range(len(second)))
                 )
                 assert sorted((len(first), len(second))) == slowly_fitted(one, other, length - 3), (one, other)
                 assert len(first) <= one and len(second) <= other
-    assert fitted([1, 2, 3], None, 8) == ([1, 2, 3], None)
-    assert fitted(list(range(9)), None, 8) == ([0, 1, 2, 3, 4, 5], None)
+    assert truncate_pair([1, 2, 3], None, 8) == ([1, 2, 3], None)
+    assert truncate_pair(list(range(9)), None, 8) == ([0, 1, 2, 3, 4, 5], None)
 
 
 def test_rows_are_as_in_bert(words: Tokenizer) -> None:
@@ -180,7 +180,7 @@ def test_the_score_of_values() -> None:
 
 @pytest.mark.parametrize("problem", [COLORS, TOPICS, STARS])
 def test_problems_come_back_from_their_facts(problem: TextProblem) -> None:
-    assert from_facts(json.loads(json.dumps(problem.facts()))) == problem
+    assert problem_from_dict(json.loads(json.dumps(problem.facts()))) == problem
 
 
 def test_heads_are_linear_or_have_a_hidden_layer() -> None:

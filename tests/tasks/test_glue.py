@@ -86,7 +86,7 @@ def answers(task: Task, split: str) -> list[object]:
 
 @pytest.mark.parametrize("name", glue.SPECS)
 def test_every_task_is_read(name: str, download: Path) -> None:
-    task = glue.task(name, download)
+    task = glue.load_glue_task(name, download)
     assert task.name == name and all(task.splits.values())
     assert all(answer is not None for split in ("train", "dev") for answer in answers(task, split))
     pairs = {example.second is not None for split in task.splits.values() for example in split}
@@ -94,7 +94,7 @@ def test_every_task_is_read(name: str, download: Path) -> None:
 
 
 def test_cola_has_no_header_and_no_quoting(download: Path) -> None:
-    task = glue.task("cola", download)
+    task = glue.load_glue_task("cola", download)
     expected = [TextExample("The ferry left.", None, 1), TextExample('Ferry the "left.', None, 0)]
     assert task.splits["train"] == expected
     assert task.splits["test"] == [TextExample("The clock stopped."), TextExample("Clock.")]
@@ -102,7 +102,7 @@ def test_cola_has_no_header_and_no_quoting(download: Path) -> None:
 
 
 def test_mrpc_begins_with_a_mark_and_is_trained_on_in_both_orders(download: Path) -> None:
-    task = glue.task("mrpc", download)
+    task = glue.load_glue_task("mrpc", download)
     one = TextExample('He "left.', "He went.", 1)
     assert task.learnt(task.splits["train"]) == [one, one.turned]
     assert len(task.splits["train"]) == len(task.splits["dev"]) == len(task.splits["test"]) == 1
@@ -110,7 +110,7 @@ def test_mrpc_begins_with_a_mark_and_is_trained_on_in_both_orders(download: Path
 
 
 def test_sts_b_is_a_number_from_0_to_5(download: Path) -> None:
-    task = glue.task("sts-b", download)
+    task = glue.load_glue_task("sts-b", download)
     assert isinstance(task.problem, Regression) and (task.problem.low, task.problem.high) == (0, 5)
     assert task.splits["dev"] == [TextExample("One dev.", "Two.", 4.25)] and task.symmetric
     assert task.problem.targets([4.25, 0, 5]).tolist() == pytest.approx([0.85, 0, 1])
@@ -118,7 +118,7 @@ def test_sts_b_is_a_number_from_0_to_5(download: Path) -> None:
 
 
 def test_mnli_has_two_dev_sets_two_tests_and_the_diagnostic(download: Path) -> None:
-    task = glue.task("mnli", download)
+    task = glue.load_glue_task("mnli", download)
     assert isinstance(task.problem, Classification)
     assert list(task.splits) == ["train", "dev", "dev-mismatched", "test", "test-mismatched", "diagnostic"]
     assert answers(task, "train") == [task.problem.labels.index("entailment")]
@@ -129,12 +129,12 @@ def test_mnli_has_two_dev_sets_two_tests_and_the_diagnostic(download: Path) -> N
     )
     assert [example.first for example in task.splits["diagnostic"]] == ["A fox.", "C."]
     (download / "AX/diagnostic.tsv").rename(download / "MNLI/diagnostic.tsv")
-    assert glue.task("mnli", download).splits == task.splits
-    assert glue.task("mnli", download / "MNLI").splits == task.splits
+    assert glue.load_glue_task("mnli", download).splits == task.splits
+    assert glue.load_glue_task("mnli", download / "MNLI").splits == task.splits
 
 
 def test_short_lines_of_qqp_are_counted(download: Path) -> None:
-    task = glue.task("qqp", download)
+    task = glue.load_glue_task("qqp", download)
     assert task.splits["train"] == [TextExample("How?", "How so?", 1), TextExample("Who?", "Where?", 0)]
     assert task.notes[0] == "train.tsv: 2 lines lack a column and were passed over"
     assert task.notes[1] == "train: 2 examples; 1 50.0%, 0 50.0%"
@@ -145,27 +145,27 @@ def test_a_short_line_of_a_test_part_is_refused(download: Path) -> None:
     """Predictions are handed in by number, and those behind it would be of other lines."""
     (download / "QQP/test.tsv").write_text("id\tquestion1\tquestion2\n0\tA?\tB?\n1\tA?\n2\tC?\tD?\n")
     with pytest.raises(DataError, match=r"test\.tsv:3: the line lacks a column"):
-        glue.task("qqp", download)
+        glue.load_glue_task("qqp", download)
 
 
 def test_labels_of_a_test_part_are_not_looked_at(download: Path) -> None:
     (download / "SST-2/test.tsv").write_text("sentence\tlabel\na film\t7\n")
-    assert answers(glue.task("sst-2", download), "test") == [None]
+    assert answers(glue.load_glue_task("sst-2", download), "test") == [None]
 
 
 @pytest.mark.parametrize("written", ["STS-B", "stsb", "sts_b", "StsB"])
 def test_names_however_they_are_written(written: str, download: Path) -> None:
-    assert glue.named(written) == "sts-b" and glue.named("sts") is None
+    assert glue.canonical_name(written) == "sts-b" and glue.canonical_name("sts") is None
     (download / "STS-B").rename(download / written)
     assert glue.folder_of("sts-b", download) == glue.folder_of("sts-b", download / written) == download / written
 
 
 def test_what_is_missing_is_named_with_its_source(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"there is no folder RTE here; the official files come from https://glue"):
-        glue.task("rte", tmp_path)
+        glue.load_glue_task("rte", tmp_path)
     (tmp_path / "RTE").mkdir()
     with pytest.raises(DataError, match=r"train\.tsv and dev\.tsv of RTE missing; .*https://glue"):
-        glue.task("rte", tmp_path)
+        glue.load_glue_task("rte", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -181,16 +181,16 @@ def test_what_is_missing_is_named_with_its_source(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_line(file: str, text: str, message: str, download: Path) -> None:
     (download / file).write_text(text)
-    name = glue.named(file.partition("/")[0])
+    name = glue.canonical_name(file.partition("/")[0])
     assert name is not None
     with pytest.raises(DataError, match=message):
-        glue.task(name, download)
+        glue.load_glue_task(name, download)
 
 
 def test_broken_bytes_are_named(download: Path) -> None:
     (download / "SST-2/dev.tsv").write_bytes(b"sentence\tlabel\na\t1\nb\xff\t0\n")
     with pytest.raises(DataError, match=r"dev\.tsv:3: broken UTF-8"):
-        glue.task("sst-2", download)
+        glue.load_glue_task("sst-2", download)
 
 
 def test_a_submission_is_numbered_and_in_bounds() -> None:

@@ -14,8 +14,8 @@ from electra.modeling.encoders.build import AnyEncoder, build_encoder
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.tasks.base import InputSpec, Rows, collate
 from electra.tasks.classification import Classification, TextExample
-from electra.tasks.fine_tuning import FineTuning, by_length
-from electra.tasks.long_texts import LongTexts, Way, cut
+from electra.tasks.long_texts import LongTextMethod, LongTexts, split_into_windows
+from electra.tasks.task_model import TaskModel, batches_by_length
 
 WORDS = ["the", "ferry", "leaves", "harbour", "at", "seven", "and", "comes", "back", "noon"]
 LABELS = Classification(("accuracy",), labels=("a", "b"))
@@ -51,8 +51,8 @@ def relative(direction: str = "both") -> AnyEncoder:
     return encoder(positions="relative", memory_length=9, direction=direction)
 
 
-def network(inside: AnyEncoder, way: Way) -> FineTuning:
-    return FineTuning(inside, LABELS, long=LongTexts(way, WINDOW)).eval()
+def network(inside: AnyEncoder, way: LongTextMethod) -> TaskModel:
+    return TaskModel(inside, LABELS, long=LongTexts(way, WINDOW)).eval()
 
 
 def windows_by_hand(rows: Rows, row: int) -> list[Tensor]:
@@ -67,7 +67,7 @@ def test_windows_hold_every_token_in_its_segment(tokenizer: Tokenizer) -> None:
     batch = collate(
         LABELS.encode([pair, TextExample("the ferry"), pair], InputSpec(tokenizer, 500)), np.arange(3), pad=0
     )
-    windows = cut(batch, WINDOW)
+    windows = split_into_windows(batch, WINDOW)
     assert windows.counts_B.tolist() == [4, 1, 4] and windows.texts_K.tolist() == [0] * 4 + [1] + [2] * 4
     assert windows.ids_KW.shape[1] <= WINDOW
     for text in range(3):
@@ -108,18 +108,20 @@ def test_with_memory_the_last_window_is_read(direction: str, rows: Rows) -> None
 
 
 @pytest.mark.parametrize("way", ["windows", "memory"])
-def test_outputs_are_those_of_each_text_alone_and_of_one_that_fits_those_of_its_row(way: Way, rows: Rows) -> None:
+def test_outputs_are_those_of_each_text_alone_and_of_one_that_fits_those_of_its_row(
+    way: LongTextMethod, rows: Rows
+) -> None:
     module, device = network(relative(), way), torch.device("cpu")
     alone = [module.head(module.states(collate(rows, np.array([row]), pad=0)))[0] for row in range(len(rows))]
     for batch_tokens in (None, 1, 3 * WINDOW):
         found = module.outputs(rows, pad=0, device=device, batch_tokens=batch_tokens)
         assert np.allclose([one["logits"] for one in found], [logits.tolist() for logits in alone], atol=1e-5)
-    whole = FineTuning(module.encoder, LABELS, head=module.head).outputs(rows, pad=0, device=device)
+    whole = TaskModel(module.encoder, LABELS, head=module.head).outputs(rows, pad=0, device=device)
     for size, one, other in zip(SIZES, found, whole, strict=True):
         assert np.allclose(one["logits"], other["logits"], atol=1e-5) == (size <= ROOM)
 
 
-def gradient(module: FineTuning, rows: Rows) -> Tensor:
+def gradient(module: TaskModel, rows: Rows) -> Tensor:
     """Of each token's embedding."""
     module.zero_grad()
     module(collate(rows, np.arange(len(rows)), pad=0)).loss.backward()
@@ -150,4 +152,4 @@ def test_what_is_remembered_counts(tokenizer: Tokenizer) -> None:
 
 
 def test_texts_side_by_side_count_a_window_at_a_time(rows: Rows) -> None:
-    assert [len(chosen) for chosen in by_length(rows, 3 * WINDOW, at_once=WINDOW)][:2] == [3, 3]
+    assert [len(chosen) for chosen in batches_by_length(rows, 3 * WINDOW, at_once=WINDOW)][:2] == [3, 3]

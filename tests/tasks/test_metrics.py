@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from sklearn import metrics as sklearn
 
-from electra.tasks.metrics import METRICS, figures
+from electra.tasks.metrics import METRICS, compute_metrics
 
 random = np.random.default_rng(0)
 BINARY = random.integers(0, 2, (2, 50)).tolist()
@@ -17,7 +17,7 @@ VALUES = random.normal(size=(2, 40)).round(1).tolist()  # rounded, so that some 
 
 @pytest.mark.parametrize("pair", [BINARY, MANY])
 def test_shares_of_labels(pair: list[list[int]]) -> None:
-    found = figures(("accuracy", "macro_f1"), *pair)
+    found = compute_metrics(("accuracy", "macro_f1"), *pair)
     assert found == pytest.approx({
         "accuracy": sklearn.accuracy_score(*pair),
         "macro_f1": sklearn.f1_score(*pair, average="macro"),
@@ -25,40 +25,42 @@ def test_shares_of_labels(pair: list[list[int]]) -> None:
 
 
 def test_matthews_is_the_correlation_of_two_labels() -> None:
-    assert figures(["matthews"], *BINARY)["matthews"] == pytest.approx(sklearn.matthews_corrcoef(*BINARY))
+    assert compute_metrics(["matthews"], *BINARY)["matthews"] == pytest.approx(sklearn.matthews_corrcoef(*BINARY))
 
 
 def test_f1_is_that_of_the_second_label() -> None:
-    assert figures(["f1"], *BINARY)["f1"] == pytest.approx(sklearn.f1_score(*BINARY))
-    assert figures(["f1"], [1, 0, 0, 0], [1, 1, 0, 0])["f1"] == pytest.approx(2 / 3)
+    assert compute_metrics(["f1"], *BINARY)["f1"] == pytest.approx(sklearn.f1_score(*BINARY))
+    assert compute_metrics(["f1"], [1, 0, 0, 0], [1, 1, 0, 0])["f1"] == pytest.approx(2 / 3)
 
 
 def test_correlations_and_error_of_values() -> None:
-    found = figures(("pearson", "spearman", "error"), *VALUES)
+    found = compute_metrics(("pearson", "spearman", "error"), *VALUES)
     assert found["pearson"] == pytest.approx(stats.pearsonr(*VALUES).statistic)
     assert found["spearman"] == pytest.approx(stats.spearmanr(*VALUES).statistic)
     assert found["error"] == pytest.approx(sum(abs(a - b) for a, b in zip(*VALUES, strict=True)) / 40)
 
 
 def test_names_give_the_order() -> None:
-    assert list(figures(("f1", "accuracy"), *BINARY)) == ["f1", "accuracy"]
+    assert list(compute_metrics(("f1", "accuracy"), *BINARY)) == ["f1", "accuracy"]
 
 
 @pytest.mark.parametrize("name", METRICS)
 def test_what_is_perfect(name: str) -> None:
-    assert figures([name], [0, 1, 1, 0], [0, 1, 1, 0])[name] == pytest.approx(0.0 if name == "error" else 1.0)
+    assert compute_metrics([name], [0, 1, 1, 0], [0, 1, 1, 0])[name] == pytest.approx(
+        0.0 if name == "error" else 1.0
+    )
 
 
 @pytest.mark.parametrize("name", METRICS)
 def test_what_is_all_one_is_a_number_and_no_warning(name: str) -> None:
     for answers, predictions in itertools.product([[0, 0, 0], [1, 1, 1], [0, 1, 1]], repeat=2):
-        assert np.isfinite(figures([name], answers, predictions)[name])
+        assert np.isfinite(compute_metrics([name], answers, predictions)[name])
     if name in ("matthews", "pearson", "spearman"):
-        assert figures([name], [0, 1, 1], [1, 1, 1])[name] == 0.0
+        assert compute_metrics([name], [0, 1, 1], [1, 1, 1])[name] == 0.0
     if name == "f1":
-        assert figures([name], [0, 0, 1], [0, 0, 0])[name] == 0.0
+        assert compute_metrics([name], [0, 0, 1], [0, 0, 0])[name] == 0.0
 
 
 @pytest.mark.parametrize("name", METRICS)
 def test_one_example_is_enough(name: str) -> None:
-    assert np.isfinite(figures([name], [1], [1])[name])
+    assert np.isfinite(compute_metrics([name], [1], [1])[name])

@@ -14,9 +14,9 @@ from electra.data.tokenizer import special_tokens, train
 from electra.errors import ConfigError
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.task_heads import ConditionalSpanHead
-from electra.tasks.base import IGNORED, InputSpec, Outputs, Prediction, Rows, TaskBatch, collate
-from electra.tasks.problems import from_facts
-from electra.tasks.squad import Answering
+from electra.tasks.base import IGNORE_INDEX, InputSpec, Outputs, Prediction, Rows, TaskBatch, collate
+from electra.tasks.problems import problem_from_dict
+from electra.tasks.squad import QuestionAnswering
 from electra.tasks.squad_files import Question
 
 CONTEXTS = [
@@ -55,7 +55,9 @@ def words_of(context: str) -> list[tuple[int, int]]:
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
-def computed(problem: Answering, head: nn.Module, rows: Rows, states: Any, *, size: int = 7) -> list[Outputs]:
+def computed(
+    problem: QuestionAnswering, head: nn.Module, rows: Rows, states: Any, *, size: int = 7
+) -> list[Outputs]:
     """The head's outputs of all rows, in batches, with the states that a function gives."""
     found: list[Outputs] = []
     for chosen in np.array_split(np.arange(len(rows)), math.ceil(len(rows) / size)):
@@ -73,7 +75,7 @@ def oracle(batch: TaskBatch) -> Tensor:
     x_BL2 = torch.zeros(*batch.input_ids_BL.shape, 2)
     for side, name in enumerate(("start", "end")):
         target_B = batch.targets[name]
-        known_B = (target_B != IGNORED).nonzero()[:, 0]
+        known_B = (target_B != IGNORE_INDEX).nonzero()[:, 0]
         x_BL2[known_B, target_B[known_B], side] = 9.0
     return x_BL2
 
@@ -83,7 +85,7 @@ def random_states(batch: TaskBatch) -> Tensor:
     return torch.randn(*batch.input_ids_BL.shape, SMALL.hidden_size, generator=generator)
 
 
-def head_of(problem: Answering) -> Any:
+def head_of(problem: QuestionAnswering) -> Any:
     torch.manual_seed(1)
     head = problem.head(replace(SMALL, initializer_range=0.5, linear_initializer_range=0.5))
     return head.eval()
@@ -91,7 +93,7 @@ def head_of(problem: Answering) -> Any:
 
 def test_what_an_oracle_points_at_is_read_back_letter_for_letter(tokenizer: Tokenizer) -> None:
     examples = [example for context in CONTEXTS for example in ranges(context, words_of(context))]
-    problem = Answering("plain", max_question=8, stride=16, max_answer=40)
+    problem = QuestionAnswering("plain", max_question=8, stride=16, max_answer=40)
     rows = problem.encode(examples, InputSpec(tokenizer, 80))
     assert len(rows) > len(examples) + 50, "some contexts take several windows"
     assert (rows.targets["end"] < rows.lengths - 1).all(), "[SEP] ends no answer"
@@ -107,7 +109,7 @@ def test_every_chinese_character_can_be_an_answer() -> None:
     tokenizer = train([CHINESE], vocabulary_size=700)
     pieces = [(i, i + 1) for i, character in enumerate(CHINESE) if ord(character) > 0x3000]
     examples = ranges(CHINESE, [piece for piece in pieces if piece[1] < 10]) + ranges(CHINESE, pieces[-4:])
-    problem = Answering("plain", max_question=8, stride=8, max_answer=20)
+    problem = QuestionAnswering("plain", max_question=8, stride=8, max_answer=20)
     rows = problem.encode(examples, InputSpec(tokenizer, 40))
     predictions = problem.predictions(examples, rows, computed(problem, nn.Identity(), rows, oracle))
     assert [prediction["answer"] for prediction in predictions] == [e.answers[0][0] for e in examples]
@@ -116,7 +118,7 @@ def test_every_chinese_character_can_be_an_answer() -> None:
 def test_answers_are_whole_tokens_and_no_more(words: Tokenizer) -> None:
     context = "Ann saw\u200b nobody."
     examples = [question(context, "body", 11), question(context, " saw", 3)]
-    problem = Answering("plain", max_question=8)
+    problem = QuestionAnswering("plain", max_question=8)
     rows = problem.encode(examples, InputSpec(words, 64))
     predictions = problem.predictions(examples, rows, computed(problem, nn.Identity(), rows, oracle))
     assert [prediction["answer"] for prediction in predictions] == ["nobody", "saw"]
@@ -127,7 +129,7 @@ def test_windows_show_every_token_and_each_may_begin_an_answer_once(
     words: Tokenizer, max_length: int, stride: int
 ) -> None:
     examples = [question(context, context.split()[0], context.index(context.split()[0])) for context in CONTEXTS]
-    problem = Answering(max_question=6, stride=stride, max_answer=10)
+    problem = QuestionAnswering(max_question=6, stride=stride, max_answer=10)
     rows = problem.encode(examples, InputSpec(words, max_length))
     special = special_tokens(words)
     for number, example in enumerate(examples):
@@ -162,10 +164,10 @@ def test_training_rows_without_the_answer_are_left_out_or_have_none(words: Token
     examples = [question(context, "slept", context.rindex("slept"), training=True)]
     reading = InputSpec(words, 48)
     judged = [replace(examples[0], training=False)]
-    plain = Answering(max_question=8, stride=16)
+    plain = QuestionAnswering(max_question=8, stride=16)
     every, learnt = plain.encode(judged, reading), plain.encode(examples, reading)
     assert 0 < len(learnt) < len(every) and (learnt.targets["start"] > 0).all()
-    without = every.targets["start"] == IGNORED
+    without = every.targets["start"] == IGNORE_INDEX
     assert without.sum() == len(every) - len(learnt)
     rows = replace(plain, impossible=True).encode(examples, reading)
     assert len(rows) == len(every)
@@ -178,11 +180,13 @@ def test_training_rows_without_the_answer_are_left_out_or_have_none(words: Token
 
 def test_questions_are_cut_which_is_known_and_unknown_answers_are_no_targets(words: Tokenizer) -> None:
     long = Question("1", "who saw what? " * 5, "Ann saw Bob.")
-    rows = Answering(max_question=4).encode([long, replace(long, id="2", question="Who?")], InputSpec(words, 32))
+    rows = QuestionAnswering(max_question=4).encode(
+        [long, replace(long, id="2", question="Who?")], InputSpec(words, 32)
+    )
     assert rows.cut == [0] and rows.seconds[0] == 6 and rows.targets == {}
     assert set(rows.token_targets) == {"allowed", "begins"}
     with pytest.raises(ConfigError, match=r"rows of 67 tokens cannot hold a question of 64.*68 is the least"):
-        Answering().encode([long], InputSpec(words, 67))
+        QuestionAnswering().encode([long], InputSpec(words, 67))
 
 
 def joined_end_logits(head: ConditionalSpanHead, x_LD: Tensor, start: int) -> Tensor:
@@ -192,7 +196,7 @@ def joined_end_logits(head: ConditionalSpanHead, x_LD: Tensor, start: int) -> Te
 
 
 def test_end_logits_are_those_of_the_joined_states() -> None:
-    head = head_of(Answering())
+    head = head_of(QuestionAnswering())
     x_BLD, starts_BT = torch.randn(2, 9, 12), torch.tensor([[0, 3, 8], [5, 5, 1]])
     allowed_BL = torch.rand(2, 9) > 0.3
     found_BTL = head.end_logits(x_BLD, starts_BT, allowed_BL)
@@ -204,7 +208,7 @@ def test_end_logits_are_those_of_the_joined_states() -> None:
 
 
 def slow_search(
-    problem: Answering, head: Any, x_LD: Tensor, batch: TaskBatch, row: int
+    problem: QuestionAnswering, head: Any, x_LD: Tensor, batch: TaskBatch, row: int
 ) -> list[tuple[float, int, int]]:
     """All spans that the rules admit with their scores, the best first."""
     allowed = [i for i, value in enumerate(batch.targets["allowed"][row].tolist()) if value == 1]
@@ -230,7 +234,7 @@ def slow_search(
 @pytest.mark.parametrize("pointer", ["plain", "conditional"])
 @pytest.mark.parametrize("impossible", [False, True])
 def test_the_best_spans_are_those_of_a_slow_search(words: Tokenizer, pointer: Any, impossible: bool) -> None:
-    problem = Answering(pointer, impossible, max_question=8, stride=12, max_answer=5)
+    problem = QuestionAnswering(pointer, impossible, max_question=8, stride=12, max_answer=5)
     examples = [question(context, context.split()[0], -1) for context in CONTEXTS]
     rows = problem.encode(examples, InputSpec(words, 64))
     batch, head = collate(rows, np.arange(len(rows)), pad=0), head_of(problem)
@@ -253,14 +257,14 @@ def test_losses_of_both_heads_are_those_of_a_slow_version(words: Tokenizer, impo
     if impossible:
         examples.append(Question("3", "Who?", context, impossible=True))
     for pointer in ("plain", "conditional"):
-        problem = Answering(pointer, impossible, max_question=8, stride=16)  # type: ignore[arg-type]
+        problem = QuestionAnswering(pointer, impossible, max_question=8, stride=16)  # type: ignore[arg-type]
         rows = problem.encode(examples, InputSpec(words, 48))
         batch, head = collate(rows, np.arange(len(rows)), pad=0), head_of(problem)
         x_BLD = random_states(batch).requires_grad_()
         losses_B = problem.losses(head, x_BLD, batch)
         for row, loss in enumerate(losses_B.detach().tolist()):
             start, end = int(batch.targets["start"][row]), int(batch.targets["end"][row])
-            if start == IGNORED:
+            if start == IGNORE_INDEX:
                 assert loss == 0
                 continue
             allowed = (batch.targets["allowed"][row] == 1).nonzero()[:, 0]
@@ -290,7 +294,7 @@ def told(*spans: tuple[int, int, float], null: float) -> Outputs:
 @pytest.mark.parametrize("pointer", ["plain", "conditional"])
 def test_windows_are_put_together(words: Tokenizer, pointer: Any) -> None:
     context = "Ann saw Bob . Bob saw Ann . " * 3
-    problem = Answering(pointer, True, max_question=4, stride=8, max_answer=4)
+    problem = QuestionAnswering(pointer, True, max_question=4, stride=8, max_answer=4)
     rows = problem.encode([question(context, "Bob", 8)], InputSpec(words, 24))
     assert len(rows) >= 2 and rows.notes[1].first == 8
     second = int(rows.seconds[0])
@@ -319,7 +323,7 @@ def test_the_best_threshold_gives_the_best_figure(words: Tokenizer, pointer: Any
     examples = ranges(CONTEXTS[1], words_of(CONTEXTS[1]))[::4]
     examples = [replace(e, answers=(), impossible=True) if i % 3 == 0 else e for i, e in enumerate(examples)]
     examples.append(Question("unknown", "Who?", CONTEXTS[1]))
-    problem = Answering(pointer, True, max_question=8)
+    problem = QuestionAnswering(pointer, True, max_question=8)
     rows = problem.encode(examples, InputSpec(words, 96))
     head = nn.Identity() if pointer == "plain" else head_of(problem)
 
@@ -327,7 +331,7 @@ def test_the_best_threshold_gives_the_best_figure(words: Tokenizer, pointer: Any
         noise = random_states(batch)
         return oracle(batch) + 3 * noise[..., :2] if pointer == "plain" else noise
 
-    def predictions(problem: Answering) -> list[Prediction]:
+    def predictions(problem: QuestionAnswering) -> list[Prediction]:
         with torch.no_grad():
             return problem.predictions(examples, rows, computed(problem, head, rows, noisy))
 
@@ -342,7 +346,7 @@ def test_the_best_threshold_gives_the_best_figure(words: Tokenizer, pointer: Any
 def test_a_context_without_text_has_no_answer(words: Tokenizer) -> None:
     for pointer in ("plain", "conditional"):
         for impossible in (False, True):
-            problem = Answering(pointer, impossible, max_question=8)  # type: ignore[arg-type]
+            problem = QuestionAnswering(pointer, impossible, max_question=8)  # type: ignore[arg-type]
             examples = [Question("1", "Who?", " \n")]
             rows = problem.encode(examples, InputSpec(words, 32))
             with torch.no_grad():
@@ -352,6 +356,6 @@ def test_a_context_without_text_has_no_answer(words: Tokenizer) -> None:
 
 
 def test_facts_make_the_problem_again() -> None:
-    problem = Answering("plain", True, stride=64, null_threshold=-1.25)
+    problem = QuestionAnswering("plain", True, stride=64, null_threshold=-1.25)
     facts = json.loads(json.dumps(problem.facts()))
-    assert facts["kind"] == "answering" and from_facts(facts) == problem
+    assert facts["kind"] == "answering" and problem_from_dict(facts) == problem

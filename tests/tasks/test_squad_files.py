@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from electra.errors import DataError
-from electra.tasks.squad_files import Question, held_out, read_questions, write_predictions
+from electra.tasks.squad_files import Question, hold_out, read_questions, write_predictions
 
 CONTEXT = "Ann saw Bob. Bob saw Ann, and Eve."
 
@@ -125,13 +125,13 @@ def test_another_file(tmp_path: Path, content: bytes, message: str) -> None:
 
 def test_no_context_is_held_out_and_learnt_from() -> None:
     questions = [Question(str(i), "?", f"context {i % 20}", (("context", 0),), training=True) for i in range(60)]
-    train, dev = held_out(questions, 0.1, seed=3)
+    train, dev = hold_out(questions, 0.1, seed=3)
     assert len(dev) == 6 and len(train) == 54 and not {q.context for q in train} & {q.context for q in dev}
     assert not any(question.training for question in dev) and all(question.training for question in train)
-    assert held_out(questions, 0.1, seed=3) == (train, dev) != held_out(questions, 0.1, seed=4)
-    assert [len(part) for part in held_out(questions[:2], 0.9, seed=0)] == [1, 1]
+    assert hold_out(questions, 0.1, seed=3) == (train, dev) != hold_out(questions, 0.1, seed=4)
+    assert [len(part) for part in hold_out(questions[:2], 0.9, seed=0)] == [1, 1]
     with pytest.raises(DataError, match="about one context"):
-        held_out(questions[:1], 0.1, seed=0)
+        hold_out(questions[:1], 0.1, seed=0)
 
 
 def test_files_for_the_official_script(tmp_path: Path) -> None:

@@ -3,7 +3,14 @@ from random import Random
 
 import pytest
 
-from electra.tasks.squad_metrics import best_thresholds, exact_match, f1, figures, normalized, scores
+from electra.tasks.squad_metrics import (
+    best_thresholds,
+    compute_squad_metrics,
+    exact_and_f1,
+    exact_match,
+    f1,
+    normalize_answer,
+)
 
 WORDS = ["the", "The", "a", "an", "theatre", "cat", "Cat,", "dog.", "ÜBER", "中国", "，", "“x”", "½", "", " ", "-"]
 WORDS += ["a-b", "it's", "1,000", "the.", "a\u00a0b", "İ", "ß", "'", "!!"]
@@ -46,7 +53,7 @@ def test_thousands_of_random_texts_as_a_plain_version_judges_them() -> None:
         if random.random() < 0.5:
             words = gold.split(" ")
             answer = " ".join(random.sample(words, random.randint(0, len(words))))
-        assert normalized(answer).split() == plain_words(answer)
+        assert normalize_answer(answer).split() == plain_words(answer)
         assert exact_match(answer, gold) == (plain_words(answer) == plain_words(gold))
         assert f1(answer, gold, impossible=True) == plain_f1(answer, gold)
 
@@ -67,22 +74,22 @@ def test_thousands_of_random_texts_as_a_plain_version_judges_them() -> None:
     ],
 )
 def test_cases_of_2_0(answer: str, golds: list[str], exact: float, overlap: float) -> None:
-    found = scores([answer], [golds], impossible=True)
+    found = exact_and_f1([answer], [golds], impossible=True)
     assert (found[0].item(), found[1].item()) == pytest.approx((exact, overlap))
 
 
 def test_1_1_takes_every_gold_answer_and_no_words_have_nothing_in_common() -> None:
-    found = scores(["", "x"], [["the", "x"], ["the", "x"]], impossible=False)
+    found = exact_and_f1(["", "x"], [["the", "x"], ["the", "x"]], impossible=False)
     assert [values.tolist() for values in found] == [[1, 1], [0, 1]]
 
 
 def test_figures_of_questions_with_and_without_an_answer() -> None:
     answers, golds = ["a cat", "", "x", ""], [["cat"], ["dog"], [], []]
-    assert figures(answers, golds, impossible=True) == {
+    assert compute_squad_metrics(answers, golds, impossible=True) == {
         "exact": 0.5, "f1": 0.5, "HasAns_exact": 0.5, "HasAns_f1": 0.5, "NoAns_exact": 0.5, "NoAns_f1": 0.5
     }  # fmt: skip
-    assert figures(answers[:2], golds[:2], impossible=False) == {"exact": 0.5, "f1": 0.5}
-    assert "NoAns_f1" not in figures(answers[:2], golds[:2], impossible=True)
+    assert compute_squad_metrics(answers[:2], golds[:2], impossible=False) == {"exact": 0.5, "f1": 0.5}
+    assert "NoAns_f1" not in compute_squad_metrics(answers[:2], golds[:2], impossible=True)
 
 
 def test_the_best_threshold_is_that_of_trying_all() -> None:
@@ -92,7 +99,7 @@ def test_the_best_threshold_is_that_of_trying_all() -> None:
         answers = [random.choice([some_text(random), *known, ""]) for known in golds]
         odds = [random.gauss(0, 3) for _ in golds]
         found = best_thresholds(answers, golds, odds)
-        both = scores(answers, golds, impossible=True)
+        both = exact_and_f1(answers, golds, impossible=True)
         names = ("best_exact", "best_threshold"), ("best_f1", "best_f1_threshold")
         for (best, threshold), values in zip(names, both, strict=True):
             # Each question: what it counts if an answer may be given, and if not.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from electra.errors import DataError
-from electra.tasks.squad import Answering, answering_task, squad_task
+from electra.tasks.squad import QuestionAnswering, load_question_files, load_squad
 
 
 def squad(path: Path, contexts: int, *, impossible: bool) -> Path:
@@ -24,12 +24,12 @@ def test_tasks_from_the_official_files(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"train-v1.1.json and dev-v1.1.json missing; the official files come from"
     ):
-        squad_task(tmp_path, "1.1")
+        load_squad(tmp_path, "1.1")
     for split in ("train", "dev"):
         squad(tmp_path / f"{split}-v1.1.json", 3, impossible=False)
         squad(tmp_path / f"{split}-v2.0.json", 2, impossible=True)
-    first, second = squad_task(tmp_path, "1.1"), squad_task(tmp_path, "2.0", pointer="plain")
-    assert first.problem == Answering() and second.problem == Answering("plain", True)
+    first, second = load_squad(tmp_path, "1.1"), load_squad(tmp_path, "2.0", pointer="plain")
+    assert first.problem == QuestionAnswering() and second.problem == QuestionAnswering("plain", True)
     assert (first.name, second.name) == ("squad-1.1", "squad-2.0")
     assert [len(first.splits[name]) for name in ("train", "dev")] == [3, 3]
     training = {name: [question.training for question in second.splits[name]] for name in ("train", "dev")}
@@ -37,10 +37,10 @@ def test_tasks_from_the_official_files(tmp_path: Path) -> None:
 
 
 def test_own_files_without_one_for_development(tmp_path: Path) -> None:
-    task = answering_task("own", squad(tmp_path / "own.json", 20, impossible=True))
+    task = load_question_files("own", squad(tmp_path / "own.json", 20, impossible=True))
     contexts = {name: {question.context for question in task.splits[name]} for name in ("train", "dev")}
     assert (len(contexts["train"]), len(contexts["dev"])) == (18, 2) and not contexts["train"] & contexts["dev"]
-    assert task.problem == Answering(impossible=True)
+    assert task.problem == QuestionAnswering(impossible=True)
     assert task.notes == (
         "own.json: 4 questions of 10% of the contexts are held out",
         "train: 36 questions, 18 of them without an answer", "dev: 4 questions, 2 of them without an answer",
@@ -56,8 +56,8 @@ def test_questions_that_nobody_answered_are_not_judged(tmp_path: Path) -> None:
 
     right = {"answers": [{"text": "Ann", "answer_start": 0}]}
     train = file("train.json", right)
-    task = answering_task("x", train, file("dev.json", right, {}))
+    task = load_question_files("x", train, file("dev.json", right, {}))
     assert len(task.splits["dev"]) == 1
     assert task.notes[0] == "dev.json: 1 questions have no answer to be judged by and are left out"
     with pytest.raises(DataError, match=r"none\.json: no question has an answer"):
-        answering_task("x", train, file("none.json", {}, {}))
+        load_question_files("x", train, file("none.json", {}, {}))

@@ -7,7 +7,7 @@ import pytest
 from electra.errors import DataError
 from electra.tasks.classification import TextExample
 from electra.tasks.conll import Sentence
-from electra.tasks.subsampling import stratified_cut, subsample
+from electra.tasks.subsampling import stratified_split, subsample
 
 LABELED = [TextExample(f"text {i}", None, 0 if i % 4 else 1) for i in range(200)]
 VALUED = [TextExample(f"text {i}", None, i / 7) for i in range(200)]
@@ -68,11 +68,11 @@ def test_shots_that_cannot_be() -> None:
 
 def test_a_cut_keeps_order_and_leaves_something_on_both_sides() -> None:
     groups = ["a"] * 50 + ["b"] * 3 + ["c"]
-    kept, cut = stratified_cut(groups, 0.9, seed=0)
+    kept, cut = stratified_split(groups, 0.9, seed=0)
     assert kept.tolist() == sorted(kept.tolist()) and cut.tolist() == sorted(cut.tolist())
     assert Counter(groups[i] for i in kept) == {"a": 5, "b": 1, "c": 1}
     assert Counter(groups[i] for i in cut) == {"a": 45, "b": 2}
-    other, _ = stratified_cut(groups, 0.9, seed=1)
+    other, _ = stratified_split(groups, 0.9, seed=1)
     assert kept.tolist() != other.tolist()
 
 

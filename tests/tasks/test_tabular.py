@@ -11,13 +11,13 @@ from electra.errors import DataError
 from electra.tasks.base import Task
 from electra.tasks.classification import Classification, Multilabel, Regression, TextExample
 from electra.tasks.table_columns import Columns
-from electra.tasks.tabular import find_files, task
+from electra.tasks.tabular import find_files, load_table_task
 
 GOOD = "text,label\n" + "".join(f"text {i},{'no' if i % 4 else 'yes'}\n" for i in range(40))
 
 
 def read(kind: Any, files: dict[str, Path], *, dev_share: float = 0.1, **columns: Any) -> Task:
-    return task("mine", files, kind=kind, columns=Columns(**columns), dev_share=dev_share, seed=0)
+    return load_table_task("mine", files, kind=kind, columns=Columns(**columns), dev_share=dev_share, seed=0)
 
 
 def of(kind: Any, tmp_path: Path, **texts: str) -> Task:

@@ -13,12 +13,12 @@ from torch import nn
 from electra.data.tokenizer import Kind, train
 from electra.errors import DataError
 from electra.modeling.encoders.bert import EncoderConfig
-from electra.tasks.base import IGNORED, InputSpec, Outputs, Rows, Task, collate
+from electra.tasks.base import IGNORE_INDEX, InputSpec, Outputs, Rows, Task, collate
 from electra.tasks.conll import Sentence
-from electra.tasks.problems import from_facts
-from electra.tasks.tagging import Tagging, tagging_task, windows
-from electra.tasks.tagging_data import DATA_SETS, load
-from electra.tasks.tags import Scheme, converted
+from electra.tasks.problems import problem_from_dict
+from electra.tasks.tagging import Tagging, build_tagging_task, split_windows
+from electra.tasks.tagging_datasets import DATASETS, load_tagging_dataset
+from electra.tasks.tags import Scheme, convert_scheme
 
 TEXTS = [
     "The ferry leaves the harbour at seven and comes back at noon; Ms. O'Hara sells tickets to North Island.",
@@ -51,13 +51,13 @@ def oracle(problem: Tagging, rows: Rows, sure: float = 0.9) -> list[Outputs]:
     for start, end in zip(rows.starts[:-1], rows.starts[1:], strict=True):
         targets = rows.token_targets["labels"][start:end]
         probabilities = np.zeros((end - start, len(problem.labels)), np.float32)
-        probabilities[np.arange(end - start), np.where(targets == IGNORED, 1, targets)] = sure
+        probabilities[np.arange(end - start), np.where(targets == IGNORE_INDEX, 1, targets)] = sure
         found.append({"probabilities": probabilities})
     return found
 
 
 def tagging(examples: Sequence[Sentence] = EXAMPLES) -> Tagging:
-    problem = tagging_task("names", {"train": examples}).problem
+    problem = build_tagging_task("names", {"train": examples}).problem
     assert isinstance(problem, Tagging)
     return problem
 
@@ -66,14 +66,14 @@ def test_labels_are_the_closed_set_of_bioes_and_come_back_from_their_facts() -> 
     problem = tagging()
     kinds = [f"{letter}-{kind}" for letter in "BEIS" for kind in ("LOC", "PER")]
     assert problem.labels == ("O", *kinds) and (problem.scheme, problem.metric) == ("bio", "span_f1")
-    assert from_facts(json.loads(json.dumps(problem.facts()))) == problem
+    assert problem_from_dict(json.loads(json.dumps(problem.facts()))) == problem
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
 @pytest.mark.parametrize("max_length", [64, 12, 5, 3])
 @pytest.mark.parametrize("scheme", ["bio", "iob1", "bioes"])
 def test_every_word_gets_its_tag_back_in_the_files_scheme(kind: Kind, max_length: int, scheme: Scheme) -> None:
-    examples = [replace(one, tags=tuple(converted(one.tags or (), scheme))) for one in EXAMPLES]
+    examples = [replace(one, tags=tuple(convert_scheme(one.tags or (), scheme))) for one in EXAMPLES]
     problem = tagging(examples)
     assert problem.scheme == scheme
     rows = problem.encode(examples, InputSpec(tokenizer(kind), max_length))
@@ -93,10 +93,10 @@ def test_the_first_token_of_a_word_is_labelled() -> None:
     assert max(map(len, alone)) > 1
     assert rows.ids.tolist()[1:-1] == [token for tokens in alone for token in tokens]
     labels = [
-        [problem.labels.index(label), *[IGNORED] * (len(tokens) - 1)]
+        [problem.labels.index(label), *[IGNORE_INDEX] * (len(tokens) - 1)]
         for label, tokens in zip(("S-LOC", "O", "B-PER", "E-PER"), alone, strict=True)
     ]
-    expected = [IGNORED, *(label for word in labels for label in word), IGNORED]
+    expected = [IGNORE_INDEX, *(label for word in labels for label in word), IGNORE_INDEX]
     assert rows.token_targets["labels"].tolist() == expected
 
 
@@ -107,14 +107,14 @@ def test_a_word_without_tokens_gets_the_fallback_and_shifts_nobody() -> None:
     assert second["words"][2] == "\u200b" and second["tags"][2] == "O" and second["scores"][2] == 0.0
     assert second["scores"][3] == 0.9 and second["tags"][-2:] == ["B-PER", "B-LOC"]
     assert (fourth["tags"], fourth["scores"]) == (["O", "O"], [0.0, 0.0])
-    plain = tagging_task("pos", {"train": [sentence("a:DET b:NOUN c:NOUN \u200b:SYM")]}).problem
+    plain = build_tagging_task("pos", {"train": [sentence("a:DET b:NOUN c:NOUN \u200b:SYM")]}).problem
     assert isinstance(plain, Tagging) and plain.fallback == "NOUN"
 
 
 def test_windows_show_each_token_once_where_it_has_most_context() -> None:
     for length in range(40):
         for capacity in range(1, 12):
-            found = windows(length, capacity)
+            found = split_windows(length, capacity)
             assert all(0 <= start <= left <= right <= end <= length for start, end, left, right in found)
             assert all(end - start <= capacity for start, end, *_ in found)
             kept = [token for *_, left, right in found for token in range(left, right)]
@@ -137,7 +137,7 @@ def test_a_long_sentence_counts_each_word_once() -> None:
     problem = tagging([example])
     rows = problem.encode([example, EXAMPLES[0]], InputSpec(tokenizer(), 16))
     assert rows.examples.tolist()[:3] == [0, 0, 0] and rows.examples[-1] == 1
-    assert (rows.token_targets["labels"] != IGNORED).sum() == 150 + 6
+    assert (rows.token_targets["labels"] != IGNORE_INDEX).sum() == 150 + 6
 
 
 def test_a_bpe_that_sets_no_blanks_reads_words_as_in_a_text() -> None:
@@ -162,11 +162,11 @@ def test_losses_are_sums_over_labelled_tokens() -> None:
         each = [
             -probabilities[row, place, label].log().item()
             for place, label in enumerate(batch.targets["labels"][row].tolist())
-            if label != IGNORED
+            if label != IGNORE_INDEX
         ]
         assert losses_B[row].item() == pytest.approx(sum(each), rel=1e-5)
     assert losses_B[3].item() == 0.0
-    assert problem.answers(batch) == (batch.targets["labels"] != IGNORED).sum() > 9
+    assert problem.answers(batch) == (batch.targets["labels"] != IGNORE_INDEX).sum() > 9
 
 
 def test_a_head_learns_words_by_heart() -> None:
@@ -215,30 +215,30 @@ def test_sentences_without_tags_are_predicted() -> None:
 )
 def test_unsuitable_tags_are_refused(lines: list[str], options: Mapping[str, str], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        tagging_task("x", {"train": [sentence(line) for line in lines]}, **options)  # type: ignore[arg-type]
+        build_tagging_task("x", {"train": [sentence(line) for line in lines]}, **options)  # type: ignore[arg-type]
 
 
 def test_tags_that_train_never_has_are_named() -> None:
     train_split = [sentence("a:B-X b:I-X c:O")]
-    task = tagging_task("x", {"train": train_split, "dev": [sentence("a:S-X b:I-X c:E-X", "dev.txt")]})
+    task = build_tagging_task("x", {"train": train_split, "dev": [sentence("a:S-X b:I-X c:E-X", "dev.txt")]})
     assert (
         task.notes[-1] == "dev: 1 sentences, 3 words, 3 tags that break the scheme, mended as conlleval reads them"
     )
     wrong = sentence("a:B-Y b:I-Y c:B-Y d:B-X", "dev.txt")
     with pytest.raises(DataError, match=r"dev\.txt: dev has tags .*: 'B-Y' \(2 times\), 'I-Y' \(1 times\); put"):
-        tagging_task("x", {"train": train_split, "dev": [wrong]})
+        build_tagging_task("x", {"train": train_split, "dev": [wrong]})
 
 
 def test_some_tags_that_mark_no_spans_may_be_new() -> None:
     """The features of a treebank's words, of which every part has some that no other has."""
     train_split, common = [sentence("a:X b:Y")], "a:X b:Y " * 60
     with pytest.raises(DataError, match=r"dev\.txt: dev has tags that train never has: 'Z' \(2 times\); put"):
-        tagging_task("x", {"train": train_split, "dev": [sentence(f"{common}a:Z b:Z", "dev.txt")]})
+        build_tagging_task("x", {"train": train_split, "dev": [sentence(f"{common}a:Z b:Z", "dev.txt")]})
     dev = [sentence(f"{common}a:Z", "dev.txt")]
-    task = tagging_task("x", {"train": train_split, "dev": dev})
+    task = build_tagging_task("x", {"train": train_split, "dev": dev})
     assert any("dev has tags that train never has: 'Z' (1 times); they can only be wrong" in n for n in task.notes)
     rows = task.problem.encode(dev, InputSpec(tokenizer(), 512))
-    assert (rows.token_targets["labels"] != IGNORED).sum() == 120
+    assert (rows.token_targets["labels"] != IGNORE_INDEX).sum() == 120
     said = [{"tags": ["X", "Y"] * 60 + ["X"]}]
     assert task.problem.score(dev, said) == {"accuracy": pytest.approx(120 / 121)}
 
@@ -255,12 +255,12 @@ def words_of(task: Task, split: str) -> list[str]:
 
 def test_chunking_has_its_last_tenth_for_dev(tmp_path: Path) -> None:
     text = "".join(f"w{i} NN B-NP\nx RB O\n\n" for i in range(20))
-    task = load("chunking", folder(tmp_path, {"train.txt": text, "test.txt": text}))
+    task = load_tagging_dataset("chunking", folder(tmp_path, {"train.txt": text, "test.txt": text}))
     assert [len(task.splits[split]) for split in ("train", "dev", "test")] == [18, 2, 20]
     assert words_of(task, "dev") == ["w18", "x", "w19", "x"] and list(task.splits) == ["train", "dev", "test"]
     assert task.notes[0] == "there is no file for dev: it is the last tenth of train's"
     (tmp_path / "dev.txt").write_text("a NN B-NP\n")
-    assert words_of(load("chunking", tmp_path), "dev") == ["a"]
+    assert words_of(load_tagging_dataset("chunking", tmp_path), "dev") == ["a"]
 
 
 def test_treebanks_by_either_name(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_treebanks_by_either_name(tmp_path: Path) -> None:
         place = tmp_path / names[0]
         place.mkdir()
         folder(place, {f"{name}.conllu": line for name in names})
-        problems = [load(name, place).problem for name in ("upos", "xpos")]
+        problems = [load_tagging_dataset(name, place).problem for name in ("upos", "xpos")]
         assert [problem.metric for problem in problems] == ["accuracy"] * 2
         assert [problem.facts()["labels"] for problem in problems] == [("INTJ", "PUNCT"), ("IJ", "MAD")]
 
@@ -277,37 +277,39 @@ def test_treebanks_by_either_name(tmp_path: Path) -> None:
 def test_error_detection_reads_both_forms_and_cuts_dev_where_there_is_no_train(tmp_path: Path) -> None:
     kinds = "Er\t-\t-\nsein\tR:VERB\tist\n\t\t\n"
     place = folder(tmp_path, {"de_train.tsv": kinds, "de_dev.tsv": kinds, "en_dev.tsv": "a\tc\nb\ti\n\n" * 50})
-    german = load("ged-de", place)
+    german = load_tagging_dataset("ged-de", place)
     assert german.splits["train"][0].tags == ("c", "i") and german.problem.metric == "f0.5"
     predictions = [{"words": ["Er", "sein"], "tags": ["i", "i"], "scores": [1.0, 1.0]}]
     scores = german.problem.score(german.splits["dev"], predictions)
     assert scores == pytest.approx({"precision": 0.5, "recall": 1.0, "f0.5": 1.25 * 0.5 / (0.25 * 0.5 + 1)})
-    english = load("ged-en", place)
+    english = load_tagging_dataset("ged-en", place)
     assert (len(english.splits["train"]), len(english.splits["dev"])) == (40, 10)
     lines = [{example.line for example in english.splits[split]} for split in ("train", "dev")]
-    assert not lines[0] & lines[1] and english.splits == load("ged-en", place).splits
+    assert not lines[0] & lines[1] and english.splits == load_tagging_dataset("ged-en", place).splits
     assert "drawn by lot" in english.notes[0]
     for corpus in ("fce", "realec"):
         (place / f"en_{corpus}_dev.tsv").write_text(f"{corpus}\tc\nb\ti\n\n" * 10)
-        assert words_of(load(f"ged-en-{corpus}", place), "dev")[0] == corpus
+        assert words_of(load_tagging_dataset(f"ged-en-{corpus}", place), "dev")[0] == corpus
     with pytest.raises(DataError, match=r"en_dev\.tsv and en_fce_dev\.tsv.* more closely, such as .* ged-en-fce"):
-        load("ged-en", place)
+        load_tagging_dataset("ged-en", place)
     with pytest.raises(DataError, match=r"de_dev\.tsv and en_dev\.tsv.* could both be meant by \*dev\.tsv"):
-        load("ged", place)
+        load_tagging_dataset("ged", place)
 
 
 def test_names_in_their_official_files(tmp_path: Path) -> None:
     text = "-DOCSTART- -X- -X- O\n\nEU NNP I-NP I-ORG\nrejects VBZ I-VP O\n\n"
-    task = load("ner-conll2003", folder(tmp_path, dict.fromkeys(("eng.train", "eng.testa", "eng.testb"), text)))
+    task = load_tagging_dataset(
+        "ner-conll2003", folder(tmp_path, dict.fromkeys(("eng.train", "eng.testa", "eng.testb"), text))
+    )
     assert isinstance(task.problem, Tagging) and task.problem.scheme == "iob1"
     assert words_of(task, "test") == ["EU", "rejects"]
 
 
-@pytest.mark.parametrize("name", sorted(DATA_SETS))
+@pytest.mark.parametrize("name", sorted(DATASETS))
 def test_missing_files_are_named_with_their_origin(name: str, tmp_path: Path) -> None:
     needed = "train" if name == "chunking" else "dev"  # whose file is never cut from another one
     with pytest.raises(DataError, match=rf"there is no .*{needed}.*, which {name} needs; it is part of "):
-        load(name, tmp_path)
+        load_tagging_dataset(name, tmp_path)
 
 
 def test_random_tags_survive_the_network_and_back() -> None:

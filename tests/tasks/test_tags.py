@@ -4,7 +4,15 @@ from itertools import product
 import pytest
 
 from electra.tasks import tags
-from electra.tasks.tags import Scheme, Span, converted, detect, detection_scores, span_scores, spans
+from electra.tasks.tags import (
+    Scheme,
+    Span,
+    convert_scheme,
+    detect_scheme,
+    detection_scores,
+    extract_spans,
+    span_scores,
+)
 
 # conlleval's two tables, as it writes them: (previous letter, letter), where the type stays the same.
 BEGINS = {("B", "B"), ("I", "B"), ("O", "B"), ("O", "I"), ("E", "E"), ("E", "I"), ("O", "E")}
@@ -39,30 +47,30 @@ def test_spans_of_every_short_sentence_and_of_random_ones_are_conllevals() -> No
     alphabet = ["O", "B-X", "I-X", "E-X", "S-X", "I-Y", "B-Y"]
     for length in range(5):
         for sentence in product(alphabet, repeat=length):
-            assert set(spans(sentence)) == plain_spans([*sentence]), sentence
+            assert set(extract_spans(sentence)) == plain_spans([*sentence]), sentence
     source = random.Random(0)
     for _ in range(2000):
         sentence = random_tags(source, source.randrange(30))
-        assert set(spans(sentence)) == plain_spans(sentence), sentence
+        assert set(extract_spans(sentence)) == plain_spans(sentence), sentence
 
 
 def test_malformed_tags_are_read_as_conlleval_does() -> None:
-    assert spans(["I-A", "I-A", "I-B", "O", "I-A", "B-A", "I-B"]) == [
+    assert extract_spans(["I-A", "I-A", "I-B", "O", "I-A", "B-A", "I-B"]) == [
         (0, 2, "A"),
         (2, 3, "B"),
         (4, 5, "A"),
         (5, 6, "A"),
         (6, 7, "B"),
     ]
-    assert spans(["B-A", "E-A", "E-A", "S-A", "I-A", "O", "B-A"]) == [
+    assert extract_spans(["B-A", "E-A", "E-A", "S-A", "I-A", "O", "B-A"]) == [
         (0, 2, "A"),
         (2, 3, "A"),
         (3, 4, "A"),
         (4, 5, "A"),
         (6, 7, "A"),
     ]
-    assert spans(["[-A", "I-A", "]-A"]) == [(0, 1, "A"), (1, 2, "A"), (2, 3, "A")]
-    assert spans(["B-date-of-birth", "I-date-of-birth"]) == [(0, 2, "date-of-birth")]
+    assert extract_spans(["[-A", "I-A", "]-A"]) == [(0, 1, "A"), (1, 2, "A"), (2, 3, "A")]
+    assert extract_spans(["B-date-of-birth", "I-date-of-birth"]) == [(0, 2, "date-of-birth")]
 
 
 def test_scores_are_those_of_counting_spans_one_by_one() -> None:
@@ -114,26 +122,26 @@ def test_every_scheme_keeps_the_spans() -> None:
     for _ in range(500):
         sentence = random_tags(source, source.randrange(20))
         for one, other in product(schemes, schemes):
-            there = converted(sentence, one)
-            assert spans(there) == spans(sentence)
-            assert tags.broken(there, one) == 0
-            assert converted(converted(there, other), one) == there
+            there = convert_scheme(sentence, one)
+            assert extract_spans(there) == extract_spans(sentence)
+            assert tags.count_violations(there, one) == 0
+            assert convert_scheme(convert_scheme(there, other), one) == there
 
 
 def test_schemes_as_they_are_written() -> None:
     bio = ["B-A", "I-A", "B-A", "O", "B-B", "B-A", "I-A", "I-A"]
-    assert converted(bio, "iob1") == ["I-A", "I-A", "B-A", "O", "I-B", "I-A", "I-A", "I-A"]
-    assert converted(bio, "bioes") == ["B-A", "E-A", "S-A", "O", "S-B", "B-A", "I-A", "E-A"]
-    assert converted(bio, "bmes") == ["B-A", "E-A", "S-A", "O", "S-B", "B-A", "M-A", "E-A"]
-    assert converted(bio, "bilou") == ["B-A", "L-A", "U-A", "O", "U-B", "B-A", "I-A", "L-A"]
-    assert converted(["B", "E", "S"], "bio") == ["B", "I", "B"], "spans without types"
+    assert convert_scheme(bio, "iob1") == ["I-A", "I-A", "B-A", "O", "I-B", "I-A", "I-A", "I-A"]
+    assert convert_scheme(bio, "bioes") == ["B-A", "E-A", "S-A", "O", "S-B", "B-A", "I-A", "E-A"]
+    assert convert_scheme(bio, "bmes") == ["B-A", "E-A", "S-A", "O", "S-B", "B-A", "M-A", "E-A"]
+    assert convert_scheme(bio, "bilou") == ["B-A", "L-A", "U-A", "O", "U-B", "B-A", "I-A", "L-A"]
+    assert convert_scheme(["B", "E", "S"], "bio") == ["B", "I", "B"], "spans without types"
 
 
 def test_broken_tags_are_counted() -> None:
-    assert tags.broken(["O", "I-A", "I-A", "B-B", "I-B", "I-A"], "bio") == 2
-    assert tags.broken(["B-A", "I-A", "B-A"], "iob1") == 1
-    assert tags.broken(["B-A", "O", "S-A", "E-A"], "bioes") == 2
-    assert tags.broken(["B-A", "what", "ever"], "none") == 0
+    assert tags.count_violations(["O", "I-A", "I-A", "B-B", "I-B", "I-A"], "bio") == 2
+    assert tags.count_violations(["B-A", "I-A", "B-A"], "iob1") == 1
+    assert tags.count_violations(["B-A", "O", "S-A", "E-A"], "bioes") == 2
+    assert tags.count_violations(["B-A", "what", "ever"], "none") == 0
 
 
 @pytest.mark.parametrize(
@@ -156,4 +164,4 @@ def test_broken_tags_are_counted() -> None:
     ],
 )
 def test_the_scheme_is_found(sentences: list[str], scheme: str) -> None:
-    assert detect(sentence.split() for sentence in sentences) == scheme
+    assert detect_scheme(sentence.split() for sentence in sentences) == scheme

@@ -24,8 +24,8 @@ from electra.export.loading import load_pretrained
 from electra.modeling.heads import ReplacedTokenHead
 from electra.serving.predictor import Predictor
 from electra.serving.scorer import Scorer, describe_head
-from electra.tasks.tagging import Tagging, encoded_words
-from electra.tasks.tagging_data import RIGHT
+from electra.tasks.tagging import Tagging, tokenize_words
+from electra.tasks.tagging_datasets import CORRECT_TAGS
 
 Words = Sequence[str]
 Pooling = Callable[[Floats], float]
@@ -93,7 +93,7 @@ class Detector:
 
 def token_scores(scorer: Scorer, sentences: Sequence[Words]) -> list[TokenScores]:
     """Those of a discriminator."""
-    encodings = encoded_words(sentences, scorer.tokenizer)
+    encodings = tokenize_words(sentences, scorer.tokenizer)
     logits = scorer.logits([encoding.ids for encoding in encodings])
     return [
         TokenScores(logits_N.astype(np.float64), np.array(encoding.word_ids, np.int64), len(encoding.ids))
@@ -105,7 +105,7 @@ def word_scores(tagger: Predictor, sentences: Sequence[Words]) -> list[TokenScor
     """Those of a tagger of wrong words, one a word: of its having another tag than those of right ones."""
     right = _right(tagger)
     found = []
-    encodings = encoded_words(sentences, tagger.input_spec.tokenizer)
+    encodings = tokenize_words(sentences, tagger.input_spec.tokenizer)
     for probabilities_WK, encoding in zip(tagger.tag_probabilities(sentences), encodings, strict=True):
         right_W = probabilities_WK[:, right].sum(1).clip(CERTAIN, 1 - CERTAIN)
         seen_W = np.flatnonzero(probabilities_WK.any(1))
@@ -117,7 +117,7 @@ def word_scores(tagger: Predictor, sentences: Sequence[Words]) -> list[TokenScor
 def _right(tagger: Predictor) -> list[int]:
     """The numbers of the labels of right words."""
     assert isinstance(tagger.problem, Tagging)
-    return [number for number, label in enumerate(tagger.problem.labels) if label in RIGHT]
+    return [number for number, label in enumerate(tagger.problem.labels) if label in CORRECT_TAGS]
 
 
 def _tagger(pretrained: Pretrained, model: str) -> Predictor:
@@ -138,7 +138,7 @@ def _tagger(pretrained: Pretrained, model: str) -> Predictor:
         listed = ", ".join(labels[:5]) + (", ..." if len(labels) > 5 else "")
         raise CheckpointError(
             f"{model} tags words as {listed}, and none of these says that a word is right "
-            f"({', '.join(RIGHT)}); {wanted}"
+            f"({', '.join(CORRECT_TAGS)}); {wanted}"
         )
 
     return predictor

@@ -18,7 +18,7 @@ from electra.errors import DataError
 from electra.readers.files import check_is_text
 from electra.tasks import conll
 from electra.tasks.conll import Columns
-from electra.tasks.tagging_data import RIGHT
+from electra.tasks.tagging_datasets import CORRECT_TAGS
 
 WANTED = (
     "wanted is a word a line: the word, a tab, c or i (or -, and anything else for an error), and a blank line "
@@ -70,13 +70,15 @@ def _tagged(path: Path) -> list[MarkedSentence]:
         says = str(error).removesuffix("; name another (from 0)")  # which columns are read is fixed here
         raise DataError(f"{says}\n  {WANTED}") from error
     seen = Counter(tag for sentence in sentences for tag in sentence.tags or ())
-    if not any(tag in seen for tag in RIGHT):
+    if not any(tag in seen for tag in CORRECT_TAGS):
         listed = ", ".join(f"{tag!r} ({count:,} times)" for tag, count in seen.most_common(LISTED))
         raise DataError(
-            f"{path}:{sentences[0].line}: no word has a tag that says that it is right ({', '.join(RIGHT)}); the "
+            f"{path}:{sentences[0].line}: no word has a tag for correct words ({', '.join(CORRECT_TAGS)}); the "
             f"second column holds {listed}\n  {WANTED}"
         )
-    return [MarkedSentence(one.words, tuple(tag not in RIGHT for tag in one.tags or ())) for one in sentences]
+    return [
+        MarkedSentence(one.words, tuple(tag not in CORRECT_TAGS for tag in one.tags or ())) for one in sentences
+    ]
 
 
 def _rewritten(folder: Path, references: int) -> list[MarkedSentence]:

@@ -140,7 +140,7 @@ def _task(first: Path, second: Path, data: Path | None) -> Task:
         CheckpointError: a folder is no fine-tuning, or the two are of different tasks or data.
     """
     from electra.finetuning.load_task import load_task
-    from electra.finetuning.results import config_of
+    from electra.finetuning.results import load_finetuning_config
     from electra.finetuning.seed_run import DEV
     from electra.training.run_folder import RunFolder
 
@@ -152,7 +152,7 @@ def _task(first: Path, second: Path, data: Path | None) -> Task:
             )
         if inside := sorted(one.parent.name for one in folder.glob("*/results.json")):
             raise CheckpointError(f"{folder} holds several fine-tunings; compare one of them: {', '.join(inside)}")
-        config = config_of(folder)
+        config = load_finetuning_config(folder)
         if data is None and config.data.path is not None and not config.data.path.exists():
             raise CheckpointError(
                 f"{config.data.path}, the data of {folder}, is not there; say where: --data PATH"

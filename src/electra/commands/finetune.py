@@ -67,7 +67,7 @@ def run(command: FinetuneCommand) -> FinetuneResult | GlueResult | FinetunePlan:
         electra finetune RUN --task cola --data GLUE --out OUT --seeds 5
         electra finetune RUN --kind classification --data reviews.csv --data.text review --data.label stars --out O
     """
-    from electra.finetuning.dry_run import planned
+    from electra.finetuning.dry_run import plan_finetuning
     from electra.finetuning.glue import finetune_glue, write_submission
     from electra.finetuning.run import finetune
     from electra.tasks import glue
@@ -83,8 +83,8 @@ def run(command: FinetuneCommand) -> FinetuneResult | GlueResult | FinetunePlan:
         found = finetune_glue(config, from_mnli=command.init_from_task == MNLI, fresh=command.fresh)
         return _submitted(found, command.submission)
     if command.dry_run:
-        return planned(config)
-    name = glue.named(config.task)
+        return plan_finetuning(config)
+    name = glue.canonical_name(config.task)
     if command.submission is not None and name is None:
         raise ConfigError("--submission: is for the tasks of GLUE")
     result = finetune(config, fresh=command.fresh)

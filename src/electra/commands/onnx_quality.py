@@ -17,7 +17,7 @@ from electra.export.loading import load_pretrained
 from electra.export.onnx.model import OnnxModel
 from electra.export.onnx.write import outgoing_task
 from electra.finetuning.load_task import load_task
-from electra.finetuning.results import config_of, fine_tuning_of
+from electra.finetuning.results import find_finetuning, load_finetuning_config
 from electra.readers.base import Reject, find_reader
 from electra.readers.read import read_texts
 
@@ -65,10 +65,10 @@ def quality_of(config: ExportConfig, pretrained: Pretrained, folder: Path, model
 
 def _examples(config: ExportConfig) -> list[object]:
     """Of dev of the task that a model was fine-tuned for."""
-    folder = fine_tuning_of(config.model)
+    folder = find_finetuning(config.model)
     if folder is None:
         raise DataError(f"{config.model} does not say which task it was fine-tuned for; give the folder of it")
-    found = config_of(folder)
+    found = load_finetuning_config(folder)
     if config.data is not None:
         found = replace(found, data=replace(found.data, path=config.data))
     try:

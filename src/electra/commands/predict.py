@@ -21,7 +21,7 @@ from electra.readers.base import TableReader, get_reader
 from electra.readers.files import read_lines
 from electra.readers.read import read_records
 from electra.tasks import conll
-from electra.tasks.table_columns import SECONDS, TEXTS, text_columns
+from electra.tasks.table_columns import SECONDS, TEXTS, find_text_columns
 
 if TYPE_CHECKING:
     from electra.serving.predictor import Predictor, Text
@@ -142,7 +142,7 @@ def _records(config: PredictConfig, predictor: Predictor) -> Iterator[tuple[Reco
     columns: tuple[str, str | None] | None = None
     for line, record in read_records(path):
         if columns is None:
-            columns = text_columns(
+            columns = find_text_columns(
                 path, list(record), config.text_column or trained[0], config.pair_column or trained[1],
                 pairs=predictor.pairs, usual=usual, options=("--text-column", "--pair-column"),
             )  # fmt: skip
@@ -165,14 +165,14 @@ def _lines(name: str) -> Iterator[str]:
 
 def _columns_of_training(model: str) -> tuple[str | None, str | None]:
     """The columns that the model was trained on, where its folder says so."""
-    from electra.finetuning.results import config_of, fine_tuning_of
+    from electra.finetuning.results import find_finetuning, load_finetuning_config
     from electra.tasks import glue
 
-    folder = fine_tuning_of(model)
+    folder = find_finetuning(model)
     if folder is None:
         return None, None
-    config = config_of(folder)
-    name = glue.named(config.task) if config.kind == "named" else None
+    config = load_finetuning_config(folder)
+    name = glue.canonical_name(config.task) if config.kind == "named" else None
     texts = (config.data.text, config.data.pair) if name is None else glue.SPECS[name].texts
     return texts[0], texts[1] if len(texts) > 1 else None
 
@@ -196,13 +196,13 @@ def _is_columns(name: str) -> bool:
 
 def _tagged(config: PredictConfig, predictor: Predictor, path: Path) -> Written | Lines:
     """Words in columns, a word a line; the tags go into a column behind them, or into the field of CoNLL-U."""
-    from electra.finetuning.results import config_of, fine_tuning_of
+    from electra.finetuning.results import find_finetuning, load_finetuning_config
 
     column = config.text_column or _columns_of_training(config.model)[0]
     if ".conllu" in path.name:
         field = None
-        if (folder := fine_tuning_of(config.model)) is not None:
-            trained = config_of(folder)
+        if (folder := find_finetuning(config.model)) is not None:
+            trained = load_finetuning_config(folder)
             field = trained.data.label or trained.task
         columns = {"xpos": conll.XPOS, "feats": conll.FEATS}.get(field or "", conll.UPOS)
     elif column is not None and not column.removeprefix("-").isdigit():
@@ -215,7 +215,7 @@ def _tagged(config: PredictConfig, predictor: Predictor, path: Path) -> Written 
         )
     try:
         if not columns.conllu and config.text_column is None and ".conll" not in path.suffixes:
-            conll.check_parted(path, columns, getattr(predictor.problem, "labels", ()))
+            conll.check_is_columns(path, columns, getattr(predictor.problem, "labels", ()))
         sentences = conll.read(path, columns)
     except DataError as error:
         hint = "a model that tags reads words in columns from such a file; whole sentences a line: --input -"

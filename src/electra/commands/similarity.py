@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from electra.errors import ConfigError, DataError
-from electra.tasks.metrics import figures
+from electra.tasks.metrics import compute_metrics
 
 if TYPE_CHECKING:
     from electra.serving.text_encoder import TextEncoder
@@ -81,7 +81,7 @@ def run(config: SimilarityConfig) -> Similarity:
     if config.data is None:
         raise ConfigError("give two texts, or --data with pairs of texts that people have judged")
     settings = {"model": config.model, "task": config.task, "data.path": config.data}
-    if glue.named(config.task) is None:
+    if glue.canonical_name(config.task) is None:
         settings["kind"] = "regression"
         if config.columns is not None:
             if len(set(config.columns)) < 3:
@@ -99,7 +99,7 @@ def run(config: SimilarityConfig) -> Similarity:
         if examples:
             cosines = _cosines(encoder, [e.first for e in examples], [e.second or "" for e in examples])
             answers = [float(example.answer) for example in examples]
-            found[split] = figures(("spearman", "pearson"), answers, cosines)
+            found[split] = compute_metrics(("spearman", "pearson"), answers, cosines)
     return Similarity(found, [], config.json)
 
 

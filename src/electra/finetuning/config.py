@@ -17,7 +17,7 @@ from electra.config import (
 from electra.errors import ConfigError
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.tasks.config import DataConfig, HeadConfig
-from electra.tasks.fine_tuning import Reduction
+from electra.tasks.task_model import Reduction
 from electra.training.optim import AdamWConfig, OptimizerConfig
 from electra.training.tracking import TrackingConfig
 from electra.training.train_config import LoopConfig
@@ -119,7 +119,7 @@ def load_task_config(settings: Mapping[str, Any], source: Path | None = None) ->
     return config.load_config(FinetuneConfig, source, config.overrides_of(settings))
 
 
-def resolved(
+def resolve(
     settings: FinetuneConfig, encoder: EncoderConfig, *, kind: str, epochs: float, max_length: int, longest: int
 ) -> FinetuneConfig:
     """The config with every open setting filled in.

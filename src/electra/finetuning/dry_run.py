@@ -17,17 +17,17 @@ from electra.data.sampling import epoch_rows
 from electra.finetuning.config import FinetuneConfig
 from electra.finetuning.export import export_model
 from electra.finetuning.results import SeedResult
-from electra.finetuning.run import prepared
+from electra.finetuning.run import build_setup
 from electra.finetuning.seed_run import (
     DEV,
-    Setting,
+    FinetuneSetup,
+    build_model,
     micro_batches,
-    new_module,
     step_count,
     training_rows,
 )
 from electra.tasks.base import collate
-from electra.tasks.fine_tuning import FineTuning, rate_scales
+from electra.tasks.task_model import TaskModel, layer_decay_scales
 from electra.training.allocator import peak_memory
 from electra.training.optim import build_optimizer
 from electra.training.precision import Precision
@@ -70,24 +70,25 @@ class FinetunePlan:
         return Group(to_toml(self.config), table)
 
 
-def planned(config: FinetuneConfig) -> FinetunePlan:
+def plan_finetuning(config: FinetuneConfig) -> FinetunePlan:
     """Take the step with the longest rows and some others, count how many tokens all steps have, and export once.
 
     Raises:
         ElectraError: the config, the data or the model cannot be used as they are.
     """
     start = time.perf_counter()
-    setting = prepared(config)
+    setting = build_setup(config)
     preparation = time.perf_counter() - start
     config = setting.config
     rows = training_rows(setting, config.seed)
-    steps, module = step_count(config, rows), new_module(setting, config.seed).train()
+    steps, module = step_count(config, rows), build_model(setting, config.seed).train()
     optimizer = config.optimizer.for_steps(steps)
+    decay, mode = config.optimizer.layer_decay, config.optimizer.layer_decay_mode
     update = Update(
         module,
         build_optimizer(
             module, optimizer,
-            rate_scales=rate_scales(module, config.optimizer.layer_decay, mode=config.optimizer.layer_decay_mode),
+            rate_scales=layer_decay_scales(module, decay, mode=mode),
         ),
         gradient_clip=optimizer.gradient_clip,
         precision=setting.precision,
@@ -126,7 +127,7 @@ def planned(config: FinetuneConfig) -> FinetunePlan:
     return FinetunePlan(config, parameters, len(rows), steps, preparation, total, predictions, memory)
 
 
-def _evaluation_seconds(setting: Setting, module: FineTuning, split: str) -> float:
+def _evaluation_seconds(setting: FinetuneSetup, module: TaskModel, split: str) -> float:
     """Of one look at a split, from its longest batch and two more."""
     rows = setting.rows[split]
     batches = list(module.batches(rows, device=setting.device))

@@ -13,25 +13,25 @@ from electra.export.loading import is_id
 from electra.export.parity import TOLERANCE, parity
 from electra.export.task_card import TaskCard
 from electra.finetuning.results import SeedResult
-from electra.finetuning.seed_run import Setting
+from electra.finetuning.seed_run import FinetuneSetup
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.task_heads import ConditionalSpanHead, TextHead
 from electra.reports.analysis import names_of
 from electra.tasks.base import collate
 from electra.tasks.classification import Regression
-from electra.tasks.fine_tuning import FineTuning
+from electra.tasks.task_model import TaskModel
 
 logger = logging.getLogger(__name__)
 
 
-def export_model(setting: Setting, module: FineTuning, out: Path, result: SeedResult) -> None:
+def export_model(setting: FinetuneSetup, module: TaskModel, out: Path, result: SeedResult) -> None:
     """Write OUT/model and say how far transformers' logits are from ours."""
     module = copy.deepcopy(module).cpu()  # the one that was given goes on predicting where it is
     encoder, head = module.encoder, module.head
     problem = module.problem
     if isinstance(problem, Regression):
         assert isinstance(head, TextHead)
-        problem = in_units(head, problem)
+        problem = rescale_to_data_units(head, problem)
     data = setting.config.data
     task = {**problem.facts(), "max_length": data.max_length}
     if data.long != "cut":
@@ -60,7 +60,7 @@ def export_model(setting: Setting, module: FineTuning, out: Path, result: SeedRe
         encoder=encoder,
         head=head,
         tokenizer_json=tokenizer_json,
-        card=card(setting, task, result, alone=isinstance(encoder, RelativeEncoder)),
+        card=build_model_card(setting, task, result, alone=isinstance(encoder, RelativeEncoder)),
         max_length=setting.pretrained.max_length,
         task=task,
     )
@@ -78,7 +78,7 @@ def export_model(setting: Setting, module: FineTuning, out: Path, result: SeedRe
 
 
 @torch.no_grad()
-def in_units(head: TextHead, problem: Regression) -> Regression:
+def rescale_to_data_units(head: TextHead, problem: Regression) -> Regression:
     """Let the head give values in the data's own unit, as whoever loads it elsewhere expects."""
     width = problem.high - problem.low
     head.prediction.weight.mul_(width)
@@ -86,7 +86,9 @@ def in_units(head: TextHead, problem: Regression) -> Regression:
     return replace(problem, low=0.0, high=1.0)
 
 
-def card(setting: Setting, task: dict[str, Any], result: SeedResult, *, alone: bool = False) -> str:
+def build_model_card(
+    setting: FinetuneSetup, task: dict[str, Any], result: SeedResult, *, alone: bool = False
+) -> str:
     """The model card.
 
     Args:

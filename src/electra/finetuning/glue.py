@@ -93,7 +93,7 @@ def finetune_glue(config: FinetuneConfig, *, from_mnli: bool, fresh: bool = Fals
     if from_mnli and "mnli" not in here:
         raise ConfigError(f"--init-from-task mnli: {config.data.path} has no MNLI to train on; {glue.SOURCE}")
     for name in here:  # what is wrong with the data is said before anything is trained
-        glue.task(name, config.data.path)
+        glue.load_glue_task(name, config.data.path)
     folder = open_run(config.out, fresh=fresh).path
     mark = RunFolder(folder).config
     if mark.is_file() and mark.read_text(encoding="utf-8") != MARK:

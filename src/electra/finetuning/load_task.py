@@ -8,7 +8,7 @@ from electra.config import did_you_mean
 from electra.errors import ConfigError, DataError
 from electra.finetuning.config import FinetuneConfig
 from electra.readers.read import is_table
-from electra.tasks import conll, glue, squad, subsampling, tabular, tagging, tagging_data
+from electra.tasks import conll, glue, squad, subsampling, tabular, tagging, tagging_datasets
 from electra.tasks.base import Task
 from electra.tasks.table_columns import Columns
 
@@ -16,19 +16,19 @@ SQUAD: dict[str, squad.Version] = {"squad": "1.1", "squad2": "2.0"}
 
 
 @dataclass(frozen=True)
-class Asked:
+class TaskDefaults:
     """What a task asks for where a config leaves it open."""
 
     epochs: float = 3
     max_length: int = 128
 
 
-def names() -> list[str]:
+def task_names() -> list[str]:
     """The tasks that are known by name."""
-    return [*glue.SPECS, *SQUAD, *tagging_data.DATA_SETS]
+    return [*glue.SPECS, *SQUAD, *tagging_datasets.DATASETS]
 
 
-def load_task(config: FinetuneConfig) -> tuple[Task, Asked]:
+def load_task(config: FinetuneConfig) -> tuple[Task, TaskDefaults]:
     """The task of a config with its data.
 
     Raises:
@@ -40,9 +40,9 @@ def load_task(config: FinetuneConfig) -> tuple[Task, Asked]:
         raise ConfigError("data.path: is missing; give the folder or file of the task's data, --data PATH")
     path = data.path or Path()
     if config.kind == "tagging":
-        return _own_tagging(config, path), Asked(max_length=256)
+        return _own_tagging(config, path), TaskDefaults(max_length=256)
     if config.kind != "named":
-        task = tabular.task(
+        task = tabular.load_table_task(
             config.task or config.kind,
             _files(config, path, is_table),
             kind=config.kind,
@@ -51,21 +51,23 @@ def load_task(config: FinetuneConfig) -> tuple[Task, Asked]:
             seed=0,
             head_kind=config.head.text,
         )
-        return task, Asked()
+        return task, TaskDefaults()
     if not config.task:
         raise ConfigError("task: is missing; give --task NAME, or for data of your own --kind classification")
-    name = glue.named(config.task)
-    if name or config.task in names():
+    name = glue.canonical_name(config.task)
+    if name or config.task in task_names():
         _refuse_own(config)
     if name:
-        return glue.task(name, path, head_kind=config.head.text), Asked(glue.SPECS[name].paper_epochs)
+        return glue.load_glue_task(name, path, head_kind=config.head.text), TaskDefaults(
+            glue.SPECS[name].paper_epochs
+        )
     if config.task in SQUAD:
-        return _questions(config, path), Asked(2, 512)
-    if config.task in tagging_data.DATA_SETS:
-        return tagging_data.load(config.task, path), Asked(max_length=256)
+        return _questions(config, path), TaskDefaults(2, 512)
+    if config.task in tagging_datasets.DATASETS:
+        return tagging_datasets.load_tagging_dataset(config.task, path), TaskDefaults(max_length=256)
     raise ConfigError(
-        f"task: there is no task {config.task!r}{did_you_mean(config.task, names())}\n"
-        f"  tasks: {', '.join(names())}; "
+        f"task: there is no task {config.task!r}{did_you_mean(config.task, task_names())}\n"
+        f"  tasks: {', '.join(task_names())}; "
         "for data of your own give --kind classification, pair, multilabel, regression or tagging"
     )
 
@@ -101,21 +103,21 @@ def _own_tagging(config: FinetuneConfig, path: Path) -> Task:
     notes: list[str] = []
     if "dev" not in splits:
         examples = splits["train"]
-        kept, cut = subsampling.stratified_cut([""] * len(examples), data.dev_share, seed=0)
+        kept, cut = subsampling.stratified_split([""] * len(examples), data.dev_share, seed=0)
         if not len(cut):
             raise DataError(f"{path}: one sentence is too little to cut a part for dev from; give --data.dev FILE")
         splits |= {"train": [examples[i] for i in kept], "dev": [examples[i] for i in cut]}
         notes.append(f"no file for dev: {len(cut):,} of the {len(examples):,} sentences of train were cut for it")
-    return tagging.tagging_task(config.task or "tagging", splits, notes=notes)
+    return tagging.build_tagging_task(config.task or "tagging", splits, notes=notes)
 
 
 def _questions(config: FinetuneConfig, path: Path) -> Task:
     """SQuAD's official files, or files in its format that are named."""
     data, name = config.data, config.task
     if path.is_dir() and data.train is None and data.dev is None:
-        return squad.squad_task(path, SQUAD[name], pointer=config.head.span)
+        return squad.load_squad(path, SQUAD[name], pointer=config.head.span)
     folder = path if path.is_dir() else path.parent
     official = f"train-v{SQUAD[name]}.json" if path.is_dir() else path.name
     train = folder / (data.train or official)
     dev = None if data.dev is None else folder / data.dev
-    return squad.answering_task(name, train, dev, pointer=config.head.span, dev_share=data.dev_share)
+    return squad.load_question_files(name, train, dev, pointer=config.head.span, dev_share=data.dev_share)

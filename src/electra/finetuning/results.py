@@ -45,7 +45,7 @@ class SeedResult:
     """Figures on further splits that have answers (MNLI's mismatched part, a test part), by split."""
 
 
-def why_failed(problem: Problem, predictions: Sequence[Prediction], examples: Sequence[Any]) -> str | None:
+def failure_reason(problem: Problem, predictions: Sequence[Prediction], examples: Sequence[Any]) -> str | None:
     """A run whose predictions on dev are all alike has not learnt: it gives the commonest answer, or none."""
     said = [prediction[problem.says] for prediction in predictions]
     gold = [problem.known(example)["gold"] for example in examples]
@@ -69,7 +69,7 @@ def write_predictions(folder: Path, split: str, predictions: Sequence[Prediction
         squad_files.write_predictions(folder, predictions)
 
 
-def finished_before(out: Path, config: FinetuneConfig, identity: Mapping[str, str]) -> list[SeedResult]:
+def load_finished_seeds(out: Path, config: FinetuneConfig, identity: Mapping[str, str]) -> list[SeedResult]:
     """The results of all seeds that were finished before, in order.
 
     Args:
@@ -101,7 +101,7 @@ def _read_result(folder: Path, config: FinetuneConfig, identity: Mapping[str, st
     return found
 
 
-def fine_tuning_of(model: str | Path) -> Path | None:
+def find_finetuning(model: str | Path) -> Path | None:
     """The folder of the fine-tuning that a MODEL came from: it is that, or stands in that; None: neither."""
     path = Path(model)
     if RunFolder(path).config.is_file():
@@ -110,6 +110,6 @@ def fine_tuning_of(model: str | Path) -> Path | None:
     return above if (above / "results.json").is_file() and RunFolder(above).config.is_file() else None
 
 
-def config_of(folder: Path) -> FinetuneConfig:
+def load_finetuning_config(folder: Path) -> FinetuneConfig:
     """The config of a fine-tuning's folder, or of a seed's."""
     return load_config(FinetuneConfig, RunFolder(folder).config)

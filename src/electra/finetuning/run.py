@@ -15,11 +15,11 @@ from electra.config import load_config, to_toml
 from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError, ConfigError
 from electra.export.loading import load_pretrained
-from electra.finetuning.config import FinetuneConfig, resolved
+from electra.finetuning.config import FinetuneConfig, resolve
 from electra.finetuning.export import export_model
 from electra.finetuning.load_task import load_task
-from electra.finetuning.results import MAY_CHANGE, SeedResult, finished_before, write_predictions
-from electra.finetuning.seed_run import DEV, Setting, fingerprint, remove_checkpoints, run_seed
+from electra.finetuning.results import MAY_CHANGE, SeedResult, load_finished_seeds, write_predictions
+from electra.finetuning.seed_run import DEV, FinetuneSetup, fingerprint, remove_checkpoints, run_seed
 from electra.json_files import read_json
 from electra.serving.predictor import Predictor
 from electra.tasks.base import InputSpec
@@ -38,7 +38,7 @@ UNKNOWN = 0.1
 """Of a split's tokens: a share above which little of the text reaches the model."""
 
 
-def prepared(config: FinetuneConfig) -> Setting:
+def build_setup(config: FinetuneConfig) -> FinetuneSetup:
     """Data, model and precision of a fine-tuning, and its config with nothing left open.
 
     Raises:
@@ -49,7 +49,7 @@ def prepared(config: FinetuneConfig) -> Setting:
     for note in task.notes:
         logger.info("%s: %s", task.name, note)
     pretrained = load_pretrained(config.model)
-    config = resolved(
+    config = resolve(
         config, pretrained.encoder.config, kind=task.problem.kind, epochs=asked.epochs,
         max_length=asked.max_length, longest=pretrained.max_length,
     )  # fmt: skip
@@ -71,7 +71,7 @@ def prepared(config: FinetuneConfig) -> Setting:
             )  # fmt: skip
     if device.type == "cpu":
         keep_freed_memory()
-    setting = Setting(config, task, rows, pretrained, Precision("float32", "", 0.0), device)
+    setting = FinetuneSetup(config, task, rows, pretrained, Precision("float32", "", 0.0), device)
     precision = choose_precision(config.train.precision, device, setting.step())
     logger.info("%s on %s: %s", precision.name, device, precision.reason)
     config = replace(config, train=replace(config.train, precision=precision.name))
@@ -89,14 +89,14 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> "FinetuneResult"
         raise ConfigError("out: is missing; give --out, the folder to write to")
     if not fresh:
         config = _settled(config, RunFolder(out))
-    setting = prepared(config)  # whatever is wrong with the data is said before a folder is made
+    setting = build_setup(config)  # whatever is wrong with the data is said before a folder is made
     folder = open_run(out, fresh=fresh)
     if folder.config.exists():
         agree(folder, setting.config, settled={}, ignore=(*MAY_CHANGE, "seed", "seeds"))
     with log_file(folder.log):
         durable.write_text(folder.config, to_toml(setting.config))
         durable.write_text(folder.environment, json.dumps(environment(), indent=1) + "\n")
-        before = finished_before(folder.path, setting.config, setting.identity)
+        before = load_finished_seeds(folder.path, setting.config, setting.identity)
         found = FinetuneResult(folder.path, setting.task.name, setting.task.problem.metric, before)
         for seed in range(config.seed, config.seed + config.seeds):
             if any(result.seed == seed for result in found.seeds):
@@ -118,7 +118,7 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> "FinetuneResult"
     return found
 
 
-def _predict_others(setting: Setting, out: Path, best: int) -> dict[str, str]:
+def _predict_others(setting: FinetuneSetup, out: Path, best: int) -> dict[str, str]:
     """Let the best model predict all splits but train and dev, save where results.json says that it has.
 
     Returns:
@@ -186,7 +186,7 @@ class FinetuneResult:
         """A figure of every seed, failed ones too."""
         return [result.metrics[name] for result in self.seeds]
 
-    def facts(self, setting: Setting) -> dict[str, Any]:
+    def facts(self, setting: FinetuneSetup) -> dict[str, Any]:
         """What results.json holds."""
         values = self.values(self.metric)
         return {

@@ -21,12 +21,12 @@ from electra.data.tokenizer import special_tokens
 from electra.errors import DivergedError
 from electra.export.huggingface import Pretrained
 from electra.finetuning.config import FinetuneConfig
-from electra.finetuning.results import MAY_CHANGE, SeedResult, why_failed, write_predictions
+from electra.finetuning.results import MAY_CHANGE, SeedResult, failure_reason, write_predictions
 from electra.modeling.encoders.build import build_encoder
 from electra.reports.metrics import read_metrics
 from electra.tasks.base import InputSpec, Outputs, Prediction, Problem, Rows, Task, TaskBatch, collate
-from electra.tasks.fine_tuning import FineTuning, rate_scales
 from electra.tasks.subsampling import subsample
+from electra.tasks.task_model import TaskModel, layer_decay_scales
 from electra.training.checkpoint import CheckpointConfig
 from electra.training.evaluation import EvaluationConfig
 from electra.training.precision import Precision
@@ -46,7 +46,7 @@ LEAST_LOST = 100
 
 
 @dataclass(frozen=True)
-class Setting:
+class FinetuneSetup:
     """What the runs of a fine-tuning have in common."""
 
     config: FinetuneConfig
@@ -84,9 +84,9 @@ class Setting:
         """A forward and a backward pass, to be timed; the first one, which never counts, makes the network."""
 
         @cache
-        def made() -> tuple[FineTuning, TaskBatch]:
+        def made() -> tuple[TaskModel, TaskBatch]:
             batches = micro_batches(self.config, self.rows["train"], 0, pad=self.pad, device=self.device)
-            return new_module(self, self.config.seed), batches[0]
+            return build_model(self, self.config.seed), batches[0]
 
         def step() -> None:
             module, batch = made()
@@ -97,20 +97,20 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Trained:
+class FinishedSeed:
     """A seed that is finished, and its network."""
 
     result: SeedResult
-    module: FineTuning
+    module: TaskModel
 
 
-def run_seed(setting: Setting, seed: int, folder: Path) -> Trained | Outcome:
+def run_seed(setting: FinetuneSetup, seed: int, folder: Path) -> FinishedSeed | Outcome:
     """Train one seed in its folder, or go on with it; the outcome alone where it was stopped by a signal."""
     config = replace(setting.config, seeds=1, seed=seed)
     run = open_run(folder, fresh=False)
     if run.config.exists():
         agree(run, config, settled={}, ignore=MAY_CHANGE)
-    module = new_module(setting, seed)
+    module = build_model(setting, seed)
     rows = training_rows(setting, seed)
     trainer, judge = _trainer(setting, config, run, module, rows)
     diverged = None
@@ -127,12 +127,12 @@ def run_seed(setting: Setting, seed: int, folder: Path) -> Trained | Outcome:
     module.problem, predictions, metrics = _settled(setting, outputs)
     shown = [{**problem.known(one), **said} for one, said in zip(examples, predictions, strict=True)]
     write_predictions(run.path, DEV, shown)
-    failed = diverged or why_failed(problem, predictions, examples)
+    failed = diverged or failure_reason(problem, predictions, examples)
     if trainer.progress.skipped:
         logger.warning("%s steps were not finite and were skipped", trainer.progress.skipped)
     others = {split: _score(setting, module, split) for split in setting.judged if not diverged}
     seconds = round(trainer.progress.seconds, 3)
-    return Trained(
+    return FinishedSeed(
         SeedResult(
             seed, metrics, failed, trainer.progress.step, seconds, setting.identity, bool(diverged), others
         ),
@@ -146,14 +146,14 @@ def remove_checkpoints(folder: Path) -> None:
     (folder / BEST).unlink(missing_ok=True)
 
 
-def new_module(setting: Setting, seed: int) -> FineTuning:
+def build_model(setting: FinetuneSetup, seed: int) -> TaskModel:
     """The pre-trained encoder, copied, under a new head."""
     torch.manual_seed(seed)
     share, trained = setting.config.train.dropout, setting.pretrained.encoder
     config = replace(trained.config, dropout=share, attention_dropout=share)
     encoder = build_encoder(config, query_stream="query_stream.weight" in trained.state_dict())
     encoder.load_state_dict(trained.state_dict())
-    module = FineTuning(
+    module = TaskModel(
         encoder,
         setting.task.problem,
         reduction=setting.config.optimizer.reduction,
@@ -162,7 +162,7 @@ def new_module(setting: Setting, seed: int) -> FineTuning:
     return module.to(setting.device)
 
 
-def training_rows(setting: Setting, seed: int) -> Rows:
+def training_rows(setting: FinetuneSetup, seed: int) -> Rows:
     """The rows to learn from; of a part of the examples, that of the seed."""
     data, task = setting.config.data, setting.task
     if data.fraction == 1 and not data.shots:
@@ -196,12 +196,14 @@ def micro_batches(
     ]
 
 
-def _score(setting: Setting, module: FineTuning, split: str) -> dict[str, float]:
+def _score(setting: FinetuneSetup, module: TaskModel, split: str) -> dict[str, float]:
     examples, outputs = setting.task.splits[split], _outputs(setting, module, split)
     return module.problem.score(examples, module.problem.predictions(examples, setting.rows[split], outputs))
 
 
-def _settled(setting: Setting, outputs: Sequence[Outputs]) -> tuple[Problem, list[Prediction], dict[str, float]]:
+def _settled(
+    setting: FinetuneSetup, outputs: Sequence[Outputs]
+) -> tuple[Problem, list[Prediction], dict[str, float]]:
     """The problem with what outputs on dev tell (a threshold, say), and what it then says and comes to."""
     problem, examples, rows = setting.task.problem, setting.task.splits[DEV], setting.rows[DEV]
     predictions = problem.predictions(examples, rows, outputs)
@@ -212,15 +214,15 @@ def _settled(setting: Setting, outputs: Sequence[Outputs]) -> tuple[Problem, lis
     return settled, predictions, metrics
 
 
-def _outputs(setting: Setting, module: FineTuning, split: str) -> list[Outputs]:
+def _outputs(setting: FinetuneSetup, module: TaskModel, split: str) -> list[Outputs]:
     with setting.precision.autocast(setting.device):
         return module.outputs(setting.rows[split], pad=setting.pad, device=setting.device)
 
 
-class Judge:
+class DevEvaluator:
     """Looks at dev as a run goes on, keeps the best weights where they are wanted, and says when it is enough."""
 
-    def __init__(self, setting: Setting, module: FineTuning, run: RunFolder) -> None:
+    def __init__(self, setting: FinetuneSetup, module: TaskModel, run: RunFolder) -> None:
         self.setting, self.module, self.run = setting, module, run
         self.key = f"eval/{setting.task.problem.metric}"
         self.best = run.path / BEST
@@ -260,11 +262,11 @@ class Judge:
 
 
 def _trainer(
-    setting: Setting, config: FinetuneConfig, run: RunFolder, module: FineTuning, rows: Rows
-) -> tuple[Trainer, Judge]:
+    setting: FinetuneSetup, config: FinetuneConfig, run: RunFolder, module: TaskModel, rows: Rows
+) -> tuple[Trainer, DevEvaluator]:
     steps = step_count(config, rows)
     epoch = math.ceil(len(rows) / config.train.batch_size)
-    judge = Judge(setting, module, run)
+    judge = DevEvaluator(setting, module, run)
     looks = config.evaluation.keep == "best" or config.evaluation.patience
 
     def made(step: int) -> list[TaskBatch]:
@@ -300,7 +302,9 @@ def _trainer(
         precision=setting.precision,
         device=setting.device,
         rules=TrainerOptions(
-            rate_scales=rate_scales(module, config.optimizer.layer_decay, mode=config.optimizer.layer_decay_mode),
+            rate_scales=layer_decay_scales(
+                module, config.optimizer.layer_decay, mode=config.optimizer.layer_decay_mode
+            ),
             evaluate_first=False,
             enough=judge.enough,
             silent=SILENT,

@@ -19,8 +19,8 @@ from electra.export.onnx.model import OnnxModel, load_onnx
 from electra.modeling.encoders.bert import attention_mask
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.tasks.base import Outputs, Problem, Rows, TaskBatch
-from electra.tasks.fine_tuning import CPU_TOKENS, FineTuning, by_length, outputs_of
 from electra.tasks.long_texts import LongTexts
+from electra.tasks.task_model import CPU_TOKENS, TaskModel, batches_by_length, compute_outputs
 
 LoadedModel = Pretrained | OnnxModel
 """What a MODEL holds: for PyTorch, or for onnxruntime."""
@@ -154,7 +154,7 @@ class TorchTaskBackend:
     ) -> None:
         self.device = device
         head: Any = pretrained.head
-        self.module = FineTuning(pretrained.encoder, problem, head=head, long=long).to(device).eval()
+        self.module = TaskModel(pretrained.encoder, problem, head=head, long=long).to(device).eval()
 
     def outputs(self, rows: Rows, *, pad: int, batch_tokens: int | None = None) -> list[Outputs]:
         return self.module.outputs(rows, pad=pad, device=self.device, batch_tokens=batch_tokens)
@@ -167,8 +167,8 @@ class OnnxTaskBackend:
         self.model, self.problem = model, problem
 
     def outputs(self, rows: Rows, *, pad: int, batch_tokens: int | None = None) -> list[Outputs]:
-        batches = by_length(rows, batch_tokens or CPU_TOKENS)
-        return outputs_of(rows, batches, self.logits, self.problem, pad=pad, device=torch.device("cpu"))
+        batches = batches_by_length(rows, batch_tokens or CPU_TOKENS)
+        return compute_outputs(rows, batches, self.logits, self.problem, pad=pad, device=torch.device("cpu"))
 
     def logits(self, batch: TaskBatch) -> dict[str, Tensor]:
         """What the head gives for a batch (`tasks.base.Problem.logits`)."""

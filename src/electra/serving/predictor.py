@@ -16,8 +16,8 @@ from electra.serving.batching import check_texts
 from electra.tasks.base import InputSpec, Prediction, Rows
 from electra.tasks.classification import TextExample
 from electra.tasks.conll import Sentence
-from electra.tasks.long_texts import WAYS, LongTexts
-from electra.tasks.problems import from_facts
+from electra.tasks.long_texts import LONG_TEXT_METHODS, LongTexts
+from electra.tasks.problems import problem_from_dict
 from electra.tasks.squad_files import Question
 from electra.tasks.tagging import Tagging
 
@@ -47,9 +47,9 @@ class Predictor:
                 f"{what} was not fine-tuned for a task here; make one that is: electra finetune MODEL --task NAME"
             )
         assert kind not in ("discriminator", "generator")
-        self.problem = from_facts(loaded.task)
+        self.problem = problem_from_dict(loaded.task)
         row = loaded.task.get("max_length", loaded.max_length)
-        long = LongTexts(way, row) if (way := loaded.task.get("long")) in WAYS else None
+        long = LongTexts(way, row) if (way := loaded.task.get("long")) in LONG_TEXT_METHODS else None
         self.input_spec = InputSpec(
             loaded.tokenizer, row if long is None else max(row, loaded.task.get("longest", row))
         )

@@ -136,8 +136,8 @@ def check_tasks(tasks: Sequence[str]) -> None:
     """
     for task in tasks:
         name, _ = task_and_fraction(task)
-        if name not in load_task.names():
-            known = load_task.names()
+        if name not in load_task.task_names():
+            known = load_task.task_names()
             raise ConfigError(f"there is no task {name!r}{did_you_mean(name, known)}; tasks: {', '.join(known)}")
         if tasks.count(task) > 1:
             raise ConfigError(f"{task} is named twice")

@@ -10,7 +10,7 @@ import torch
 
 from electra.data.shards import TokenData
 from electra.export.huggingface import save
-from electra.finetuning.dry_run import planned
+from electra.finetuning.dry_run import plan_finetuning
 from electra.modeling.flops import training_flops
 from electra.pretraining.build import build
 from electra.pretraining.config import PretrainConfig
@@ -56,6 +56,6 @@ def tuning_seconds(common: Common, config: PretrainConfig, data: TokenData) -> f
         save(model, encoder=tower.encoder, head=tower.head, tokenizer_json=data.tokenizer_path, card="")
         total = 0.0
         for task in common.suite:
-            plan = planned(task_config(common, task, model=model, out=Path(folder, "out")))
+            plan = plan_finetuning(task_config(common, task, model=model, out=Path(folder, "out")))
             total += plan.preparation + plan.predictions + common.task_seeds * plan.seconds
     return total

@@ -29,9 +29,9 @@ Prediction = dict[str, Any]
 Outputs = dict[str, NDArray[Any]]
 """What the head gave for one row."""
 
-IGNORED = -100
+IGNORE_INDEX = -100
 """The target of a token that has none."""
-PADDED = 0.1
+UNPADDING_THRESHOLD = 0.1
 """Share of padding from which on a batch is computed without it."""
 
 
@@ -164,7 +164,7 @@ class Problem(Protocol):
         ...
 
     def facts(self) -> Facts:
-        """What `electra.tasks.problems.from_facts` needs to make the problem again."""
+        """What `electra.tasks.problems.problem_from_dict` needs to make the problem again."""
         ...
 
 
@@ -190,7 +190,7 @@ class Task:
         return [*examples, *(example.turned for example in examples)] if self.symmetric else examples
 
 
-def make_rows(
+def build_rows(
     pieces: Sequence[tuple[list[int], list[int] | None]],
     reading_tokens: tuple[int, int],
     *,
@@ -233,9 +233,9 @@ def collate(rows: Rows, chosen: NDArray[np.int64], *, pad: int, seed: int = 0) -
     segments_BL = (inside_BL & (columns_L >= rows.seconds[chosen][:, None])).astype(np.int64)
     targets = {name: torch.from_numpy(values[chosen]) for name, values in rows.targets.items()}
     for name, values in rows.token_targets.items():
-        targets[name] = torch.from_numpy(np.where(inside_BL, values[places_BL], IGNORED))
+        targets[name] = torch.from_numpy(np.where(inside_BL, values[places_BL], IGNORE_INDEX))
     unpadding = None
-    if inside_BL.mean() < 1 - PADDED:
+    if inside_BL.mean() < 1 - UNPADDING_THRESHOLD:
         unpadding = Unpadding(torch.from_numpy(np.flatnonzero(inside_BL)), *inside_BL.shape)
     return TaskBatch(
         torch.from_numpy(ids_BL),

@@ -16,8 +16,8 @@ from torch.nn import functional as F
 from electra.data.tokenizer import special_tokens
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.task_heads import TextHead
-from electra.tasks.base import Facts, InputSpec, Outputs, Prediction, Rows, TaskBatch, make_rows
-from electra.tasks.metrics import figures
+from electra.tasks.base import Facts, InputSpec, Outputs, Prediction, Rows, TaskBatch, build_rows
+from electra.tasks.metrics import compute_metrics
 
 TextHeadKind = Literal["linear", "hidden"]
 
@@ -64,19 +64,19 @@ class _TextProblem(ABC):
     def encode(self, examples: Sequence[TextExample], reading: InputSpec) -> Rows:
         """One row an example; of a pair that is too long the longer text loses tokens at its end."""
         special = special_tokens(reading.tokenizer)
-        firsts = _ids([example.first for example in examples], reading)
-        seconds = iter(_ids([example.second for example in examples if example.second is not None], reading))
+        firsts = _tokenize([example.first for example in examples], reading)
+        seconds = iter(_tokenize([example.second for example in examples if example.second is not None], reading))
         pieces: list[tuple[list[int], list[int] | None]] = []
         cut = []
         for number, (example, first) in enumerate(zip(examples, firsts, strict=True)):
             second = None if example.second is None else next(seconds)
-            kept = fitted(first, second, reading.max_length)
+            kept = truncate_pair(first, second, reading.max_length)
             if kept != (first, second):
                 cut.append(number)
             pieces.append(kept)
         known = [example.answer for example in examples if example.answer is not None]
         targets = {"answer": self.targets(known)} if len(known) == len(examples) else {}
-        return make_rows(pieces, (special.classify, special.separate), targets=targets, cut=cut)
+        return build_rows(pieces, (special.classify, special.separate), targets=targets, cut=cut)
 
     def head(self, config: EncoderConfig) -> TextHead:
         return TextHead(config, self.outputs_count, hidden=self.head_kind == "hidden")
@@ -143,14 +143,14 @@ class Classification(_TextProblem):
         """The likeliest label, and the probability of each."""
         logits_NK = torch.from_numpy(np.stack([output["logits"] for output in outputs]))
         return [
-            {"label": self.labels[best], "scores": dict(zip(self.labels, _rounded(scores), strict=True))}
+            {"label": self.labels[best], "scores": dict(zip(self.labels, _round_scores(scores), strict=True))}
             for best, scores in zip(logits_NK.argmax(-1).tolist(), logits_NK.softmax(-1).tolist(), strict=True)
         ]
 
     def score(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, float]:
         numbers = {label: number for number, label in enumerate(self.labels)}
         answers = [float(example.answer) for example in examples if isinstance(example.answer, int | float)]
-        return figures(self.metrics, answers, [numbers[prediction["label"]] for prediction in predictions])
+        return compute_metrics(self.metrics, answers, [numbers[prediction["label"]] for prediction in predictions])
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Multilabel(_TextProblem):
         return [
             {
                 "labels": [label for label, score in zip(self.labels, scores, strict=True) if score > 0.5],
-                "scores": dict(zip(self.labels, _rounded(scores), strict=True)),
+                "scores": dict(zip(self.labels, _round_scores(scores), strict=True)),
             }
             for scores in logits_NK.sigmoid().tolist()
         ]
@@ -234,10 +234,12 @@ class Regression(_TextProblem):
 
     def score(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, float]:
         answers = [float(example.answer) for example in examples if isinstance(example.answer, int | float)]
-        return figures(self.metrics, answers, [prediction["value"] for prediction in predictions])
+        return compute_metrics(self.metrics, answers, [prediction["value"] for prediction in predictions])
 
 
-def fitted(first: list[int], second: list[int] | None, max_length: int) -> tuple[list[int], list[int] | None]:
+def truncate_pair(
+    first: list[int], second: list[int] | None, max_length: int
+) -> tuple[list[int], list[int] | None]:
     """What of one or two texts fits into a row: the longer one loses a token at its end until they do."""
     if second is None:
         return first[: max_length - 2], None
@@ -250,12 +252,12 @@ def fitted(first: list[int], second: list[int] | None, max_length: int) -> tuple
     return first[:shorter], second[: room - shorter]
 
 
-def _ids(texts: Sequence[str], reading: InputSpec) -> list[list[int]]:
+def _tokenize(texts: Sequence[str], reading: InputSpec) -> list[list[int]]:
     encodings = reading.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
     return [encoding.ids for encoding in encodings]
 
 
-def _rounded(scores: Sequence[float]) -> list[float]:
+def _round_scores(scores: Sequence[float]) -> list[float]:
     return [round(score, 6) for score in scores]
 
 

@@ -94,7 +94,7 @@ def read(path: Path, columns: Columns) -> list[Sentence]:
     return sentences
 
 
-def check_parted(path: Path, columns: Columns, labels: Collection[str]) -> None:
+def check_is_columns(path: Path, columns: Columns, labels: Collection[str]) -> None:
     """Refuse lines parted by blanks that may as well be whole sentences, all of equally many words.
 
     They are columns where a sentence has several lines, and either the last column holds labels only, or all but

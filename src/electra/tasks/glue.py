@@ -15,7 +15,7 @@ from electra.errors import DataError
 from electra.readers.files import check_is_text, read_lines
 from electra.tasks.base import Prediction, Task
 from electra.tasks.classification import Classification, Regression, TextExample, TextHeadKind
-from electra.tasks.tabular import balance
+from electra.tasks.tabular import describe_labels
 
 SOURCE = "the official files come from https://gluebenchmark.com/tasks, a folder a task"
 NLI = ("contradiction", "entailment", "neutral")
@@ -88,7 +88,7 @@ AX = "AX"
 _HEADERLESS = {"label": 1, "sentence": 3}  # the columns of CoLA's train.tsv and dev.tsv
 
 
-def named(name: str) -> str | None:
+def canonical_name(name: str) -> str | None:
     """The task's name as it stands in `SPECS`, whatever case and hyphens it is written with."""
     plain = name.lower().replace("-", "").replace("_", "")
     return next((known for known in SPECS if known.replace("-", "") == plain), None)
@@ -107,7 +107,7 @@ def folder_of(name: str, data: Path) -> Path | None:
     return None
 
 
-def task(name: str, data: Path, *, head_kind: TextHeadKind = "linear") -> Task:
+def load_glue_task(name: str, data: Path, *, head_kind: TextHeadKind = "linear") -> Task:
     """A task with all its splits that are there.
 
     Raises:
@@ -133,7 +133,9 @@ def task(name: str, data: Path, *, head_kind: TextHeadKind = "linear") -> Task:
         problem = Classification(spec.metrics, head_kind, len(spec.texts) == 2, spec.labels)
     else:
         problem = Regression(spec.metrics, head_kind, len(spec.texts) == 2, low=0.0, high=5.0)
-    notes += [f"{split}: {len(found):,} examples{balance(problem, found)}" for split, found in splits.items()]
+    notes += [
+        f"{split}: {len(found):,} examples{describe_labels(problem, found)}" for split, found in splits.items()
+    ]
     return Task(name, problem, splits, tuple(notes), spec.symmetric)
 
 

@@ -17,8 +17,8 @@ from electra.modeling.encoders.bert import attention_mask
 from electra.modeling.encoders.build import AnyEncoder
 from electra.modeling.encoders.relative import Memory
 
-Way = Literal["windows", "memory"]
-WAYS: tuple[str, ...] = get_args(Way)
+LongTextMethod = Literal["windows", "memory"]
+LONG_TEXT_METHODS: tuple[str, ...] = get_args(LongTextMethod)
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,16 @@ class LongTexts:
         window: tokens of a window at most, special ones included.
     """
 
-    way: Way
+    way: LongTextMethod
     window: int
 
     def states(self, encoder: AnyEncoder, batch: Batch) -> Tensor:
         """The state of each text (B, 1, D). A text that is no longer than a window has that of its row."""
-        windows = cut(batch, self.window)
+        windows = split_into_windows(batch, self.window)
         return _mean(encoder, windows) if self.way == "windows" else _remembered(encoder, windows)
 
 
-def cut(batch: Batch, window: int) -> Windows:
+def split_into_windows(batch: Batch, window: int) -> Windows:
     """As few windows of at most `window` tokens as hold each text, each of about as many tokens.
 
     So none has a few tokens only, whose state would count as much as that of a full one.
@@ -90,7 +90,7 @@ def cut(batch: Batch, window: int) -> Windows:
     )
 
 
-def summary(encoder: AnyEncoder, lengths_B: Tensor) -> Tensor:
+def summary_positions(encoder: AnyEncoder, lengths_B: Tensor) -> Tensor:
     """The position (B, 1) whose state stands for a row: that of [CLS], or in a network that looks to the left that
     of the last token, which has seen all others."""
     return lengths_B[:, None] - 1 if encoder.config.direction == "left" else torch.zeros_like(lengths_B)[:, None]
@@ -125,5 +125,5 @@ def _read(encoder: AnyEncoder, windows: Windows, chosen: Tensor, past: Memory | 
     width = int(lengths.max())
     inputs = windows.ids_KW[chosen, :width], windows.segment_ids_KW[chosen, :width], attention_mask(lengths, width)
     more = {} if past is None else {"past": past}
-    x: Tensor = encoder(*inputs, positions_BN=summary(encoder, lengths), **more)
+    x: Tensor = encoder(*inputs, positions_BN=summary_positions(encoder, lengths), **more)
     return x

@@ -14,7 +14,7 @@ def accuracy(answers: Numbers, predictions: Numbers) -> float:
     return float((answers == predictions).mean())
 
 
-def matthews(answers: Numbers, predictions: Numbers) -> float:
+def matthews_correlation(answers: Numbers, predictions: Numbers) -> float:
     """Matthews' correlation of two labels, 0 and 1; 0 where all predictions, or all answers, are one."""
     return pearson(answers, predictions)  # which is the same for labels that are 0 and 1
 
@@ -47,23 +47,25 @@ def spearman(answers: Numbers, predictions: Numbers) -> float:
     return pearson(rankdata(answers), rankdata(predictions))
 
 
-def error(answers: Numbers, predictions: Numbers) -> float:
+def mean_absolute_error(answers: Numbers, predictions: Numbers) -> float:
     """The mean absolute difference."""
     return float(np.abs(answers - predictions).mean())
 
 
 METRICS: dict[str, Callable[[Numbers, Numbers], float]] = {
     "accuracy": accuracy,
-    "matthews": matthews,
+    "matthews": matthews_correlation,
     "f1": f1,
     "macro_f1": macro_f1,
     "pearson": pearson,
     "spearman": spearman,
-    "error": error,
+    "error": mean_absolute_error,
 }
 
 
-def figures(names: Sequence[str], answers: Sequence[float], predictions: Sequence[float]) -> dict[str, float]:
+def compute_metrics(
+    names: Sequence[str], answers: Sequence[float], predictions: Sequence[float]
+) -> dict[str, float]:
     """The named figures, in this order."""
     both = np.array(answers, np.float64), np.array(predictions, np.float64)
     return {name: METRICS[name](*both) for name in names}

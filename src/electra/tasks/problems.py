@@ -5,7 +5,7 @@ from collections.abc import Callable
 from electra.errors import CheckpointError
 from electra.tasks.base import Facts, Problem
 from electra.tasks.classification import Classification, Multilabel, Regression
-from electra.tasks.squad import Answering
+from electra.tasks.squad import QuestionAnswering
 from electra.tasks.tagging import Tagging
 
 KINDS: dict[str, Callable[..., Problem]] = {
@@ -13,11 +13,11 @@ KINDS: dict[str, Callable[..., Problem]] = {
     "multilabel": Multilabel,
     "regression": Regression,
     "tagging": Tagging,
-    "answering": Answering,
+    "answering": QuestionAnswering,
 }
 
 
-def from_facts(facts: Facts) -> Problem:
+def problem_from_dict(facts: Facts) -> Problem:
     """The problem that `Problem.facts` described; a model keeps beside it how long
     its texts are and how they are read: `max_length`, `long`, `longest`.
 

@@ -21,17 +21,27 @@ from electra.data.tokenizer import special_tokens
 from electra.errors import ConfigError, DataError
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.task_heads import BEAM, ConditionalSpanHead, SpanHead
-from electra.tasks.base import IGNORED, Facts, InputSpec, Outputs, Prediction, Rows, Task, TaskBatch, make_rows
-from electra.tasks.squad_files import SOURCE, Question, held_out, read_questions
-from electra.tasks.squad_metrics import best_thresholds, figures
-from electra.tasks.squad_passages import Passage, passages_of
+from electra.tasks.base import (
+    IGNORE_INDEX,
+    Facts,
+    InputSpec,
+    Outputs,
+    Prediction,
+    Rows,
+    Task,
+    TaskBatch,
+    build_rows,
+)
+from electra.tasks.squad_files import SOURCE, Question, hold_out, read_questions
+from electra.tasks.squad_metrics import best_thresholds, compute_squad_metrics
+from electra.tasks.squad_passages import Passage, tokenize_passages
 
-Pointer = Literal["conditional", "plain"]
+SpanHeadKind = Literal["conditional", "plain"]
 Version = Literal["1.1", "2.0"]
 
 ANSWERABLE_WEIGHT = 0.5
 """The answerability's weight in the loss (the original's `answerable_weight`)."""
-WRITTEN = 5
+N_BEST_WRITTEN = 5
 """Answers of each question that a prediction lists."""
 
 
@@ -43,7 +53,7 @@ class Window(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Answering:
+class QuestionAnswering:
     """Where in a context the answer to a question stands.
 
     A window that does not hold the whole answer has, with `impossible`, [CLS] for its target and counts as one
@@ -60,7 +70,7 @@ class Answering:
         null_threshold: an answer is given where its null odds are at most this.
     """
 
-    pointer: Pointer = "conditional"
+    pointer: SpanHeadKind = "conditional"
     impossible: bool = False
     max_question: int = 64
     stride: int = 128
@@ -73,7 +83,7 @@ class Answering:
     def known(self, example: Question) -> Facts:
         return {"question": example.question, "gold": [text for text, _ in example.answers]}
 
-    def with_tuned_threshold(self, metrics: dict[str, float]) -> "Answering":
+    def with_tuned_threshold(self, metrics: dict[str, float]) -> "QuestionAnswering":
         """With the threshold that was best on dev, where there are questions without an answer."""
         return replace(self, null_threshold=metrics["best_threshold"]) if self.impossible else self
 
@@ -101,7 +111,7 @@ class Answering:
                 "Where data.max_length was left open, the model reads no more: take one for longer rows"
             )
         special = special_tokens(reading.tokenizer)
-        passages = passages_of((example.context for example in examples), reading.tokenizer)
+        passages = tokenize_passages((example.context for example in examples), reading.tokenizer)
         asked = reading.tokenizer.encode_batch_fast([e.question for e in examples], add_special_tokens=False)
         pieces: list[tuple[list[int], list[int] | None]] = []
         numbers, begins, notes, targets = [], [], [], []
@@ -109,7 +119,7 @@ class Answering:
             question, passage = encoding.ids[: self.max_question], passages[example.context]
             room = reading.max_length - len(question) - 3
             firsts_K = self._windows(len(passage.ids), room)
-            owners_N = owners(firsts_K, len(passage.ids), room)
+            owners_N = max_context_windows(firsts_K, len(passage.ids), room)
             goals = self._goals(example, passage, firsts_K, room, len(question) + 2)
             for window, (first, goal) in enumerate(zip(firsts_K.tolist(), goals, strict=True)):
                 if goal is None and example.training:
@@ -118,8 +128,8 @@ class Answering:
                 numbers.append(number)
                 begins.append(owners_N[first : first + room] == window)
                 notes.append(Window(passage.spans_N2, first))
-                targets.append(goal or (IGNORED, IGNORED, IGNORED))
-        rows = make_rows(pieces, (special.classify, special.separate), examples=numbers, notes=notes)
+                targets.append(goal or (IGNORE_INDEX, IGNORE_INDEX, IGNORE_INDEX))
+        rows = build_rows(pieces, (special.classify, special.separate), examples=numbers, notes=notes)
         names = ("start", "end", "impossible") if self.impossible else ("start", "end")
         columns = np.array(targets, np.int64).reshape(-1, 3).T
         known = any(example.known for example in examples)
@@ -169,7 +179,7 @@ class Answering:
             answerable_B = F.binary_cross_entropy_with_logits(
                 head.answerable_logits(x_BLD, start_BL).float(), none_B.clamp(min=0).float(), reduction="none"
             )
-            losses_B = losses_B + ANSWERABLE_WEIGHT * answerable_B * (none_B != IGNORED)
+            losses_B = losses_B + ANSWERABLE_WEIGHT * answerable_B * (none_B != IGNORE_INDEX)
         return losses_B
 
     def answers(self, batch: TaskBatch) -> Tensor:
@@ -252,7 +262,7 @@ class Answering:
             text = example.context[start:end]
             if text and text not in best:
                 best[text] = {"text": text, "score": round(score, 6), "start": start, "end": end}
-            if len(best) == WRITTEN:
+            if len(best) == N_BEST_WRITTEN:
                 break
         listed = list(best.values())
         score = listed[0]["score"] if listed else 0.0
@@ -275,14 +285,16 @@ class Answering:
             if example.answers or (self.impossible and example.impossible)
         ]
         golds = [known for _, known in judged]
-        found = figures([prediction["answer"] for prediction, _ in judged], golds, impossible=self.impossible)
+        found = compute_squad_metrics(
+            [prediction["answer"] for prediction, _ in judged], golds, impossible=self.impossible
+        )
         if self.impossible:
             best = [prediction["n_best"][0]["text"] if prediction["n_best"] else "" for prediction, _ in judged]
             found |= best_thresholds(best, golds, [prediction["null_odds"] for prediction, _ in judged])
         return found
 
 
-def owners(firsts_K: NDArray[np.int64], tokens: int, room: int) -> NDArray[np.int64]:
+def max_context_windows(firsts_K: NDArray[np.int64], tokens: int, room: int) -> NDArray[np.int64]:
     """The window (N) that shows most on both sides of each token: the first where the lesser side is greatest, to
     which a hundredth of the window's length is added (as BERT has it)."""
     if len(firsts_K) == 1:
@@ -294,7 +306,7 @@ def owners(firsts_K: NDArray[np.int64], tokens: int, room: int) -> NDArray[np.in
     return np.argmax(shown_KN, 0)
 
 
-def squad_task(folder: Path, version: Version, *, pointer: Pointer = "conditional") -> Task:
+def load_squad(folder: Path, version: Version, *, pointer: SpanHeadKind = "conditional") -> Task:
     """SQuAD from its official files.
 
     Raises:
@@ -303,15 +315,15 @@ def squad_task(folder: Path, version: Version, *, pointer: Pointer = "conditiona
     train, dev = (folder / f"{split}-v{version}.json" for split in ("train", "dev"))
     if missing := [path.name for path in (train, dev) if not path.is_file()]:
         raise DataError(f"{folder}: {' and '.join(missing)} missing; {SOURCE}")
-    return answering_task(f"squad-{version}", train, dev, pointer=pointer)
+    return load_question_files(f"squad-{version}", train, dev, pointer=pointer)
 
 
-def answering_task(
+def load_question_files(
     name: str,
     train: Path,
     dev: Path | None = None,
     *,
-    pointer: Pointer = "conditional",
+    pointer: SpanHeadKind = "conditional",
     dev_share: float = 0.1,
     seed: int = 0,
 ) -> Task:
@@ -325,7 +337,7 @@ def answering_task(
     """
     learnt, notes = read_questions(train, training=True)
     if dev is None:
-        learnt, judged = held_out(learnt, dev_share, seed)
+        learnt, judged = hold_out(learnt, dev_share, seed)
         notes = (*notes, f"{train.name}: {len(judged)} questions of {dev_share:.0%} of the contexts are held out")
     else:
         judged, others = read_questions(dev)
@@ -340,7 +352,7 @@ def answering_task(
         unanswerable = sum(question.impossible for question in questions)
         without = f", {unanswerable:,} of them without an answer" if impossible else ""
         notes = (*notes, f"{split}: {len(questions):,} questions{without}")
-    return Task(name, Answering(pointer, impossible), {"train": learnt, "dev": judged}, notes)
+    return Task(name, QuestionAnswering(pointer, impossible), {"train": learnt, "dev": judged}, notes)
 
 
 def _answer_span(example: Question, spans_N2: NDArray[np.int32]) -> tuple[int, int] | None:
@@ -371,4 +383,4 @@ def _plain_logits(head: nn.Module, x_BLD: Tensor, allowed_BL: Tensor) -> tuple[T
 
 
 def _cross_entropy(logits_BL: Tensor, target_B: Tensor) -> Tensor:
-    return F.cross_entropy(logits_BL.float(), target_B, ignore_index=IGNORED, reduction="none")
+    return F.cross_entropy(logits_BL.float(), target_B, ignore_index=IGNORE_INDEX, reduction="none")

@@ -74,7 +74,7 @@ def read_questions(path: Path, *, training: bool = False) -> tuple[list[Question
     )
 
 
-def held_out(questions: Sequence[Question], share: float, seed: int) -> tuple[list[Question], list[Question]]:
+def hold_out(questions: Sequence[Question], share: float, seed: int) -> tuple[list[Question], list[Question]]:
     """Training questions, and a share for development, drawn by context: none is in both.
 
     Raises:

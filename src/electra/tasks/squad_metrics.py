@@ -16,14 +16,14 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def normalized(text: str) -> str:
+def normalize_answer(text: str) -> str:
     """Lower case, without ASCII punctuation and English articles, one space between words."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
 def exact_match(answer: str, gold: str) -> float:
     """1 where both are the same once normalised, else 0."""
-    return float(normalized(answer) == normalized(gold))
+    return float(normalize_answer(answer) == normalize_answer(gold))
 
 
 def f1(answer: str, gold: str, *, impossible: bool) -> float:
@@ -32,7 +32,7 @@ def f1(answer: str, gold: str, *, impossible: bool) -> float:
     Args:
         impossible: by the rules of 2.0, where two answers without any word agree; in 1.1 they do not.
     """
-    found, wanted = normalized(answer).split(), normalized(gold).split()
+    found, wanted = normalize_answer(answer).split(), normalize_answer(gold).split()
     if not found or not wanted:
         return float(impossible and found == wanted)
     common = (Counter(found) & Counter(wanted)).total()
@@ -40,7 +40,7 @@ def f1(answer: str, gold: str, *, impossible: bool) -> float:
     return 2 * precision * recall / (precision + recall) if common else 0.0
 
 
-def scores(
+def exact_and_f1(
     answers: Sequence[str], golds: Sequence[Sequence[str]], *, impossible: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Exact match and F1 of each answer with the gold answer that it is closest to.
@@ -60,19 +60,21 @@ def scores(
 def _score(answer: str, golds: tuple[str, ...], *, impossible: bool) -> tuple[float, float]:
     """Exact match and F1 with the closest gold answer."""
     if impossible:
-        golds = tuple(gold for gold in golds if normalized(gold)) or ("",)
+        golds = tuple(gold for gold in golds if normalize_answer(gold)) or ("",)
     return (
         max(exact_match(answer, gold) for gold in golds),
         max(f1(answer, gold, impossible=impossible) for gold in golds),
     )
 
 
-def figures(answers: Sequence[str], golds: Sequence[Sequence[str]], *, impossible: bool) -> dict[str, float]:
+def compute_squad_metrics(
+    answers: Sequence[str], golds: Sequence[Sequence[str]], *, impossible: bool
+) -> dict[str, float]:
     """`exact` and `f1`; in 2.0 also those of questions with an answer (HasAns_) and without (NoAns_).
 
-    The arguments are those of `scores`.
+    The arguments are those of `exact_and_f1`.
     """
-    known = dict(zip(("exact", "f1"), scores(answers, golds, impossible=impossible), strict=True))
+    known = dict(zip(("exact", "f1"), exact_and_f1(answers, golds, impossible=impossible), strict=True))
     found = {name: float(values.mean()) for name, values in known.items()}
     if impossible:
         answered = np.array([bool(gold) for gold in golds])
@@ -102,7 +104,9 @@ def best_thresholds(
     lost = -np.array([float(bool(answer)) for answer in answers])[order]
     found: dict[str, float] = {}
     for (name, place), values in zip(
-        (("exact", "threshold"), ("f1", "f1_threshold")), scores(answers, golds, impossible=True), strict=True
+        (("exact", "threshold"), ("f1", "f1_threshold")),
+        exact_and_f1(answers, golds, impossible=True),
+        strict=True,
     ):
         # One answer more is given at each step, the surest first; at the beginning only silence is right.
         steps = np.where(answered, values[order], lost)

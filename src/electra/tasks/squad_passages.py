@@ -19,7 +19,7 @@ class Passage(NamedTuple):
     spans_N2: NDArray[np.int32]
 
 
-def passages_of(contexts: Iterable[str], tokenizer: Tokenizer) -> dict[str, Passage]:
+def tokenize_passages(contexts: Iterable[str], tokenizer: Tokenizer) -> dict[str, Passage]:
     """By context, each tokenised once."""
     texts = list(dict.fromkeys(contexts))
     encodings = tokenizer.encode_batch(texts, add_special_tokens=False)

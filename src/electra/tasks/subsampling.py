@@ -22,14 +22,14 @@ def subsample(examples: Sequence[Any], *, fraction: float, shots: int, seed: int
     """
     answers = [getattr(example, "answer", None) for example in examples]
     if shots:
-        return _shots(examples, strata(answers, 1.0), shots, seed)
+        return _shots(examples, stratify(answers, 1.0), shots, seed)
     if fraction == 1:
         return list(examples)
-    chosen, _ = stratified_cut(strata(answers, fraction), 1 - fraction, seed=seed)
+    chosen, _ = stratified_split(stratify(answers, fraction), 1 - fraction, seed=seed)
     return [examples[place] for place in chosen]
 
 
-def strata(answers: Sequence[Any], share: float) -> list[str]:
+def stratify(answers: Sequence[Any], share: float) -> list[str]:
     """Groups that a share can be drawn from evenly: the label of each answer, or its set of labels.
 
     Sets of which the share would hold none are one group, as one of each would be more than the share. Numbers and
@@ -43,7 +43,7 @@ def strata(answers: Sequence[Any], share: float) -> list[str]:
     ]
 
 
-def stratified_cut(
+def stratified_split(
     groups: Sequence[str], share: float, *, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The places that are kept and those that are cut, each in order: `share` of every group is cut.

@@ -30,14 +30,14 @@ class Columns:
         Raises:
             DataError: one is not there.
         """
-        text, pair = text_columns(path, names, self.text, self.pair, pairs=pairs, label=self.label)
+        text, pair = find_text_columns(path, names, self.text, self.pair, pairs=pairs, label=self.label)
         rest = [name for name in names if name not in (text, pair)]
         if not needs_label and not (self.label in rest if self.label else _usual(rest, ANSWERS)):
             return text, pair, None
         return text, pair, _find(path, names, self.label, ANSWERS, "--data.label", taken=(text, pair))
 
 
-def text_columns(
+def find_text_columns(
     path: Path,
     names: Sequence[str],
     text: str | None,

@@ -26,7 +26,7 @@ from electra.tasks.classification import (
     TextHeadKind,
     TextProblem,
 )
-from electra.tasks.subsampling import strata, stratified_cut
+from electra.tasks.subsampling import stratified_split, stratify
 from electra.tasks.table_columns import Columns
 
 TableKind = Literal["classification", "pair", "multilabel", "regression"]
@@ -50,7 +50,7 @@ class _Row:
     answer: Any
 
 
-def task(
+def load_table_task(
     name: str,
     files: Mapping[str, Path],
     *,
@@ -85,7 +85,7 @@ def task(
         problem, examples = _labels(splits, head_kind)
     if "dev" not in examples:
         answers = [example.answer for example in examples["train"]]
-        kept, cut = stratified_cut(strata(answers, dev_share), dev_share, seed=seed)
+        kept, cut = stratified_split(stratify(answers, dev_share), dev_share, seed=seed)
         if not len(cut):
             raise DataError(
                 f"{files['train']}: no label occurs twice, so none can be cut for dev; give a dev file"
@@ -95,7 +95,9 @@ def task(
         notes.append(
             f"no file for dev: {len(cut):,} of the {len(kept) + len(cut):,} training rows were cut for it"
         )
-    notes += [f"{split}: {len(found):,} rows{balance(problem, found)}" for split, found in examples.items()]
+    notes += [
+        f"{split}: {len(found):,} rows{describe_labels(problem, found)}" for split, found in examples.items()
+    ]
     return Task(name, problem, examples, (*notes, *taken))
 
 
@@ -299,7 +301,7 @@ def _known(label: str, numbers: Mapping[str, int], place: str) -> int:
     return numbers[label]
 
 
-def balance(problem: TextProblem, examples: Sequence[TextExample]) -> str:
+def describe_labels(problem: TextProblem, examples: Sequence[TextExample]) -> str:
     """How often each label occurs."""
     answers = [example.answer for example in examples]
     if any(answer is None for answer in answers):

@@ -23,7 +23,17 @@ from electra.errors import DataError
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.task_heads import TokenHead
 from electra.tasks import tags
-from electra.tasks.base import IGNORED, Facts, InputSpec, Outputs, Prediction, Rows, Task, TaskBatch, make_rows
+from electra.tasks.base import (
+    IGNORE_INDEX,
+    Facts,
+    InputSpec,
+    Outputs,
+    Prediction,
+    Rows,
+    Task,
+    TaskBatch,
+    build_rows,
+)
 from electra.tasks.conll import Sentence
 
 Metric = Literal["span_f1", "accuracy", "f0.5"]
@@ -83,21 +93,21 @@ class Tagging:
         owners: list[int] = []
         targets: list[NDArray[np.int64]] = []
         notes: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
-        encodings = encoded_words([example.words for example in examples], reading.tokenizer)
+        encodings = tokenize_words([example.words for example in examples], reading.tokenizer)
         for number, (example, encoding) in enumerate(zip(examples, encodings, strict=True)):
             words_W, places_W = _first_tokens(encoding)
             labels = self._targets(example)
-            for start, end, kept_from, kept_to in windows(len(encoding.ids), capacity):
+            for start, end, kept_from, kept_to in split_windows(len(encoding.ids), capacity):
                 kept = (kept_from <= places_W) & (places_W < kept_to)
                 words, places = words_W[kept], places_W[kept] - start + 1
-                target_L = np.full(end - start + 2, IGNORED, np.int64)
+                target_L = np.full(end - start + 2, IGNORE_INDEX, np.int64)
                 target_L[places] = labels[words]
                 tokens.append(encoding.ids[start:end])
                 owners.append(number)
                 targets.append(target_L)
                 notes.append((words, places))
         tagged = any(example.tags is not None for example in examples)
-        return make_rows(
+        return build_rows(
             [(ids, None) for ids in tokens],
             (special.classify, special.separate),
             examples=owners,
@@ -115,10 +125,10 @@ class Tagging:
     def losses(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> Tensor:
         """The cross-entropy (B) of a row's labelled tokens together."""
         logits_BKL, labels_BL = head(x_BLD).float().transpose(1, 2), batch.targets["labels"]
-        return F.cross_entropy(logits_BKL, labels_BL, ignore_index=IGNORED, reduction="none").sum(1)
+        return F.cross_entropy(logits_BKL, labels_BL, ignore_index=IGNORE_INDEX, reduction="none").sum(1)
 
     def answers(self, batch: TaskBatch) -> Tensor:
-        return (batch.targets["labels"] != IGNORED).sum().clamp(min=1)
+        return (batch.targets["labels"] != IGNORE_INDEX).sum().clamp(min=1)
 
     def probabilities(
         self, examples: Sequence[Sentence], rows: Rows, outputs: Sequence[Outputs]
@@ -164,12 +174,12 @@ class Tagging:
 
     def unknown(self, examples: Sequence[Sentence]) -> Counter[str]:
         """The tags of these sentences that are none of the problem's, and how often each stands there."""
-        kinds = {*tags.kinds_of_spans(self.labels)}
+        kinds = {*tags.span_types(self.labels)}
 
         def known(tag: str) -> bool:
             if self.scheme == "none":
                 return tag in self._numbers
-            letter, kind = tags.split(tag)
+            letter, kind = tags.split_tag(tag)
             return letter == OUTSIDE or (letter in tags.MEANINGS and kind in kinds)
 
         seen = Counter(tag for example in examples for tag in example.tags or ())
@@ -180,17 +190,17 @@ class Tagging:
         return {label: number for number, label in enumerate(self.labels)}
 
     def _in_files(self, labels: list[str]) -> list[str]:
-        return labels if self.scheme == "none" else tags.converted(labels, self.scheme)
+        return labels if self.scheme == "none" else tags.convert_scheme(labels, self.scheme)
 
     def _targets(self, example: Sentence) -> NDArray[np.int64]:
-        """The number of each word's label; `IGNORED` where it has none, or one that is not learnt."""
+        """The number of each word's label; `IGNORE_INDEX` where it has none, or one that is not learnt."""
         if example.tags is None:
-            return np.full(len(example.words), IGNORED, np.int64)
-        labels = example.tags if self.scheme == "none" else tags.converted(example.tags, "bioes")
-        return np.array([self._numbers.get(label, IGNORED) for label in labels], np.int64)
+            return np.full(len(example.words), IGNORE_INDEX, np.int64)
+        labels = example.tags if self.scheme == "none" else tags.convert_scheme(example.tags, "bioes")
+        return np.array([self._numbers.get(label, IGNORE_INDEX) for label in labels], np.int64)
 
 
-def tagging_task(
+def build_tagging_task(
     name: str,
     splits: Mapping[str, Sequence[Sentence]],
     *,
@@ -212,7 +222,7 @@ def tagging_task(
     """
     seen = Counter(tag for example in splits["train"] for tag in example.tags or ())
     source = splits["train"][0].source
-    scheme = "none" if metric == "f0.5" else tags.detect(example.tags or () for example in splits["train"])
+    scheme = "none" if metric == "f0.5" else tags.detect_scheme(example.tags or () for example in splits["train"])
     if len(seen) > MAX_LABELS:
         raise DataError(
             f"{source}: there are {len(seen):,} different tags, as {_listed(seen)}; is this the right column?"
@@ -226,7 +236,7 @@ def tagging_task(
         raise DataError(f"{source}: these tags mark no spans: {_listed(seen)}; name their column, or use accuracy")
     if metric == "f0.5" and positive not in seen:
         raise DataError(f"{source}: no word has the tag {positive!r}, the one to find; there is {_listed(seen)}")
-    labels = set(seen) if scheme == "none" else tags.all_tags(tags.kinds_of_spans(seen))
+    labels = set(seen) if scheme == "none" else tags.bioes_tags(tags.span_types(seen))
     problem = Tagging(
         labels=tuple(sorted(labels, key=lambda label: (label != OUTSIDE, label))),
         scheme=scheme,
@@ -246,7 +256,7 @@ def tagging_task(
     return Task(name, problem, splits, (*notes, f"{len(labels)} labels; tags: {scheme}", *counted))
 
 
-def windows(length: int, capacity: int) -> list[tuple[int, int, int, int]]:
+def split_windows(length: int, capacity: int) -> list[tuple[int, int, int, int]]:
     """Windows of at most `capacity` tokens that cover `length`, neighbours overlapping by half.
 
     Returns:
@@ -261,7 +271,7 @@ def windows(length: int, capacity: int) -> list[tuple[int, int, int, int]]:
     return [(start, start + capacity, *kept) for start, kept in zip(starts, pairwise(borders), strict=True)]
 
 
-def encoded_words(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer) -> list[Encoding]:
+def tokenize_words(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer) -> list[Encoding]:
     """The tokens of words, without special ones; `word_ids` says whose each is. A word may have none."""
     # A blank before each word but the first, as in a byte-level BPE's texts; others set one themselves or drop it.
     spaced = [[word if i == 0 else f" {word}" for i, word in enumerate(words)] for words in sentences]
@@ -280,7 +290,7 @@ def _counted(split: str, examples: Sequence[Sentence], scheme: tags.Scheme) -> s
     note = f"{split}: {len(examples):,} sentences, {words:,} words"
     if any(example.tags is None for example in examples):
         return f"{note}, without tags"
-    wrong = sum(tags.broken(example.tags or (), scheme) for example in examples)
+    wrong = sum(tags.count_violations(example.tags or (), scheme) for example in examples)
     return f"{note}, {wrong:,} tags that break the scheme, mended as conlleval reads them" if wrong else note
 
 

@@ -29,14 +29,14 @@ CLOSED = frozenset("OES")
 """Letters behind which no span goes on."""
 
 
-def split(tag: str) -> tuple[str, str]:
+def split_tag(tag: str) -> tuple[str, str]:
     """Letter (as one of BIOES where it is one of `MEANINGS`) and type; O has no type."""
     letter, _, kind = tag.partition("-")
     letter = MEANINGS.get(letter, letter)
     return letter, "" if letter == "O" else kind
 
 
-def spans(tags: Sequence[str]) -> list[Span]:
+def extract_spans(tags: Sequence[str]) -> list[Span]:
     """The spans of one sentence, also where the tags break their scheme, as conlleval reads them.
 
     A span begins at B or S, and at whatever is not O behind O, E, S or another type. It ends where the next one
@@ -47,7 +47,7 @@ def spans(tags: Sequence[str]) -> list[Span]:
     start = -1
     before, kind_before = "O", ""
     for place, tag in enumerate(tags):
-        letter, kind = split(tag)
+        letter, kind = split_tag(tag)
         begins = letter != "O" and (letter in BEGINNING or before in CLOSED or kind != kind_before)
         if start >= 0 and (begins or letter == "O"):
             found.append((start, place, kind_before))
@@ -60,7 +60,7 @@ def spans(tags: Sequence[str]) -> list[Span]:
     return found
 
 
-def tagged(found: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
+def spans_to_tags(found: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
     """The tags of a sentence of `length` words with these spans, which are in order and do not overlap."""
     first, inside, last, single = [*LETTERS[scheme]]
     tags = ["O"] * length
@@ -74,42 +74,42 @@ def tagged(found: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
     return tags
 
 
-def converted(tags: Sequence[str], scheme: Scheme) -> list[str]:
+def convert_scheme(tags: Sequence[str], scheme: Scheme) -> list[str]:
     """The same spans in another scheme."""
-    return tagged(spans(tags), len(tags), scheme)
+    return spans_to_tags(extract_spans(tags), len(tags), scheme)
 
 
-def broken(tags: Sequence[str], scheme: Scheme) -> int:
+def count_violations(tags: Sequence[str], scheme: Scheme) -> int:
     """How many tags would have to be others for the spans to be written as the scheme says."""
     if scheme == "none":
         return 0
-    return sum(tag != mended for tag, mended in zip(tags, converted(tags, scheme), strict=True))
+    return sum(tag != mended for tag, mended in zip(tags, convert_scheme(tags, scheme), strict=True))
 
 
-def detect(sentences: Iterable[Sequence[str]]) -> Scheme:
+def detect_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
     """The scheme of the tags of a file: the one that the letters allow and that fewer tags break."""
     sentences = [*sentences]
     seen = {tag for tags in sentences for tag in tags}
     letters = {tag.partition("-")[0] for tag in seen}
-    typed = any(split(tag)[1] for tag in seen)
+    typed = any(split_tag(tag)[1] for tag in seen)
     # Letters alone are spans (of word segmentation, say) only with a B: {"S", "O"} may be subject and object.
     if not letters <= MEANINGS.keys() or letters <= {"O"} or not (typed or "B" in letters):
         return "none"
     if letters <= {*"OBI"}:
-        bio = sum(broken(tags, "bio") for tags in sentences)
-        return "iob1" if sum(broken(tags, "iob1") for tags in sentences) < bio else "bio"
+        bio = sum(count_violations(tags, "bio") for tags in sentences)
+        return "iob1" if sum(count_violations(tags, "iob1") for tags in sentences) < bio else "bio"
     one_letter_each: tuple[Scheme, ...] = ("bioes", "bmes", "bilou")
     return next((scheme for scheme in one_letter_each if letters <= {"O", *LETTERS[scheme]}), "none")
 
 
-def all_tags(kinds: Iterable[str]) -> set[str]:
+def bioes_tags(kinds: Iterable[str]) -> set[str]:
     """Every tag of BIOES for spans of these types, whether or not it has been seen."""
     return {"O"} | {f"{letter}-{kind}" if kind else letter for kind in kinds for letter in LETTERS["bioes"]}
 
 
-def kinds_of_spans(tags: Iterable[str]) -> list[str]:
+def span_types(tags: Iterable[str]) -> list[str]:
     """The types, sorted."""
-    return sorted({kind for tag in tags for letter, kind in [split(tag)] if letter != "O"})
+    return sorted({kind for tag in tags for letter, kind in [split_tag(tag)] if letter != "O"})
 
 
 def span_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
@@ -132,7 +132,7 @@ def span_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]
 
 @lru_cache(maxsize=100_000)  # a bootstrap scores the same sentences a thousand times
 def _set_of_spans(tags: tuple[str, ...]) -> frozenset[Span]:
-    return frozenset(spans(tags))
+    return frozenset(extract_spans(tags))
 
 
 def detection_scores(

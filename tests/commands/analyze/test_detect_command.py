@@ -19,7 +19,7 @@ from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.predictor import Predictor
 from electra.serving.scorer import Scorer
 from electra.tasks.conll import Sentence
-from electra.tasks.tagging import tagging_task
+from electra.tasks.tagging import build_tagging_task
 
 WORDS = ["gardener", "sailor", "clock", "neighbour", "river", "teacher", "splendid", "town"]
 
@@ -43,7 +43,7 @@ def tagged(tmp_path: Path) -> Path:
 
 def write_tagger(folder: Path, tokenizer: Path, tags: tuple[str, ...], **reading: int) -> str:
     words = tuple("a" for _ in tags)
-    problem = tagging_task("tags", {"train": [Sentence(words, tags, "a.txt", 1)]}).problem
+    problem = build_tagging_task("tags", {"train": [Sentence(words, tags, "a.txt", 1)]}).problem
     torch.manual_seed(1)
     config = EncoderConfig(
         layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=48,

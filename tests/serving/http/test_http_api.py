@@ -25,7 +25,7 @@ from electra.serving.http.hosted_model import HostedModel, display_name
 from electra.serving.http.limits import Limits
 from electra.tasks.base import Problem
 from electra.tasks.classification import Classification
-from electra.tasks.squad import Answering
+from electra.tasks.squad import QuestionAnswering
 from electra.tasks.tagging import Tagging
 
 LONG = "the cat sat on the mat " * 20
@@ -145,7 +145,7 @@ def test_a_text_in_parts_is_no_longer_than_a_whole_one(tmp_path: Path) -> None:
 
 
 def test_answers_do_not_depend_on_who_else_asks(tmp_path: Path) -> None:
-    served = fine_tuned(tmp_path / "a", Answering(max_question=8, stride=4))
+    served = fine_tuned(tmp_path / "a", QuestionAnswering(max_question=8, stride=4))
     with serving(served) as (address, _), httpx.Client(base_url=address) as client:
         pairs = [["the cat sat", "a dog"], ["on", "my homework"]]
         both = client.post("/predict", json={"texts": pairs}).json()["predictions"]

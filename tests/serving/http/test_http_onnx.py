@@ -14,7 +14,7 @@ from electra.export.loading import load_pretrained
 from electra.export.onnx.write import save_onnx
 from electra.serving.http.hosted_model import HostedModel, display_name
 from electra.tasks.classification import Classification
-from electra.tasks.fine_tuning import FineTuning
+from electra.tasks.task_model import TaskModel
 
 for package in ("onnx", "onnxruntime"):
     pytest.importorskip(package)
@@ -59,7 +59,7 @@ def numbers(answer: object) -> list[float]:
 def test_what_its_graph_does_not_give_is_refused(run_folder: Path, tmp_path: Path) -> None:
     whole = load_pretrained(run_folder)
     problem = Classification(("accuracy",), labels=("bad", "good"))
-    head = FineTuning(whole.encoder, problem).head.eval()
+    head = TaskModel(whole.encoder, problem).head.eval()
     save_onnx(dataclasses.replace(whole, task=problem.facts(), head=head), tmp_path / "tuned/onnx")
     with (
         serving(HostedModel(str(tmp_path / "tuned/onnx"))) as (address, _),

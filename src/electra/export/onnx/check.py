@@ -16,8 +16,8 @@ from electra.export.onnx.heads import ALLOWED, BEGINS, POSITIONS, OnnxKind
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.task_heads import TaskHead
 from electra.tasks.base import TaskBatch
-from electra.tasks.fine_tuning import FineTuning
-from electra.tasks.problems import from_facts
+from electra.tasks.problems import problem_from_dict
+from electra.tasks.task_model import TaskModel
 
 TOLERANCE = 1e-4
 """A graph whose outputs differ by more computes something else."""
@@ -69,7 +69,7 @@ def reference(pretrained: Pretrained, kind: OnnxKind) -> Network:
     encoder, head = pretrained.encoder, pretrained.head
     if kind in ("text", "token", "span", "conditional-span"):
         assert pretrained.task is not None and isinstance(head, TaskHead)
-        module = FineTuning(encoder, from_facts(pretrained.task), head=head).eval()
+        module = TaskModel(encoder, problem_from_dict(pretrained.task), head=head).eval()
         return lambda inputs: module.logits(_batch(inputs))
 
     def computed(inputs: Inputs) -> Inputs:

@@ -116,7 +116,7 @@ def _text(graph: Graph, encoder: AnyEncoder, head: TextHead) -> None:
 
 
 def _read(graph: Graph, encoder: AnyEncoder) -> str:
-    """The states as heads of tokens read them (`FineTuning.states`)."""
+    """The states as heads of tokens read them (`TaskModel.states`)."""
     states = encode(graph, encoder)
     if encoder.config.direction != "left":
         return states

@@ -9,16 +9,16 @@ from electra.errors import DataError
 from electra.tasks import conll
 from electra.tasks.base import Task
 from electra.tasks.conll import Columns, Sentence
-from electra.tasks.tagging import Metric, tagging_task
+from electra.tasks.tagging import Metric, build_tagging_task
 
 CUT_SEED = 0
 CORRECT, ERROR = "c", "i"
-RIGHT = (CORRECT, "-", "correct")
+CORRECT_TAGS = (CORRECT, "-", "correct")
 """The tags of right words in files of error detection; every other tag is an error, whatever its kind."""
 
 
 @dataclass(frozen=True)
-class DataSet:
+class TaggingDataset:
     """A public data set.
 
     Attributes:
@@ -27,7 +27,7 @@ class DataSet:
         metric: None: what suits the tags.
         may_lack: a split that is cut from another one where its file is missing: dev from the end of train, or
             train, by lot, from dev.
-        binary: whether every tag but those of `RIGHT` is an error, whatever its kind.
+        binary: whether every tag but those of `CORRECT_TAGS` is an error, whatever its kind.
     """
 
     files: Mapping[str, tuple[str, ...]]
@@ -38,26 +38,26 @@ class DataSet:
     binary: bool = False
 
 
-def _universal_dependencies(columns: Columns) -> DataSet:
+def _universal_dependencies(columns: Columns) -> TaggingDataset:
     names = {split: (f"{split}.conllu", f"*-ud-{split}.conllu") for split in ("train", "dev", "test")}
-    return DataSet(names, columns, "a treebank of universaldependencies.org", "accuracy")
+    return TaggingDataset(names, columns, "a treebank of universaldependencies.org", "accuracy")
 
 
-def _error_detection(language: str) -> DataSet:
+def _error_detection(language: str) -> TaggingDataset:
     files = {split: (f"{language}*{split}.tsv",) for split in ("train", "dev")}
     origin = "MultiGED 2023, github.com/spraakbanken/multiged-2023"
-    return DataSet(files, Columns(tags=1), origin, "f0.5", may_lack="train", binary=True)
+    return TaggingDataset(files, Columns(tags=1), origin, "f0.5", may_lack="train", binary=True)
 
 
-DATA_SETS: dict[str, DataSet] = {
-    "chunking": DataSet(
+DATASETS: dict[str, TaggingDataset] = {
+    "chunking": TaggingDataset(
         {"train": ("train.txt",), "dev": ("dev.txt", "valid.txt"), "test": ("test.txt",)},
         Columns(),
         "CoNLL-2000, www.cnts.ua.ac.be/conll2000/chunking",
         "span_f1",
         may_lack="dev",
     ),
-    "ner-conll2003": DataSet(
+    "ner-conll2003": TaggingDataset(
         {
             "train": ("train.txt", "eng.train"),
             "dev": ("valid.txt", "dev.txt", "eng.testa", "testa*"),
@@ -67,7 +67,7 @@ DATA_SETS: dict[str, DataSet] = {
         "CoNLL-2003, www.clips.uantwerpen.be/conll2003/ner (its text: Reuters RCV1, from NIST)",
         "span_f1",
     ),
-    "ner-wnut17": DataSet(
+    "ner-wnut17": TaggingDataset(
         {
             "train": ("train.conll", "wnut17train.conll"),
             "dev": ("dev.conll", "emerging.dev.conll"),
@@ -77,7 +77,7 @@ DATA_SETS: dict[str, DataSet] = {
         "WNUT 2017, github.com/leondz/emerging_entities_17",
         "span_f1",
     ),
-    "ner-bc5cdr": DataSet(
+    "ner-bc5cdr": TaggingDataset(
         {"train": ("train.tsv",), "dev": ("devel.tsv", "dev.tsv"), "test": ("test.tsv",)},
         Columns(),
         "BC5CDR as in github.com/cambridgeltl/MTL-Bioinformatics-2016 (BC5CDR-IOB)",
@@ -94,13 +94,13 @@ DATA_SETS: dict[str, DataSet] = {
 """The tasks that are known by name. ged, in any language or (ged-de) in one, finds the wrong words of learners."""
 
 
-def load(name: str, folder: Path) -> Task:
-    """One of `DATA_SETS`, from a folder with its official files (which may be compressed: .gz, .zst).
+def load_tagging_dataset(name: str, folder: Path) -> Task:
+    """One of `DATASETS`, from a folder with its official files (which may be compressed: .gz, .zst).
 
     Raises:
         DataError: when a file is missing (with where to get it), ambiguous, or not as it should be.
     """
-    data = DATA_SETS[name]
+    data = DATASETS[name]
     paths = {split: _find(folder, names) for split, names in data.files.items()}
     missing = [split for split, path in paths.items() if path is None and split not in (data.may_lack, "test")]
     if missing:
@@ -128,7 +128,7 @@ def load(name: str, folder: Path) -> Task:
     order = {split: splits[split] for split in data.files if split in splits}
     if empty := [split for split in ("train", "dev") if not order.get(split)]:
         raise DataError(f"{folder}: there are too few sentences for a part {empty[0]}; is the file cut off?")
-    return tagging_task(name, order, metric=data.metric, positive=ERROR if data.binary else "", notes=notes)
+    return build_tagging_task(name, order, metric=data.metric, positive=ERROR if data.binary else "", notes=notes)
 
 
 def _find(folder: Path, names: Sequence[str]) -> Path | None:
@@ -144,4 +144,4 @@ def _find(folder: Path, names: Sequence[str]) -> Path | None:
 
 
 def _binary(example: Sentence) -> Sentence:
-    return replace(example, tags=tuple(CORRECT if tag in RIGHT else ERROR for tag in example.tags or ()))
+    return replace(example, tags=tuple(CORRECT if tag in CORRECT_TAGS else ERROR for tag in example.tags or ()))

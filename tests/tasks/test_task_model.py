@@ -16,11 +16,11 @@ from electra.objectives.base import Counts
 from electra.tasks.base import InputSpec, Rows, TaskBatch, collate
 from electra.tasks.classification import Classification, TextExample
 from electra.tasks.conll import Sentence
-from electra.tasks.fine_tuning import FineTuning, Reduction, by_length, depths, rate_scales
-from electra.tasks.long_texts import LongTexts, Way
-from electra.tasks.squad import Answering
+from electra.tasks.long_texts import LongTextMethod, LongTexts
+from electra.tasks.squad import QuestionAnswering
 from electra.tasks.squad_files import Question
-from electra.tasks.tagging import tagging_task
+from electra.tasks.tagging import build_tagging_task
+from electra.tasks.task_model import Reduction, TaskModel, batches_by_length, layer_decay_scales, layer_depths
 
 WORDS = ["the", "ferry", "leaves", "harbour", "at", "seven", "and", "comes", "back", "noon", "whoever", "waits"]
 LABELS = Classification(("accuracy",), pair=True, labels=("a", "b", "c"))
@@ -50,11 +50,11 @@ def encoder() -> Encoder:
     ))  # fmt: skip
 
 
-def network(reduction: Reduction = "mean") -> FineTuning:
-    return FineTuning(encoder(), LABELS, reduction=reduction).eval()
+def network(reduction: Reduction = "mean") -> TaskModel:
+    return TaskModel(encoder(), LABELS, reduction=reduction).eval()
 
 
-def gradients(module: FineTuning, batches: list[TaskBatch], counts: Counts | None) -> list[torch.Tensor]:
+def gradients(module: TaskModel, batches: list[TaskBatch], counts: Counts | None) -> list[torch.Tensor]:
     module.zero_grad()
     for batch in batches:
         module(batch, counts).loss.backward()
@@ -103,13 +103,13 @@ def test_outputs_are_without_dropout_and_leave_the_mode(rows: Rows) -> None:
 
 
 def test_rows_are_batched_by_length_within_the_tokens(rows: Rows) -> None:
-    batches = list(by_length(rows, 100))
+    batches = list(batches_by_length(rows, 100))
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(rows)))
     assert all(len(chosen) * rows.lengths[chosen].max() <= 100 for chosen in batches)
     assert [rows.lengths[chosen].max() for chosen in batches] == sorted(
         (rows.lengths[chosen].max() for chosen in batches), reverse=True
     )
-    assert all(len(chosen) == 1 for chosen in by_length(rows, 1))
+    assert all(len(chosen) == 1 for chosen in batches_by_length(rows, 1))
 
 
 def test_a_head_that_reads_only_the_first_state_gets_what_a_full_computation_gives(rows: Rows) -> None:
@@ -123,8 +123,8 @@ def test_a_head_that_reads_only_the_first_state_gets_what_a_full_computation_giv
 
 def test_a_head_of_tokens_gets_all_states(tokenizer: Tokenizer) -> None:
     sentences = [Sentence(("the", "ferry", "waits"), ("O", "B-X", "O"), "a.txt", 1)]
-    problem = tagging_task("tags", {"train": sentences}).problem
-    module = FineTuning(encoder(), problem).eval()
+    problem = build_tagging_task("tags", {"train": sentences}).problem
+    module = TaskModel(encoder(), problem).eval()
     rows = problem.encode(sentences, InputSpec(tokenizer, 40))
     batch = collate(rows, np.array([0]), pad=special_tokens(tokenizer).pad)
     assert module.states(batch).shape == (1, rows.lengths[0], 16)
@@ -136,7 +136,7 @@ def test_a_head_of_tokens_gets_all_states(tokenizer: Tokenizer) -> None:
 
 def test_what_blocks_share_is_as_deep_as_the_last_of_them() -> None:
     config = replace(encoder().config, layers=4, share_layers="all", layer_groups=2)
-    found = depths(FineTuning(Encoder(config), LABELS))
+    found = layer_depths(TaskModel(Encoder(config), LABELS))
     of_blocks = {name: depth for name, depth in found.items() if ".blocks." in name}
     assert {name.split(".")[2] for name in of_blocks} == {"0", "2"}, "each once"
     assert {(name.split(".")[2], depth) for name, depth in of_blocks.items()} == {("0", 3), ("2", 1)}
@@ -144,7 +144,7 @@ def test_what_blocks_share_is_as_deep_as_the_last_of_them() -> None:
 
 
 def test_depths_count_from_the_head() -> None:
-    found = depths(network())
+    found = layer_depths(network())
     assert found["head.prediction.weight"] == 0
     for block in range(3):
         inside = {depth for name, depth in found.items() if name.startswith(f"encoder.blocks.{block}.")}
@@ -157,7 +157,7 @@ def test_depths_count_from_the_head() -> None:
 def test_rates_fall_with_depth(mode: str, more: int) -> None:
     """ELECTRA, appendix B: the rate is multiplied by the decay at each layer; the code starts one higher."""
     d = 0.8
-    found = rate_scales(network(), d, mode=mode)  # type: ignore[arg-type]
+    found = layer_decay_scales(network(), d, mode=mode)  # type: ignore[arg-type]
     assert found["head.prediction.weight"] == found["head.prediction.bias"] == 1
     assert found["encoder.blocks.2.feed_forward.inner.weight"] == pytest.approx(d ** (1 + more))
     assert found["encoder.blocks.0.attention.output.bias"] == pytest.approx(d ** (3 + more))
@@ -166,12 +166,12 @@ def test_rates_fall_with_depth(mode: str, more: int) -> None:
 
 
 def test_a_decay_of_one_changes_nothing() -> None:
-    assert set(rate_scales(network(), 1.0, mode="google").values()) == {1.0}
+    assert set(layer_decay_scales(network(), 1.0, mode="google").values()) == {1.0}
 
 
 def test_a_given_head_is_kept(rows: Rows) -> None:
     head = LABELS.head(replace(encoder().config, dropout=0.0))
-    assert FineTuning(encoder(), LABELS, head=head).head is head
+    assert TaskModel(encoder(), LABELS, head=head).head is head
 
 
 def test_in_a_network_that_looks_to_the_left_the_first_state_is_that_of_the_last_token(
@@ -180,11 +180,11 @@ def test_in_a_network_that_looks_to_the_left_the_first_state_is_that_of_the_last
     """[CLS] has seen nothing there; heads that ask it whether there is an answer are to know the passage."""
     config = replace(encoder().config, positions="relative", direction="left", embedding_size=16)
     inside = RelativeEncoder(config).eval()
-    problem = Answering(impossible=True)
+    problem = QuestionAnswering(impossible=True)
     questions = [Question("1", "who waits", "the ferry waits"), Question("2", "who", "noon comes back and leaves")]
     rows = problem.encode(questions, InputSpec(tokenizer, 80))
     batch = collate(rows, np.arange(2), pad=0)
-    found_BLD = FineTuning(inside, problem).eval().states(batch)
+    found_BLD = TaskModel(inside, problem).eval().states(batch)
     full_BLD = inside(batch.input_ids_BL, batch.segment_ids_BL)
     assert not torch.allclose(found_BLD[0, 0], found_BLD[1, 0])
     for row, length in enumerate(batch.lengths_B.tolist()):
@@ -196,7 +196,7 @@ def test_a_memory_that_is_not_read_with_costs_nothing() -> None:
     config = replace(encoder().config, positions="relative", embedding_size=16, memory_length=64)
     flops, ways = {}, (None, "windows", "memory")
     for way in ways:
-        long = None if way is None else LongTexts(cast(Way, way), 32)
-        flops[way] = training_flops(FineTuning(RelativeEncoder(config), LABELS, long=long).networks(32), 32)
-    bare = FineTuning(RelativeEncoder(replace(config, memory_length=0)), LABELS)
+        long = None if way is None else LongTexts(cast(LongTextMethod, way), 32)
+        flops[way] = training_flops(TaskModel(RelativeEncoder(config), LABELS, long=long).networks(32), 32)
+    bare = TaskModel(RelativeEncoder(replace(config, memory_length=0)), LABELS)
     assert flops[None] == flops["windows"] == training_flops(bare.networks(32), 32) < flops["memory"]

@@ -18,14 +18,14 @@ from electra.modeling.flops import Network, Networks
 from electra.modeling.task_heads import TaskHead
 from electra.objectives.base import Counts, StepOutput
 from electra.tasks.base import Outputs, Problem, Rows, TaskBatch, collate
-from electra.tasks.long_texts import LongTexts, summary
+from electra.tasks.long_texts import LongTexts, summary_positions
 
 Reduction = Literal["mean", "sum"]
 CPU_TOKENS, DEVICE_TOKENS = 2048, 16_384
 """Tokens of a batch, padding included, when outputs are wanted: enough for the products' full speed."""
 
 
-class FineTuning(nn.Module):
+class TaskModel(nn.Module):
     """A problem's network.
 
     Args:
@@ -71,7 +71,7 @@ class FineTuning(nn.Module):
         length = batch.input_ids_BL.shape[1]
         if self.long is not None and length > self.long.window:
             return self.long.states(self.encoder, batch)
-        summary_B1 = summary(self.encoder, batch.lengths_B)
+        summary_B1 = summary_positions(self.encoder, batch.lengths_B)
         x_BLD: Tensor = self.encoder(
             batch.input_ids_BL,
             batch.segment_ids_BL,
@@ -95,7 +95,7 @@ class FineTuning(nn.Module):
         training = self.training
         self.eval()
         batches = self.batches(rows, device=device, batch_tokens=batch_tokens)
-        found = outputs_of(rows, batches, self.logits, self.problem, pad=pad, device=device)
+        found = compute_outputs(rows, batches, self.logits, self.problem, pad=pad, device=device)
         self.train(training)
         return found
 
@@ -106,7 +106,7 @@ class FineTuning(nn.Module):
         batch_tokens = batch_tokens or (CPU_TOKENS if device.type == "cpu" else DEVICE_TOKENS)
         # With memory the texts of a batch are read side by side, a window at a time.
         at_once = self.long.window if self.long is not None and self.long.way == "memory" else None
-        return by_length(rows, batch_tokens, at_once=at_once)
+        return batches_by_length(rows, batch_tokens, at_once=at_once)
 
     def begin_step(self, step: int, steps: int | None) -> None:
         """Every step is alike."""
@@ -118,7 +118,7 @@ class FineTuning(nn.Module):
         return {"encoder": Network.of(config, head="none", wanted_share=wanted)}
 
 
-def outputs_of(
+def compute_outputs(
     rows: Rows,
     batches: Iterable[NDArray[np.int64]],
     logits: Callable[[TaskBatch], dict[str, Tensor]],
@@ -143,7 +143,7 @@ def outputs_of(
     return found
 
 
-def by_length(rows: Rows, batch_tokens: int, *, at_once: int | None = None) -> Iterator[NDArray[np.int64]]:
+def batches_by_length(rows: Rows, batch_tokens: int, *, at_once: int | None = None) -> Iterator[NDArray[np.int64]]:
     """The rows in batches of so many tokens at most, the longest first.
 
     Args:
@@ -158,7 +158,7 @@ def by_length(rows: Rows, batch_tokens: int, *, at_once: int | None = None) -> I
         first += count
 
 
-def depths(module: FineTuning) -> dict[str, int]:
+def layer_depths(module: TaskModel) -> dict[str, int]:
     """How far each parameter is from the output: 0 in the head, 1 in the last block, most in the embeddings.
 
     Weights that several blocks share are as far as the last of them is.
@@ -177,11 +177,11 @@ def depths(module: FineTuning) -> dict[str, int]:
     return found
 
 
-def rate_scales(module: FineTuning, decay: float, *, mode: Literal["paper", "google"]) -> dict[str, float]:
+def layer_decay_scales(module: TaskModel, decay: float, *, mode: Literal["paper", "google"]) -> dict[str, float]:
     """Each parameter's share of the learning rate: `decay` to the power of its depth.
 
     In the original's code the powers are one higher than in the paper for all but the head: decay² in the last
     block.
     """
     more = 1 if mode == "google" else 0
-    return {name: decay ** (depth + more) if depth else 1.0 for name, depth in depths(module).items()}
+    return {name: decay ** (depth + more) if depth else 1.0 for name, depth in layer_depths(module).items()}
