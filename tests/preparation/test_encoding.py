@@ -1,18 +1,11 @@
-import os
-import signal
-import threading
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from random import Random
-from typing import NoReturn
 
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, pre_tokenizers
 
 from electra.data.tokenizer import train
-from electra.errors import DataError
 from electra.preparation import encoding
 from electra.preparation.encoding import (
     DocumentEncoder,
@@ -138,34 +131,6 @@ def test_results_come_in_order_whatever_the_workers() -> None:
     assert [meta for meta, _, _ in two] == list(range(12))
     for (_, a, _), (_, b, _) in zip(one, two, strict=True):
         assert a.tokens.tobytes() == b.tokens.tobytes() and a.sentence_ends.tolist() == b.sentence_ends.tolist()
-
-
-def test_a_worker_that_dies_is_an_error_and_not_a_hang() -> None:
-    import multiprocessing
-
-    def kill_one() -> None:
-        while not (children := multiprocessing.active_children()):
-            time.sleep(0.01)
-        os.kill(children[0].pid or 0, signal.SIGKILL)
-
-    killer = threading.Thread(target=kill_one)
-    killer.start()
-    with pytest.raises(DataError, match="A worker process died"):
-        for _ in encode_in_order(
-            train(CORPUS, vocabulary_size=512), ((i, [Text("a")]) for i in range(10**6)), workers=2
-        ):
-            pass
-    killer.join()
-
-
-def test_a_pool_that_broke_while_a_worker_started_is_the_same_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken(ProcessPoolExecutor):
-        def submit(self, *args: object, **kwargs: object) -> NoReturn:
-            raise OSError("handle is closed")
-
-    monkeypatch.setattr(encoding, "ProcessPoolExecutor", Broken)
-    with pytest.raises(DataError, match="A worker process died"):
-        list(encode_in_order(train(CORPUS, vocabulary_size=512), [(0, [Text("a")])], workers=2))
 
 
 def test_what_goes_wrong_in_reading_stays_what_it_is() -> None:

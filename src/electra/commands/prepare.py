@@ -38,12 +38,13 @@ from electra.preparation.cleaning import Filters, Seen
 from electra.preparation.corpus import Source, find_sources, remove_spool
 from electra.preparation.document_batches import batches
 from electra.preparation.dry_run import PreparePlan, plan
-from electra.preparation.encoding import encode_in_order, usable_processors
+from electra.preparation.encoding import encode_in_order
 from electra.preparation.manifest import write_finished
 from electra.preparation.progress import PROGRESS, Progress, check_same_options
 from electra.preparation.report import PrepareResult
 from electra.preparation.shard_writer import SplitWriter
 from electra.preparation.survey import SAMPLE, choose_heldout, survey
+from electra.preparation.workers import usable_processors
 from electra.readers.base import Document, DocumentRule, Item
 
 logger = logging.getLogger(__name__)

@@ -17,16 +17,15 @@ import shutil
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from importlib import metadata
-from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 
 from electra.errors import DataError
 from electra.preparation.prose import docstrings, letters, paragraphs, sentences
+from electra.preparation.workers import map_in_order, usable_processors
 
 logger = logging.getLogger(__name__)
 
@@ -179,34 +178,36 @@ def fingerprint(words: int) -> str:
 Text = list[list[str]]
 """A document: paragraphs, each a list of sentences."""
 
-_seen_blocks: set[int] = set()
-"""Of this worker process. Whatever it drops as seen stood in an earlier file, so the result is the same."""
+
+class _Cleaner:
+    """Cleans texts, or the docstrings of files, in a worker process.
+
+    A paragraph that the process has seen before is dropped. It gets its tasks in their order, so the paragraph was
+    in an earlier document, and `_Unseen` would drop it anyway.
+    """
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+
+    def __call__(self, inputs: list[Path] | list[str]) -> list[Text]:
+        return [self._clean(docstrings(_read(one)) if isinstance(one, Path) else [one]) for one in inputs]
+
+    def _clean(self, texts: Iterable[str]) -> Text:
+        document = []
+        for text in texts:
+            for block in paragraphs(text):
+                if (key := hash(block)) not in self.seen:
+                    self.seen.add(key)
+                    if kept := list(sentences(block)):
+                        document.append(kept)
+        return document
 
 
-def _clean(source_texts: Iterable[str]) -> Text:
-    document = []
-    for text in source_texts:
-        for block in paragraphs(text):
-            if (key := hash(block)) not in _seen_blocks:
-                _seen_blocks.add(key)
-                if kept := list(sentences(block)):
-                    document.append(kept)
-    return document
-
-
-def _read_files(paths: list[Path]) -> list[Text]:
-    documents = []
-    for path in paths:
-        try:
-            source = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):  # removed since, or written in another encoding
-            source = ""
-        documents.append(_clean(docstrings(source)))
-    return documents
-
-
-def _read_texts(texts: list[str]) -> list[Text]:
-    return [_clean([text]) for text in texts]
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):  # deleted since, or written in another encoding
+        return ""
 
 
 # --- writing ---------------------------------------------------------------------------------------------
@@ -240,35 +241,26 @@ class _Unseen:
         return True
 
 
-def _tasks(sources: Iterable[Source]) -> Iterator[tuple[Source, list[str], list[Path] | list[str]]]:
-    """(source, titles, paths or texts) in the order of the corpus, small enough to share out evenly."""
+Meta = tuple[Source, list[str]]
+"""A source, and the titles of some of its documents."""
+
+
+def _tasks(sources: Iterable[Source]) -> Iterator[tuple[Meta, list[Path] | list[str]]]:
+    """Yield the paths or texts of some documents in the order of the corpus, in groups of an even size."""
     for source in sources:
         for start in range(0, len(source.files), FILES_A_TASK):
             names = source.files[start : start + FILES_A_TASK]
-            yield source, list(names), [source.root / name for name in names]
+            yield (source, list(names)), [source.root / name for name in names]
         if source.texts:
-            yield source, [title for title, _ in source.texts], [text for _, text in source.texts]
+            yield (source, [title for title, _ in source.texts]), [text for _, text in source.texts]
 
 
-def _cleaned(sources: Iterable[Source]) -> Iterator[tuple[Source, str, Text]]:
-    """(source, title, text) of every document, cleaned by all cores, in order whichever is ready first."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    tasks = _tasks(sources)
-    # spawn: a fork of a process in which torch already runs threads may hang
-    with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as pool:
-        queue: list[tuple[Source, list[str], Future[list[Text]]]] = []
-        try:
-            while True:
-                for source, titles, inputs in islice(tasks, 4 * cores - len(queue)):
-                    work = _read_files if isinstance(inputs[0], Path) else _read_texts
-                    queue.append((source, titles, pool.submit(work, inputs)))  # type: ignore[arg-type]
-                if not queue:
-                    return
-                source, titles, future = queue.pop(0)
-                for title, text in zip(titles, future.result(), strict=True):
-                    yield source, title, text
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+def _clean_all(sources: Iterable[Source]) -> Generator[tuple[Source, str, Text], None, None]:
+    """Yield source, title and text of every document in order, cleaned by all processors."""
+    with closing(map_in_order(_Cleaner, _tasks(sources), workers=usable_processors())) as results:
+        for (source, titles), texts in results:
+            for title, text in zip(titles, texts, strict=True):
+                yield source, title, text
 
 
 def _write(out: Path, licences: Path, *, words: int) -> tuple[int, int]:
@@ -278,9 +270,8 @@ def _write(out: Path, licences: Path, *, words: int) -> tuple[int, int]:
     total = documents = 0
     unseen = _Unseen()
     draft = out.with_name(f"{out.name}.{os.getpid()}.part")
-    stream = _cleaned(sources)
     try:
-        with draft.open("w", encoding="utf-8") as file:
+        with draft.open("w", encoding="utf-8") as file, closing(_clean_all(sources)) as stream:
             for source, title, text in stream:
                 lines = list(unseen(text))
                 size = sum(len(line.split()) for line in lines)
@@ -302,7 +293,6 @@ def _write(out: Path, licences: Path, *, words: int) -> tuple[int, int]:
             )
         draft.replace(out)
     finally:
-        stream.close()  # type: ignore[attr-defined]
         draft.unlink(missing_ok=True)
     record = {
         "words": total,

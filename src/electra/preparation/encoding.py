@@ -8,15 +8,10 @@ tokenizers are called sentence by sentence. `encode_plainly` is the reference th
 import json
 import os
 import re
-import signal
-import threading
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import dataclass, field
-from multiprocessing import active_children, get_context, parent_process
-from multiprocessing.process import BaseProcess
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,8 +19,8 @@ from tokenizers import Tokenizer
 
 from electra.data.shards import ENDS, Ends, Tokens, token_dtype
 from electra.data.tokenizer import byte_pieces, normalizer_parts, special_tokens, vocabulary_size
-from electra.errors import DataError
 from electra.preparation.sentences import split_sentences
+from electra.preparation.workers import map_in_order
 
 CACHED_WORDS = 600_000  # in each of at most two caches; together some 130 MB a process
 LONGEST_CACHED = 32  # characters; longer strings seldom come twice
@@ -194,80 +189,27 @@ def _remember(cache: dict[str, bytes], key: str, ids: bytes) -> None:
         cache[key] = ids
 
 
-def usable_processors() -> int:
-    """The processors that this process may run on (a container often has fewer than the machine)."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def encode_in_order(
     tokenizer: Tokenizer, batches: Iterable[tuple[Meta, list[Text]]], *, workers: int
 ) -> Generator[tuple[Meta, Encoded, Encoded], None, None]:
-    """Encodes batches with `workers` processes; the results come in the order of the batches, always.
-
-    At most two batches a worker are under way, so memory is bounded by the largest ones.
-    Processes are spawned, not forked: a fork of a process with threads (torch, tokenizers) can hang.
+    """Encode batches with `workers` processes and yield the results in the order of the batches.
 
     Raises:
-        DataError: when a worker process dies.
+        DataError: a worker process dies.
     """
     if workers == 1:
         encoder = DocumentEncoder(tokenizer)
         for meta, texts in batches:
             yield (meta, *encoder(texts))
         return
-    others = active_children()
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (tokenizer.to_str(),))
-    pending: deque[tuple[Meta, Future[tuple[Encoded, Encoded]]]] = deque()
-    try:
-        for meta, texts in batches:
-            pending.append((meta, _submit(pool, texts)))
-            if len(pending) >= 2 * workers:
-                first, future = pending.popleft()
-                yield (first, *future.result())
-        while pending:
-            first, future = pending.popleft()
-            yield (first, *future.result())
-    except BrokenProcessPool as error:
-        # A worker that was being started when another one died is not ended by the pool, which then waits for it.
-        for worker in active_children():
-            if worker not in others:
-                worker.kill()
-        raise DataError(
-            "A worker process died. Run the same command again to go on from the last commit; if memory ran out, "
-            "with fewer --workers. A script of your own must call this below `if __name__ == '__main__':`"
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with closing(map_in_order(partial(_build_encoder, tokenizer.to_str()), batches, workers=workers)) as results:
+        for meta, (train, heldout) in results:
+            yield meta, train, heldout
 
 
-def _submit(pool: ProcessPoolExecutor, texts: list[Text]) -> Future[tuple[Encoded, Encoded]]:
-    try:
-        return pool.submit(_encode_batch, texts)
-    except OSError as error:  # one worker died, and the pool closed its queues, while another was being started
-        raise BrokenProcessPool(str(error)) from error
-
-
-_encoder: DocumentEncoder | None = None  # of a worker process
-
-
-def _start_worker(tokenizer_json: str) -> None:
-    global _encoder
+def _build_encoder(tokenizer_json: str) -> DocumentEncoder:
+    """Build the encoder of a worker process."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    # A killed parent cannot tell its workers, and they would wait for work for ever.
-    parent = parent_process()
-    assert parent is not None
-    threading.Thread(target=_follow, args=(parent,), daemon=True).start()
     tokenizer = Tokenizer.from_str(tokenizer_json)
-    tokenizer.encode_special_tokens = True  # not a part of the JSON
-    _encoder = DocumentEncoder(tokenizer)
-
-
-def _follow(parent: BaseProcess) -> None:
-    parent.join()
-    os._exit(1)
-
-
-def _encode_batch(texts: list[Text]) -> tuple[Encoded, Encoded]:
-    assert _encoder is not None
-    return _encoder(texts)
+    tokenizer.encode_special_tokens = True  # it is not part of the JSON
+    return DocumentEncoder(tokenizer)
