@@ -13,9 +13,10 @@ from typing import Any
 
 import tyro
 
-from electra.cli import VERBS, config_type_of
+from electra.cli import VERBS
 from electra.config import PRESETS, Setting, flat, load_config, preset_names, settings
 from electra.finetuning.config import FinetuneConfig
+from electra.help import config_type
 from electra.pretraining.config import PretrainConfig
 
 PAGE = Path(__file__).parent / "reference/configuration.md"
@@ -110,7 +111,7 @@ def _verbs() -> Iterator[str]:
     for verb, (target, _) in VERBS.items():
         module, _, name = target.partition(":")
         run = getattr(importlib.import_module(module), name)
-        config = config_type_of(run)
+        config = config_type(run)
         yield f"### `electra {verb}`\n"
         yield f"{(inspect.getdoc(run) or '').splitlines()[0]}\n"
         yield from _table(_options(config))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated, Literal
 
 import pytest
 import tyro
@@ -14,7 +15,9 @@ from rich.console import Group
 from rich.table import Table
 
 from electra import __version__, cli
+from electra.config import PositiveFloat
 from electra.errors import ConfigError, DataError
+from electra.help import verb_help
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,14 +122,28 @@ def test_every_verbs_help_has_two_examples(verb: str, capsys: pytest.CaptureFixt
 )
 def test_what_must_be_named_is_not_shown_as_optional(verb: str, name: str, capsys: pytest.CaptureFixture[str]):
     assert cli.main([*verb.split(), "--help"]) == 0
-    shown = capsys.readouterr().out.partition("-h, --help")[0]
-    assert f" {name}... " in shown and f"[{name}" not in shown and "(default: )" not in shown
+    usage = capsys.readouterr().out.partition("\n\n")[0]
+    assert f" {name}... " in f"{usage} " and f"[{name}" not in usage
 
 
-def test_help_lists_every_verb(electra: Electra, capsys: pytest.CaptureFixture[str]):
-    assert electra("--help") == 0
+def test_help_lists_every_verb_on_one_screen(capsys: pytest.CaptureFixture[str]):
+    assert cli.main(["--help"]) == 0
     shown = capsys.readouterr().out
-    assert all(f"  {verb} " in shown for verb in cli.VERBS)
+    assert len(shown.splitlines()) < 24 and max(map(len, shown.splitlines())) <= 80
+    assert all(re.search(rf" {verb.rpartition(' ')[2]}[ ,\n]", shown) for verb in cli.VERBS)
+    assert all(re.search(rf"^{group} ", shown, re.MULTILINE) for group in cli.GROUPS)
+
+
+@pytest.mark.parametrize("word", ["data", "analyze"])
+def test_the_verbs_of_two_words_have_a_list(word: str, capsys: pytest.CaptureFixture[str]):
+    verbs = {verb: summary for verb, (_, summary) in cli.VERBS.items() if verb.startswith(f"{word} ")}
+    for arguments, status in (([word], 2), ([word, "--help"], 0), ([word, "-h"], 0)):
+        assert cli.main(arguments) == status
+        shown = capsys.readouterr().out
+        assert all(
+            re.search(rf"^  {verb.split()[1]} +{re.escape(verbs[verb])}$", shown, re.MULTILINE) for verb in verbs
+        )
+        assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_nothing_at_all_shows_the_help(electra: Electra, capsys: pytest.CaptureFixture[str]):
@@ -160,9 +177,79 @@ def test_a_verbs_help_shows_its_docstring_examples_and_options(
     assert electra("greet", "--help") == 0
     shown = capsys.readouterr().out
     assert "electra greet Ada --times 3" in shown
-    assert "How often." in shown
-    assert "--dry-run" in shown
+    assert "--times INTEGER       How often. (default: 1)\n" in shown
+    assert "--dry-run             Only say what would be done.\n" in shown
     assert "--no-dry-run" not in shown
+
+
+@dataclasses.dataclass(frozen=True)
+class EveryKind:
+    models: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="MODEL...")]
+    """Folders."""
+    data: Path
+    """Where the data
+    are."""
+    text: tyro.conf.Positional[str | None] = None
+    """A text."""
+    kind: Literal["a", "b"] | None = None
+    """A kind. Default: the kind of the model."""
+    shares: tuple[PositiveFloat, ...] = (0.5, 1.0)
+    """Shares."""
+    pair: tuple[str, str] | None = None
+    """Two columns."""
+    speed: bool = True
+    """Leave the speed out."""
+    long_name_of_an_option: int | None = None
+    """A number."""
+    overrides: tyro.conf.Suppress[tuple[str, ...]] = ()
+    """Settings."""
+
+
+def every_kind(config: EveryKind) -> None:
+    """First line
+    goes on.
+
+    Second
+    paragraph.
+
+    Examples:
+        electra every-kind A
+            with an indented line
+    """
+
+
+def test_help_is_written_as_a_person_would(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "70")
+    assert (
+        verb_help("every-kind", every_kind)
+        == """\
+usage: electra every-kind MODEL... --data PATH [TEXT] [OPTIONS]
+               [--section.name VALUE]
+
+First line goes on.
+
+Second paragraph.
+
+examples:
+  electra every-kind A
+      with an indented line
+
+arguments:
+  MODEL...              Folders.
+  TEXT                  A text.
+
+options:
+  --data PATH           Where the data are. (required)
+  --kind {a,b}          A kind. Default: the kind of the model.
+  --shares NUMBER...    Shares. (default: 0.5 1.0)
+  --pair TEXT TEXT      Two columns.
+  --no-speed            Leave the speed out.
+  --long-name-of-an-option INTEGER
+                        A number.
+  --section.name VALUE  Any setting of the config.
+  -h, --help            Show this help.
+"""
+    )
 
 
 def test_a_verb_is_called_with_its_config_and_its_result_shown(

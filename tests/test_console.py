@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from rich.console import Console
 
-from electra.console import BarHandler, LineHandler, complain, records_shown
+from electra.console import BarHandler, LineHandler, complain, show_log_records
 
 logger = logging.getLogger("electra.test_console")
 YELLOW, RED = "\x1b[33m", "\x1b[31m"
@@ -224,7 +224,7 @@ def test_the_next_stage_gets_a_bar_of_its_own(attach: Attach):
 def test_nothing_stays_attached_after_the_block(capsys: pytest.CaptureFixture[str]):
     package = logging.getLogger("electra")
     before = list(package.handlers), package.level
-    with records_shown():
+    with show_log_records():
         logger.info("inside")
     logger.info("outside")
     assert capsys.readouterr().err == "inside\n"
@@ -238,9 +238,9 @@ def test_complaints_are_plain_off_a_terminal(capsys: pytest.CaptureFixture[str])
 
 SPEAKER = """
 import logging
-from electra.console import complain, records_shown
+from electra.console import complain, show_log_records
 logger = logging.getLogger("electra.speaker")
-with records_shown():
+with show_log_records():
     logger.warning("careful")
     for done in range(1, 4):
         logger.info("step %d", done, extra={"progress": (done, 3)})

@@ -255,7 +255,10 @@ def field_documentation(cls: type[Any]) -> dict[str, str]:
     for base in reversed(cls.__mro__):
         if not dataclasses.is_dataclass(base):
             continue
-        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        try:
+            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        except (OSError, TypeError):  # the class was defined in a shell
+            continue
         assert isinstance(body, ast.ClassDef)
         for statement, below in zip(body.body, body.body[1:], strict=False):
             if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):

@@ -22,7 +22,7 @@ NOT_A_TERMINAL_WIDTH = 120
 
 
 @contextlib.contextmanager
-def records_shown() -> Iterator[None]:
+def show_log_records() -> Iterator[None]:
     """Show what the library logs at INFO and above on stderr until the block ends."""
     logger = logging.getLogger("electra")
     live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
