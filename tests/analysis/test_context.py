@@ -173,6 +173,6 @@ def test_other_models_are_refused(data_folder: Path) -> None:
 
     both, learnt = config(1, direction="both"), config(1, positions="learnt", direction="both", memory_length=0)
     for one in (both, learnt):
-        assert refusal(build_encoder(one), LanguageModelHead(one)).startswith("MODEL looks both ways")
+        assert refusal(build_encoder(one), LanguageModelHead(one)).startswith("MODEL is bidirectional")
     for head in (None, ReplacedTokenHead(config(1))):
-        assert "MODEL has no head that predicts words" in refusal(build_encoder(config(1)), head)
+        assert "MODEL has no language-model head" in refusal(build_encoder(config(1)), head)

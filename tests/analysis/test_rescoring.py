@@ -155,7 +155,7 @@ def test_the_choice_is_that_of_production() -> None:
     for one, place in zip(said, places, strict=True):
         of_list = values[first : first + len(one.texts)]
         first += len(one.texts)
-        assert rescore(one.texts, one.scores, of_list, weight=0.7, length_penalty=0.3)[0].place == place
+        assert rescore(one.texts, one.scores, of_list, weight=0.7, length_penalty=0.3)[0].index == place
 
 
 def test_the_same_reference_is_in_one_part() -> None:

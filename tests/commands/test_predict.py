@@ -318,7 +318,7 @@ def test_texts_that_are_cut_or_empty_are_counted(models: Models, caplog: pytest.
     with caplog.at_level("WARNING"):
         run(PredictConfig(models("labels"), ("the cat sat", "the cat sat " * 20)))
         run(PredictConfig(models("labels"), ("the cat sat", " ")))
-    assert "1 of 2 texts are too long and were cut (40 tokens a row)" in caplog.text
+    assert "1 of 2 texts are too long and were cut (to 40 tokens)" in caplog.text
     assert "1 of 2 texts are empty" in caplog.text
 
 

@@ -1,4 +1,4 @@
-"""`electra serve` as a process of its own: from its start to its polite end."""
+"""`electra serve` in a separate process: from its start to its graceful shutdown."""
 
 import re
 import signal
@@ -22,7 +22,7 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_run(tmp_path_factory.mktemp("serve") / "my-run")
 
 
-def test_a_process_serves_until_it_is_asked_to_stop(run_folder: Path, tmp_path: Path) -> None:
+def test_a_process_serves_until_a_signal_stops_it(run_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("abc\n")
     process = subprocess.Popen(
         [sys.executable, "-m", "electra", "serve", str(run_folder), "--port", "0", "--token-file",
@@ -36,7 +36,9 @@ def test_a_process_serves_until_it_is_asked_to_stop(run_folder: Path, tmp_path: 
         address = re.search(r"http://127\.0\.0\.1:\d+", lines[1])
         assert address is not None, lines
         headers = {"Authorization": "Bearer abc"}
-        with httpx.Client(base_url=address[0], timeout=30) as client:  # no second try: it serves when it says so
+        with httpx.Client(
+            base_url=address[0], timeout=30
+        ) as client:  # no retries: it accepts connections when it logs its address
             answer = client.post("/score", json={"texts": ["a dog"]}, headers=headers)
             assert answer.json()["results"][0]["tokens"] == ["a", "dog"]
             assert client.post("/score", json={"texts": ["a dog"]}).status_code == 401
@@ -56,24 +58,27 @@ def test_mistakes_are_found_before_a_model_is_loaded(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         cases = [
-            (["--port", "70000"], "--port: must be from 0 to 65535, got 70000"),
-            (["--wait", "-1", "--texts", "0"], "--texts: must be above 0, got 0\n--wait: must be from 0 to 1000"),
+            (["--port", "70000"], "--port: must be at least 0 and at most 65535, got 70000"),
+            (
+                ["--wait", "-1", "--texts", "0"],
+                "--wait: must be at least 0 and at most 1000, got -1.0\n--texts: must be at least 1, got 0",
+            ),
             (["--port", port], f"127.0.0.1:{port}: address already in use; give another --port"),
             (["--host", "no.such.host.invalid"], "--host no.such.host.invalid: "),
-            (["--token-file", str(tmp_path / "none")], "none: it cannot be read: no such file or directory"),
-            (["--token-file", str(tmp_path / "empty")], "empty: it is empty; write a token into it"),
-            (["--token-file", str(tmp_path / "image")], "image: it is no text"),
+            (["--token-file", str(tmp_path / "none")], "none: cannot be read: no such file or directory"),
+            (["--token-file", str(tmp_path / "empty")], "empty: is empty; write the access token into it"),
+            (["--token-file", str(tmp_path / "image")], "image: is not a text file"),
         ]
         for arguments, message in cases:
             assert main(["serve", str(run_folder), *arguments]) == 2
-            told = capsys.readouterr().err
-            assert message in told and "Errno" not in told
+            shown = capsys.readouterr().err
+            assert message in shown and "Errno" not in shown
     monkeypatch.setenv("ELECTRA_TOKEN", "two words")
     assert main(["serve", str(run_folder)]) == 2
-    assert "ELECTRA_TOKEN: a token is one word" in capsys.readouterr().err
+    assert "ELECTRA_TOKEN: an access token is one word" in capsys.readouterr().err
 
 
-def test_of_two_that_start_at_once_on_one_port_one_is_told() -> None:
+def test_of_two_servers_that_start_at_once_on_one_port_one_fails() -> None:
     first = process.bind_socket("127.0.0.1", 0)
     with first, process.bind_socket("127.0.0.1", port := first.getsockname()[1]) as second:
         process.start_listening(first)

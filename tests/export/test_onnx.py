@@ -336,11 +336,11 @@ class TestRefused:
         uses: list[tuple[Callable[[], Any], str]] = [
             (lambda: Scorer(folder), "is fine-tuned for a task"),
             (lambda: MaskedTokenPredictor(folder), "predicts no masked tokens"),
-            (lambda: TextEncoder(folder), "no states; .* --part encoder"),
+            (lambda: TextEncoder(folder), "no hidden states; .* --part encoder"),
             (lambda: Predictor(folder, device="cuda"), "runs on the CPU"),
             (lambda: load_pretrained(folder), "is an ONNX folder"),
-            (lambda: electra.load(folder).encoder, "no encoder for PyTorch"),
-            (lambda: Calibration.load(folder), "takes no calibration"),
+            (lambda: electra.load(folder).encoder, "no PyTorch encoder"),
+            (lambda: Calibration.load(folder), "has no calibration"),
         ]
         for use, message in uses:
             with pytest.raises(CheckpointError, match=message):

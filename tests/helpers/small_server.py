@@ -1,4 +1,4 @@
-"""A small run with both networks, and a server of it on a free port of this machine."""
+"""A small run with both networks, and a server of it on a free port."""
 
 import contextlib
 import threading
@@ -19,7 +19,7 @@ from electra.serving.http.app import ModelServer
 from electra.serving.http.hosted_model import HostedModel
 from electra.serving.http.limits import Limits
 
-TOWERS = {"discriminator": ReplacedTokenHead, "generator": MaskedLanguageModelHead}
+HEADS = {"discriminator": ReplacedTokenHead, "generator": MaskedLanguageModelHead}
 
 
 def write_run(folder: Path, *, seed: int = 0) -> Path:
@@ -31,9 +31,9 @@ def write_run(folder: Path, *, seed: int = 0) -> Path:
         layers=2, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=40,
         vocabulary_size=150, initializer_range=0.4, linear_initializer_range=0.4,
     )  # fmt: skip
-    for tower, head in TOWERS.items():
+    for name, head in HEADS.items():
         huggingface.save(
-            folder / "export" / tower, encoder=Encoder(config), head=head(config), card="", max_length=LENGTH,
+            folder / "export" / name, encoder=Encoder(config), head=head(config), card="", max_length=LENGTH,
             tokenizer_json=folder / "tokenizer.json",
         )  # fmt: skip
     return folder
@@ -41,19 +41,19 @@ def write_run(folder: Path, *, seed: int = 0) -> Path:
 
 @contextlib.contextmanager
 def serving(*models: HostedModel, **settings: Any) -> Iterator[tuple[str, process.GracefulServer]]:
-    """The address of a server that runs until the block ends, and the server."""
+    """The address of a server that runs until the end of the block, and the server."""
     server = ModelServer(models, **{"limits": Limits(seconds=20), **settings})
-    listening = process.bind_socket("127.0.0.1", 0)
-    host, port = listening.getsockname()[:2]
-    polite = process.build_uvicorn_server(server)
-    thread = threading.Thread(target=polite.run, kwargs={"sockets": [listening]}, daemon=True)
+    bound = process.bind_socket("127.0.0.1", 0)
+    host, port = bound.getsockname()[:2]
+    uvicorn_server = process.build_uvicorn_server(server)
+    thread = threading.Thread(target=uvicorn_server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()
     try:
         until = time.monotonic() + 20
-        while not polite.started and time.monotonic() < until:
+        while not uvicorn_server.started and time.monotonic() < until:
             time.sleep(0.01)
-        yield f"http://{host}:{port}", polite
+        yield f"http://{host}:{port}", uvicorn_server
     finally:
         server.drain()
         thread.join(20)
-        assert not thread.is_alive(), "the server does not end"
+        assert not thread.is_alive(), "the server does not stop"

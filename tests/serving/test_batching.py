@@ -98,5 +98,5 @@ def test_rows_of_one_length_need_no_mask() -> None:
 
 
 def test_inputs_without_room_for_a_text_are_refused() -> None:
-    with pytest.raises(CheckpointError, match="inputs of 2 tokens leave no room for a text"):
+    with pytest.raises(CheckpointError, match="inputs of 2 tokens are too short for any text"):
         batcher(2)

@@ -45,7 +45,7 @@ def test_a_scorer_corrects_all_that_it_says(model: Path) -> None:
 
 
 def test_without_one_it_is_said_how_to_make_one(model: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"has no calibration.json; make one: electra analyze calibrate"):
+    with pytest.raises(CheckpointError, match=r"has no calibration.json; create it: electra analyze calibrate"):
         Calibration.load(model)
 
 
@@ -54,7 +54,7 @@ def test_one_of_other_weights_is_refused(model: Path, tmp_path: Path) -> None:
     with (model / "model.safetensors").open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"\x7f")
-    with pytest.raises(CheckpointError, match="was made for other weights"):
+    with pytest.raises(CheckpointError, match="is for other weights"):
         Calibration.load(model)
 
 

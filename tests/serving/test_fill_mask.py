@@ -18,7 +18,7 @@ def proposer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 def test_all_probabilities_sum_to_one_without_special_tokens(proposer: FillMask) -> None:
     ids = proposer.tokenizer.encode(TEXTS[0], add_special_tokens=False).ids
-    (found,) = proposer([MaskQuery(ids, 1, count=400)])
+    (found,) = proposer([MaskQuery(ids, 1, top_k=400)])
     assert sum(p for _, p in found.proposals) == pytest.approx(1, abs=1e-4)
     falling = [p for _, p in found.proposals]
     assert falling == sorted(falling, reverse=True)

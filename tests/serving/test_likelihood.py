@@ -164,8 +164,8 @@ def test_the_place_of_an_unknown_word(discriminator: Path) -> None:
 
     [one, two, none] = tokenize_texts(tokenizer, ["the <unk> sat", "<unk> <unk>", "the mat"], "<unk>")
     assert one.ids == [*ids("the"), unknown, *ids("sat")] and two.ids == [unknown, unknown]
-    assert two.words == [0, 1] and none.ids == ids("the mat")
-    assert one.words == sorted(one.words) and len(set(one.words)) == 3
+    assert two.word_ids == [0, 1] and none.ids == ids("the mat")
+    assert one.word_ids == sorted(one.word_ids) and len(set(one.word_ids)) == 3
     [plain] = tokenize_texts(tokenizer, ["the <unk> sat"])
     assert len(plain.ids) > len(one.ids), "without being told, it is text as any other"
     found = load_likelihood_scorer(discriminator, device="cpu")(["the <unk> sat"], unknown="<unk>")
@@ -184,7 +184,7 @@ def test_a_model_without_the_head_that_is_needed(discriminator: Path, tmp_path: 
     tensors = load_file(bare / "model.safetensors")
     encoder = {name: tensor for name, tensor in tensors.items() if name.startswith("electra.")}
     save_file(encoder, bare / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"is an encoder without a head; .*RUN/export/generator"):
+    with pytest.raises(CheckpointError, match=r"is an encoder without a head, .*RUN/export/generator"):
         load_likelihood_scorer(bare)
     (tmp_path / "tags").mkdir()
     config = small(max_positions=40)

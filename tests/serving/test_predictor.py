@@ -176,10 +176,10 @@ def test_texts_of_the_wrong_form_are_named(tokenizer_json: Path, encoder: Encode
         predictor(name, tokenizer_json, encoder) for name in ("linear", "pair", "tagging", "span")
     )
     for model, texts, message in (
-        (single, ["a dog", ("a dog", "the cat")], "text 2: one text is expected"),
-        (pair, ["a dog"], "text 1: a pair of texts is expected, found 'a dog'"),
-        (pair, [("a", "b"), ("a", "b", "c")], "text 2: a pair of texts is expected"),
-        (span, ["who?"], "text 1: a question and its passage is expected"),
+        (single, ["a dog", ("a dog", "the cat")], "text 2: expected one text"),
+        (pair, ["a dog"], "text 1: expected a pair of texts, found 'a dog'"),
+        (pair, [("a", "b"), ("a", "b", "c")], "text 2: expected a pair of texts"),
+        (span, ["who?"], "text 1: expected a question and its passage"),
         (tags, ["a dog", "  "], "text 2 has no words"),
     ):
         with pytest.raises(DataError) as caught:
@@ -212,7 +212,7 @@ def test_a_model_without_a_task_is_refused(tokenizer_json: Path, encoder: Encode
         card="",
     )  # fmt: skip
     with pytest.raises(
-        CheckpointError, match=r"model was not fine-tuned for a task here; .*electra finetune MODEL"
+        CheckpointError, match=r"model was not fine-tuned for a task with electra; .*electra finetune MODEL"
     ):
         Predictor(tmp_path / "model")
     with pytest.raises(CheckpointError, match="was not fine-tuned"):

@@ -47,14 +47,18 @@ def plain(model: Path, text: str, word: str) -> float:
 
 
 def test_scores_are_those_of_the_words_where_they_stand(model: Path) -> None:
-    for found, text in zip(PromptClassifier(model, template=TEMPLATE, words=WORDS)(TEXTS), TEXTS, strict=True):
+    for found, text in zip(
+        PromptClassifier(model, template=TEMPLATE, label_words=WORDS)(TEXTS), TEXTS, strict=True
+    ):
         expected = {label: np.mean([plain(model, text, word) for word in words]) for label, words in WORDS.items()}
         assert found.scores == pytest.approx(expected, abs=1e-3)
         assert found.label == max(expected, key=expected.__getitem__)
 
 
 def test_the_word_may_stand_before_the_text(model: Path) -> None:
-    [one] = PromptClassifier(model, template="{word}: {text}", words={"a": ["awful"], "b": ["dull"]})(TEXTS[:1])
+    [one] = PromptClassifier(model, template="{word}: {text}", label_words={"a": ["awful"], "b": ["dull"]})(
+        TEXTS[:1]
+    )
     [scored] = Scorer(model, device="cpu")([f"awful: {TEXTS[0]}"])
     inside = [z for (a, _), z in zip(scored.offsets, scored.logits, strict=True) if a < len("awful")]
     assert one.scores["a"] == pytest.approx(-np.mean(inside), abs=1e-3)
@@ -73,9 +77,9 @@ def test_what_cannot_be_asked_is_refused(
     model: Path, template: str, words: dict[str, list[str]], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        PromptClassifier(model, template=template, words=words)
+        PromptClassifier(model, template=template, label_words=words)
 
 
 def test_only_a_discriminator_can_be_asked(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="masked language model"):
-        PromptClassifier(written(tmp_path, MaskedLanguageModelHead), template=TEMPLATE, words=WORDS)
+        PromptClassifier(written(tmp_path, MaskedLanguageModelHead), template=TEMPLATE, label_words=WORDS)

@@ -17,8 +17,8 @@ def test_the_totals_and_the_order() -> None:
 
 
 def test_without_the_model_the_order_is_the_recognisers_and_a_penalty_prefers_few_words() -> None:
-    assert [one.place for one in rescore(TEXTS, SCORES, LIKELIHOODS, weight=0)] == [0, 1, 2]
-    assert [one.place for one in rescore(TEXTS, SCORES, LIKELIHOODS, weight=0, length_penalty=3)] == [2, 1, 0]
+    assert [one.index for one in rescore(TEXTS, SCORES, LIKELIHOODS, weight=0)] == [0, 1, 2]
+    assert [one.index for one in rescore(TEXTS, SCORES, LIKELIHOODS, weight=0, length_penalty=3)] == [2, 1, 0]
 
 
 def test_equal_ones_stay_as_they_were() -> None:

@@ -22,8 +22,9 @@ from electra.errors import CheckpointError
 from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
 from electra.modeling.heads import ReplacedTokenHead
+from electra.serving.backends import describe_head
 from electra.serving.predictor import Predictor
-from electra.serving.scorer import Scorer, describe_head
+from electra.serving.scorer import Scorer
 from electra.tasks.tagging import Tagging, tokenize_words
 from electra.tasks.tagging_datasets import CORRECT_TAGS
 

@@ -85,7 +85,7 @@ def run(config: PromptConfig) -> Labelled | Judged:
     from electra.tasks.classification import Classification
 
     words = _words(config.words)
-    prompter = PromptClassifier(config.model, template=config.template, words=words)
+    prompter = PromptClassifier(config.model, template=config.template, label_words=words)
     if config.task is None:
         if not config.texts:
             raise ConfigError("give a text, or --task with --data")

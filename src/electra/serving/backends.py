@@ -1,4 +1,4 @@
-"""What texts are put through: a network of PyTorch's, or one that onnxruntime computes, behind one door.
+"""One interface to a network, whether PyTorch or onnxruntime computes it.
 
 Shapes: B batch, L length, D hidden size, n positions in the flattened batch, V vocabulary.
 """
@@ -23,32 +23,36 @@ from electra.tasks.long_texts import LongTexts
 from electra.tasks.task_model import CPU_TOKENS, TaskModel, batches_by_length, compute_outputs
 
 LoadedModel = Pretrained | OnnxModel
-"""What a MODEL holds: for PyTorch, or for onnxruntime."""
+"""A model for PyTorch or for onnxruntime."""
 
 
 class Backend(Protocol):
-    """A network where it computes. `past` is what one with a memory remembers (`recurrence.Past`)."""
+    """A network on its device.
+
+    `past` is given to networks with a memory only: `past=Memory(...)`
+    (`electra.modeling.encoders.relative.Memory`).
+    """
 
     device: torch.device
 
     def hidden_states(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
-        """States (B, L, D)."""
+        """The hidden states of the last layer (B, L, D)."""
         ...
 
     def replaced_logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
-        """Of each token's having been replaced (B, L): of a discriminator."""
+        """A discriminator's logit that each token was replaced (B, L)."""
         ...
 
     def vocabulary_logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Callable[[Tensor], Tensor]:
-        """From positions (n) in the flattened batch to logits (n, V): of a masked language model."""
+        """A function from positions (n) in the flattened batch to a masked language model's logits (n, V)."""
         ...
 
 
 def load_model(model: str | Path | LoadedModel) -> LoadedModel:
-    """A MODEL, or an ONNX folder.
+    """Load a MODEL or an ONNX folder; a loaded model is returned as it is.
 
     Raises:
-        CheckpointError: there is none, it cannot be loaded, or onnxruntime is missing.
+        CheckpointError: the model does not exist or cannot be loaded, or onnxruntime is not installed.
         DataError: the tokenizer cannot be read or lacks a special token.
     """
     if isinstance(model, Pretrained | OnnxModel):
@@ -57,30 +61,48 @@ def load_model(model: str | Path | LoadedModel) -> LoadedModel:
     return load_onnx(folder) if is_onnx(folder) else load_pretrained(folder)
 
 
+def name_in_messages(model: str | Path | LoadedModel) -> str:
+    """How an error message calls a model: its path or id, or "the model" if it was given as an object."""
+    return str(model) if isinstance(model, str | Path) else "the model"
+
+
 def head_kind(loaded: LoadedModel) -> str:
-    """What the head is for (`export.names.HeadKind`); of a network without one `encoder`."""
+    """The kind of the model's head (`electra.export.names.HeadKind`); "encoder" if it has no head."""
     if isinstance(loaded, OnnxModel):
         return loaded.facts.kind
     return "encoder" if loaded.head is None else KINDS[type(loaded.head)]
 
 
+def describe_head(loaded: LoadedModel) -> str:
+    """What a model that is no discriminator is, in words for an error message."""
+    descriptions = {
+        "generator": "a masked language model",
+        "language-model": "a language model",
+        "encoder": "an encoder without a head",
+    }
+    return descriptions.get(head_kind(loaded), "fine-tuned for a task")
+
+
 def build_backend(loaded: LoadedModel, device: str | torch.device | None) -> Backend:
-    """The network on its device; None: the GPU where there is one and PyTorch computes.
+    """The network of a model on its device.
+
+    Args:
+        device: such as "cpu" or "cuda". None: a GPU if PyTorch computes and there is one, else the CPU.
 
     Raises:
-        CheckpointError: an ONNX model is to be on another device than the CPU.
+        CheckpointError: an ONNX model was asked to run on another device than the CPU.
     """
     if isinstance(loaded, OnnxModel):
-        _refuse_device(device)
+        _check_device(device)
         return OnnxBackend(loaded)
     return TorchBackend(loaded, device)
 
 
 class TorchBackend:
-    """An encoder and its head, on their device; None: the GPU where there is one."""
+    """An encoder and its head in PyTorch."""
 
     def __init__(self, pretrained: Pretrained, device: str | torch.device | None) -> None:
-        self.device = _device(device)
+        self.device = _resolve_device(device)
         self.encoder = pretrained.encoder.to(self.device)
         self.head = None if pretrained.head is None else pretrained.head.to(self.device)
 
@@ -101,53 +123,59 @@ class TorchBackend:
 
 
 class OnnxBackend:
-    """The same by onnxruntime."""
+    """An ONNX graph in onnxruntime. It has no memory, so `past` is not used."""
 
     def __init__(self, model: OnnxModel) -> None:
         self.model, self.device = model, torch.device("cpu")
 
     def hidden_states(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
-        return self._one("states", ids_BL, mask_BL)
+        return self._run("states", ids_BL, mask_BL)
 
     def replaced_logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
-        return self._one("logits", ids_BL, mask_BL)
+        return self._run("logits", ids_BL, mask_BL)
 
     def vocabulary_logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Callable[[Tensor], Tensor]:
-        return lambda positions_n: self._one("logits", ids_BL, mask_BL, positions_n)
+        return lambda positions_n: self._run("logits", ids_BL, mask_BL, positions_n)
 
-    def _one(self, name: str, ids_BL: Tensor, mask_BL: Tensor | None, positions_n: Tensor | None = None) -> Tensor:
-        """One of the outputs. Where states alone are wanted of a masked language model, it predicts no words."""
+    def _run(
+        self, output: str, ids_BL: Tensor, mask_BL: Tensor | None, positions_n: Tensor | None = None
+    ) -> Tensor:
+        """One output of the graph. Without positions, a masked language model computes no logits."""
         positions = torch.zeros(0, dtype=torch.int64) if positions_n is None else positions_n
         inputs = {IDS: ids_BL, POSITIONS: positions}
         if mask_BL is not None:
             inputs[MASK] = mask_BL
-        return self.model.run((name,), **inputs)[name]
+        return self.model.run((output,), **inputs)[output]
 
 
 class TaskBackend(Protocol):
-    """A network that was fine-tuned for a problem."""
+    """A network that was fine-tuned for a task."""
 
     def outputs(self, rows: Rows, *, pad: int, batch_tokens: int | None = None) -> list[Outputs]:
-        """What the problem makes of each row, in order."""
+        """The task's outputs for each row, in the order of the rows."""
         ...
 
 
 def build_task_backend(
     loaded: LoadedModel, problem: Problem, device: str | torch.device | None, *, long: LongTexts | None = None
 ) -> TaskBackend:
-    """As `build_backend`.
+    """The fine-tuned network of a model on its device.
 
     Args:
-        long: how PyTorch's reads rows that are longer than its windows; what went out as ONNX reads none.
+        device: as of `build_backend`.
+        long: how PyTorch reads rows that are longer than its windows. ONNX models are exported without this.
+
+    Raises:
+        CheckpointError: as of `build_backend`.
     """
     if isinstance(loaded, OnnxModel):
-        _refuse_device(device)
+        _check_device(device)
         return OnnxTaskBackend(loaded, problem)
-    return TorchTaskBackend(loaded, problem, _device(device), long=long)
+    return TorchTaskBackend(loaded, problem, _resolve_device(device), long=long)
 
 
 class TorchTaskBackend:
-    """An encoder and its head."""
+    """An encoder and its task head in PyTorch."""
 
     def __init__(
         self, pretrained: Pretrained, problem: Problem, device: torch.device, *, long: LongTexts | None
@@ -161,7 +189,7 @@ class TorchTaskBackend:
 
 
 class OnnxTaskBackend:
-    """The same by onnxruntime."""
+    """An ONNX graph with a task head in onnxruntime."""
 
     def __init__(self, model: OnnxModel, problem: Problem) -> None:
         self.model, self.problem = model, problem
@@ -171,23 +199,23 @@ class OnnxTaskBackend:
         return compute_outputs(rows, batches, self.logits, self.problem, pad=pad, device=torch.device("cpu"))
 
     def logits(self, batch: TaskBatch) -> dict[str, Tensor]:
-        """What the head gives for a batch (`tasks.base.Problem.logits`)."""
+        """The outputs of the head for a batch (`electra.tasks.base.Problem.logits`)."""
         inputs = {IDS: batch.input_ids_BL, SEGMENTS: batch.segment_ids_BL}
         mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
         if mask_BL is not None:
             inputs[MASK] = mask_BL
-        wanted = [name for name in (ALLOWED, BEGINS) if name in self.model.facts.inputs]
+        flags = [name for name in (ALLOWED, BEGINS) if name in self.model.facts.inputs]
         return self.model.run(
-            self.model.facts.outputs, **inputs, **{name: batch.targets[name] == 1 for name in wanted}
+            self.model.facts.outputs, **inputs, **{name: batch.targets[name] == 1 for name in flags}
         )
 
 
-def _device(device: str | torch.device | None) -> torch.device:
+def _resolve_device(device: str | torch.device | None) -> torch.device:
     return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-def _refuse_device(device: str | torch.device | None) -> None:
+def _check_device(device: str | torch.device | None) -> None:
     if device is not None and torch.device(device).type != "cpu":
         raise CheckpointError(
-            f"an ONNX model runs on the CPU here, not on {device}; take the model it was made of"
+            f"an ONNX model runs on the CPU only, not on {device}; give the model that was exported to ONNX"
         )

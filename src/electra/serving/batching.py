@@ -1,9 +1,10 @@
-"""Texts of any length through a network in full batches.
+"""Batches of texts of any length: windows of long texts, sorted by length so that there is little padding.
 
-A network with a memory was trained on a stream, window behind window, with [SEP] behind each document and no [CLS]
-(`electra.data.streams`). So its texts stand between two [SEP]s: the one before says that a document begins here.
+A network with a memory was trained on a stream of windows, with [SEP] after each document and no [CLS]
+(`electra.data.streams`). Its texts are therefore put between two [SEP]s; the first one marks the start of a
+document.
 
-Shapes: B batch, L length. Here L counts special tokens, elsewhere in `serving` the tokens of the text alone.
+Shapes: B batch, L length. In this module L counts special tokens; elsewhere in `serving` it does not.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -24,32 +25,33 @@ from electra.modeling.encoders.bert import attention_mask
 from electra.modeling.encoders.relative import Memory
 
 CPU_BATCH_TOKENS = 2048
-"""Tokens of a batch on a CPU: enough for the products' full speed; with more the states leave the cache."""
+"""Tokens of a batch on a CPU: enough for fast matrix products. With more, the hidden states do not fit in the
+cache."""
 DEVICE_BATCH_TOKENS = 16_384
-"""Tokens of a batch elsewhere: 32 inputs of 512."""
+"""Tokens of a batch on other devices: 32 inputs of 512."""
 
 CPU_OVERHEAD_TOKENS = 32
-"""Tokens that cost on a CPU what a batch costs beside its tokens: 8 ms for 12 layers, at 0.24 ms a token."""
+"""The fixed cost of a batch on a CPU, in tokens: 8 ms for 12 layers, at 0.24 ms per token."""
 DEVICE_OVERHEAD_TOKENS = 8192
-"""The same elsewhere, where starting a network takes as long as thousands of tokens."""
+"""The fixed cost of a batch on other devices, where kernel launches take as long as thousands of tokens."""
 
 Forward = Callable[..., Tensor]
-"""From ids (B, L) and an attention mask (B, L) or None to values (B, L, ...); of texts that are read with memory,
-also from a `Memory`, by the name `past`."""
+"""A function from ids (B, L) and an attention mask (B, L) or None to values (B, L, ...). For texts that are
+read with memory it also gets a `Memory`, as the keyword argument `past`."""
 
 LongTextMode = Literal["memory", "windows"]
-"""How a text is read that is longer than the network's input."""
+"""How texts that are longer than the network's input are read (`Batcher`)."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """A part of a text that goes through the network at once, and the tokens whose values are kept.
+    """A part of a text that is one row of a batch, and the tokens whose values are kept.
 
     Attributes:
-        text: the text's number.
-        start, end: the tokens that are read.
-        keep_start, keep_end: the tokens of which the values are kept.
-        before, after: special tokens of its row, in front and at the end.
+        text: the index of the text.
+        start, end: the range of tokens that the network reads.
+        keep_start, keep_end: the range of tokens whose values are kept.
+        before, after: the number of special tokens at the start and at the end of the row.
     """
 
     text: int
@@ -62,29 +64,30 @@ class Window:
 
     @property
     def length(self) -> int:
-        """Tokens of its row, special ones with them."""
+        """The length of the row, with special tokens."""
         return self.before + self.end - self.start + self.after
 
     @property
     def kept(self) -> slice:
-        """The kept tokens in the text."""
+        """Where the kept tokens are in the text."""
         return slice(self.keep_start, self.keep_end)
 
     @property
     def kept_in_row(self) -> slice:
-        """The kept tokens in the row of the window."""
-        first = self.before - self.start
-        return slice(self.keep_start + first, self.keep_end + first)
+        """Where the kept tokens are in the row."""
+        shift = self.before - self.start
+        return slice(self.keep_start + shift, self.keep_end + shift)
 
 
 @dataclass(frozen=True)
 class WindowBatch:
-    """Windows as a network reads them at once.
+    """Windows that go through the network together.
 
     Attributes:
-        ids_BL: padded behind the rows' ends, where values mean nothing.
-        mask_BL: True at tokens; None: there is no padding.
-        past: what the network remembers, by the name `past`; empty where nothing is.
+        ids_BL: token ids, padded at the end of the rows.
+        mask_BL: False at padding. None if there is no padding.
+        past: the keyword argument `past` of the network, with its memory. Empty if the texts are read without
+            memory.
     """
 
     windows: list[Window]
@@ -94,16 +97,17 @@ class WindowBatch:
 
 
 class Batcher:
-    """Puts texts through a network: those of like length together, so that hardly any padding is computed.
+    """Puts texts through a network in batches of texts of similar length.
 
     Args:
-        device: where the network is.
-        long: how a text longer than the network's input is read. windows: they overlap by half, and each token is
-            kept once, where it has the most context. memory: window behind window, each token once, and each
-            window remembers those before. None: with memory, where the network has one.
+        device: the device of the network.
+        long: how a text that is longer than the network's input is read. "windows": in windows that overlap by
+            half; the value of each token is taken from the window in which it has the most context. "memory": in
+            consecutive windows, each with the memory of the windows before it. None: with memory if the network
+            has one.
 
     Raises:
-        CheckpointError: the model's inputs are too short for a text, or it has no memory to read with.
+        CheckpointError: the model's inputs are too short for any text, or `long` is "memory" and it has no memory.
     """
 
     def __init__(
@@ -113,24 +117,29 @@ class Batcher:
         self.special = special_tokens(pretrained.tokenizer)
         self.memory_length = pretrained.memory_length
         if long == "memory" and not self.memory_length:
-            raise CheckpointError("the model has no memory to read long texts with; they can be read in windows")
+            raise CheckpointError("the model has no memory to read long texts with; read them in windows")
         self.long: LongTextMode = long or ("memory" if self.memory_length else "windows")
         self.start_token = self.special.separate if pretrained.stream else self.special.classify
-        self.max_tokens = pretrained.max_length - 2  # special tokens take two
+        self.max_tokens = pretrained.max_length - 2  # two are special tokens
         if self.max_tokens < 1:
-            raise CheckpointError(f"the model's inputs of {pretrained.max_length} tokens leave no room for a text")
+            raise CheckpointError(
+                f"the model's inputs of {pretrained.max_length} tokens are too short for any text"
+            )
 
     def count_windowed(self, lengths: Iterable[int]) -> int:
-        """How many texts of so many tokens are longer than the network's input, and are read in windows."""
+        """The number of texts of these lengths (tokens) that are too long for one input and are read in
+        windows."""
         return sum(length > self.max_tokens for length in lengths) if self.long == "windows" else 0
 
     def outputs(
         self, ids: Sequence[list[int]], network: Forward, *, batch_tokens: int | None = None
     ) -> Iterator[tuple[Window, NDArray[np.float32]]]:
-        """The network's values of every window, (L, ...) with those of special tokens; those that are read with
-        memory come first, then the longest.
+        """Each window and the network's values for its row (L, ...), special tokens included.
+
+        The order is not that of the texts: texts that are read with memory come first, then the longest windows.
 
         Args:
+            network: such as `Backend.hidden_states`.
             ids, batch_tokens: as of `batches`.
         """
         for batch in self.batches(ids, batch_tokens=batch_tokens):
@@ -140,31 +149,39 @@ class Batcher:
                 yield window, row[: window.length]
 
     def batches(self, ids: Sequence[list[int]], *, batch_tokens: int | None = None) -> Iterator[WindowBatch]:
-        """The windows of texts in batches. Each is to go through the network before the next one is asked for: it
-        leaves in `past` what that one remembers.
+        """The windows of all texts in batches.
+
+        Each batch must go through the network before the next one is requested, because the network updates the
+        memory in `past` that the next batch uses.
 
         Args:
-            ids: of each text, without special tokens.
-            batch_tokens: tokens of a batch, padding included; None: `CPU_BATCH_TOKENS` or `DEVICE_BATCH_TOKENS`.
+            ids: the token ids of each text, without special tokens.
+            batch_tokens: the maximum number of tokens of a batch, padding included. None: `CPU_BATCH_TOKENS` or
+                `DEVICE_BATCH_TOKENS`.
         """
         budget = batch_tokens or (CPU_BATCH_TOKENS if self.device.type == "cpu" else DEVICE_BATCH_TOKENS)
-        remembered = {i for i, tokens in enumerate(ids) if self.long == "memory" and len(tokens) > self.max_tokens}
-        yield from self._remembered(ids, remembered, budget)
-        others = [(i, len(tokens)) for i, tokens in enumerate(ids) if i not in remembered]
+        with_memory = {
+            i for i, tokens in enumerate(ids) if self.long == "memory" and len(tokens) > self.max_tokens
+        }
+        yield from self._batches_with_memory(ids, with_memory, budget)
+        others = [(i, len(tokens)) for i, tokens in enumerate(ids) if i not in with_memory]
         ordered = [window for i, tokens in others for window in overlapping_windows(i, tokens, self.max_tokens)]
         ordered.sort(key=lambda window: window.length, reverse=True)
-        call = CPU_OVERHEAD_TOKENS if self.device.type == "cpu" else DEVICE_OVERHEAD_TOKENS
-        for first, end in pairwise(batch_boundaries([window.length for window in ordered], budget, call)):
+        overhead = CPU_OVERHEAD_TOKENS if self.device.type == "cpu" else DEVICE_OVERHEAD_TOKENS
+        for first, end in pairwise(batch_boundaries([window.length for window in ordered], budget, overhead)):
             yield self._batch(ids, ordered[first:end])
 
-    def _remembered(self, ids: Sequence[list[int]], texts: Collection[int], budget: int) -> Iterator[WindowBatch]:
-        """Texts side by side, the longest above, so that those that are at their end drop out below."""
+    def _batches_with_memory(
+        self, ids: Sequence[list[int]], texts: Collection[int], budget: int
+    ) -> Iterator[WindowBatch]:
+        """Consecutive windows of several texts. The longest text is the first row, so that finished texts are
+        the last."""
         length = self.max_tokens + 2
         ordered = sorted(texts, key=lambda text: len(ids[text]), reverse=True)
-        together = max(1, budget // length)
-        for first in range(0, len(ordered), together):
+        batch_size = max(1, budget // length)
+        for first in range(0, len(ordered), batch_size):
             rows = [
-                consecutive_windows(text, len(ids[text]), length) for text in ordered[first : first + together]
+                consecutive_windows(text, len(ids[text]), length) for text in ordered[first : first + batch_size]
             ]
             past = Memory(self.memory_length)
             for step in range(len(rows[0])):
@@ -178,7 +195,7 @@ class Batcher:
         return [*before, *ids[window.start : window.end], *after]
 
     def _batch(self, ids: Sequence[list[int]], batch: list[Window], **past: Memory) -> WindowBatch:
-        """Windows of which the first one is a longest."""
+        """A batch of windows, of which the first is the longest."""
         rows = [self._row(ids[window.text], window) for window in batch]
         lengths_B = np.array([len(row) for row in rows])
         length = int(lengths_B[0])
@@ -188,32 +205,39 @@ class Batcher:
         return WindowBatch(batch, torch.from_numpy(ids_BL).to(self.device), mask_BL, past)
 
 
-def batch_boundaries(lengths: Sequence[int], budget: int, call: int) -> list[int]:
-    """Where to cut rows into batches, so that the least is computed: 0, the ends of batches but the last, the end.
+def batch_boundaries(lengths: Sequence[int], budget: int, overhead: int) -> list[int]:
+    """Where to split sorted rows into batches at the lowest total cost: 0, the end of each batch.
 
-    A batch computes all its rows at the length of the longest, and costs `call` tokens more.
+    A batch costs its number of rows times the length of its longest row, plus `overhead`. The minimum is found by
+    dynamic programming from the last row to the first.
 
     Args:
-        lengths: of the rows, falling.
-        budget: tokens of a batch, padding included; a longer row is a batch alone.
+        lengths: of the rows, in descending order.
+        budget: the maximum number of tokens of a batch, padding included. A longer row is a batch of its own.
+        overhead: the fixed cost of a batch, in tokens.
     """
     lengths_n = np.asarray(lengths, np.int64)
-    costs, ends = np.zeros(len(lengths) + 1), [0] * len(lengths)  # from each row to the end
+    costs, ends = np.zeros(len(lengths) + 1), [0] * len(lengths)  # costs[i]: of rows i and later
     for first in range(len(lengths) - 1, -1, -1):
         most = min(max(1, budget // int(lengths_n[first])), len(lengths) - first)
         total = lengths_n[first] * np.arange(1, most + 1) + costs[first + 1 : first + 1 + most]
         best = int(total.argmin())
-        costs[first], ends[first] = total[best] + call, first + 1 + best
-    found = [0]
-    while found[-1] < len(lengths):
-        found.append(ends[found[-1]])
-    return found
+        costs[first], ends[first] = total[best] + overhead, first + 1 + best
+    boundaries = [0]
+    while boundaries[-1] < len(lengths):
+        boundaries.append(ends[boundaries[-1]])
+    return boundaries
 
 
 def overlapping_windows(text: int, tokens: int, size: int) -> list[Window]:
-    """Windows of at most `size` tokens that overlap by half; neighbours part in the middle of the overlap.
+    """Windows of at most `size` tokens that overlap by half.
 
-    There is always one: that of an empty text is empty.
+    Neighboring windows share their overlap: the first keeps the left half of it, the second the right half. An
+    empty text has one empty window.
+
+    Args:
+        text: the index of the text.
+        tokens: its number of tokens.
     """
     step = max(1, size // 2)
     starts = [*range(0, max(tokens - size, 0), step), max(tokens - size, 0)]
@@ -225,9 +249,13 @@ def overlapping_windows(text: int, tokens: int, size: int) -> list[Window]:
 
 
 def consecutive_windows(text: int, tokens: int, length: int) -> list[Window]:
-    """Windows of `length` tokens, one behind the other, of a text and the special token on either side of it.
+    """Consecutive windows of `length` tokens of a text with one special token before and one after it.
 
-    The last one may hold nothing but the token behind the text.
+    The last window may contain nothing but the special token after the text.
+
+    Args:
+        text: the index of the text.
+        tokens: its number of tokens.
     """
     found = []
     for first in range(0, tokens + 2, length):
@@ -238,10 +266,10 @@ def consecutive_windows(text: int, tokens: int, length: int) -> list[Window]:
 
 
 def check_texts(texts: Sequence[str]) -> None:
-    """Refuse a single text, whose characters would be taken for the texts.
+    """Check that `texts` is not one string, whose characters would be read as texts.
 
     Raises:
-        TypeError: a single text was given where a list of texts belongs.
+        TypeError: it is one string.
     """
     if isinstance(texts, str):
         raise TypeError(f"give a list of texts: [{texts[:20]!r}]")

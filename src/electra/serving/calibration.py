@@ -1,8 +1,9 @@
-"""What makes a discriminator's probabilities right: a correction of its log-odds, kept beside the model.
+"""Calibration of a discriminator: a correction of its log-odds, stored in a file next to the model.
 
-It is fitted on text with replaced tokens (`electra.analysis.calibration`), of which more are replaced than are
-wrong in real text. For text with another share the log-odds are shifted by the log of the ratio of the prior odds
-(Saerens et al. 2002, equation 2.4; Elkan 2001), which is right as far as only the share differs.
+It is fitted on text with replaced tokens (`electra.analysis.calibration`). In such text the share of replaced
+tokens is larger than the share of wrong tokens in real text. For text with another share, the log-odds are
+shifted by the log of the ratio of the prior odds (Saerens et al. 2002, equation 2.4; Elkan 2001). That is exact
+if nothing but the share differs.
 
 Shapes: N tokens, K knots.
 """
@@ -34,12 +35,13 @@ class Calibration:
     """A correction of log-odds.
 
     Attributes:
-        kind: none; temperature: times `slope`; platt: times `slope`, plus `intercept`; isotonic: a rising curve of
-            probabilities with straight parts between `knots`.
+        kind: "none"; "temperature": slope * x; "platt": slope * x + intercept; "isotonic": a piecewise linear,
+            increasing function from log-odds to probabilities.
         prior: the share of replaced tokens in the text that it was fitted on.
-        slope, intercept: of temperature and platt.
-        knots, heights: log-odds (K,), rising, and the probability at each, inside 0 and 1; of isotonic.
-        target_prior: the share that is expected in the text that is read; None: `prior`.
+        slope, intercept: of temperature and Platt scaling.
+        knots, heights: of isotonic regression: log-odds (K,) in ascending order, and the probability at each,
+            above 0 and below 1.
+        target_prior: the share that is expected in the text to be scored. None: `prior`.
     """
 
     kind: CalibrationKind
@@ -61,51 +63,52 @@ class Calibration:
         return x_N if self.target_prior is None else shift_prior(x_N, self.prior, self.target_prior)
 
     def with_target_prior(self, prior: float | None) -> "Calibration":
-        """The same for text of which another share is wrong."""
+        """The same correction for text in which another share of the tokens is wrong."""
         return replace(self, target_prior=prior)
 
     @classmethod
     def load(cls, model: str | Path) -> "Calibration":
-        """That which `electra analyze calibrate --store` put beside a MODEL.
+        """Load the calibration that `electra analyze calibrate --store` saved next to a MODEL.
 
         Raises:
-            CheckpointError: there is none, it cannot be read, or it was made for other weights.
+            CheckpointError: the model has no calibration, the file cannot be read, or it is for other weights.
         """
         folder = find(model)
         if is_onnx(folder):
             raise CheckpointError(
-                f"{model} is an ONNX folder, which takes no {CALIBRATION_FILE}; give the model it was made of"
+                f"{model} is an ONNX folder, which has no {CALIBRATION_FILE}; give the model that was exported "
+                f"to ONNX"
             )
         file = folder / CALIBRATION_FILE
         if not file.is_file():
             raise CheckpointError(
-                f"{model} has no {CALIBRATION_FILE}; make one: electra analyze calibrate {model} "
+                f"{model} has no {CALIBRATION_FILE}; create it: electra analyze calibrate {model} "
                 "--data DATA --store"
             )
         facts = read_json(file)
         if facts.get("weights") != _weights(folder):
             raise CheckpointError(
-                f"{file} was made for other weights than those beside it; make it again: electra analyze "
+                f"{file} is for other weights than those of the model; create it again: electra analyze "
                 f"calibrate {model} --data DATA --store"
             )
         with understood(file):
-            named = {field.name: facts[field.name] for field in fields(cls) if field.name != "target_prior"}
-            found = cls(**named | {name: tuple(map(float, named[name])) for name in ("knots", "heights")})
-            found._check()
-        return found
+            values = {field.name: facts[field.name] for field in fields(cls) if field.name != "target_prior"}
+            calibration = cls(**values | {name: tuple(map(float, values[name])) for name in ("knots", "heights")})
+            calibration._check()
+        return calibration
 
     def _check(self) -> None:
-        """Raises a ValueError where the figures are no correction."""
+        """Raise a ValueError if the values are no correction."""
         numbers = (self.slope, self.intercept, *self.knots)
         if self.kind not in ("none", "temperature", "platt", "isotonic") or not all(map(math.isfinite, numbers)):
-            raise ValueError(f"kind {self.kind!r}, or its numbers")
+            raise ValueError(f"kind {self.kind!r} or its numbers")
         if not all(0 < share < 1 for share in (self.prior, *self.heights)) or len(self.knots) != len(self.heights):
-            raise ValueError("a prior, or a height, outside 0 and 1")
+            raise ValueError("a prior or a height that is not between 0 and 1")
         if self.kind == "isotonic" and not self.knots:
             raise ValueError("knots")
 
     def save(self, model: str | Path) -> Path:
-        """Put it beside the weights of a MODEL, which must be a folder; the file that it is in."""
+        """Save it next to the weights of a MODEL, which must be a folder. Returns the path of the file."""
         folder = find(model)
         facts = {name: value for name, value in asdict(self).items() if name != "target_prior"}
         durable.write_text(folder / CALIBRATION_FILE, json_text({**facts, "weights": _weights(folder)}))
@@ -113,12 +116,12 @@ class Calibration:
 
 
 def shift_prior(log_odds_N: Floats, prior: float, target_prior: float) -> Floats:
-    """Log-odds as they are where another share is positive, and nothing else is different."""
+    """The log-odds in text with another share of positives that is otherwise the same."""
     return (
         log_odds_N + (math.log(target_prior) - math.log1p(-target_prior)) - (math.log(prior) - math.log1p(-prior))
     )
 
 
 def _weights(folder: Path) -> str:
-    """The sha256 of a model's weights: a correction is worth nothing with others."""
+    """The SHA-256 of a model's weights, because a correction is valid for these weights only."""
     return file_sha256(next(path for name in (WEIGHTS, OLD_WEIGHTS) if (path := folder / name).is_file()))

@@ -1,7 +1,7 @@
-"""A network that predicts each token from those before it, and its losses of texts of any length.
+"""A causal language model, and its loss for each token of texts of any length.
 
-Shapes: B documents read together, L window, T tokens of a document, N chosen tokens, M memory, D hidden size,
-V vocabulary, Y blocks. A tensor's name ends with its shape (`ids_BL`).
+Shapes: B documents of a batch, L window, T tokens of a document, N tokens of a window batch, M memory, D hidden
+size, V vocabulary, Y blocks. A tensor's name ends with its shape (`ids_BL`).
 """
 
 from collections.abc import Sequence
@@ -17,15 +17,15 @@ from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import LanguageModelHead
 
 BATCH_TOKENS = 2048
-"""Tokens of a batch: enough for the products' full speed, and their logits still fit anywhere."""
+"""Tokens of a batch: enough for fast matrix products, and the logits are still small."""
 
 
 @dataclass(frozen=True)
 class CausalLanguageModel:
-    """A network that predicts each token from those before it.
+    """An encoder that reads from left to right, with a head that predicts the next token.
 
     Attributes:
-        window: tokens that it read at once in training.
+        window: the number of tokens that it read at a time in training.
     """
 
     encoder: RelativeEncoder
@@ -34,23 +34,24 @@ class CausalLanguageModel:
 
     @classmethod
     def from_pretrained(cls, pretrained: Pretrained, name: str) -> "CausalLanguageModel":
-        """That of a MODEL.
+        """The causal language model of a loaded MODEL, on a GPU if there is one.
 
         Args:
-            name: what messages call it.
+            name: the name of the model in error messages.
 
         Raises:
-            CheckpointError: it looks to both sides, or does not predict words.
+            CheckpointError: the encoder is bidirectional, or has no language-model head.
         """
         encoder, head = pretrained.encoder, pretrained.head
         if not isinstance(encoder, RelativeEncoder) or encoder.config.direction != "left":
             raise CheckpointError(
-                f"{name} looks both ways, so it would see the tokens that it is to predict; give a causal "
-                "language model, such as one of electra pretrain txl-tiny"
+                f"{name} is bidirectional, so it would see the tokens that it has to predict; give a causal "
+                f"language "
+                "model, such as one from electra pretrain txl-tiny"
             )
         if not isinstance(head, LanguageModelHead):
             raise CheckpointError(
-                f"{name} has no head that predicts words; give the export of a run with objective.kind causal-lm"
+                f"{name} has no language-model head; give the export of a run with objective.kind causal-lm"
             )
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         return cls(encoder.to(device).eval(), head.to(device).eval(), pretrained.max_length)
@@ -60,7 +61,7 @@ class CausalLanguageModel:
         return self.head.bias.device
 
     def losses(self, states_ND: Tensor, targets_N: Tensor) -> Tensor:
-        """-log p of each target (N,), in nats."""
+        """The loss -log p of each target (N,), in nats."""
         logits_NV = self.head.logits(states_ND, self.encoder.embeddings.token.weight)
         return F.cross_entropy(logits_NV.float(), targets_N, reduction="none")
 
@@ -69,46 +70,48 @@ class CausalLanguageModel:
 def compute_token_losses(
     model: CausalLanguageModel, documents: Sequence[Tensor], *, window: int, memory: int
 ) -> list[Tensor]:
-    """The loss of each token (T,) of each document, which is read window by window with what is remembered.
+    """The loss of each token (T,) of each document, read in consecutive windows with memory.
 
-    A token sees what is before it in its window, and `memory` tokens before that; in a network of several blocks
-    those have seen earlier ones. Rows of a batch that have come to their end are left out of the next windows.
+    A token attends to the tokens before it in its window and to the states of `memory` earlier tokens, which
+    depend on still earlier ones if the network has several blocks. Documents that have ended are left out of
+    later windows.
 
     Args:
-        documents: (1 + T,) ids each, with [SEP] first.
-        memory: tokens that are remembered of each document, whatever it was in training; 0: none.
+        documents: the ids (1 + T,) of each document, with [SEP] first.
+        window: the number of tokens of a window.
+        memory: the number of tokens in memory; may differ from training. 0: no memory.
     """
-    found: list[list[Tensor]] = [[] for _ in documents]
+    losses: list[list[Tensor]] = [[] for _ in documents]
     order = sorted(range(len(documents)), key=lambda number: -len(documents[number]))
     rows = max(1, BATCH_TOKENS // window)
     for batch in (order[first : first + rows] for first in range(0, len(order), rows)):
-        remembered_YBMD: Tensor | None = None
+        memory_YBMD: Tensor | None = None
         for start in range(0, len(documents[batch[0]]) - 1, window):
             batch = [number for number in batch if len(documents[number]) - 1 > start]
             parts = [documents[number][start : start + window + 1] for number in batch]
-            remembered_YBMD = None if remembered_YBMD is None else remembered_YBMD[:, : len(batch)]
-            losses_BL, remembered_YBMD = forward_window(model, parts, remembered_YBMD, memory)
+            memory_YBMD = None if memory_YBMD is None else memory_YBMD[:, : len(batch)]
+            losses_BL, memory_YBMD = forward_window(model, parts, memory_YBMD, memory)
             for number, part, losses_L in zip(batch, parts, losses_BL, strict=True):
-                found[number].append(losses_L[: len(part) - 1])
-    return [torch.cat(parts) for parts in found]
+                losses[number].append(losses_L[: len(part) - 1])
+    return [torch.cat(parts) for parts in losses]
 
 
 def forward_window(
     model: CausalLanguageModel, parts: Sequence[Tensor], memory_YBMD: Tensor | None, memory: int
 ) -> tuple[Tensor, Tensor | None]:
-    """The losses (B, L) of one window of several documents, on the CPU, and what is then remembered.
+    """The losses (B, L) of one window of several documents, on the CPU, and the new memory.
 
     Args:
-        parts: up to 1 + L ids of each document; of one with fewer, the last losses mean nothing.
-        memory_YBMD: what is remembered of the windows before.
-        memory: tokens that are to be remembered.
+        parts: up to 1 + L ids of each document. If a document has fewer, its last losses have no meaning.
+        memory_YBMD: the memory of the windows before; None: none.
+        memory: the number of tokens in the new memory.
     """
     lengths = [len(part) - 1 for part in parts]
     ids_BL = torch.nn.utils.rnn.pad_sequence(list(parts), batch_first=True).to(model.device)
     mask_BL = None
     if min(lengths) < max(lengths):
-        places_L = torch.arange(max(lengths), device=model.device)
-        mask_BL = places_L < torch.tensor(lengths, device=model.device)[:, None]
+        positions_L = torch.arange(max(lengths), device=model.device)
+        mask_BL = positions_L < torch.tensor(lengths, device=model.device)[:, None]
     read = model.encoder.read(
         ids_BL[:, :-1], attention_mask_BL=mask_BL, memory_YBMD=memory_YBMD, memory_length=memory
     )

@@ -1,4 +1,4 @@
-"""Tokens coloured by how replaced they look; what stands out stays readable without colour."""
+"""Tokens colored by their probability of having been replaced. Likely ones are also marked by brackets."""
 
 from collections.abc import Sequence
 
@@ -6,38 +6,37 @@ from rich.style import Style
 from rich.text import Text
 
 BRACKET_THRESHOLD = 0.5
-"""Tokens from this probability on are put in brackets, with the figure."""
+"""Tokens with at least this probability are shown in brackets, with the probability."""
 COLOR_THRESHOLD = 0.1
-"""Tokens below this probability look like any other text."""
+"""Tokens below this probability are not colored."""
 
-_PALE, _STRONG = (255, 236, 150), (235, 80, 60)  # both bear black letters, on a dark and on a light terminal
+_PALE, _STRONG = (255, 236, 150), (235, 80, 60)  # black letters are readable on both, in dark and light terminals
 
 
 def color_tokens(
-    tokens: Sequence[str], probabilities: Sequence[float], *, joints: Sequence[str] | None = None
+    tokens: Sequence[str], probabilities: Sequence[float], *, separators: Sequence[str] | None = None
 ) -> Text:
-    """The tokens as one text, each on a background from pale yellow to red, and likely ones as `[word .93]`.
+    """The tokens as one text, on a background from pale yellow to red; likely ones as `[word .93]`.
 
     Args:
-        probabilities: of having been replaced, one a token.
-        joints: what stands before each token, and behind the last; None: a space, but none before a WordPiece
-            continuation (`##ing`, which loses its mark).
+        probabilities: that each token was replaced.
+        separators: the text before each token, and the text after the last one. None: a space, and nothing
+            before a WordPiece continuation, which is shown without its mark (`##ing`).
     """
-    if joints is None:
-        joints = ["" if token.startswith("##") or i == 0 else " " for i, token in enumerate(tokens)] + [""]
+    if separators is None:
+        separators = ["" if token.startswith("##") or i == 0 else " " for i, token in enumerate(tokens)] + [""]
         tokens = [token.removeprefix("##") if len(token) > 2 else token for token in tokens]
     text = Text()
-    for joint, token, probability in zip(joints, tokens, probabilities, strict=False):
-        text.append(joint)
-        marked = probability >= BRACKET_THRESHOLD and not token.isspace()
-        text.append(
-            f"[{token} {format_probability(probability)}]" if marked else token, background_style(probability)
-        )
-    return text.append(joints[-1])
+    for separator, token, probability in zip(separators, tokens, probabilities, strict=False):
+        text.append(separator)
+        in_brackets = probability >= BRACKET_THRESHOLD and not token.isspace()
+        shown = f"[{token} {format_probability(probability)}]" if in_brackets else token
+        text.append(shown, background_style(probability))
+    return text.append(separators[-1])
 
 
 def background_style(probability: float) -> Style | None:
-    """The background for a probability; None for one too small to show."""
+    """The background color of a probability; None if it is below `COLOR_THRESHOLD`."""
     if not probability >= COLOR_THRESHOLD:
         return None
     share = (probability - COLOR_THRESHOLD) / (1 - COLOR_THRESHOLD)
@@ -46,5 +45,5 @@ def background_style(probability: float) -> Style | None:
 
 
 def format_probability(probability: float) -> str:
-    """Two digits: `.93`."""
+    """A probability with two digits and without the zero: `.93`."""
     return f"{probability:.2f}".removeprefix("0")

@@ -1,4 +1,4 @@
-"""What the generator itself would put in place of a token."""
+"""What a masked language model, such as the generator, proposes for a token of a text (as in "fill-mask")."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,27 +12,27 @@ from electra.serving.masked_token_predictor import MaskedTokenPredictor
 
 @dataclass(frozen=True)
 class MaskQuery:
-    """A token of a text that is to be proposed for.
+    """A token of a text to mask.
 
     Attributes:
-        ids: of the text's tokens, without special ones.
-        place: the number of the token.
-        count: how many proposals are wanted.
+        ids: the token ids of the text, without special tokens.
+        position: the index of the token.
+        top_k: the number of proposals.
     """
 
     ids: list[int]
-    place: int
-    count: int = 5
+    position: int
+    top_k: int = 5
 
 
 @dataclass(frozen=True)
 class MaskPrediction:
-    """What a masked language model makes of a place.
+    """The prediction for a masked token.
 
     Attributes:
-        probability: of the token that stands there.
-        proposals: tokens as text and their probabilities, falling; what goes on with the word before keeps
-            WordPiece's mark (`##ing`).
+        probability: of the token that the text has at this position.
+        proposals: the most likely tokens as text and their probabilities, in descending order. A continuation
+            of the word before keeps the mark of WordPiece (`##ing`).
     """
 
     probability: float
@@ -40,46 +40,46 @@ class MaskPrediction:
 
 
 class FillMask:
-    """Proposes tokens for places of texts, each place masked alone.
+    """Proposes tokens for positions in texts. Each position is masked alone.
 
     Args:
-        model: a masked language model, such as RUN/export/generator; or what was loaded of one.
-        device: such as "cpu" or "cuda"; None: the GPU where there is one.
+        model: a masked language model, such as RUN/export/generator, or a loaded one.
+        device: such as "cpu" or "cuda". None: a GPU if there is one.
 
     Raises:
-        CheckpointError: the model cannot be loaded, or predicts no masked tokens.
+        CheckpointError: the model cannot be loaded or is no masked language model.
     """
 
     def __init__(self, model: str | Path | LoadedModel, *, device: str | torch.device | None = None) -> None:
         self.predictor = MaskedTokenPredictor(model, device=device)
         self.tokenizer = self.predictor.tokenizer
-        self._special = torch.tensor(self.predictor.batcher.special.ids)
+        self._special_ids = torch.tensor(self.predictor.batcher.special.ids)
 
-    def __call__(self, places: Sequence[MaskQuery]) -> list[MaskPrediction]:
-        """One result a place, in the order given.
+    def __call__(self, queries: Sequence[MaskQuery]) -> list[MaskPrediction]:
+        """The prediction for each query, in the order of the queries.
 
-        Of a text longer than the network's input the tokens around the place are read. Special tokens are never
-        proposed; the other probabilities are as if there were none.
+        Of a text that is longer than the network's input, the tokens around the position are read. Special
+        tokens are never proposed, and the other probabilities are normalized without them.
         """
-        cut = [self._around(place) for place in places]
-        found: dict[int, MaskPrediction] = {}
-        ids, where = [tokens for tokens, _ in cut], [[number] for _, number in cut]
-        for number, _, log_probabilities_1V in self.predictor(ids, where):
-            logits_V = log_probabilities_1V[0].index_fill(0, self._special, -torch.inf)
+        contexts = [self._context(query) for query in queries]
+        ids, positions = [tokens for tokens, _ in contexts], [[position] for _, position in contexts]
+        predictions: dict[int, MaskPrediction] = {}
+        for number, _, log_probabilities_1V in self.predictor(ids, positions):
+            logits_V = log_probabilities_1V[0].index_fill(0, self._special_ids, -torch.inf)
             probabilities_V = logits_V.softmax(0)
-            best = probabilities_V.topk(min(places[number].count, len(probabilities_V)))
-            tokens, masked = cut[number]
-            found[number] = MaskPrediction(
-                float(probabilities_V[tokens[masked]]),
+            best = probabilities_V.topk(min(queries[number].top_k, len(probabilities_V)))
+            tokens, position = contexts[number]
+            predictions[number] = MaskPrediction(
+                float(probabilities_V[tokens[position]]),
                 [
                     (self.tokenizer.decode([token], skip_special_tokens=False), probability)
                     for token, probability in zip(best.indices.tolist(), best.values.tolist(), strict=True)
                 ],
             )
-        return [found[number] for number in range(len(places))]
+        return [predictions[number] for number in range(len(queries))]
 
-    def _around(self, place: MaskQuery) -> tuple[list[int], int]:
-        """The tokens that are read, and the place among them."""
+    def _context(self, query: MaskQuery) -> tuple[list[int], int]:
+        """The tokens that the network reads, and the position in them."""
         size = self.predictor.batcher.max_tokens
-        start = min(max(0, place.place - size // 2), max(0, len(place.ids) - size))
-        return place.ids[start : start + size], place.place - start
+        start = min(max(0, query.position - size // 2), max(0, len(query.ids) - size))
+        return query.ids[start : start + size], query.position - start

@@ -1,4 +1,4 @@
-"""A MODEL as one object."""
+"""A MODEL as one object with everything that it can do."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -20,14 +20,14 @@ from electra.tasks.base import Prediction
 
 
 class Model:
-    """An encoder, its tokenizer and its head, and what can be done with them.
+    """An encoder, its tokenizer and its head.
 
-    `encoder, tokenizer = electra.load(MODEL)` gives the two parts.
+    It can be unpacked: `encoder, tokenizer = electra.load(MODEL)`.
 
     Args:
-        model: a run, an export, a fine-tuning, an ONNX folder, or a Hugging Face folder or id of a type that is
-            read here.
-        device: such as "cpu" or "cuda"; None: the GPU where there is one.
+        model: a run, an export folder, the output of a fine-tuning, an ONNX folder, or a Hugging Face folder or
+            id of a supported model type.
+        device: such as "cpu" or "cuda". None: a GPU if there is one.
 
     Raises:
         CheckpointError: the model cannot be loaded.
@@ -40,27 +40,30 @@ class Model:
 
     @property
     def encoder(self) -> AnyEncoder:
-        """
+        """The encoder, a PyTorch module.
+
         Raises:
-            CheckpointError: it is an ONNX folder, which has no encoder for PyTorch.
+            CheckpointError: the model is an ONNX folder, which has no PyTorch module.
         """
         if isinstance(self.pretrained, OnnxModel):
-            raise CheckpointError("an ONNX folder has no encoder for PyTorch; load the model it was made of")
+            raise CheckpointError(
+                "an ONNX folder has no PyTorch encoder; load the model that was exported to ONNX"
+            )
         return self.pretrained.encoder
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.encoder, self.tokenizer))
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One embedding a text (N, D): the mean of its states (`TextEncoder.encode`)."""
+        """One embedding per text (N, D): the mean of its hidden states (`TextEncoder.encode`)."""
         return self._encoder.encode(texts)
 
     def states(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
-        """The states (L, D) of each text's tokens (`TextEncoder`)."""
+        """The hidden states (L, D) of the tokens of each text (`TextEncoder`)."""
         return self._encoder(texts)
 
     def score(self, texts: Sequence[str]) -> list[ScoredText]:
-        """How replaced each token looks to a discriminator (`Scorer`).
+        """How likely each token is to have been replaced, by a discriminator (`Scorer`).
 
         Raises:
             CheckpointError: the model is no discriminator.
@@ -68,10 +71,10 @@ class Model:
         return self._scorer(texts)
 
     def predict(self, texts: Sequence[Text]) -> list[Prediction]:
-        """Labels, values, tags or answers of a model that was fine-tuned (`Predictor`).
+        """Labels, values, tags or answers of a fine-tuned model (`Predictor`).
 
         Raises:
-            CheckpointError: it was not.
+            CheckpointError: the model was not fine-tuned.
         """
         return self._predictor(texts)
 
@@ -89,10 +92,10 @@ class Model:
 
 
 def load(model: str | Path, *, device: str | torch.device | None = None) -> Model:
-    """A MODEL: a run, an export, a fine-tuning, or a Hugging Face folder or id.
+    """Load a MODEL: a run, an export folder, the output of a fine-tuning, or a Hugging Face folder or id.
 
     Raises:
-        CheckpointError: there is no such model, a run has no export yet, or what is there cannot be loaded.
+        CheckpointError: the model does not exist, is a run without an export, or cannot be loaded.
         DataError: the tokenizer cannot be read or lacks a special token.
     """
     return Model(model, device=device)

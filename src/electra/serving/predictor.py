@@ -1,9 +1,10 @@
-"""What a fine-tuned network says of new texts."""
+"""Predictions of a fine-tuned model for new texts."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError, DataError
-from electra.serving.backends import LoadedModel, build_task_backend, head_kind, load_model
+from electra.serving.backends import LoadedModel, build_task_backend, head_kind, load_model, name_in_messages
 from electra.serving.batching import check_texts
 from electra.tasks.base import InputSpec, Prediction, Rows
 from electra.tasks.classification import TextExample
@@ -23,28 +24,32 @@ from electra.tasks.tagging import Tagging
 
 logger = logging.getLogger(__name__)
 
+CHUNK_TEXTS = 4096
+"""Texts that `Predictor.stream` sorts by length at a time."""
+
+Tag = TypeVar("Tag")
 Text = str | Sequence[str]
-"""A text; a pair of texts; words; or a question and its passage: as the model's task has it."""
+"""A text, a pair of texts, a list of words, or a question and its passage, as the task of the model needs."""
 
 
 class Predictor:
     """Predicts labels, values, tags or answers.
 
     Args:
-        model: a folder that `electra finetune` wrote, or its `model`; or what was loaded of one.
-        device: such as "cpu" or "cuda"; None: the GPU where there is one.
+        model: a folder that `electra finetune` wrote, the folder `model` in it, or a loaded model.
+        device: such as "cpu" or "cuda". None: a GPU if there is one.
 
     Raises:
-        CheckpointError: the model cannot be loaded, or was not fine-tuned here.
+        CheckpointError: the model cannot be loaded, or was not fine-tuned with electra.
     """
 
     def __init__(self, model: str | Path | LoadedModel, *, device: str | torch.device | None = None) -> None:
         loaded = load_model(model)
         kind = head_kind(loaded)
         if loaded.task is None or kind == "encoder":
-            what = model if isinstance(model, str | Path) else "this model"
             raise CheckpointError(
-                f"{what} was not fine-tuned for a task here; make one that is: electra finetune MODEL --task NAME"
+                f"{name_in_messages(model)} was not fine-tuned for a task with electra; fine-tune it: "
+                "electra finetune MODEL --task NAME"
             )
         assert kind not in ("discriminator", "generator")
         self.problem = problem_from_dict(loaded.task)
@@ -55,31 +60,33 @@ class Predictor:
         )
         self.pad = special_tokens(loaded.tokenizer).pad
         self.pairs: bool = loaded.task.get("pair", self.problem.kind == "answering")
-        """Whether a text is a pair: of texts, or of a question and its passage."""
+        """Whether an input is a pair: two texts, or a question and its passage."""
         self.backend = build_task_backend(loaded, self.problem, device, long=long)
 
     def __call__(self, texts: Sequence[Text], *, batch_tokens: int | None = None) -> list[Prediction]:
-        """One prediction a text, in the order given; of a text that was too long it says `cut`.
+        """One prediction per text, in the order of the texts. If a text was too long, its prediction has `cut`:
+        True.
 
         Args:
-            texts: texts; pairs of texts, where the task has two; for tagging lists of words, or texts that are
-                parted at blanks; for questions pairs of question and passage.
-            batch_tokens: that go through the network at once, padding included; None: what suits the device.
+            texts: texts; pairs of texts, if the task has pairs; for tagging, lists of words, or texts that are
+                split at blanks; for question answering, pairs of question and passage.
+            batch_tokens: the maximum number of tokens of a batch, padding included. None: a default for the
+                device.
 
         Raises:
-            TypeError: a single text was given where a list of texts belongs.
-            DataError: a text has not the form that the task needs.
+            TypeError: a single text was given instead of a list of texts.
+            DataError: a text does not have the form that the task needs.
         """
         check_texts(texts)  # type: ignore[arg-type]
         if not texts:
             return []
         if empty := sum(not text or text.isspace() for text in texts if isinstance(text, str)):
-            logger.warning("%s of %s texts are empty; what is said of them means nothing", empty, len(texts))
+            logger.warning("%s of %s texts are empty; their predictions have no meaning", empty, len(texts))
         examples = [self._example(text, number) for number, text in enumerate(texts)]
         rows = self.problem.encode(examples, self.input_spec)
         if rows.cut:
             logger.warning(
-                "%s of %s texts are too long and were cut (%s tokens a row)",
+                "%s of %s texts are too long and were cut (to %s tokens)",
                 f"{len(rows.cut):,}", f"{len(examples):,}", self.input_spec.max_length,
             )  # fmt: skip
         predictions = self.predict_rows(examples, rows, batch_tokens=batch_tokens)
@@ -87,24 +94,42 @@ class Predictor:
             predictions[number]["cut"] = True
         return predictions
 
-    def check(self, texts: Sequence[Text]) -> None:
-        """Refuse texts of which nothing can be said, without reading them.
+    def stream(self, inputs: Iterable[tuple[Tag, Text]]) -> Iterator[tuple[Tag, Text, Prediction]]:
+        """Predict for any number of texts in chunks, in their order, and log the progress.
+
+        Args:
+            inputs: anything that belongs to a text, such as its row in a table, and the text.
 
         Raises:
-            DataError: a text has not the form that the task needs, or it or a part of it is empty.
+            DataError: as of `__call__`.
+        """
+        inputs, done = iter(inputs), 0
+        while chunk := list(islice(inputs, CHUNK_TEXTS)):
+            if done:
+                logger.info("predicted %s texts", f"{done:,}", extra={"progress": (done, None)})
+            predictions = self([text for _, text in chunk])
+            for (tag, text), prediction in zip(chunk, predictions, strict=True):
+                yield tag, text, prediction
+            done += len(chunk)
+
+    def check(self, texts: Sequence[Text]) -> None:
+        """Check the form of texts, without computing anything.
+
+        Raises:
+            DataError: a text does not have the form that the task needs, or it or a part of it is empty.
         """
         for number, text in enumerate(texts):
             self._example(text, number)
             if isinstance(text, str):
                 if not text.strip():
-                    raise DataError(f"text {number + 1} is empty; there is nothing to predict of it")
-            elif empty := [place for place, part in enumerate(text, start=1) if not part.strip()]:
-                raise DataError(f"text {number + 1}: its part {empty[0]} is empty")
+                    raise DataError(f"text {number + 1} is empty; give a text to predict from")
+            elif empty := [part for part, content in enumerate(text, start=1) if not content.strip()]:
+                raise DataError(f"text {number + 1}: part {empty[0]} is empty")
 
     def predict_rows(
         self, examples: Sequence[Any], rows: Rows, *, batch_tokens: int | None = None
     ) -> list[Prediction]:
-        """The same for examples of the task that are rows already."""
+        """Predictions for examples of the task that are already encoded as rows."""
         with torch.inference_mode():
             outputs = self.backend.outputs(rows, pad=self.pad, batch_tokens=batch_tokens)
         return self.problem.predictions(examples, rows, outputs)
@@ -112,13 +137,16 @@ class Predictor:
     def tag_probabilities(
         self, sentences: Sequence[Sequence[str]], *, batch_tokens: int | None = None
     ) -> list[NDArray[np.float64]]:
-        """Of each sentence, which is given in words, the probabilities (words, labels) of the problem's `labels`.
+        """The probabilities (words, labels) of the task's `labels` for each sentence.
+
+        Args:
+            sentences: lists of words.
 
         Raises:
-            CheckpointError: the model gives no tags.
+            CheckpointError: the model was not fine-tuned for tagging.
         """
         if not isinstance(self.problem, Tagging):
-            raise CheckpointError("the model was not fine-tuned to tag words")
+            raise CheckpointError("the model was not fine-tuned for tagging words")
         examples = [self._example(words, number) for number, words in enumerate(sentences)]
         rows = self.problem.encode(examples, self.input_spec)
         with torch.inference_mode():
@@ -137,11 +165,11 @@ class Predictor:
         if self.pairs:
             return TextExample(*_pair(text, number, "a pair of texts"))
         if not isinstance(text, str):
-            raise DataError(f"text {number + 1}: one text is expected, found {str(text)[:60]!r}")
+            raise DataError(f"text {number + 1}: expected one text, found {str(text)[:60]!r}")
         return TextExample(text)
 
 
 def _pair(text: Text, number: int, what: str) -> tuple[str, str]:
     if isinstance(text, str) or len(text) != 2:
-        raise DataError(f"text {number + 1}: {what} is expected, found {str(text)[:60]!r}")
+        raise DataError(f"text {number + 1}: expected {what}, found {str(text)[:60]!r}")
     return text[0], text[1]

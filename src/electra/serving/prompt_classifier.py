@@ -1,8 +1,10 @@
-"""A classifier without training: which of some words looks least replaced in a sentence about the text?
+"""Zero-shot classification with a prompt: the label whose word looks least replaced after the text.
 
-A discriminator says of each word whether it belongs where it stands. Put a word for each label into a template
-behind the text, and the label whose word looks most at home is the answer (Xia et al. 2022, "Prompting ELECTRA").
-No weight is changed.
+A discriminator says for each word whether it fits its context. A template appends a word for each label to the
+text, and the label whose word fits best is the answer (Xia et al. 2022, "Prompting ELECTRA"). Nothing is
+trained.
+
+Shapes: N texts, K labels.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +24,7 @@ TEXT, WORD = "{text}", "{word}"
 
 @dataclass(frozen=True)
 class PromptPrediction:
-    """A text's label, and for each label the logit of its word's standing there unreplaced."""
+    """The label of a text, and for each label the logit that its word is original (not replaced)."""
 
     text: str
     label: str
@@ -30,15 +32,17 @@ class PromptPrediction:
 
 
 class PromptClassifier:
-    """Labels texts by how replaced each label's word looks.
+    """Labels texts by the label word that looks least replaced.
 
     Args:
-        model: a discriminator: a run, an export folder, a Hugging Face folder or id, or what was loaded of one.
-        template: with `{text}` and `{word}`, such as "{text} It was {word}."
-        words: the words of each label; a label with several has the mean of their scores.
+        model: a discriminator: a run, an export folder, a Hugging Face folder or id, or a loaded model.
+        template: a sentence with `{text}` and `{word}`, such as "{text} It was {word}."
+        label_words: the words of each label (the verbalizer). The score of a label is the mean over its words.
+        device: such as "cpu" or "cuda". None: a GPU if there is one.
 
     Raises:
-        ConfigError: the template lacks a place, or there are fewer than two labels, or one without a word.
+        ConfigError: the template lacks `{text}` or `{word}`, there are fewer than two labels, or a label has no
+            word.
         CheckpointError: the model is no discriminator.
     """
 
@@ -47,46 +51,47 @@ class PromptClassifier:
         model: str | Path | LoadedModel,
         *,
         template: str,
-        words: Mapping[str, Sequence[str]],
+        label_words: Mapping[str, Sequence[str]],
         device: str | torch.device | None = None,
     ) -> None:
         if template.count(TEXT) != 1 or template.count(WORD) != 1:
-            raise ConfigError(f"the template needs {TEXT} and {WORD}, once each; got {template!r}")
-        if len(words) < 2 or not all(words.values()):
-            raise ConfigError("give two labels or more, each with a word")
+            raise ConfigError(f"the template must contain {TEXT} and {WORD}, once each; got {template!r}")
+        if len(label_words) < 2 or not all(label_words.values()):
+            raise ConfigError("give at least two labels, each with a word")
         self.scorer = Scorer(model, device=device)
-        self.template, self.words = template, words
+        self.template, self.label_words = template, label_words
 
     def __call__(self, texts: Sequence[str]) -> list[PromptPrediction]:
-        """One label a text, in the order given."""
-        found = []
-        for text, row_K in zip(texts, self._logits(texts), strict=True):
-            scores = dict(zip(self.words, row_K.astype(float).round(4).tolist(), strict=True))
-            found.append(PromptPrediction(text, max(scores, key=scores.__getitem__), scores))
-        return found
+        """The label of each text, in the order of the texts."""
+        predictions = []
+        for text, logits_K in zip(texts, self._logits(texts), strict=True):
+            scores = dict(zip(self.label_words, logits_K.astype(float).round(4).tolist(), strict=True))
+            predictions.append(PromptPrediction(text, max(scores, key=scores.__getitem__), scores))
+        return predictions
 
     def _logits(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """For each text and label the mean logit (N, K) of its words' being unreplaced."""
-        prompts, places = [], []
+        """The mean logit (N, K) that the words of a label are original, for each text and label."""
+        prompts, spans = [], []
         for text in texts:
-            for words in self.words.values():
+            for words in self.label_words.values():
                 for word in words:
-                    prompt, place = self._prompt(text, word)
+                    prompt, span = self._prompt(text, word)
                     prompts.append(prompt)
-                    places.append(place)
-        logits = iter([_mean_logit(*both) for both in zip(self.scorer(prompts), places, strict=True)])
+                    spans.append(span)
+        logits = iter([_original_logit(*each) for each in zip(self.scorer(prompts), spans, strict=True)])
         return np.array(
-            [[np.mean([next(logits) for _ in words]) for words in self.words.values()] for _ in texts], np.float32
+            [[np.mean([next(logits) for _ in words]) for words in self.label_words.values()] for _ in texts],
+            np.float32,
         )
 
     def _prompt(self, text: str, word: str) -> tuple[str, tuple[int, int]]:
-        """The template filled in, and the characters of the word."""
+        """The template with the text and the word, and the characters of the word."""
         before, _, after = self.template.partition(WORD)
         start = len(before.replace(TEXT, text))
         return before.replace(TEXT, text) + word + after.replace(TEXT, text), (start, start + len(word))
 
 
-def _mean_logit(scored: ScoredText, place: tuple[int, int]) -> float:
-    """Of the tokens inside the word: the logit of being original."""
-    inside = [i for i, (start, end) in enumerate(scored.offsets) if start < place[1] and end > place[0]]
+def _original_logit(scored: ScoredText, span: tuple[int, int]) -> float:
+    """The mean logit that the tokens in a span of characters are original."""
+    inside = [i for i, (start, end) in enumerate(scored.offsets) if start < span[1] and end > span[0]]
     return -float(scored.logits[inside].mean()) if inside else 0.0

@@ -1,4 +1,4 @@
-"""The hypotheses of a speech recogniser in a new order, with a model's word in it."""
+"""N-best rescoring: the hypotheses of a speech recognizer, ranked with the likelihoods of a model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,42 +6,42 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RescoredHypothesis:
-    """A hypothesis and what it comes to.
+    """A hypothesis and its total score.
 
     Attributes:
-        place: in the list as it was given, from 0.
-        total: the recogniser's score + weight * likelihood - length penalty * words.
+        index: its position in the given list, from 0.
+        total: recognizer score + weight * likelihood - length_penalty * number of words.
     """
 
     text: str
-    place: int
+    index: int
     total: float
 
 
 def rescore(
     hypotheses: Sequence[str],
-    recogniser_scores: Sequence[float],
+    recognizer_scores: Sequence[float],
     likelihoods: Sequence[float],
     *,
     weight: float,
     length_penalty: float = 0.0,
 ) -> list[RescoredHypothesis]:
-    """The hypotheses, the best one first; of equal ones that which was before.
+    """Rank hypotheses by their total score, best first. Hypotheses with equal totals keep their order.
 
     Args:
-        recogniser_scores: log-probabilities, or whatever is higher for a better one and adds up.
-        likelihoods: by one of the scores of `electra.serving.likelihood`.
-        weight: of the likelihood, and
-        length_penalty: for each word (what stands between blanks); both fitted on other utterances, as
-            `electra analyze rescore` does.
+        recognizer_scores: log-probabilities, or any scores that are higher for better hypotheses and can be added.
+        likelihoods: one of the scores of `electra.serving.likelihood`.
+        weight: of the likelihood.
+        length_penalty: for each word (text between blanks). Fit both on other utterances, as `electra analyze
+            rescore` does.
 
     Raises:
-        ValueError: there are not as many numbers as hypotheses.
+        ValueError: the lists have different lengths.
     """
-    found = [
-        RescoredHypothesis(text, place, score + weight * likelihood - length_penalty * len(text.split()))
-        for place, (text, score, likelihood) in enumerate(
-            zip(hypotheses, recogniser_scores, likelihoods, strict=True)
+    rescored = [
+        RescoredHypothesis(text, index, score + weight * likelihood - length_penalty * len(text.split()))
+        for index, (text, score, likelihood) in enumerate(
+            zip(hypotheses, recognizer_scores, likelihoods, strict=True)
         )
     ]
-    return sorted(found, key=lambda one: -one.total)
+    return sorted(rescored, key=lambda hypothesis: -hypothesis.total)

@@ -1,8 +1,10 @@
-"""How replaced each token of a text looks, by a discriminator."""
+"""How likely each token of a text is to have been replaced, by a discriminator."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,58 +12,87 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from electra.errors import CheckpointError
-from electra.serving.backends import LoadedModel, build_backend, head_kind, load_model
+from electra.serving.backends import (
+    LoadedModel,
+    build_backend,
+    describe_head,
+    head_kind,
+    load_model,
+    name_in_messages,
+)
 from electra.serving.batching import Batcher, LongTextMode, check_texts
 from electra.serving.calibration import Calibration
 from electra.serving.coloring import color_tokens, format_probability
 
-NAMED = 3
-"""Words that the line below a coloured text names."""
+logger = logging.getLogger(__name__)
+
+LISTED_WORDS = 3
+"""Words in the line below a colored text."""
+CHUNK_CHARACTERS = 2**18
+"""Characters of the texts that `Scorer.stream` sorts by length at a time: some thousand sentences."""
+DIGITS = 6
 
 
 @dataclass(frozen=True, eq=False)
 class ScoredText:
-    """A text and its tokens, special ones left out.
+    """A text, its tokens without special tokens, and the logit of each.
 
     Attributes:
-        tokens: as they stand in the text.
-        offsets: the characters of each token, `text[start:end]`. A character that a byte-level tokenizer cuts
+        tokens: the tokens as they are in the text.
+        offsets: the characters of each token, `text[start:end]`. A character that a byte-level tokenizer splits
             into several tokens belongs to each of them.
-        logits: of having been replaced, float32.
-        words: the number of the word that each token is a piece of, as the tokenizer parts words; None: each token
-            is a word.
+        logits: that each token was replaced, float32.
+        word_ids: the index of the word that each token belongs to, as the tokenizer splits words. None: each
+            token is a word.
     """
 
     text: str
     tokens: list[str]
     offsets: list[tuple[int, int]]
     logits: NDArray[np.float32]
-    words: Sequence[int | None] | None = None
+    word_ids: Sequence[int | None] | None = None
 
     @property
     def probabilities(self) -> NDArray[np.float32]:
-        """Of having been replaced: the logistic function of the logits."""
-        found: NDArray[np.float32] = torch.from_numpy(self.logits).sigmoid().numpy()
-        return found
+        """That each token was replaced: the logistic function of the logits."""
+        probabilities: NDArray[np.float32] = torch.from_numpy(self.logits).sigmoid().numpy()
+        return probabilities
 
     @property
     def log_probabilities(self) -> NDArray[np.float32]:
-        """Of each token given all others, where the model was trained by Electric, whose logit is the energy."""
+        """Of each token given all others, up to a constant, if the model is an Electric model (logit = energy)."""
         return -self.logits
 
     @property
     def pseudo_log_likelihood(self) -> float:
-        """The sum of `log_probabilities` (Clark et al., EMNLP 2020): the higher, the likelier the text."""
+        """The sum of `log_probabilities` (Clark et al., EMNLP 2020): higher for a more likely text."""
         return float(self.log_probabilities.sum())
 
+    def probability_fields(self) -> dict[str, Any]:
+        """Tokens, offsets and probabilities for JSON."""
+        return {
+            "tokens": self.tokens,
+            "offsets": self.offsets,
+            "probabilities": round_values(self.probabilities),
+        }
+
+    def likelihood_fields(self) -> dict[str, Any]:
+        """Tokens, offsets and the log-probabilities of an Electric model for JSON."""
+        return {
+            "tokens": self.tokens,
+            "offsets": self.offsets,
+            "log_probabilities": round_values(self.log_probabilities),
+            "pseudo_log_likelihood": round(self.pseudo_log_likelihood, DIGITS) + 0.0,
+        }
+
     def __rich__(self) -> Text:
-        return self.colored().append(self._named(), "dim")
+        return self.colored().append(self._most_likely_replaced(), "dim")
 
     def __str__(self) -> str:
         return self.__rich__().plain
 
     def colored(self) -> Text:
-        """The text itself, every token coloured by its probability."""
+        """The text, with each token colored by its probability."""
         spans: list[tuple[int, int]] = []
         probabilities: list[float] = []
         for span, probability in zip(self.offsets, map(float, self.probabilities), strict=True):
@@ -73,41 +104,45 @@ class ScoredText:
                 probabilities.append(probability)
         ends = [0, *(end for _, end in spans)]
         starts = [*(start for start, _ in spans), len(self.text)]
-        joints = [self.text[end:start] for end, start in zip(ends, starts, strict=True)]
-        return color_tokens([self.text[start:end] for start, end in spans], probabilities, joints=joints)
+        separators = [self.text[end:start] for end, start in zip(ends, starts, strict=True)]
+        return color_tokens([self.text[start:end] for start, end in spans], probabilities, separators=separators)
 
-    def _named(self) -> str:
-        """A line of its own with the words whose likeliest piece has the highest probabilities."""
-        pieces: dict[tuple[int | None, int], list[int]] = {}
+    def _most_likely_replaced(self) -> str:
+        """A second line with the words of the highest probability; a word has the probability of its highest
+        token."""
+        tokens_of_word: dict[tuple[int | None, int], list[int]] = {}
         for i in range(len(self.tokens)):
-            word = None if self.words is None else self.words[i]
-            pieces.setdefault((None, i) if word is None else (word, 0), []).append(i)
-        shown = [
-            (self.text[self.offsets[of[0]][0] : self.offsets[of[-1]][1]], float(self.probabilities[of].max()))
-            for of in pieces.values()
+            word = None if self.word_ids is None else self.word_ids[i]
+            tokens_of_word.setdefault((None, i) if word is None else (word, 0), []).append(i)
+        words = [
+            (
+                self.text[self.offsets[each[0]][0] : self.offsets[each[-1]][1]],
+                float(self.probabilities[each].max()),
+            )
+            for each in tokens_of_word.values()
         ]
-        falling = sorted((one for one in shown if not one[0].isspace()), key=lambda one: -one[1])[:NAMED]
-        named = ", ".join(f"{_quoted(word)} {format_probability(probability)}" for word, probability in falling)
-        return f"\n  most likely replaced: {named}" if named else ""
+        highest = sorted((word for word in words if not word[0].isspace()), key=lambda word: -word[1])[
+            :LISTED_WORDS
+        ]
+        listed = ", ".join(f"{_quoted(word)} {format_probability(probability)}" for word, probability in highest)
+        return f"\n  most likely replaced: {listed}" if listed else ""
 
 
 class Scorer:
-    """Scores texts of any length.
+    """Scores the tokens of texts of any length.
 
     Args:
-        model: a run, an export folder, a Hugging Face or ONNX folder or an id, or what was loaded of one, of a
-            discriminator.
-            What it was trained by is its `objective`: the logits of Electric are energies, not log-odds of having
-            been replaced.
-        device: such as "cpu" or "cuda"; None: the GPU where there is one.
-
-        calibration: corrects all logits, and so probabilities; None: they are the network's own.
-        long: how a text longer than the network's input is read, with memory or in windows (`Batcher`); None: with
-            memory, where the network has one.
+        model: a run, an export folder, an ONNX folder, a Hugging Face folder or id, or a loaded model. It must
+            be a discriminator. Its `objective` says how it was trained: the logits of an Electric model are
+            energies, not log-odds of replacement.
+        device: such as "cpu" or "cuda". None: a GPU if there is one.
+        calibration: a correction of all logits and so of the probabilities. None: the network's own.
+        long: how a text that is longer than the network's input is read (`Batcher`). None: with memory if the
+            network has one, else in windows.
 
     Raises:
-        CheckpointError: the model cannot be loaded, is no discriminator with its head, or has no memory to read
-            with.
+        CheckpointError: the model cannot be loaded, is no discriminator with its head, or `long` is "memory"
+            and it has no memory.
     """
 
     def __init__(
@@ -120,11 +155,11 @@ class Scorer:
     ) -> None:
         loaded = load_model(model)
         if head_kind(loaded) != "discriminator":
-            name = model if isinstance(model, str | Path) else "the model"
-            tuned = "" if loaded.task is None else "; for what it was fine-tuned for there is electra predict"
+            hint = "" if loaded.task is None else "; to use it for its task: electra predict"
             raise CheckpointError(
-                f"{name} is {describe_head(loaded)}; this needs a discriminator, such as a run of objective.kind "
-                f"replaced-token or electric{tuned}"
+                f"{name_in_messages(model)} is {describe_head(loaded)}; this needs a discriminator, such as a "
+                f"run with "
+                f"objective.kind replaced-token or electric{hint}"
             )
         self.objective = loaded.objective or "replaced-token"
         self.calibration = calibration
@@ -133,58 +168,93 @@ class Scorer:
         self.batcher = Batcher(loaded, device=self.backend.device, long=long)
 
     def __call__(self, texts: Sequence[str], *, batch_tokens: int | None = None) -> list[ScoredText]:
-        """One result a text, in the order given.
+        """Score texts. The results are in the order of the texts.
 
-        Each token is scored once: of a text that is read in windows, where it has the most context; with memory,
-        in the one window that it is in, which sees nothing of those behind it.
+        Each token is scored once. In a text that is read in windows, its score is from the window in which it
+        has the most context; with memory, from its only window, which does not see the windows after it.
 
         Args:
-            batch_tokens: that go through the network at once, padding included; None: what suits the device.
+            batch_tokens: the maximum number of tokens of a batch, padding included. None: a default for the
+                device.
 
         Raises:
-            TypeError: a single text was given where a list of texts belongs.
+            TypeError: a single text was given instead of a list of texts.
         """
         check_texts(texts)
         encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
         logits = self.logits([encoding.ids for encoding in encodings], batch_tokens=batch_tokens)
         results = []
-        for text, encoding, scores in zip(texts, encodings, logits, strict=True):
-            offsets = _trimmed(text, encoding.offsets)
+        for text, encoding, logits_L in zip(texts, encodings, logits, strict=True):
+            offsets = _without_leading_blanks(text, encoding.offsets)
             tokens = [text[start:end] for start, end in offsets]
-            results.append(ScoredText(text, tokens, offsets, scores, encoding.word_ids))
+            results.append(ScoredText(text, tokens, offsets, logits_L, encoding.word_ids))
         return results
 
+    def stream(self, texts: Iterable[str]) -> Iterator[ScoredText]:
+        """Score any number of texts in chunks, in their order, and log the progress.
+
+        Texts of similar length are batched within a chunk, so that memory does not grow with the number of texts.
+        """
+        done = windowed = 0
+        for chunk in _chunks(texts):
+            if done:
+                logger.info("scored %s texts", f"{done:,}", extra={"progress": (done, None)})
+            results = self(chunk)
+            yield from results
+            done += len(chunk)
+            windowed += self.batcher.count_windowed(len(scored.tokens) for scored in results)
+        if windowed:
+            logger.info(
+                "%s of %s texts are longer than the model's input and were read in windows",
+                f"{windowed:,}",
+                f"{done:,}",
+            )
+
     def logits(self, ids: Sequence[list[int]], *, batch_tokens: int | None = None) -> list[NDArray[np.float32]]:
-        """The logits of each text's tokens, which are given without special ones; corrected by a calibration."""
+        """The logits of the tokens of each text, corrected by the calibration if there is one.
+
+        Args:
+            ids: the token ids of each text, without special tokens.
+        """
         logits = [np.zeros(len(tokens), dtype=np.float32) for tokens in ids]
         for window, row_L in self.batcher.outputs(ids, self.backend.replaced_logits, batch_tokens=batch_tokens):
             logits[window.text][window.kept] = row_L[window.kept_in_row]
         if self.calibration is not None:
-            logits = [self.calibration(logits_N).astype(np.float32) for logits_N in logits]
+            logits = [self.calibration(logits_L).astype(np.float32) for logits_L in logits]
         return logits
 
 
+def round_values(values: NDArray[Any]) -> list[Any]:
+    """An array as (nested) lists of floats for JSON: rounded, and without -0.0."""
+    rounded: list[Any] = (values.astype(np.float64).round(DIGITS) + 0.0).tolist()
+    return rounded
+
+
+def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+    """The texts in lists of about `CHUNK_CHARACTERS` characters."""
+    chunk: list[str] = []
+    characters = 0
+    for text in texts:
+        chunk.append(text)
+        characters += len(text)
+        if characters >= CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
 def _quoted(word: str) -> str:
-    """A word as it is; what has neither letter nor digit, as a full stop, in quotes, so that it is seen."""
+    """A word; in quotation marks if it has neither letter nor digit, such as a full stop."""
     return word if any(map(str.isalnum, word)) else f'"{word}"'
 
 
-def describe_head(loaded: LoadedModel) -> str:
-    """What a model is that is no discriminator, in words."""
-    kinds = {
-        "generator": "a masked language model",
-        "language-model": "a language model",
-        "encoder": "an encoder without a head",
-    }
-    return kinds.get(head_kind(loaded), "fine-tuned for a task")
+def _without_leading_blanks(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The spans without the blanks that some tokenizers make a part of the next word."""
+    return [_strip_span(text, *span) if text[span[0] : span[0] + 1].isspace() else span for span in spans]
 
 
-def _trimmed(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The spans without the blanks that some tokenizers count to the word behind them."""
-    return [_without_blanks(text, *span) if text[span[0] : span[0] + 1].isspace() else span for span in spans]
-
-
-def _without_blanks(text: str, start: int, end: int) -> tuple[int, int]:
+def _strip_span(text: str, start: int, end: int) -> tuple[int, int]:
     while start < end - 1 and text[start].isspace():
         start += 1
     return start, end

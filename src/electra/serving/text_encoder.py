@@ -1,4 +1,4 @@
-"""What an encoder makes of texts: a state for each token, or one embedding for the whole.
+"""Hidden states of the tokens of texts, and one embedding per text.
 
 Shapes: N texts, L tokens of a text, D hidden size.
 """
@@ -12,23 +12,24 @@ from numpy.typing import NDArray
 
 from electra.errors import CheckpointError
 from electra.export.onnx.model import OnnxModel
-from electra.serving.backends import LoadedModel, build_backend, load_model
+from electra.serving.backends import LoadedModel, build_backend, load_model, name_in_messages
 from electra.serving.batching import Batcher, LongTextMode, Window, check_texts
 
 
 class TextEncoder:
     """Encodes texts of any length.
 
-    A text longer than the network's input is read in windows that overlap by half, and each token has its state
-    from the window that gives it the most context; or window behind window with memory.
+    A text that is longer than the network's input is read in windows that overlap by half, and the state of each
+    token is from the window in which it has the most context; or in consecutive windows with memory.
 
     Args:
-        model: a run, an export folder, a Hugging Face folder or id, or what was loaded of one; without its head.
-        device: such as "cpu" or "cuda"; None: the GPU where there is one.
-        long: which of the two (`Batcher`); None: with memory, where the network has one.
+        model: a run, an export folder, a Hugging Face folder or id, or a loaded model. Its head is not used.
+        device: such as "cpu" or "cuda". None: a GPU if there is one.
+        long: which of the two ways (`Batcher`). None: with memory if the network has one.
 
     Raises:
-        CheckpointError: the model cannot be loaded, has no memory to read with, or gives no states.
+        CheckpointError: the model cannot be loaded or gives no hidden states, or `long` is "memory" and it has no
+            memory.
     """
 
     def __init__(
@@ -40,26 +41,27 @@ class TextEncoder:
     ) -> None:
         loaded = load_model(model)
         if isinstance(loaded, OnnxModel) and "states" not in loaded.facts.outputs:
-            name = model if isinstance(model, str | Path) else "the model"
             raise CheckpointError(
-                f"{name} is an ONNX model that gives what its head says, no states; for these make one of the "
-                "encoder: electra export MODEL --to onnx --part encoder"
+                f"{name_in_messages(model)} is an ONNX model that gives the outputs of its head, no hidden "
+                f"states; "
+                "export the encoder: electra export MODEL --to onnx --part encoder"
             )
         self.tokenizer, self.hidden_size = loaded.tokenizer, loaded.hidden_size
         self.backend = build_backend(loaded, device)
         self.batcher = Batcher(loaded, device=self.backend.device, long=long)
 
     def __call__(self, texts: Sequence[str], *, batch_tokens: int | None = None) -> list[NDArray[np.float32]]:
-        """The states (L, D) of each text, in the order given.
+        """The hidden states (L, D) of each text, in the order of the texts.
 
-        One state a token of the text, as `Scorer` counts them: special tokens are read but left out, and an empty
-        text has none.
+        There is one state for each token that `Scorer` scores: special tokens are read but left out, so an
+        empty text has no states.
 
         Args:
-            batch_tokens: that go through the network at once, padding included; None: what suits the device.
+            batch_tokens: the maximum number of tokens of a batch, padding included. None: a default for the
+                device.
 
         Raises:
-            TypeError: a single text was given where a list of texts belongs.
+            TypeError: a single text was given instead of a list of texts.
         """
         ids = self._ids(texts)
         states = [np.empty((len(tokens), self.hidden_size), np.float32) for tokens in ids]
@@ -68,19 +70,27 @@ class TextEncoder:
         return states
 
     def encode(self, texts: Sequence[str], *, batch_tokens: int | None = None) -> NDArray[np.float32]:
-        """One embedding a text (N, D), in the order given: the mean of its states.
+        """One embedding per text (N, D), in the order of the texts: the mean of its hidden states.
 
-        Those of the special token on either side count, as in mean pooling elsewhere (Reimers and Gurevych 2019,
-        Sentence-BERT): a model made for that gives its own embeddings here, and an empty text has one too.
+        The special tokens at the start and the end are part of the mean, as in Sentence-BERT (Reimers and Gurevych
+        2019): models of sentence-transformers with mean pooling give the same embeddings here, and an empty
+        text has an embedding, too.
 
-        Args, Raises: as calling it.
+        Args, Raises: as of `__call__`.
         """
         ids = self._ids(texts)
         sums_ND = np.zeros((len(ids), self.hidden_size), np.float32)
         for window, row_LD in self.batcher.outputs(ids, self.backend.hidden_states, batch_tokens=batch_tokens):
-            sums_ND[window.text] += row_LD[_counted(window, len(ids[window.text]))].sum(0)
+            sums_ND[window.text] += row_LD[_pooled(window, len(ids[window.text]))].sum(0)
         counts_N = np.array([len(tokens) + 2 for tokens in ids], np.float32)
         return sums_ND / counts_N[:, None]
+
+    def cosine_similarity(self, firsts: Sequence[str], seconds: Sequence[str]) -> NDArray[np.float32]:
+        """The cosine (N,) of the embeddings of each pair of texts."""
+        embeddings_ND = self.encode([*firsts, *seconds])
+        embeddings_ND /= np.linalg.norm(embeddings_ND, axis=1, keepdims=True)
+        cosines_N: NDArray[np.float32] = (embeddings_ND[: len(firsts)] * embeddings_ND[len(firsts) :]).sum(1)
+        return cosines_N
 
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
         check_texts(texts)
@@ -89,8 +99,9 @@ class TextEncoder:
         ]
 
 
-def _counted(window: Window, tokens: int) -> slice:
-    """The kept part of a window's row, with what stands before the text in the first and behind it in the last."""
+def _pooled(window: Window, tokens: int) -> slice:
+    """The kept part of a window's row, with the special tokens before the first and after the last token of the
+    text."""
     kept = window.kept_in_row
     before = window.before if window.keep_start == 0 else 0
     after = window.after if window.keep_end == tokens else 0

@@ -73,7 +73,7 @@ def test_refusals(
         return capsys.readouterr().err
 
     assert "name at least one model" in refused()
-    assert "looks both ways" in refused(small_model)
+    assert "is bidirectional" in refused(small_model)
     problems = refused(str(language_model), "--memory", "4", "-1", "--length", "0")
     assert "--memory: give lengths of 0 or more" in problems and "--length: must be at least 1, got 0" in problems
     other = tmp_path / "other"

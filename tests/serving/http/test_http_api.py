@@ -1,4 +1,4 @@
-"""Every endpoint says what the class behind it says, and who asks wrongly is told why."""
+"""Every endpoint gives the results of its class, and an invalid request gets an error that explains it."""
 
 import json
 import logging
@@ -20,9 +20,9 @@ from electra.export import huggingface
 from electra.export.loading import load_pretrained
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead
-from electra.serving.http.handlers import round_values
 from electra.serving.http.hosted_model import HostedModel, display_name
 from electra.serving.http.limits import Limits
+from electra.serving.scorer import round_values
 from electra.tasks.base import Problem
 from electra.tasks.classification import Classification
 from electra.tasks.squad import QuestionAnswering
@@ -98,9 +98,9 @@ def fine_tuned(folder: Path, problem: Problem) -> HostedModel:
 
 
 def test_a_fine_tuned_model_predicts_and_says_what_it_cannot(tmp_path: Path) -> None:
-    served = fine_tuned(tmp_path / "a", Classification(("accuracy",), labels=("bad", "good")))
+    hosted = fine_tuned(tmp_path / "a", Classification(("accuracy",), labels=("bad", "good")))
     expected = electra.load(tmp_path / "a/tuned").predict(TEXTS)
-    with serving(served) as (address, _), httpx.Client(base_url=address) as client:
+    with serving(hosted) as (address, _), httpx.Client(base_url=address) as client:
         answer = client.post("/predict", json={"texts": TEXTS}).json()
         assert answer == {"model": "tuned", "task": "classification", "predictions": answer["predictions"]}
         for found, one in zip(answer["predictions"], expected, strict=True):
@@ -114,7 +114,7 @@ def test_a_fine_tuned_model_predicts_and_says_what_it_cannot(tmp_path: Path) -> 
         assert refused.status_code == 409 and "needs a discriminator" in refused.json()["error"]
         assert client.post("/rescore", json={"texts": ["a"]}).status_code == 409
         wrong = client.post("/predict", json={"texts": ["a", ["a", "b"]]})
-        assert wrong.status_code == 422 and "text 2: one text is expected" in wrong.json()["error"]
+        assert wrong.status_code == 422 and "text 2: expected one text" in wrong.json()["error"]
 
 
 def test_nothing_is_predicted_of_nothing(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_nothing_is_predicted_of_nothing(tmp_path: Path) -> None:
     with serving(one, tagger) as (address, _), httpx.Client(base_url=address) as client:
         for model, text, says in [
             (1, "", "text 2 is empty"), (1, " \n", "text 2 is empty"), (2, "", "text 2 has no words"),
-            (2, ["pair", ""], "text 2: its part 2 is empty"),
+            (2, ["pair", ""], "text 2: part 2 is empty"),
         ]:  # fmt: skip
             refused = client.post("/predict", json={"texts": ["a cat", text], "model": model})
             assert refused.status_code == 422 and says in refused.json()["error"]
@@ -135,27 +135,27 @@ def test_figures_have_no_negative_zero() -> None:
 
 
 def test_a_text_in_parts_is_no_longer_than_a_whole_one(tmp_path: Path) -> None:
-    served = fine_tuned(tmp_path / "a", Classification(("accuracy",), labels=("bad", "good")))
-    served.predictor.pairs = True  # type: ignore[union-attr]
-    with serving(served, limits=Limits(characters=20)) as (address, _), httpx.Client(base_url=address) as client:
+    hosted = fine_tuned(tmp_path / "a", Classification(("accuracy",), labels=("bad", "good")))
+    hosted.predictor.pairs = True  # type: ignore[union-attr]
+    with serving(hosted, limits=Limits(characters=20)) as (address, _), httpx.Client(base_url=address) as client:
         assert client.post("/predict", json={"texts": [["a cat", "a dog"]]}).status_code == 200
         refused = client.post("/predict", json={"texts": [["a", "b"], ["a" * 15, "b" * 15]]})
         assert refused.status_code == 422
-        assert refused.json()["error"] == "texts[1]: the parts of a text may have 20 characters together, not 31"
+        assert refused.json()["error"] == "texts[1]: the parts of a text have 31 characters together, at most 20"
 
 
 def test_answers_do_not_depend_on_who_else_asks(tmp_path: Path) -> None:
-    served = fine_tuned(tmp_path / "a", QuestionAnswering(max_question=8, stride=4))
-    with serving(served) as (address, _), httpx.Client(base_url=address) as client:
+    hosted = fine_tuned(tmp_path / "a", QuestionAnswering(max_question=8, stride=4))
+    with serving(hosted) as (address, _), httpx.Client(base_url=address) as client:
         pairs = [["the cat sat", "a dog"], ["on", "my homework"]]
         both = client.post("/predict", json={"texts": pairs}).json()["predictions"]
         assert [client.post("/predict", json={"texts": [one]}).json()["predictions"][0] for one in pairs] == both
         assert "id" not in both[0]
 
 
-def test_two_models_are_asked_by_number(served: HostedModel, tmp_path: Path) -> None:
+def test_two_models_are_asked_by_number(hosted: HostedModel, tmp_path: Path) -> None:
     other = HostedModel(str(write_model(tmp_path / "other")), device="cpu")
-    with serving(served, other) as (address, _), httpx.Client(base_url=address) as client:
+    with serving(hosted, other) as (address, _), httpx.Client(base_url=address) as client:
         names = [client.post("/score", json={"texts": ["a"], "model": n}).json()["model"] for n in (1, 2)]
         assert names == ["my-run", "other"]
         refused = client.post("/proposals", json={"text": "a", "tokens": [0], "model": 2})
@@ -165,20 +165,20 @@ def test_two_models_are_asked_by_number(served: HostedModel, tmp_path: Path) -> 
 WRONG = [
     ("/score", b"", 422, "Invalid JSON"),
     ("/score", b"[]", 422, "give an object with the fields model, texts"),
-    ("/score", b"{}", 422, "texts: it is missing"),
+    ("/score", b"{}", 422, "texts: is missing"),
     ("/score", b'{"texts": []}', 422, "texts: give at least 1"),
-    ("/score", b'{"texts": "a text"}', 422, "texts: give a list"),
-    ("/score", b'{"texts": ["a", 3]}', 422, "texts[1]: give a string"),
+    ("/score", b'{"texts": "a text"}', 422, "texts: must be a list"),
+    ("/score", b'{"texts": ["a", 3]}', 422, "texts[1]: must be a string"),
     ("/score", b'{"texts": ["\\ud800"]}', 422, "Invalid JSON"),
     (
         "/score",
         b'{"texts": ["a"], "path": "/etc/passwd"}',
         422,
-        "path: there is no such field; there are mod",
+        "path: unknown field; the fields are mod",
     ),
-    ("/score", b'{"texts": ["a"], "model": "../x"}', 422, "model: give a whole number"),
-    ("/score", b'{"texts": ["a"], "model": 2}', 404, "there is no model 2; this server has one"),
-    ("/score", json.dumps({"texts": ["a"] * 9}).encode(), 422, "texts: 9 of them, at most 8; send"),
+    ("/score", b'{"texts": ["a"], "model": "../x"}', 422, "model: must be an integer"),
+    ("/score", b'{"texts": ["a"], "model": 2}', 404, "there is no model 2; this server has one model"),
+    ("/score", json.dumps({"texts": ["a"] * 9}).encode(), 422, "texts: 9 items, at most 8; send"),
     (
         "/score",
         json.dumps({"texts": ["a" * 101]}).encode(),
@@ -191,29 +191,34 @@ WRONG = [
         "/score",
         b'{"text": "a"}',
         422,
-        "there are model, texts; texts: it is missing",
+        "the fields are model, texts; texts: is missing",
     ),
-    ("/score", b'{"texts": ["a"], "model": 3}', 422, "model: give at most 2"),
-    ("/score", b'{"texts": ["a"], "model": 0}', 422, "model: give at least 1"),
-    ("/score", b'{"texts": ["a"], "model": 1.5}', 422, "model: give a whole number"),
-    ("/score", b'{"texts": [1, 2, 3, 4, 5]}', 422, "texts[2]: give a string (and 2 more)"),
-    ("/predict", b'{"texts": [3]}', 422, "texts[0]: give a string; or give a list"),
+    ("/score", b'{"texts": ["a"], "model": 3}', 422, "model: must be at most 2"),
+    ("/score", b'{"texts": ["a"], "model": 0}', 422, "model: must be at least 1"),
+    ("/score", b'{"texts": ["a"], "model": 1.5}', 422, "model: must be an integer"),
+    ("/score", b'{"texts": [1, 2, 3, 4, 5]}', 422, "texts[2]: must be a string (and 2 more)"),
+    ("/predict", b'{"texts": [3]}', 422, "texts[0]: must be a string; or must be a list"),
     ("/predict", json.dumps({"texts": ["a" * 101]}).encode(), 422, "texts[0]: 101 characters, at most 100 (--ch"),
     ("/predict", b'{"texts": [[]]}', 422, "texts[0]: give at least 1"),
-    ("/predict", b'{"texts": ["a", ["b", 3, 4]]}', 422, "texts[1][1]: give a string; texts[1][2]: give a string"),
-    ("/proposals", b'{"text": "a dog", "tokens": [7]}', 422, "tokens: there is no token 7; the text has 2"),
+    (
+        "/predict",
+        b'{"texts": ["a", ["b", 3, 4]]}',
+        422,
+        "texts[1][1]: must be a string; texts[1][2]: must be a string",
+    ),
+    ("/proposals", b'{"text": "a dog", "tokens": [7]}', 422, "tokens: there is no token 7; the text has 2 tokens"),
     ("/proposals", b'{"text": "", "tokens": [0]}', 422, "there is no token 0"),
-    ("/proposals", b'{"text": "a", "tokens": [0], "count": 51}', 422, "count: give at most 50"),
-    ("/nothing", b"{}", 404, "POST /nothing is nothing here"),
-    ("/" + "x" * 1000, b"{}", 404, "is nothing here; there are GET /, /models, /health, /ready, /metrics, /open"),
-    ("/../../etc/passwd", b"{}", 404, "is nothing here"),
+    ("/proposals", b'{"text": "a", "tokens": [0], "count": 51}', 422, "count: must be at most 50"),
+    ("/nothing", b"{}", 404, "POST /nothing does not exist"),
+    ("/" + "x" * 1000, b"{}", 404, "does not exist; the API has GET /, /models, /health, /ready, /metrics, /open"),
+    ("/../../etc/passwd", b"{}", 404, "does not exist"),
 ]
 
 
 @pytest.fixture(scope="module")
-def strict(served: HostedModel):  # type: ignore[no-untyped-def]
+def strict(hosted: HostedModel):  # type: ignore[no-untyped-def]
     limits = Limits(characters=100, texts=8, body=1000)
-    with serving(served, limits=limits) as (address, _), httpx.Client(base_url=address) as client:
+    with serving(hosted, limits=limits) as (address, _), httpx.Client(base_url=address) as client:
         yield client
 
 
@@ -226,9 +231,9 @@ def test_mistakes_are_named(strict: httpx.Client, path: str, body: bytes, status
 
 def test_fields_that_are_not_there_are_told_first_and_short(client: httpx.Client) -> None:
     error = client.post("/score", json={"text": "a"}).json()["error"]
-    assert error.startswith("text: there is no such field")
+    assert error.startswith("text: unknown field")
     error = client.post("/score", json={letter * 10_000: 1 for letter in "abcdefg"}).json()["error"]
-    assert "c" * 200 + "…: there is no such field" in error
+    assert "c" * 200 + "…: unknown field" in error
     assert error.endswith(" (and 5 more)") and len(error) < 800
 
 
@@ -269,8 +274,8 @@ def test_the_page_runs_its_own_code_alone(client: httpx.Client) -> None:
         assert foreign not in answer.text.replace("http://www.w3.org/2000/svg", ""), foreign
 
 
-def test_a_token_opens_the_api(served: HostedModel) -> None:
-    with serving(served, token="s3cret") as (address, _), httpx.Client(base_url=address) as client:
+def test_a_token_opens_the_api(hosted: HostedModel) -> None:
+    with serving(hosted, token="s3cret") as (address, _), httpx.Client(base_url=address) as client:
         for given in (None, b"Bearer wrong", b"Basic s3cret", b"Bearer", b"Bearer s3cre\xff", b"Bearer s3cret2"):
             headers = {} if given is None else {b"Authorization": given}
             for path in ("/models", "/metrics", "/openapi.json"):
@@ -289,7 +294,7 @@ def test_a_model_is_named_without_its_folders(tmp_path: Path) -> None:
     assert display_name(str(tmp_path / "a/run/export/discriminator")) == "run"
     assert display_name(str(tmp_path / "c/tuned/model")) == "tuned"
     assert display_name("google/electra-small") == "google/electra-small"
-    assert display_name(str(tmp_path / "a/run"), beside=str(tmp_path / "b/run")) == "a/run"
+    assert display_name(str(tmp_path / "a/run"), other=str(tmp_path / "b/run")) == "a/run"
 
 
 def test_a_generator_of_another_vocabulary_is_refused(run_folder: Path, tmp_path: Path) -> None:
@@ -303,9 +308,9 @@ def test_a_generator_of_another_vocabulary_is_refused(run_folder: Path, tmp_path
 
 
 def test_what_the_model_fails_at_is_an_error_of_the_server(
-    served: HostedModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    hosted: HostedModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scorer = served.scorer
+    scorer = hosted.scorer
     assert scorer is not None
 
     def sometimes(texts: list[str]) -> list[object]:
@@ -313,9 +318,9 @@ def test_what_the_model_fails_at_is_an_error_of_the_server(
             raise RuntimeError("out of memory")
         return list(scorer(texts))
 
-    monkeypatch.setattr(served, "works", lambda: {"score": sometimes})
+    monkeypatch.setattr(hosted, "operations", lambda: {"score": sometimes})
     caplog.set_level(logging.CRITICAL, "electra")
-    with serving(served) as (address, _), httpx.Client(base_url=address) as client:
+    with serving(hosted) as (address, _), httpx.Client(base_url=address) as client:
         answer = client.post("/score", json={"texts": ["explode"]})
         assert answer.status_code == 500 and "memory" not in answer.text
         assert client.post("/score", json={"texts": ["fine"]}).status_code == 200

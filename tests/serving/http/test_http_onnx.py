@@ -7,7 +7,7 @@ import httpx
 import numpy as np
 import pytest
 from small_model import TEXTS
-from small_server import TOWERS, serving
+from small_server import HEADS, serving
 
 from electra.errors import CheckpointError
 from electra.export.loading import load_pretrained
@@ -23,15 +23,15 @@ for package in ("onnx", "onnxruntime"):
 @pytest.fixture(scope="module")
 def onnx_folder(run_folder: Path) -> Path:
     """Both networks of the run, within the run."""
-    for tower in TOWERS:
-        save_onnx(load_pretrained(run_folder / "export" / tower), run_folder / "export/onnx" / tower)
+    for name in HEADS:
+        save_onnx(load_pretrained(run_folder / "export" / name), run_folder / "export/onnx" / name)
     return run_folder / "export/onnx"
 
 
-def test_answers_are_those_of_the_run(onnx_folder: Path, served: HostedModel) -> None:
+def test_answers_are_those_of_the_run(onnx_folder: Path, hosted: HostedModel) -> None:
     texts = [*TEXTS, "", "the cat sat on the mat " * 20]
     with (
-        serving(HostedModel(str(onnx_folder)), served) as (address, _),
+        serving(HostedModel(str(onnx_folder)), hosted) as (address, _),
         httpx.Client(base_url=address, timeout=20) as client,
     ):
         first, second = client.get("/models").json()["models"]
@@ -72,7 +72,7 @@ def test_what_its_graph_does_not_give_is_refused(run_folder: Path, tmp_path: Pat
 
 
 def test_another_device_is_refused(onnx_folder: Path) -> None:
-    with pytest.raises(CheckpointError, match="runs on the CPU here, not on cuda"):
+    with pytest.raises(CheckpointError, match="runs on the CPU only, not on cuda"):
         HostedModel(str(onnx_folder), device="cuda")
 
 

@@ -104,8 +104,8 @@ def test_the_api_is_what_its_description_says(client: httpx.Client) -> None:
     assert named == 9
 
 
-def test_under_load_a_twentieth_of_bad_requests_harms_no_other(served: HostedModel) -> None:
-    with serving(served) as (address, _):
+def test_under_load_a_twentieth_of_bad_requests_harms_no_other(hosted: HostedModel) -> None:
+    with serving(hosted) as (address, _):
         expected = {text: httpx.post(f"{address}/score", json={"texts": [text]}).json() for text in TEXTS}
         statuses: list[tuple[bool, int]] = []
 
@@ -136,9 +136,9 @@ def test_under_load_a_twentieth_of_bad_requests_harms_no_other(served: HostedMod
 class Held:
     """A scorer that holds back its results until it may go."""
 
-    def __init__(self, served: HostedModel) -> None:
-        assert served.scorer is not None
-        self.scorer, self.began, self.may_go = served.scorer, threading.Event(), threading.Event()
+    def __init__(self, hosted: HostedModel) -> None:
+        assert hosted.scorer is not None
+        self.scorer, self.began, self.may_go = hosted.scorer, threading.Event(), threading.Event()
         self.texts: list[str] = []
 
     def __call__(self, texts: list[str]) -> list[Any]:
@@ -149,9 +149,9 @@ class Held:
 
 
 @pytest.fixture
-def held(served: HostedModel, monkeypatch: pytest.MonkeyPatch) -> Held:
-    held = Held(served)
-    monkeypatch.setattr(served, "works", lambda: {"score": held})
+def held(hosted: HostedModel, monkeypatch: pytest.MonkeyPatch) -> Held:
+    held = Held(hosted)
+    monkeypatch.setattr(hosted, "operations", lambda: {"score": held})
     return held
 
 
@@ -164,8 +164,8 @@ def post(address: str) -> httpx.Response:
     return httpx.post(f"{address}/score", json={"texts": ["a dog"]}, timeout=20)
 
 
-def test_a_full_queue_refuses_with_429_and_says_when_to_come_again(served: HostedModel, held: Held) -> None:
-    with serving(served, limits=Limits(waiting=2, seconds=20)) as (address, _), ThreadPoolExecutor(8) as pool:
+def test_a_full_queue_refuses_with_429_and_says_when_to_come_again(hosted: HostedModel, held: Held) -> None:
+    with serving(hosted, limits=Limits(waiting=2, seconds=20)) as (address, _), ThreadPoolExecutor(8) as pool:
         asked = [pool.submit(post, address)]
         assert held.began.wait(10)
         asked += [pool.submit(post, address) for _ in range(6)]
@@ -180,14 +180,14 @@ def test_a_full_queue_refuses_with_429_and_says_when_to_come_again(served: Hoste
         assert sorted(one.result().status_code for one in asked) == [200] * 3 + [429] * 4
 
 
-def test_asked_to_stop_it_answers_what_it_has_taken_and_refuses_the_rest(served: HostedModel, held: Held) -> None:
-    with serving(served) as (address, polite), ThreadPoolExecutor(4) as pool:
+def test_asked_to_stop_it_answers_what_it_has_taken_and_refuses_the_rest(hosted: HostedModel, held: Held) -> None:
+    with serving(hosted) as (address, server), ThreadPoolExecutor(4) as pool:
         taken = [pool.submit(post, address) for _ in range(3)]
         assert held.began.wait(10)
         until = time.monotonic() + 10
-        while polite.server.worker.held < 3 and time.monotonic() < until:
+        while server.server.worker.in_flight < 3 and time.monotonic() < until:
             time.sleep(0.01)
-        polite.handle_exit(15, None)
+        server.handle_exit(15, None)
         assert post(address).status_code == 503
         assert httpx.get(f"{address}/ready").status_code == 503
         assert "electra_ready 0.0" in httpx.get(f"{address}/metrics").text
@@ -198,22 +198,22 @@ def test_asked_to_stop_it_answers_what_it_has_taken_and_refuses_the_rest(served:
         post(address)
 
 
-def test_slow_clients_are_sent_away(served: HostedModel) -> None:
-    with serving(served, limits=Limits(seconds=0.3)) as (address, _), connected(address) as connection:
+def test_slow_clients_are_sent_away(hosted: HostedModel) -> None:
+    with serving(hosted, limits=Limits(seconds=0.3)) as (address, _), connected(address) as connection:
         connection.sendall(b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
         assert connection.recv(100).startswith(b"HTTP/1.1 408")
 
 
-def test_what_a_client_has_asked_for_is_not_computed_when_it_has_gone(served: HostedModel, held: Held) -> None:
-    with serving(served) as (address, polite), ThreadPoolExecutor(1) as pool:
+def test_what_a_client_has_asked_for_is_not_computed_when_it_has_gone(hosted: HostedModel, held: Held) -> None:
+    with serving(hosted) as (address, server), ThreadPoolExecutor(1) as pool:
         first = pool.submit(post, address)
         assert held.began.wait(10)
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(f"{address}/score", json={"texts": ["nobody waits for this"]}, timeout=0.2)
         until = time.monotonic() + 5
-        while polite.server.worker.held > 1 and time.monotonic() < until:
+        while server.server.worker.in_flight > 1 and time.monotonic() < until:
             time.sleep(0.01)
-        assert polite.server.worker.held == 1
+        assert server.server.worker.in_flight == 1
         held.may_go.set()
         assert first.result().status_code == 200 and post(address).status_code == 200
         figures = httpx.get(f"{address}/metrics").text
@@ -222,10 +222,10 @@ def test_what_a_client_has_asked_for_is_not_computed_when_it_has_gone(served: Ho
 
 
 def test_connections_on_which_nothing_comes_to_an_end_are_cut_off(
-    served: HostedModel, monkeypatch: pytest.MonkeyPatch
+    hosted: HostedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "KEEP_ALIVE_SECONDS", 0.5)
-    with serving(served, limits=Limits(seconds=0.2)) as (address, polite):
+    with serving(hosted, limits=Limits(seconds=0.2)) as (address, server):
         silent, slow = (connected(address) for _ in range(2))
         with silent, slow, httpx.Client(base_url=address) as asking:
             slow.sendall(b"POST /score HTTP/1.1\r\nHost: x\r\n")
@@ -233,7 +233,7 @@ def test_connections_on_which_nothing_comes_to_an_end_are_cut_off(
                 assert asking.get("/health").status_code == 200
                 time.sleep(0.1)
             assert silent.recv(100) == slow.recv(100) == b""
-            assert len(polite.server_state.connections) == 1
+            assert len(server.server_state.connections) == 1
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_a_head_has_a_limit(client: httpx.Client, path: str, headers: dict[str, 
     assert ask(60_000)[0] == (404 if path == "/{}" else 200)
     status, kept, says = ask(80_000)
     assert (status, kept) == (431, "close")
-    error = "the request's head is too large: at most 65,536 bytes of address and headers"
+    error = "the URL and the headers are too large: at most 65,536 bytes together"
     assert json.loads(says) == {"error": error}
 
 
@@ -260,8 +260,8 @@ def test_many_small_headers_are_a_large_head(client: httpx.Client) -> None:
     assert client.get("/health", headers=[("x", "y")] * 12_000).status_code == 431
 
 
-def test_a_head_that_comes_in_pieces_is_waited_for(served: HostedModel) -> None:
-    with serving(served) as (address, server), connected(address) as connection:
+def test_a_head_that_comes_in_pieces_is_waited_for(hosted: HostedModel) -> None:
+    with serving(hosted) as (address, server), connected(address) as connection:
         assert server.config.http == "h11"  # httptools knows no limit
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 60_000)
         time.sleep(0.2)  # it is read before the rest comes
@@ -269,8 +269,8 @@ def test_a_head_that_comes_in_pieces_is_waited_for(served: HostedModel) -> None:
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
 
 
-def test_a_head_without_end_is_refused(served: HostedModel) -> None:
-    with serving(served) as (address, _):
+def test_a_head_without_end_is_refused(hosted: HostedModel) -> None:
+    with serving(hosted) as (address, _):
         with connected(address) as connection:
             connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX: ")
             with pytest.raises(ConnectionError):  # it is closed while we still send
@@ -279,8 +279,8 @@ def test_a_head_without_end_is_refused(served: HostedModel) -> None:
         assert post(address).status_code == 200
 
 
-def test_clients_that_hang_up_are_forgotten(served: HostedModel) -> None:
-    with serving(served) as (address, polite):
+def test_clients_that_hang_up_are_forgotten(hosted: HostedModel) -> None:
+    with serving(hosted) as (address, server):
         for sent in (
             b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
             b"POST /sc",
@@ -289,4 +289,4 @@ def test_clients_that_hang_up_are_forgotten(served: HostedModel) -> None:
             with connected(address) as connection:
                 connection.sendall(sent)
         assert post(address).status_code == 200
-        assert polite.server.worker.held == 0
+        assert server.server.worker.in_flight == 0

@@ -43,7 +43,7 @@ def run(
         finally:
             slow.may_go.set()
             worker.stop()
-        assert worker.held == 0
+        assert worker.in_flight == 0
 
     asyncio.run(whole())
     return slow.batches
@@ -52,13 +52,13 @@ def run(
 async def busy(worker: Worker, slow: Slow) -> "asyncio.Task[list[Any]]":
     """A request that is at hand until `may_go`."""
     slow.may_go.clear()
-    first = asyncio.create_task(worker.ask("slow", [0], [1]))
+    first = asyncio.create_task(worker.submit("slow", [0], [1]))
     await asyncio.to_thread(slow.began.wait, 10)
     return first
 
 
 async def ask(worker: Worker, numbers: Sequence[int], *, work: str = "slow", size: int = 1) -> list[Any]:
-    return await worker.ask(work, numbers, [size] * len(numbers))
+    return await worker.submit(work, numbers, [size] * len(numbers))
 
 
 def test_what_comes_while_it_is_busy_is_one_batch_of_a_work() -> None:
@@ -165,7 +165,7 @@ def test_requests_whose_clients_have_gone_keep_nobody_out() -> None:
         await asyncio.sleep(0.02)
         slow.may_go.set()
         assert await asyncio.gather(first, taken) == [[0], [6]]
-        assert worker._characters == 0
+        assert worker._queued_characters == 0
 
     assert run(trial, limits=Limits(waiting=2)) == [[0], [3]]
 

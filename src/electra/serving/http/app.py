@@ -1,4 +1,4 @@
-"""The HTTP API and the page of one server."""
+"""The FastAPI application of one server: the API and the page."""
 
 import base64
 import contextlib
@@ -15,14 +15,14 @@ from starlette.responses import PlainTextResponse
 
 import electra
 from electra.serving.http.handlers import Handlers
-from electra.serving.http.hosted_model import Facts, HostedModel
+from electra.serving.http.hosted_model import HostedModel
 from electra.serving.http.limits import APIError, Limits
 from electra.serving.http.metrics import Metrics
 from electra.serving.http.middleware import AuthAndLimitsMiddleware, json_bytes
 from electra.serving.http.schemas import (
-    Message,
     PredictRequest,
     ProposalsRequest,
+    Schema,
     TextsRequest,
     parse_request,
     with_limits,
@@ -30,30 +30,30 @@ from electra.serving.http.schemas import (
 from electra.serving.http.worker import Operation, Worker
 
 JSON = "application/json"
-REFUSALS = {
-    401: "no token, or a wrong one",
+ERRORS = {
+    401: "the access token is missing or wrong",
     404: "there is no such model",
-    408: "the request came in too slowly",
-    409: "the model cannot do this",
-    413: "the request is too large",
-    415: "the body is not called application/json",
-    422: "the body is no JSON, or not what is asked for",
-    429: "too many requests wait already",
-    431: "the request's head is too large",
+    408: "the request arrived too slowly",
+    409: "the model does not support this operation",
+    413: "the body is too large",
+    415: "the Content-Type is not application/json",
+    422: "the body is not valid JSON, or does not match the schema",
+    429: "too many requests are waiting",
+    431: "the URL and the headers are too large",
     500: "the model failed",
-    503: "the server is stopping, or the model had no time",
+    503: "the server is stopping, or the model was too busy",
     504: "the model did not finish in time",
 }
-ENDPOINTS = ("/score", "/rescore", "/predict", "/embed", "/proposals")
-LOOKED_AT = ("/", "/models", "/health", "/ready", "/metrics", "/openapi.json")
+POST_PATHS = ("/score", "/rescore", "/predict", "/embed", "/proposals")
+GET_PATHS = ("/", "/models", "/health", "/ready", "/metrics", "/openapi.json")
 
 
 class ModelServer:
-    """A FastAPI application (`app`) and the thread behind it (`worker`).
+    """A FastAPI application (`app`) and the thread that runs its models (`worker`).
 
     Args:
         models: one or two.
-        token: that clients must give; None: none.
+        token: the access token of clients. None: no token is needed.
         wait: seconds that an idle model waits for further requests.
     """
 
@@ -67,126 +67,128 @@ class ModelServer:
     ) -> None:
         self.limits = limits or Limits()
         self.models, self.token, self.metrics = models, token, Metrics()
-        works: dict[str, Operation] = {
-            f"{name} {number}": work
-            for number, served in enumerate(models, start=1)
-            for name, work in served.works().items()
+        operations: dict[str, Operation] = {
+            f"{name} {number}": operation
+            for number, model in enumerate(models, start=1)
+            for name, operation in model.operations().items()
         }
-        self.worker = Worker(works, limits=self.limits, wait=wait, metrics=self.metrics)
+        self.worker = Worker(operations, limits=self.limits, wait=wait, metrics=self.metrics)
         self.metrics.ready.set_function(lambda: not self.worker.draining)
         self.app = FastAPI(
             title="electra", version=electra.__version__, docs_url=None, redoc_url=None, lifespan=self._lifespan
-        )  # docs_url would fetch its page from another host
+        )  # FastAPI's own pages of documentation would load scripts from another host
         self.app.add_middleware(
             AuthAndLimitsMiddleware,
             limits=self.limits,
             token=token,
             metrics=self.metrics,
-            endpoints=[*ENDPOINTS, *LOOKED_AT],
+            endpoints=[*POST_PATHS, *GET_PATHS],
         )
-        self.app.add_exception_handler(APIError, _refused)
-        self.app.add_exception_handler(HTTPException, _not_found)
-        answers = Handlers(models, self.worker)
-        self._post("/score", TextsRequest, answers.score)
-        self._post("/rescore", TextsRequest, answers.rescore)
-        self._post("/predict", PredictRequest, answers.predict)
-        self._post("/embed", TextsRequest, answers.embed)
-        self._post("/proposals", ProposalsRequest, answers.proposals)
-        self._look_at()
+        self.app.add_exception_handler(APIError, _error_response)
+        self.app.add_exception_handler(HTTPException, _not_found_response)
+        handlers = Handlers(models, self.worker)
+        self._add_post("/score", TextsRequest, handlers.score)
+        self._add_post("/rescore", TextsRequest, handlers.rescore)
+        self._add_post("/predict", PredictRequest, handlers.predict)
+        self._add_post("/embed", TextsRequest, handlers.embed)
+        self._add_post("/proposals", ProposalsRequest, handlers.proposals)
+        self._add_get_routes()
 
     def drain(self) -> None:
-        """Take no more requests; those that were taken are answered.
+        """Refuse new requests; accepted requests still get their response.
 
-        A signal calls this, maybe in the middle of anything: what takes a lock has no place here.
+        This is called in a signal handler, so it must not take a lock.
         """
         self.worker.draining = True
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:
-        for served in self.models:
-            served.warm()
+        for model in self.models:
+            model.warm_up()
         self.worker.start()
         yield
         self.worker.stop()
 
-    def _post(
-        self, path: str, kind: type[Message], answer: Callable[[Message], Awaitable[Mapping[str, Any]]]
+    def _add_post(
+        self, path: str, schema: type[Schema], handler: Callable[[Schema], Awaitable[Mapping[str, Any]]]
     ) -> None:
-        """An endpoint whose body is parsed once, by pydantic, and whose answer is written once."""
-        message = with_limits(kind, self.limits)
+        """Add an endpoint. pydantic parses the body in one pass, and the response is serialized once."""
+        limited = with_limits(schema, self.limits)
 
         async def endpoint(request: Request) -> Response:
             if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
-                raise APIError(415, f"give the body as JSON, with the header Content-Type: {JSON}")
-            facts = await answer(parse_request(message, await request.body()))
-            return Response(json_bytes(facts), media_type=JSON)
+                raise APIError(415, f"send the body as JSON, with the header Content-Type: {JSON}")
+            content = await handler(parse_request(limited, await request.body()))
+            return Response(json_bytes(content), media_type=JSON)
 
-        summary, _, more = (inspect.getdoc(answer) or path).partition("\n")
-        body = {"required": True, "content": {JSON: {"schema": message.model_json_schema()}}}
+        summary, _, more = (inspect.getdoc(handler) or path).partition("\n")
+        body = {"required": True, "content": {JSON: {"schema": limited.model_json_schema()}}}
         self.app.post(
-            path, summary=summary, description=re.sub(r"\s+", " ", more).strip(), responses=_responses(),
-            response_model=get_type_hints(answer)["return"], openapi_extra={"requestBody": body},
+            path, summary=summary, description=re.sub(r"\s+", " ", more).strip(), responses=_error_schemas(),
+            response_model=get_type_hints(handler)["return"], openapi_extra={"requestBody": body},
             operation_id=path[1:],
         )(endpoint)  # fmt: skip
 
-    def _look_at(self) -> None:
-        html, policy = page()
+    def _add_get_routes(self) -> None:
+        html, policy = load_page()
 
         @self.app.get("/", include_in_schema=False)
-        async def the_page() -> Response:
+        async def page() -> Response:
             return Response(html, media_type="text/html", headers={"Content-Security-Policy": policy})
 
-        @self.app.get("/models", summary="The models, what each can do, and the limits")
-        async def models() -> Facts:
+        @self.app.get("/models", summary="The models, the operations of each, and the limits")
+        async def models() -> dict[str, Any]:
             limits = {name: getattr(self.limits, name) for name in ("characters", "texts", "body")}
-            known = [served.facts() for served in self.models]
-            return {"electra": electra.__version__, "models": known, "limits": limits}
+            described = [model.describe() for model in self.models]
+            return {"electra": electra.__version__, "models": described, "limits": limits}
 
         @self.app.get(
-            "/health", summary="Whether the process lives", responses={503: {"description": "it does not"}}
+            "/health", summary="Whether the server works", responses={503: {"description": "it does not work"}}
         )
         async def health() -> Response:
-            return _state("ok", 200) if self.worker.alive else _state("the model's thread has died", 503)
+            return _status("ok", 200) if self.worker.alive else _status("the model's thread has died", 503)
 
-        @self.app.get("/ready", summary="Whether requests are taken", responses={503: {"description": "not now"}})
+        @self.app.get(
+            "/ready", summary="Whether the server accepts requests", responses={503: {"description": "not now"}}
+        )
         async def ready() -> Response:
-            return _state("stopping", 503) if self.worker.draining else _state("ready", 200)
+            return _status("stopping", 503) if self.worker.draining else _status("ready", 200)
 
-        @self.app.get("/metrics", summary="Figures for Prometheus", response_class=PlainTextResponse)
+        @self.app.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)
         async def metrics() -> Response:
-            return Response(self.metrics.page(), media_type="text/plain; version=0.0.4")
+            return Response(self.metrics.render(), media_type="text/plain; version=0.0.4")
 
 
-def page() -> tuple[bytes, str]:
-    """The page, and the policy under which a browser runs its one style and its one script, and nothing else."""
+def load_page() -> tuple[bytes, str]:
+    """The page, and the Content-Security-Policy that allows its one style, its one script, and nothing else."""
     html = files("electra.serving.http").joinpath("page.html").read_text(encoding="utf-8")
     allowed = []
     for tag in ("style", "script"):
-        inside = html.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
-        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        content = html.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
         allowed.append(f"{tag}-src 'sha256-{digest}'")
     others = "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     return html.encode(), f"default-src 'none'; {'; '.join(allowed)}; {others}"
 
 
-def _responses() -> dict[int | str, dict[str, Any]]:
+def _error_schemas() -> dict[int | str, dict[str, Any]]:
     error = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
     content = {JSON: {"schema": error}}
-    return {status: {"description": says, "content": content} for status, says in REFUSALS.items()}
+    return {status: {"description": meaning, "content": content} for status, meaning in ERRORS.items()}
 
 
-def _state(says: str, status: int) -> Response:
-    return Response(json_bytes({"status": says}), status, media_type=JSON)
+def _status(text: str, status: int) -> Response:
+    return Response(json_bytes({"status": text}), status, media_type=JSON)
 
 
-async def _refused(_: Request, refusal: Exception) -> Response:
-    assert isinstance(refusal, APIError)
-    return Response(json_bytes({"error": refusal.message}), refusal.status, dict(refusal.headers), JSON)
+async def _error_response(_: Request, error: Exception) -> Response:
+    assert isinstance(error, APIError)
+    return Response(json_bytes({"error": error.message}), error.status, dict(error.headers), JSON)
 
 
-async def _not_found(request: Request, error: Exception) -> Response:
-    """Starlette's own refusals, in our form."""
+async def _not_found_response(request: Request, error: Exception) -> Response:
+    """Starlette's own errors (404 and 405) as our JSON."""
     assert isinstance(error, HTTPException)
-    known = f"GET {', '.join(LOOKED_AT)}; POST {', '.join(ENDPOINTS)}"
-    message = f"{request.method[:20]} {request.url.path[:200]} is nothing here; there are {known}"
+    paths = f"GET {', '.join(GET_PATHS)}; POST {', '.join(POST_PATHS)}"
+    message = f"{request.method[:20]} {request.url.path[:200]} does not exist; the API has {paths}"
     return Response(json_bytes({"error": message}), error.status_code, error.headers, JSON)

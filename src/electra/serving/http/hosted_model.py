@@ -1,4 +1,4 @@
-"""A MODEL as the server has it: loaded once, and everything that it can do."""
+"""A MODEL on the server: loaded once, with all operations that it supports."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,28 +17,32 @@ from electra.serving.predictor import Predictor
 from electra.serving.scorer import Scorer
 from electra.serving.text_encoder import TextEncoder
 
-Facts = dict[str, Any]
-Able = TypeVar("Able")
+Loaded = TypeVar("Loaded")
 
-UNNAMED = ("discriminator", "encoder", "generator", "model", "export")
-"""Folders that every run has, which do not tell one model from another."""
-ONNX = "onnx"
-"""What the names of folders begin with that `electra export --to onnx` makes; they stay in a model's name."""
-WORKS = ("score", "rescore", "predict", "embed", "proposals")
-WARM = "The chef cooked the meal."
+GENERIC_FOLDERS = ("discriminator", "encoder", "generator", "model", "export")
+"""Folders that every run has, so that they do not identify a model."""
+ONNX_PREFIX = "onnx"
+"""The first letters of folders of `electra export --to onnx`. They are part of a model's name."""
+OPERATIONS = ("score", "rescore", "predict", "embed", "proposals")
+WARM_UP_TEXT = "The chef cooked the meal."
 
 
 class HostedModel:
-    """One of the server's models.
+    """One of the models of the server.
 
     Args:
-        model: a run, an export, a fine-tuning, an ONNX folder, or a Hugging Face folder or id.
-        beside: the model that is served beside it, from which its name is to tell it.
-        generator: a masked language model with the same vocabulary; None: the one that the run exported beside its
-            discriminator, if there is one.
+        model: a run, an export folder, the output of a fine-tuning, an ONNX folder, or a Hugging Face folder or
+            id.
+        device: such as "cpu" or "cuda". None: a GPU if there is one.
+        generator: a masked language model with the same vocabulary. None: the generator that the run exported
+            next to its discriminator, if there is one.
+        other: the other model of the server. The displayed names of the two are different.
+
+    Attributes:
+        unsupported: for each operation that the model does not support, what would be needed.
 
     Raises:
-        CheckpointError: a model cannot be loaded, or can do nothing that is served.
+        CheckpointError: a model cannot be loaded, or supports no operation.
         ConfigError: the generator has another vocabulary.
     """
 
@@ -48,107 +52,107 @@ class HostedModel:
         *,
         device: str | None = None,
         generator: str | None = None,
-        beside: str | None = None,
+        other: str | None = None,
     ) -> None:
-        self.name = display_name(model, beside=beside)
-        self.refusals: dict[str, str] = {}
-        """What it cannot do, and what would be needed for it."""
+        self.name = display_name(model, other=other)
+        self.unsupported: dict[str, str] = {}
         loaded = load_model(model)
-        self.scorer = self._able("score", lambda: Scorer(loaded, device=device))
-        self.predictor = self._able("predict", lambda: Predictor(loaded, device=device))
-        self.encoder = self._able("embed", lambda: TextEncoder(loaded, device=device))
+        self.scorer = self._try("score", lambda: Scorer(loaded, device=device))
+        self.predictor = self._try("predict", lambda: Predictor(loaded, device=device))
+        self.encoder = self._try("embed", lambda: TextEncoder(loaded, device=device))
         if not (self.scorer or self.predictor or self.encoder):
-            raise CheckpointError(self.refusals["embed"])
-        other = generator or generator_beside(model)
-        self.generator = None if other is None else display_name(str(other))
-        source = loaded if other is None else other
-        self.proposer = self._able(
-            "proposals", lambda: FillMask(source, device=device), wanted=generator is not None
+            raise CheckpointError(self.unsupported["embed"])
+        found = generator or generator_beside(model)
+        self.generator = None if found is None else display_name(str(found))
+        source = loaded if found is None else found
+        self.fill_mask = self._try(
+            "proposals", lambda: FillMask(source, device=device), required=generator is not None
         )
-        if "score" in self.refusals:
-            self.refusals["rescore"] = self.refusals["score"]
-        if self.proposer is not None and self.scorer is not None:
-            self._agree(self.scorer, self.proposer, other)
+        if "score" in self.unsupported:
+            self.unsupported["rescore"] = self.unsupported["score"]
+        if self.fill_mask is not None and self.scorer is not None:
+            self._check_vocabulary(self.scorer, self.fill_mask, found)
 
-    def _able(self, work: str, make: Callable[[], Able], *, wanted: bool = False) -> Able | None:
-        """What does a work with the model, or None, and why not."""
+    def _try(self, operation: str, load: Callable[[], Loaded], *, required: bool = False) -> Loaded | None:
+        """What carries out an operation. If the model does not support it: None, and the reason is kept."""
         try:
-            return make()
+            return load()
         except CheckpointError as error:
-            if wanted:  # somebody asked for it
+            if required:
                 raise
-            self.refusals[work] = f"{self.name}: {error}".replace(f"{self.name}: the model", self.name, 1)
+            self.unsupported[operation] = f"{self.name}: {error}".replace(f"{self.name}: the model", self.name, 1)
             return None
 
-    def _agree(self, scorer: Scorer, proposer: FillMask, generator: str | Path | None) -> None:
-        if scorer.tokenizer.get_vocab() != proposer.tokenizer.get_vocab():
+    def _check_vocabulary(self, scorer: Scorer, fill_mask: FillMask, generator: str | Path | None) -> None:
+        if scorer.tokenizer.get_vocab() != fill_mask.tokenizer.get_vocab():
             raise ConfigError(
-                f"--generator: {generator} has another vocabulary than {self.name}, so that its proposals would "
-                "be for other tokens; give the generator that the discriminator was trained with"
+                f"--generator: {generator} has another vocabulary than {self.name}, so its proposals would be for "
+                "other tokens; give the generator that the discriminator was trained with"
             )
 
-    def works(self) -> dict[str, Operation]:
-        """Its works by name, each from a list of items to their results."""
-        found: dict[str, Operation] = {}
+    def operations(self) -> dict[str, Operation]:
+        """The functions of the supported operations by name, each from a list of items to their results."""
+        operations: dict[str, Operation] = {}
         if self.scorer is not None:
-            found["score"] = self.scorer
+            operations["score"] = self.scorer
         if self.predictor is not None:
-            found["predict"] = self.predictor
+            operations["predict"] = self.predictor
         if self.encoder is not None:
-            found["embed"] = partial(_rows, self.encoder)
-        if self.proposer is not None:
-            found["proposals"] = self.proposer
-        return found
+            operations["embed"] = partial(_embed, self.encoder)
+        if self.fill_mask is not None:
+            operations["proposals"] = self.fill_mask
+        return operations
 
-    def warm(self) -> None:
-        """Use it once, because the first use of a network is slower."""
-        for work in (self.scorer, self.encoder):
-            if work is not None:
-                work([WARM] * 2)
+    def warm_up(self) -> None:
+        """Run the networks once, because the first run is slower."""
+        for operation in (self.scorer, self.encoder):
+            if operation is not None:
+                operation([WARM_UP_TEXT] * 2)
 
-    def facts(self) -> Facts:
-        """What clients may know of it."""
-        able = [work for work in WORKS if work not in self.refusals]
-        facts: Facts = {"name": self.name, "can": able, "cannot": self.refusals}
+    def describe(self) -> dict[str, Any]:
+        """What `GET /models` says about the model."""
+        supported = [operation for operation in OPERATIONS if operation not in self.unsupported]
+        description: dict[str, Any] = {"name": self.name, "can": supported, "cannot": self.unsupported}
         if self.scorer is not None:
-            facts["objective"] = self.scorer.objective
+            description["objective"] = self.scorer.objective
         if self.predictor is not None:
             problem = self.predictor.problem
-            facts |= {"task": problem.kind, "pairs": self.predictor.pairs}
+            description |= {"task": problem.kind, "pairs": self.predictor.pairs}
             if labels := getattr(problem, "labels", None):
-                facts["labels"] = list(labels)
-        if self.generator is not None and self.proposer is not None:
-            facts["generator"] = self.generator
-        return facts
+                description["labels"] = list(labels)
+        if self.generator is not None and self.fill_mask is not None:
+            description["generator"] = self.generator
+        return description
 
 
-def _rows(encoder: TextEncoder, texts: list[str]) -> list[NDArray[np.float32]]:
+def _embed(encoder: TextEncoder, texts: list[str]) -> list[NDArray[np.float32]]:
     return list(encoder.encode(texts))
 
 
-def display_name(model: str, *, beside: str | None = None) -> str:
-    """A MODEL without the folders above it: `my-run`, `my-run/export/generator`, `google/electra-small`.
+def display_name(model: str, *, other: str | None = None) -> str:
+    """The name of a MODEL without the folders above it: `my-run`, `my-run/export/generator`,
+    `google/electra-small`.
 
-    Where the model beside it would have the same name, both have as many folders more as tell them apart.
+    If another model would have the same name, both names have as many folders more as are needed to differ.
     """
-    mine, other = _parts(model), _parts(beside or "")
-    for above in range(len(mine[0]) + 1):
-        names = ["/".join([*folders[len(folders) - above :], *name]) for folders, name in (mine, other)]
-        if names[0] != names[1]:
-            return names[0]
-    return names[0]
+    names = [_split(model), _split(other or "")]
+    for above in range(len(names[0][0]) + 1):
+        mine, others = ("/".join([*parents[len(parents) - above :], *name]) for parents, name in names)
+        if mine != others:
+            break
+    return mine
 
 
-def _parts(model: str) -> tuple[list[str], list[str]]:
-    """The folders above a MODEL, and those that name it."""
+def _split(model: str) -> tuple[list[str], list[str]]:
+    """The folders above a MODEL, and the folders that are its name."""
     path = Path(model)
     if not path.exists():
         return [], [model]
     parts = list(path.resolve().parts[1:])
     first = len(parts) - 1
-    while first > 0 and (parts[first] in UNNAMED or parts[first].startswith(ONNX)):
+    while first > 0 and (parts[first] in GENERIC_FOLDERS or parts[first].startswith(ONNX_PREFIX)):
         first -= 1
     if parts[-1] == "generator":
         return parts[:first], parts[first:]
-    last = max(i for i, part in enumerate(parts) if i == first or (i > first and part.startswith(ONNX)))
+    last = max(i for i, part in enumerate(parts) if i == first or (i > first and part.startswith(ONNX_PREFIX)))
     return parts[:first], parts[first : last + 1]

@@ -1,31 +1,31 @@
-"""What a server takes from its clients, and how it says no."""
+"""The limits of a server, and the error responses of the API."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 MAX_HEADER_BYTES = 65_536
-"""Bytes of a request's head, its address and headers."""
+"""Bytes of the URL and the headers of a request together."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes and times beyond which a request is refused."""
+    """A request beyond one of these limits is refused."""
 
     characters: int = 20_000
-    """Of one text."""
+    """Characters of one text."""
     texts: int = 128
-    """Of one request."""
+    """Texts of one request."""
     body: int = 2**20
-    """Bytes of one request."""
+    """Bytes of the body of one request."""
     waiting: int = 256
-    """Requests that wait for the model; further ones are refused with 429."""
+    """Requests in the queue of the model; further requests get 429."""
     seconds: float = 30.0
-    """For a request to come in whole, and then for its answer."""
+    """Seconds for a request to arrive, and again for its response."""
 
 
 @dataclass
 class APIError(Exception):
-    """An answer other than 200: its status, one message, and headers."""
+    """An error response: its status, its message (`{"error": message}`) and extra headers."""
 
     status: int
     message: str

@@ -1,4 +1,4 @@
-"""What a server counts, for Prometheus."""
+"""The Prometheus metrics of a server."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
@@ -7,7 +7,7 @@ TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """The counters of one server, in a registry of their own."""
+    """The metrics of one server, in their own registry."""
 
     def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
@@ -16,30 +16,30 @@ class Metrics:
             "electra_requests", "Requests by endpoint and status", ["endpoint", "status"], registry=registry
         )
         self._seconds = Histogram(
-            "electra_request_seconds", "From when the head of a request is in to the end of its answer",
+            "electra_request_seconds", "Seconds from the headers of a request to the end of its response",
             ["endpoint"], buckets=SECONDS, registry=registry,
         )  # fmt: skip
-        self._texts = Counter("electra_texts", "Texts that went through a model", ["work"], registry=registry)
-        self._characters = Counter("electra_characters", "Their characters", ["work"], registry=registry)
+        self._texts = Counter("electra_texts", "Texts that a model has processed", ["work"], registry=registry)
+        self._characters = Counter("electra_characters", "Characters of these texts", ["work"], registry=registry)
         self._batches = Histogram(
-            "electra_batch_texts", "Texts that were computed together", ["work"], buckets=TEXTS, registry=registry
+            "electra_batch_texts", "Texts that were processed together", ["work"], buckets=TEXTS, registry=registry
         )
-        self._model_seconds = Counter("electra_model_seconds", "Time in the model", ["work"], registry=registry)
+        self._model_seconds = Counter("electra_model_seconds", "Seconds in the model", ["work"], registry=registry)
         self.waiting = Gauge("electra_waiting_requests", "Requests that wait for the model", registry=registry)
-        self.ready = Gauge("electra_ready", "1 while requests are taken", registry=registry)
+        self.ready = Gauge("electra_ready", "1 while the server accepts requests", registry=registry)
 
-    def answered(self, endpoint: str, status: int, seconds: float) -> None:
+    def observe_request(self, endpoint: str, status: int, seconds: float) -> None:
         """Count a request."""
         self._requests.labels(endpoint, status).inc()
         self._seconds.labels(endpoint).observe(seconds)
 
-    def computed(self, work: str, *, texts: int, characters: int, seconds: float) -> None:
-        """Count a batch."""
-        self._texts.labels(work).inc(texts)
-        self._characters.labels(work).inc(characters)
-        self._batches.labels(work).observe(texts)
-        self._model_seconds.labels(work).inc(seconds)
+    def observe_batch(self, operation: str, *, texts: int, characters: int, seconds: float) -> None:
+        """Count a batch of the model."""
+        self._texts.labels(operation).inc(texts)
+        self._characters.labels(operation).inc(characters)
+        self._batches.labels(operation).observe(texts)
+        self._model_seconds.labels(operation).inc(seconds)
 
-    def page(self) -> bytes:
-        """All figures, in Prometheus's text format."""
+    def render(self) -> bytes:
+        """All metrics in the text format of Prometheus."""
         return generate_latest(self.registry)

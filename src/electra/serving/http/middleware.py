@@ -1,4 +1,4 @@
-"""What stands in front of the API: who may ask, how much may come in, and headers for all answers."""
+"""ASGI middleware: access token, size and time limits, response headers, and metrics of all requests."""
 
 import asyncio
 import hmac
@@ -12,23 +12,25 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from electra.serving.http.limits import MAX_HEADER_BYTES, APIError, Limits
 from electra.serving.http.metrics import Metrics
 
-OPEN = ("/", "/health", "/ready")
-"""Paths that need no token: the page, which asks for one, and what supervisors look at."""
-PATIENCE = 8
-"""How many times the limit is read of a body before its client is cut off."""
+PUBLIC_PATHS = ("/", "/health", "/ready")
+"""Paths that need no access token: the page, which asks for it, and the health checks."""
+DISCARD_FACTOR = 8
+"""A body is read up to this multiple of the limit before the connection is closed."""
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
 )
+CLIENT_CLOSED_REQUEST = 499
+"""nginx's status for a client that closed the connection before the response."""
 
 
 class AuthAndLimitsMiddleware:
-    """ASGI middleware that refuses what has no token or is too large, and counts every request.
+    """Refuses requests that have no access token or are too large or too slow, and counts every request.
 
     Args:
-        token: clients must give it as `Authorization: Bearer TOKEN`; None: all may ask.
-        endpoints: paths that are counted by name; all others count as "other".
+        token: clients must send it as `Authorization: Bearer TOKEN`. None: no token is needed.
+        endpoints: paths that are counted by name. All others are counted as "other".
     """
 
     def __init__(
@@ -42,9 +44,9 @@ class AuthAndLimitsMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status = time.perf_counter(), 499  # that of one who has gone
+        began, status = time.perf_counter(), CLIENT_CLOSED_REQUEST
 
-        async def answer(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -52,45 +54,46 @@ class AuthAndLimitsMiddleware:
             await send(message)
 
         try:
-            self._check(scope)
-            if (body := await self._body_in_time(receive)) is not None:
-                await _while_there(asyncio.ensure_future(self.app(scope, _again(body, receive), answer)), receive)
-        except APIError as refusal:
-            await _refuse(answer, refusal)
+            self._check_headers(scope)
+            if (body := await self._read_body_in_time(receive)) is not None:
+                response = asyncio.ensure_future(self.app(scope, _replay(body, receive), send_with_headers))
+                await _cancel_on_disconnect(response, receive)
+        except APIError as error:
+            await _send_error(send_with_headers, error)
         finally:
             endpoint = scope["path"] if scope["path"] in self.endpoints else "other"
-            self.metrics.answered(endpoint, status, time.perf_counter() - began)
+            self.metrics.observe_request(endpoint, status, time.perf_counter() - began)
 
-    def _check(self, scope: Scope) -> None:
+    def _check_headers(self, scope: Scope) -> None:
         size = len(scope["raw_path"]) + len(scope["query_string"])
-        size += sum(len(name) + len(value) + 4 for name, value in scope["headers"])  # ": " and the line's end
+        size += sum(len(name) + len(value) + 4 for name, value in scope["headers"])  # ": " and the end of the line
         if size > MAX_HEADER_BYTES:
-            says = f"the request's head is too large: at most {MAX_HEADER_BYTES:,} bytes of address and headers"
-            raise APIError(431, says, {"Connection": "close"})
+            message = f"the URL and the headers are too large: at most {MAX_HEADER_BYTES:,} bytes together"
+            raise APIError(431, message, {"Connection": "close"})
         headers = dict(scope["headers"])
-        if self.token is not None and scope["path"] not in OPEN:
-            kind, _, given = headers.get(b"authorization", b"").partition(b" ")
-            # Compared in full even where the kind is wrong; the time says nothing about the token.
-            if not hmac.compare_digest(given.strip(), self.token) or kind.lower() != b"bearer":
-                message = "this server wants a token: Authorization: Bearer TOKEN"
+        if self.token is not None and scope["path"] not in PUBLIC_PATHS:
+            scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+            # The token is compared in constant time, also if the scheme is wrong.
+            if not hmac.compare_digest(given.strip(), self.token) or scheme.lower() != b"bearer":
+                message = "this server needs an access token, as the header Authorization: Bearer TOKEN"
                 raise APIError(401, message, {"WWW-Authenticate": "Bearer"})
 
-    async def _body_in_time(self, receive: Receive) -> bytes | None:
+    async def _read_body_in_time(self, receive: Receive) -> bytes | None:
         try:
             async with asyncio.timeout(self.limits.seconds):
-                return await self._body(receive)
+                return await self._read_body(receive)
         except TimeoutError:
-            message = f"the request did not come in whole within {self.limits.seconds:g} seconds"
+            message = f"the request did not arrive completely within {self.limits.seconds:g} seconds"
             raise APIError(408, message, {"Connection": "close"}) from None
 
-    async def _body(self, receive: Receive) -> bytes | None:
-        """All of it; None where the client has gone.
+    async def _read_body(self, receive: Receive) -> bytes | None:
+        """The whole body; None if the client has closed the connection.
 
-        Of one that is too large some more is read and thrown away: a client that still sends would not see the
-        answer.
+        Part of a body that is too large is read and discarded, because a client that is still sending would not
+        see the response.
         """
         parts, size, more = [], 0, True
-        while more and size <= PATIENCE * self.limits.body:
+        while more and size <= DISCARD_FACTOR * self.limits.body:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
@@ -99,56 +102,58 @@ class AuthAndLimitsMiddleware:
                 parts.append(message.get("body", b""))
             more = message.get("more_body", False)
         if size > self.limits.body:
-            says = f"the request is too large: at most {self.limits.body:,} bytes; send the texts in several"
-            raise APIError(413, says, {"Connection": "close"})
+            error = (
+                f"the body is too large: at most {self.limits.body:,} bytes; send the texts in several requests"
+            )
+            raise APIError(413, error, {"Connection": "close"})
         return b"".join(parts)
 
 
-async def _while_there(working: "asyncio.Future[None]", receive: Receive) -> None:
-    """Wait for an answer; it is given up where its client hangs up, so that nothing is computed for nobody.
+async def _cancel_on_disconnect(response: "asyncio.Future[None]", receive: Receive) -> None:
+    """Wait for a response, but cancel it when its client closes the connection.
 
-    uvicorn tells that a client has gone only to who asks for the next message, and lets the application go on.
+    uvicorn reports a closed connection only to a receiver of the next message, and does not stop the application.
     """
-    leaving = asyncio.create_task(_gone(receive))
+    disconnect = asyncio.create_task(_wait_for_disconnect(receive))
     try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((response, disconnect), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        leaving.cancel()
-        given_up = working.cancel()  # False: it is done
+        disconnect.cancel()
+        cancelled = response.cancel()  # False if it is done
     try:
-        await working
+        await response
     except asyncio.CancelledError:
-        if not given_up:
+        if not cancelled:
             raise
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Gives the app what was read, once."""
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives the body, which was already read, and then what comes next."""
     given = False
 
-    async def again() -> Message:
+    async def replay() -> Message:
         nonlocal given
         if given:
             return await receive()
         given = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return again
+    return replay
 
 
-def json_bytes(facts: Any) -> bytes:
-    """JSON as it goes out: UTF-8, without blanks."""
-    return json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode()
+def json_bytes(content: Any) -> bytes:
+    """JSON in UTF-8 without blanks."""
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-async def _refuse(send: Send, refusal: APIError) -> None:
-    body = json_bytes({"error": refusal.message})
-    headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **refusal.headers}
-    start = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": start})
+async def _send_error(send: Send, error: APIError) -> None:
+    body = json_bytes({"error": error.message})
+    headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **error.headers}
+    encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": error.status, "headers": encoded})
     await send({"type": "http.response.body", "body": body})

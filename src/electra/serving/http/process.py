@@ -1,8 +1,10 @@
-"""A server's process: its socket, its signals, its end."""
+"""The process of a server: its socket, its access token, its signals, and its shutdown."""
 
 import logging
+import os
 import socket
 import time
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -14,93 +16,119 @@ from electra.serving.http.limits import MAX_HEADER_BYTES
 
 logger = logging.getLogger(__name__)
 
+TOKEN_VARIABLE = "ELECTRA_TOKEN"
 KEEP_ALIVE_SECONDS = 30
-"""Seconds that a connection may be silent between two requests."""
+"""Seconds that a connection may be idle between two requests."""
 
 
 class GracefulServer(uvicorn.Server):
-    """Asked to stop, it refuses new requests with 503 and ends when those that it has taken are answered."""
+    """On a signal it refuses new requests with 503, and ends when all accepted requests have their response."""
 
     def __init__(self, config: uvicorn.Config, server: ModelServer) -> None:
         super().__init__(config)
         self.server = server
-        self._states: dict[Any, tuple[Any, float]] = {}  # of each connection, and since when
+        self._states: dict[Any, tuple[Any, float]] = {}  # the state of each connection, and its time of change
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self.server.worker.draining:  # a second request is not put off
+        if self.server.worker.draining:  # a second signal ends the process at once
             self.should_exit = self.force_exit = True
             return
-        logger.info("stopping when what was taken is answered (%s requests)", self.server.worker.held)
+        logger.info("stopping after the accepted requests (%s)", self.server.worker.in_flight)
         self.server.drain()
 
     async def on_tick(self, counter: int) -> bool:
-        if self.server.worker.draining and not self.server.worker.held:
+        if self.server.worker.draining and not self.server.worker.in_flight:
             self.should_exit = True
-        self._cut_off()
+        self._close_stalled()
         return await super().on_tick(counter)
 
-    def _cut_off(self) -> None:
-        """Close connections on which nothing has happened in any time that is allowed for it.
+    def _close_stalled(self) -> None:
+        """Close connections on which nothing happened for longer than any limit allows.
 
-        uvicorn itself waits without end for the first lines of a request, and for a client to read its answer.
+        uvicorn itself waits forever for the first lines of a request, and for a client to read its response.
         """
-        now, patience = time.monotonic(), KEEP_ALIVE_SECONDS + 2 * self.server.limits.seconds
+        now, limit = time.monotonic(), KEEP_ALIVE_SECONDS + 2 * self.server.limits.seconds
         connections: set[Any] = {one for one in self.server_state.connections if hasattr(one, "cycle")}
         states = {}
         for connection in connections:
-            cycle = connection.cycle  # of the request at hand, or of the last one
+            cycle = connection.cycle  # the current request, or the last one
             state = cycle, cycle is None or cycle.response_complete
             before, since = self._states.get(connection, (state, now))
             states[connection] = state, since if state == before else now
-            if now - states[connection][1] > patience:
+            if now - states[connection][1] > limit:
                 connection.transport.abort()
         self._states = states
 
 
-def bind_socket(host: str, port: int) -> socket.socket:
-    """A bound socket, so that a port that is taken is known before a model is loaded.
-
-    Args:
-        port: 0: any that is free.
+def load_token(path: Path | None) -> str | None:
+    """The access token of clients, from a file or else from the environment variable; None: no token is needed.
 
     Raises:
-        ConfigError: the host or port cannot be had.
+        ConfigError: the file cannot be read, or the token is empty or has blanks in it.
+    """
+    if path is None:
+        token, source = os.environ.get(TOKEN_VARIABLE), TOKEN_VARIABLE
+    else:
+        source = str(path)
+        try:
+            token = path.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise ConfigError(f"--token-file {path}: cannot be read: {reason}") from error
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"--token-file {path}: is not a text file") from error
+    if token == "":
+        raise ConfigError(f"{source}: is empty; write the access token into it, one word")
+    if token is not None and (not token.isascii() or not token.isprintable() or " " in token):
+        raise ConfigError(f"{source}: an access token is one word of ASCII letters, digits and punctuation")
+    return token
+
+
+def bind_socket(host: str, port: int) -> socket.socket:
+    """A bound socket, so that a port in use is found before a model is loaded.
+
+    Args:
+        port: 0: any free port.
+
+    Raises:
+        ConfigError: the host is unknown, or the port cannot be used.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind, protocol)
+        bound = socket.socket(family, kind, protocol)
     except OSError as error:
         raise ConfigError(f"--host {host}: {error.strerror or error}") from error
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind(address)
+        bound.bind(address)
     except OSError as error:
-        raise _not_to_be_had(listening, f"{host}:{port}", error) from error
-    return listening
+        raise _port_error(bound, f"{host}:{port}", error) from error
+    return bound
 
 
-def start_listening(listening: socket.socket) -> None:
-    """Let clients connect: from here on they wait for `serve` and are not refused.
+def start_listening(bound: socket.socket) -> None:
+    """Let clients connect. From now on they wait for `serve` and are not refused.
 
     Raises:
-        ConfigError: another process, whose socket was bound while this one's was, was quicker.
+        ConfigError: another process that bound the same port at the same time is listening already.
     """
-    host, port = listening.getsockname()[:2]
+    host, port = bound.getsockname()[:2]
     try:
-        listening.listen()
+        bound.listen()
     except OSError as error:
-        raise _not_to_be_had(listening, f"{host}:{port}", error) from error
+        raise _port_error(bound, f"{host}:{port}", error) from error
 
 
-def _not_to_be_had(listening: socket.socket, address: str, error: OSError) -> ConfigError:
-    listening.close()
+def _port_error(bound: socket.socket, address: str, error: OSError) -> ConfigError:
+    bound.close()
     return ConfigError(f"{address}: {(error.strerror or str(error)).lower()}; give another --port")
 
 
 def build_uvicorn_server(server: ModelServer) -> GracefulServer:
     """A server that is ready to run."""
-    # The guard refuses a whole head of more than HEAD bytes, h11 one that has no end: only at twice as many, since
-    # it knows no answer in our form. httptools, which uvicorn prefers where it is, has no such limit.
+    # The middleware refuses complete headers of more than MAX_HEADER_BYTES. h11 refuses incomplete ones,
+    # without our JSON, and so only at twice the size. httptools, which uvicorn prefers if it is installed, has
+    # no such limit.
     config = uvicorn.Config(
         server.app, http="h11", h11_max_incomplete_event_size=2 * MAX_HEADER_BYTES, log_config=None,
         access_log=False, server_header=False, timeout_keep_alive=KEEP_ALIVE_SECONDS,
@@ -109,6 +137,6 @@ def build_uvicorn_server(server: ModelServer) -> GracefulServer:
     return GracefulServer(config, server)
 
 
-def serve(server: ModelServer, listening: socket.socket) -> None:
-    """Serve until a signal asks to stop."""
-    build_uvicorn_server(server).run(sockets=[listening])
+def serve(server: ModelServer, bound: socket.socket) -> None:
+    """Serve until a signal stops the server."""
+    build_uvicorn_server(server).run(sockets=[bound])

@@ -1,13 +1,13 @@
-"""What clients ask, and what they are given.
+"""The requests and responses of the API.
 
-Every field of a request is checked, and others than these are refused. The forms of the answers are for the API's
-description and the type checker; answers are not checked when they go out.
+Every field of a request is validated, and unknown fields are refused. The types of the responses are for the
+OpenAPI description and the type checker; responses are not validated.
 """
 
 from typing import (
     Annotated,
     Any,
-    NotRequired,  # pydantic reads no others before Python 3.12
+    NotRequired,  # pydantic needs this one before Python 3.12
     TypeVar,
 )
 
@@ -17,35 +17,35 @@ from typing_extensions import TypedDict
 
 from electra.serving.http.limits import APIError, Limits
 
-PLACES = 64
-"""Tokens of a text for which proposals may be asked at once."""
-PROPOSALS = 50
-NAMED = 3
-"""Mistakes of a request that are named at once."""
-SHOWN = 200
-"""Characters that are shown of a name that a client made up."""
-PLAIN = {
-    "extra_forbidden": "there is no such field; there are {fields}",
-    "missing": "it is missing",
+MAX_POSITIONS = 64
+"""Tokens of a text for which one request can ask for proposals."""
+MAX_PROPOSALS = 50
+REPORTED_ERRORS = 3
+"""Errors of a request in one message."""
+MAX_NAME_CHARACTERS = 200
+"""Characters of an unknown field name in a message."""
+MESSAGES = {
+    "extra_forbidden": "unknown field; the fields are {fields}",
+    "missing": "is missing",
     "too_short": "give at least {min_length}",
-    "too_long": "{actual_length:,} of them, at most {max_length:,}; send the rest in another request",
-    "string_too_long": "{characters:,} characters, at most {max_length:,} (--characters); split it",
-    "less_than_equal": "give at most {le}",
-    "greater_than_equal": "give at least {ge}",
+    "too_long": "{actual_length:,} items, at most {max_length:,}; send the rest in another request",
+    "string_too_long": "{characters:,} characters, at most {max_length:,} (--characters); split the text",
+    "less_than_equal": "must be at most {le}",
+    "greater_than_equal": "must be at least {ge}",
     "model_type": "give an object with the fields {fields}",
-    "string_type": "give a string",
-    "list_type": "give a list",
-    "int_type": "give a whole number",
+    "string_type": "must be a string",
+    "list_type": "must be a list",
+    "int_type": "must be an integer",
 }
-"""pydantic's kinds of mistakes in our words; any other is in pydantic's."""
+"""Our messages for pydantic's types of errors. Other types have pydantic's message."""
 
 
 class ModelRequest(BaseModel):
-    """What all requests have."""
+    """The fields of all requests."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    model: Annotated[int, Field(description="1, or 2 where the server has two models", ge=1, le=2)] = 1
+    model: Annotated[int, Field(description="1, or 2 if the server has two models", ge=1, le=2)] = 1
 
 
 class TextsRequest(ModelRequest):
@@ -55,7 +55,7 @@ class TextsRequest(ModelRequest):
 
 
 class PredictRequest(ModelRequest):
-    """Texts, or pairs of texts, or lists of words: as the model's task has it."""
+    """Texts, pairs of texts, or lists of words, as the task of the model needs."""
 
     texts: list[str | list[str]]
 
@@ -66,13 +66,17 @@ class ProposalsRequest(ModelRequest):
     text: str
     tokens: Annotated[
         list[Annotated[int, Field(ge=0)]],
-        Field(min_length=1, max_length=PLACES, description="numbers of tokens, from 0, as /score counts them"),
+        Field(
+            min_length=1,
+            max_length=MAX_POSITIONS,
+            description="indices of tokens, from 0, as in the result of /score",
+        ),
     ]
-    count: Annotated[int, Field(ge=1, le=PROPOSALS, description="proposals for each token")] = 5
+    count: Annotated[int, Field(ge=1, le=MAX_PROPOSALS, description="number of proposals for each token")] = 5
 
 
 class ScoredTokens(TypedDict):
-    """A text's tokens, the characters of each (from, to; code points), and their figures."""
+    """The tokens of a text, the offsets of each (start and end, in code points), and their values."""
 
     tokens: list[str]
     offsets: list[tuple[int, int]]
@@ -118,7 +122,7 @@ class Proposal(TypedDict):
 
 
 class TokenProposals(TypedDict):
-    """A token's number, its own probability, and others with theirs."""
+    """The index of a token, its own probability, and the proposals with theirs."""
 
     token: int
     probability: float
@@ -131,71 +135,72 @@ class ProposalsResponse(TypedDict):
     places: list[TokenProposals]
 
 
-Message = TypeVar("Message", bound=ModelRequest)
+Schema = TypeVar("Schema", bound=ModelRequest)
 
 
-def with_limits(message: type[Message], limits: Limits) -> type[Message]:
-    """The same message with a server's limits, as its OpenAPI shows them."""
+def with_limits(schema: type[Schema], limits: Limits) -> type[Schema]:
+    """A subclass of a request schema with the limits of a server, for validation and for the OpenAPI
+    description."""
     text = Annotated[str, Field(max_length=limits.characters)]
     items = Field(min_length=1, max_length=limits.texts)
-    kinds: dict[type[ModelRequest], dict[str, Any]] = {
+    parts = Annotated[list[text], Field(min_length=1)]
+    fields: dict[type[ModelRequest], dict[str, Any]] = {
         TextsRequest: {"texts": (Annotated[list[text], items], ...)},
-        PredictRequest: {
-            "texts": (Annotated[list[text | Annotated[list[text], Field(min_length=1)]], items], ...)
-        },
+        PredictRequest: {"texts": (Annotated[list[text | parts], items], ...)},
         ProposalsRequest: {"text": (text, ...)},
     }
-    made: type[Message] = create_model(message.__name__, __base__=message, **kinds[message])
-    return made
+    limited: type[Schema] = create_model(schema.__name__, __base__=schema, **fields[schema])
+    return limited
 
 
-def parse_request(message: type[Message], body: bytes) -> Message:
-    """A request's body as a message.
+def parse_request(schema: type[Schema], body: bytes) -> Schema:
+    """Validate the body of a request.
 
     Raises:
-        Refusal: 422, with the first things that are wrong with it.
+        APIError: 422, with the first errors.
     """
     try:
-        return message.model_validate_json(body)
+        return schema.model_validate_json(body)
     except ValidationError as error:
-        raise APIError(422, _told(error, ", ".join(message.model_fields))) from None
+        raise APIError(422, _describe(error, ", ".join(schema.model_fields))) from None
 
 
-def _told(error: ValidationError, fields: str) -> str:
-    """The mistakes, each with its place: fields that there are not come first, since one of them may be another's
-    name misspelt."""
-    found: dict[tuple[int | str, ...], list[ErrorDetails]] = {}
+def _describe(error: ValidationError, fields: str) -> str:
+    """The errors with their locations. Unknown fields are first, because they may be misspelled names of
+    others."""
+    errors: dict[tuple[int | str, ...], list[ErrorDetails]] = {}
     for one in error.errors(include_url=False):
-        found.setdefault(_place(one["loc"]), []).append(one)
-    # Of something that may have one of several forms: what is wrong with the one that it is most like.
-    inner = {place[:length] for place in found for length in range(len(place))}
-    places = [place for place in found if place not in inner]
-    places.sort(key=lambda place: found[place][0]["type"] != "extra_forbidden")
-    says = [_where(place) + _what(found[place], fields) for place in places[:NAMED]]
-    more = f" (and {len(places) - NAMED:,} more)" if len(places) > NAMED else ""
-    return "; ".join(says) + more
+        errors.setdefault(_location(one["loc"]), []).append(one)
+    # If a value can have one of several types, report the errors of the type that it is most like.
+    outer = {location[:length] for location in errors for length in range(len(location))}
+    locations = [location for location in errors if location not in outer]
+    locations.sort(key=lambda location: errors[location][0]["type"] != "extra_forbidden")
+    reported = [_path(location) + _message(errors[location], fields) for location in locations[:REPORTED_ERRORS]]
+    more = f" (and {len(locations) - REPORTED_ERRORS:,} more)" if len(locations) > REPORTED_ERRORS else ""
+    return "; ".join(reported) + more
 
 
-def _place(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """Where in the message it is, without pydantic's names of types behind the number of an item."""
+def _location(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """pydantic's location of an error without the names of types after the index of an item."""
     return tuple(part for number, part in enumerate(location) if number == 0 or isinstance(part, int))
 
 
-def _where(place: tuple[int | str, ...]) -> str:
-    if not place:
+def _path(location: tuple[int | str, ...]) -> str:
+    if not location:
         return ""
-    name = str(place[0])
-    name = name if len(name) <= SHOWN else name[:SHOWN] + "…"
-    return name + "".join(f"[{part}]" for part in place[1:]) + ": "
+    name = str(location[0])
+    name = name if len(name) <= MAX_NAME_CHARACTERS else name[:MAX_NAME_CHARACTERS] + "…"
+    return name + "".join(f"[{part}]" for part in location[1:]) + ": "
 
 
-def _what(errors: list[ErrorDetails], fields: str) -> str:
-    """What is wrong at one place. It has a form that is allowed where not all of its errors are about forms."""
+def _message(errors: list[ErrorDetails], fields: str) -> str:
+    """The errors at one location. If some of them are not about its type, its type is right, and these are
+    given."""
     errors = [one for one in errors if not one["type"].endswith("_type")] or errors
-    says = (
-        PLAIN.get(one["type"], "{msg}").format(
+    messages = (
+        MESSAGES.get(one["type"], "{msg}").format(
             **one.get("ctx", {}), fields=fields, msg=one["msg"], characters=len(str(one["input"]))
         )
         for one in errors
     )
-    return "; or ".join(dict.fromkeys(says))
+    return "; or ".join(dict.fromkeys(messages))
