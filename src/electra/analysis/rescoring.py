@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from electra.analysis.bootstrap import Floats, drawn, interval
 from electra.analysis.n_best import Utterance, words_of
-from electra.errors import ConfigError
+from electra.errors import ConfigError, require
 
 STRENGTHS = (0.0, *(2.0 ** (half / 2) for half in range(-12, 9)))
 """The grid of weights, in units in which a likelihood spreads as far within a list as the recogniser's score."""
@@ -102,12 +102,11 @@ def word_errors(references: Sequence[Sequence[str]], hypotheses: Sequence[Sequen
     """Substitutions, deletions and insertions of each hypothesis, by jiwer.
 
     Raises:
-        ConfigError: jiwer is not installed.
+        MissingExtraError: jiwer is not installed.
     """
-    try:
-        import jiwer
-    except ModuleNotFoundError as error:
-        raise ConfigError("to count word errors, install the extra: pip install 'electra[speech]'") from error
+    require("counting word errors", "speech", "jiwer")
+    import jiwer
+
     found = jiwer.process_words([" ".join(one) for one in references], [" ".join(one) for one in hypotheses])
     return [
         sum(

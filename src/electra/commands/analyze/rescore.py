@@ -13,7 +13,7 @@ import tyro
 
 from electra.analysis.n_best import NORMALISATION, UNKNOWN, Scale, read_lists
 from electra.analysis.rescoring import Lists, Scored, measured
-from electra.errors import ConfigError
+from electra.errors import ConfigError, require
 from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def run(config: AnalyzeRescoreConfig) -> AnalysisReport:
         electra analyze rescore RUN RUN/export/generator --data nbest.csv --out found
         electra analyze rescore RUN --data alternatives.csv --references first-bests.csv --folds 10
     """
+    require("electra analyze rescore", "speech", "jiwer")
     from electra.serving.likelihood import SCORES, load_likelihood_scorer
 
     if problems := list(config.problems()):
