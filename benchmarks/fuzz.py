@@ -51,7 +51,7 @@ from electra.preparation.corpus import find_sources
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.run import pretrain
 from electra.pretraining.run_status import read_run_status
-from electra.reports.sections import sections
+from electra.reports.sections import build_sections
 from electra.reports.study import read_study
 from electra.studies.config import load_study
 from electra.training.checkpoint import read_checkpoint
@@ -181,7 +181,7 @@ def targets(folder: Path) -> Iterator[Target]:
     for name in ("state.json", "model.safetensors", "optimizer.safetensors"):
         yield Target(f"checkpoint {name}", checkpoint, name, _checkpoint, _state)
     for name in ("metrics.jsonl", "config.toml", "environment.json", "ended.json"):
-        yield Target(f"run {name}", run, name, lambda path: (read_run_status(path), sections([path])))
+        yield Target(f"run {name}", run, name, lambda path: (read_run_status(path), build_sections([path])))
     export = run / "export" / "discriminator"
     for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
         yield Target(f"model {name}", export, name, load_pretrained)

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from electra import __version__
-from electra.analysis.quantization import of_texts
+from electra.analysis.quantization import compare_on_texts
 from electra.commands.onnx_quality import TOKENS, held_out_beginnings
 from electra.data.shards import TokenData
 from electra.export.huggingface import Pretrained
@@ -131,7 +131,7 @@ def judged(
     times: list[Timed],
 ) -> dict[str, Any]:
     model = load_onnx(folder)
-    found = of_texts(pretrained, model, ids, generator=load_pretrained(generator))
+    found = compare_on_texts(pretrained, model, ids, generator=load_pretrained(generator))
     wanted, given = (np.concatenate(Scorer(one, device="cpu").logits(ids)) for one in (pretrained, model))
     return {
         "way": name,

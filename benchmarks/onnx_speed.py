@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from electra.analysis.quantization import of_texts
+from electra.analysis.quantization import compare_on_texts
 from electra.config import load_config
 from electra.data import tokenizer as tokenizers
 from electra.export.huggingface import Pretrained
@@ -80,7 +80,7 @@ def quality(pretrained: Pretrained, models: dict[str, OnnxModel], texts: list[st
     encodings = pretrained.tokenizer.encode_batch(texts[:JUDGED], add_special_tokens=False)
     ids = [encoding.ids for encoding in encodings]
     for name, model in models.items():
-        one = of_texts(pretrained, model, ids, texts=f"{JUDGED} sentences")
+        one = compare_on_texts(pretrained, model, ids, texts=f"{JUDGED} sentences")
         print(f"{name}: {one}")
         found[name] = asdict(one)
         if model.facts.kind == "discriminator":

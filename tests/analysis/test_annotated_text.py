@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from electra.analysis.annotated_text import LEAST, Annotated, drawn, read, read_tagged
+from electra.analysis.annotated_text import (
+    MIN_SENTENCES,
+    AnnotatedSentence,
+    read_sentences,
+    read_tagged_columns,
+    sample_sentences,
+)
 from electra.errors import DataError
 
 LINES = [
@@ -27,19 +33,19 @@ def write(folder: Path, text: str, name: str = "text.conllu") -> Path:
 
 def test_words_tags_and_depths(tmp_path: Path) -> None:
     path = tmp_path / "text.conllu.gz"
-    path.write_bytes(gzip.compress((TREES * LEAST).encode()))
-    first, second, *_ = read(path)
-    assert first == Annotated(("the", "dog", "barks"), ("DET", "NOUN", "VERB"), (2, 1, 0))
-    assert second == Annotated(("de", "le"), ("ADP", "_"), (0, 1))
+    path.write_bytes(gzip.compress((TREES * MIN_SENTENCES).encode()))
+    first, second, *_ = read_sentences(path)
+    assert first == AnnotatedSentence(("the", "dog", "barks"), ("DET", "NOUN", "VERB"), (2, 1, 0))
+    assert second == AnnotatedSentence(("de", "le"), ("ADP", "_"), (0, 1))
 
 
 def test_a_text_without_tags_or_heads_has_words(tmp_path: Path) -> None:
     bare = "1\tdog\t_\t_\t_\t_\t_\t_\t_\t_\n\n"
-    assert read(write(tmp_path, bare * LEAST))[0] == Annotated(("dog",))
-    plain = read(write(tmp_path, "The dog (mine) barks.\n\n" * LEAST, "text.txt"))
-    assert plain == [Annotated(("The", "dog", "(", "mine", ")", "barks", "."))] * LEAST
-    chunks = read_tagged(write(tmp_path, "the DT B-NP\ndog NN I-NP\n\n" * LEAST, "chunks.txt"))
-    assert chunks[0] == Annotated(("the", "dog"), ("B-NP", "I-NP"))
+    assert read_sentences(write(tmp_path, bare * MIN_SENTENCES))[0] == AnnotatedSentence(("dog",))
+    plain = read_sentences(write(tmp_path, "The dog (mine) barks.\n\n" * MIN_SENTENCES, "text.txt"))
+    assert plain == [AnnotatedSentence(("The", "dog", "(", "mine", ")", "barks", "."))] * MIN_SENTENCES
+    chunks = read_tagged_columns(write(tmp_path, "the DT B-NP\ndog NN I-NP\n\n" * MIN_SENTENCES, "chunks.txt"))
+    assert chunks[0] == AnnotatedSentence(("the", "dog"), ("B-NP", "I-NP"))
 
 
 @pytest.mark.parametrize(
@@ -47,12 +53,12 @@ def test_a_text_without_tags_or_heads_has_words(tmp_path: Path) -> None:
     [
         (
             "1\tdog\t_\tNOUN\t_\t_\t5\troot\t_\t_\n",
-            ":1: .* of 'dog' is '5'; expected is a number from 0 to 1",
+            ":1: .* of 'dog' is '5'; expected a number from 0 to 1",
         ),
         ("1\tdog\t_\tNOUN\t_\t_\tx\troot\t_\t_\n", ":1: .* the head of 'dog' is 'x'"),
         (
             "1\ta\t_\tX\t_\t_\t2\tr\t_\t_\n2\tb\t_\tX\t_\t_\t1\tr\t_\t_\n",
-            ":1: .* the heads above 'a' go in a circle",
+            ":1: .* the heads above 'a' form a cycle",
         ),
         ("1\tdog\tNOUN\n", ":1: 3 columns in .* but CoNLL-U has 10"),
         ("", "there is no sentence in it"),
@@ -60,24 +66,29 @@ def test_a_text_without_tags_or_heads_has_words(tmp_path: Path) -> None:
 )
 def test_a_broken_treebank_is_named_by_its_line(tmp_path: Path, broken: str, says: str) -> None:
     with pytest.raises(DataError, match=says):
-        read(write(tmp_path, broken))
+        read_sentences(write(tmp_path, broken))
 
 
 def test_other_texts_that_cannot_be_used(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=f"2 sentences, but {LEAST} are needed"):
-        read(write(tmp_path, TREES))
-    with pytest.raises(DataError, match=r"text.txt:2: ten fields parted by tabs.*end in .conllu"):
-        read(write(tmp_path, "\n".join(LINES), "text.txt"))
+    with pytest.raises(DataError, match=f"2 sentences, but at least {MIN_SENTENCES} are needed"):
+        read_sentences(write(tmp_path, TREES))
+    with pytest.raises(DataError, match=r"text.txt:2: the line has ten tab-separated fields.*ends in .conllu"):
+        read_sentences(write(tmp_path, "\n".join(LINES), "text.txt"))
     (tmp_path / "latin.txt").write_bytes(b"good\ncaf\xe9\n")
-    with pytest.raises(DataError, match=r"latin.txt:2: broken UTF-8"):
-        read(tmp_path / "latin.txt")
+    with pytest.raises(DataError, match=r"latin.txt:2: invalid UTF-8"):
+        read_sentences(tmp_path / "latin.txt")
     with pytest.raises(DataError, match=r"nowhere.conllu"):
-        read(tmp_path / "nowhere.conllu")
+        read_sentences(tmp_path / "nowhere.conllu")
 
 
 def test_sentences_are_drawn_up_to_so_many_words() -> None:
-    sentences = [Annotated((str(number),) * 5) for number in range(100)]
-    chosen = drawn(sentences, words=201, seed=0)
+    sentences = [AnnotatedSentence((str(number),) * 5) for number in range(100)]
+    chosen = sample_sentences(sentences, words=201, seed=0)
     assert len(chosen) == 40 and chosen == sorted(chosen, key=lambda one: int(one.words[0]))
-    assert drawn(sentences, words=201, seed=0) == chosen != drawn(sentences, words=201, seed=1)
-    assert len(drawn(sentences, words=10, seed=0)) == LEAST and len(drawn(sentences, words=10_000, seed=0)) == 100
+    assert (
+        sample_sentences(sentences, words=201, seed=0) == chosen != sample_sentences(sentences, words=201, seed=1)
+    )
+    assert (
+        len(sample_sentences(sentences, words=10, seed=0)) == MIN_SENTENCES
+        and len(sample_sentences(sentences, words=10_000, seed=0)) == 100
+    )

@@ -4,39 +4,45 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss
 
-from electra.analysis.calibrate import Judge, on_errors, on_replaced
-from electra.analysis.calibration import CORRECTIONS, Outcomes, cross_validated, estimated_prior, fitted
+from electra.analysis.calibrate import CalibrationEvaluator, evaluate_on_errors, evaluate_on_replaced_tokens
+from electra.analysis.calibration import (
+    CORRECTIONS,
+    LabeledScores,
+    cross_validate,
+    estimate_prior,
+    fit_calibration,
+)
 
 SEED = 0
 
 
-def items(seed: int, *, share: float = -1.0, count: int = 800) -> Outcomes:
+def items(seed: int, *, share: float = -1.0, count: int = 800) -> LabeledScores:
     """Log-odds that are too large, of 40 documents."""
     draws = np.random.default_rng(seed)
     right = draws.normal(share, 1.5, count)
-    return Outcomes(
+    return LabeledScores(
         2 * right, draws.random(count) < 1 / (1 + np.exp(-right)), np.repeat(np.arange(40), count // 40)
     )
 
 
-def loss(log_odds: np.ndarray, of: Outcomes) -> float:
+def loss(log_odds: np.ndarray, of: LabeledScores) -> float:
     return float(log_loss(of.positive_N, 1 / (1 + np.exp(-log_odds))))
 
 
-def judge(of: Outcomes) -> Judge:
-    return Judge.of(of, bins=5, resamples=30, seed=SEED)
+def judge(of: LabeledScores) -> CalibrationEvaluator:
+    return CalibrationEvaluator.create(of, bins=5, resamples=30, seed=SEED)
 
 
 def test_what_is_fitted_on_one_half_is_judged_on_the_other() -> None:
     fit, other = items(1), items(2, share=-2.0)
-    facts, corrections, chosen = on_replaced(fit, judge(other), correction=None, seed=SEED)
+    facts, corrections, chosen = evaluate_on_replaced_tokens(fit, judge(other), correction=None, seed=SEED)
     assert (facts["fitted_share"], facts["share"]) == (fit.prior, other.prior)
     for row, kind in zip(facts["rows"], CORRECTIONS, strict=True):
-        assert row["correction"] == kind and corrections[kind] == fitted(kind, fit)
+        assert row["correction"] == kind and corrections[kind] == fit_calibration(kind, fit)
         assert row["negative_log_likelihood"]["value"] == pytest.approx(
-            loss(fitted(kind, fit)(other.log_odds_N), other)
+            loss(fit_calibration(kind, fit)(other.log_odds_N), other)
         )
-        assert row["cross_validated"] == cross_validated(kind, fit, seed=SEED)
+        assert row["cross_validated"] == cross_validate(kind, fit, seed=SEED)
         assert sum(one["count"] for one in row["equal_width"]) == len(other.positive_N)
     best = min(facts["rows"][1:], key=lambda row: row["cross_validated"])
     assert best["chosen"] and best["correction"] == chosen != "none"
@@ -48,12 +54,12 @@ def test_what_is_fitted_on_one_half_is_judged_on_the_other() -> None:
 
 def test_priors_and_the_line_are_those_of_the_half_that_is_not_judged() -> None:
     replaced, fit, other = items(1), items(2, share=-2.0), items(3, share=-3.0)
-    corrections = [fitted(kind, replaced) for kind in ("none", "platt")]
-    facts, line = on_errors(fit, judge(other), corrections, prior=0.05)
-    assert facts["share"] == other.prior and line == fitted("platt", fit)
+    corrections = [fit_calibration(kind, replaced) for kind in ("none", "platt")]
+    facts, line = evaluate_on_errors(fit, judge(other), corrections, prior=0.05)
+    assert facts["share"] == other.prior and line == fit_calibration("platt", fit)
     rows = iter(facts["rows"])
     for calibration in corrections:
-        estimated = estimated_prior(calibration(fit.log_odds_N), replaced.prior)
+        estimated = estimate_prior(calibration(fit.log_odds_N), replaced.prior)
         wanted = {"as trained": replaced.prior, "estimated": estimated, "given": 0.05, "true": fit.prior}
         for how, prior in wanted.items():
             row = next(rows)

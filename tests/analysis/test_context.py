@@ -11,16 +11,14 @@ from torch import Tensor
 
 from electra.analysis import context
 from electra.analysis.context import (
-    Reading,
-    by_position,
-    held_out,
-    losses_of_sliding_window,
-    together,
+    ContextLosses,
+    losses_by_position,
+    merge_ranges,
+    sliding_window_losses,
 )
-from electra.analysis.context_speed import speed
+from electra.analysis.context_speed import measure_speed
 from electra.data import tokenizer as tokenizers
-from electra.data.shards import TokenData
-from electra.errors import CheckpointError, DataError
+from electra.errors import CheckpointError
 from electra.export.huggingface import Head, Pretrained
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.encoders.build import AnyEncoder, build_encoder
@@ -107,51 +105,36 @@ def test_a_sliding_window_reads_each_token_anew(seen: int, monkeypatch: pytest.M
     one, [document] = model(layers=3), documents(23)
     monkeypatch.setattr(context, "BATCH_TOKENS", 5 * seen)
     places = [0, 2, 3, 9, 10, 22]
-    found_N = losses_of_sliding_window(one, document, places, context=seen)
+    found_N = sliding_window_losses(one, document, places, context=seen)
     close(found_N, [plain(one, document, place, seen) for place in places])
 
 
 def test_losses_by_where_a_token_stands() -> None:
     losses = [torch.arange(100.0), torch.full((40,), 7.0), torch.ones(1)]
-    found = by_position(losses)
+    found = losses_by_position(losses)
     assert [(one.first, one.last, one.tokens) for one in found] == [(0, 31, 65), (32, 63, 40), (64, 99, 36)]
     assert [one.loss for one in found] == [
         pytest.approx((sum(range(32)) + 32 * 7 + 1) / 65),
         pytest.approx((sum(range(32, 64)) + 8 * 7) / 40),
         pytest.approx(sum(range(64, 100)) / 36),
     ]
-    whole = together(found)
+    whole = merge_ranges(found)
     assert whole is not None and whole.tokens == 141
     assert whole.loss == pytest.approx(sum(float(one.sum()) for one in losses) / 141)
-    assert together(found, first=256) is None
-    assert together(found, first=32, last=63) == found[1]
+    assert merge_ranges(found, first=256) is None
+    assert merge_ranges(found, first=32, last=63) == found[1]
 
 
 def test_a_reading_sums_up_early_and_late() -> None:
-    reading = Reading.of(5, [torch.cat([torch.zeros(256), torch.ones(256), torch.full((88,), 3.0)])])
+    reading = ContextLosses.summarize(5, [torch.cat([torch.zeros(256), torch.ones(256), torch.full((88,), 3.0)])])
     assert reading.early == 0 and reading.late == {256: pytest.approx((256 + 3 * 88) / 344), 512: 3.0}
     assert reading.loss == pytest.approx((256 + 3 * 88) / 600)
     assert reading.perplexity == pytest.approx(np.exp(reading.loss))
 
 
-def test_held_out_documents_come_longest_first(data_folder: Path) -> None:
-    data = TokenData.open(data_folder)
-    [shard] = data.heldout.shards
-    ends = shard.sentence_ends[shard.document_ends - 1]
-    texts = [shard.tokens[start:end].tolist() for start, end in zip([0, *ends[:-1]], ends, strict=True)]
-    found = held_out(data.heldout, separate=data.special.separate, documents=3, length=10**6)
-    assert [one.tolist() for one in found] == [
-        [data.special.separate, *text] for text in sorted(texts, key=len, reverse=True)[:3]
-    ]
-    cut = held_out(data.heldout, separate=data.special.separate, documents=3, length=5)
-    assert [one.tolist() for one in cut] == [one[:6].tolist() for one in found]
-    with pytest.raises(DataError, match="nothing was held out"):
-        held_out(type(data.heldout)([]), separate=3, documents=3, length=5)
-
-
 def test_speed_compares_what_both_see() -> None:
     one, [document] = model(), documents(60)
-    found = speed(one, document, window=4, memory=8, tokens=7)
+    found = measure_speed(one, document, window=4, memory=8, tokens=7)
     assert found is not None and found.context == 10 and found.tokens == 7
     assert found.difference < 2e-5
     assert found.times == found.sliding_seconds / found.memory_seconds > 0
@@ -160,7 +143,7 @@ def test_speed_compares_what_both_see() -> None:
     assert found.memory_loss == pytest.approx(float(losses_T[places].mean()), abs=1e-5)
     expected = np.mean([plain(one, document, place, 10) for place in places])
     assert found.sliding_loss == pytest.approx(expected, abs=1e-5)
-    assert speed(one, document[:13], window=4, memory=8, tokens=7) is None
+    assert measure_speed(one, document[:13], window=4, memory=8, tokens=7) is None
 
 
 def test_other_models_are_refused(data_folder: Path) -> None:

@@ -6,24 +6,32 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, f1_score, fbeta_score, precision_score
 
-from electra.analysis.bootstrap import drawn
-from electra.analysis.detect import Detector, Part, Scores, TokenScores, detected, differences, judged
-from electra.analysis.error_corpora import MarkedSentence
+from electra.analysis.bootstrap import resample_counts
+from electra.analysis.detect import (
+    Detector,
+    SentenceSet,
+    TokenScores,
+    WordScores,
+    compare_to_first,
+    evaluate_scores,
+    score_words,
+)
+from electra.analysis.error_corpora import LabeledSentence
 
 WORDS = ("a", "b", "c", "d", "e")
 
 
-def part(sentences: int, seed: int) -> Part:
+def part(sentences: int, seed: int) -> SentenceSet:
     """Every fifth word is wrong, or so."""
     wrong = np.random.default_rng(seed).random((sentences, len(WORDS))) < 0.2
-    return Part([MarkedSentence(WORDS, tuple(row)) for row in wrong.tolist()])
+    return SentenceSet([LabeledSentence(WORDS, tuple(row)) for row in wrong.tolist()])
 
 
-def scores(tune_W: np.ndarray, scored_W: np.ndarray, name: str = "one") -> Scores:
-    return Scores(name, "discriminator", "max", tune_W, scored_W, [])
+def scores(tune_W: np.ndarray, scored_W: np.ndarray, name: str = "one") -> WordScores:
+    return WordScores(name, "discriminator", "max", tune_W, scored_W, [])
 
 
-def noisy(of: Part, seed: int, *, by: float = 1.0) -> np.ndarray:
+def noisy(of: SentenceSet, seed: int, *, by: float = 1.0) -> np.ndarray:
     """Scores that are higher for wrong words."""
     return (np.random.default_rng(seed).normal(size=len(of.wrong_W)) + by * of.wrong_W).round(1)
 
@@ -37,8 +45,8 @@ def best(wrong_W: np.ndarray, scores_W: np.ndarray) -> float:
 def test_the_threshold_is_the_best_of_the_tuning_part_alone() -> None:
     tune, scored = part(60, 0), part(60, 1)
     tune_W, scored_W = noisy(tune, 2, by=2), noisy(scored, 3) + 1
-    counts_RS = drawn(60, resamples=9, seed=0)
-    facts, _ = judged(scores(tune_W, scored_W), tune, scored, counts_RS)
+    counts_RS = resample_counts(60, resamples=9, seed=0)
+    facts, _ = evaluate_scores(scores(tune_W, scored_W), tune, scored, counts_RS)
     assert facts["threshold"] == best(tune.wrong_W, tune_W) != best(scored.wrong_W, scored_W)
     flagged_W = scored_W >= facts["threshold"]
     assert facts["precision"]["value"] == pytest.approx(precision_score(scored.wrong_W, flagged_W))
@@ -63,7 +71,7 @@ def test_words_are_scored_in_the_way_that_suits_the_tuning_part() -> None:
             found.append(TokenScores(odds_W3.ravel(), np.repeat(np.arange(len(WORDS)), 3), 15))
         return found
 
-    found = detected(Detector("one", "discriminator", lambda lengths: len(list(lengths)), tokens), tune, scored)
+    found = score_words(Detector("one", "discriminator", lambda lengths: len(list(lengths)), tokens), tune, scored)
     assert found.pooling == "max" and found.long == 40 and found.unseen == 0
     assert average_precision_score(tune.wrong_W, found.tune_W) > 0.9
     assert average_precision_score(scored.wrong_W, found.scored_W) < 0.9
@@ -71,12 +79,11 @@ def test_words_are_scored_in_the_way_that_suits_the_tuning_part() -> None:
 
 def test_differences_are_of_the_same_draws() -> None:
     tune, scored = part(80, 0), part(80, 1)
-    counts_RS = drawn(80, resamples=50, seed=0)
+    counts_RS = resample_counts(80, resamples=50, seed=0)
     good, bad = noisy(scored, 2, by=1.5), noisy(scored, 3, by=0.5)
     three = [scores(noisy(tune, 4), values, name) for name, values in (("a", bad), ("b", good), ("c", bad))]
-    points, values = zip(*(judged(one, tune, scored, counts_RS) for one in three), strict=True)
-    named = list(zip("abc", values, strict=True))
-    second, third = differences(named, points)
+    points, values = zip(*(evaluate_scores(one, tune, scored, counts_RS) for one in three), strict=True)
+    second, third = compare_to_first(values, points)
     assert (second["model"], second["than"]) == ("b", "a")
     assert third["auc"] == {"value": 0.0, "interval": [0.0, 0.0]}  # the same scores: nothing is left to chance
     weights_RW = counts_RS[:, scored.sentence_W]
@@ -93,6 +100,6 @@ def test_differences_are_of_the_same_draws() -> None:
 def test_a_draw_without_a_rewrite_says_nothing() -> None:
     tune, scored = part(30, 0), part(30, 1)
     rewrites = [(1.0, np.array([0.0] if number == 3 else [])) for number in range(30)]
-    one = Scores("one", "discriminator", "max", noisy(tune, 2), noisy(scored, 3), rewrites)
-    facts, _ = judged(one, tune, scored, drawn(30, resamples=200, seed=0))
+    one = WordScores("one", "discriminator", "max", noisy(tune, 2), noisy(scored, 3), rewrites)
+    facts, _ = evaluate_scores(one, tune, scored, resample_counts(30, resamples=200, seed=0))
     assert facts["rewrites"] == {"pairs": 1, "accuracy": {"value": 1.0, "interval": [1.0, 1.0]}}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from electra.analysis.error_corpora import changed, name_of, parted, read
+from electra.analysis.error_corpora import changed_words, corpus_name, read_error_corpus, split_indices
 from electra.errors import DataError
 
 ENGLISH = "He\tc\ngo\ti\nhome\tc\n\nYes\tc\n.\tc\n"
@@ -25,18 +25,18 @@ GERMAN = "Er\t-\t-\ngehen\tR:VERB:FORM\tgeht\n\t\t\nDas\tcorrect\t-\n"
 )
 def test_words_that_a_rewrite_changes(rewrite: str, wrong: str) -> None:
     words = ["he", "go", "to", "school"]
-    found = changed(words, rewrite.split())
+    found = changed_words(words, rewrite.split())
     assert [word for word, is_wrong in zip(words, found, strict=True) if is_wrong] == wrong.split()
 
 
 def test_files_of_tags(tmp_path: Path) -> None:
     (tmp_path / "en.tsv").write_text(ENGLISH)
     (tmp_path / "de.tsv").write_text(GERMAN)
-    first, second = read(tmp_path / "en.tsv")
-    assert first.words == ("He", "go", "home") and first.wrong == (False, True, False) and second.share == 0
-    assert first.share == pytest.approx(1 / 3)
-    assert [one.wrong for one in read(tmp_path / "de.tsv")] == [(False, True), (False,)]
-    assert name_of(tmp_path / "en.tsv") == "en.tsv"
+    first, second = read_error_corpus(tmp_path / "en.tsv")
+    assert first.words == ("He", "go", "home") and first.wrong == (False, True, False) and second.error_rate == 0
+    assert first.error_rate == pytest.approx(1 / 3)
+    assert [one.wrong for one in read_error_corpus(tmp_path / "de.tsv")] == [(False, True), (False,)]
+    assert corpus_name(tmp_path / "en.tsv") == "en.tsv"
 
 
 @pytest.fixture
@@ -53,12 +53,12 @@ def rewritten(tmp_path: Path) -> Path:
 
 
 def test_words_are_wrong_where_rewrites_agree(rewritten: Path) -> None:
-    assert read(rewritten, references=2)[0].wrong == (False, True, False, False)
-    assert [one.wrong for one in read(rewritten, references=1)] == [
+    assert read_error_corpus(rewritten, references=2)[0].wrong == (False, True, False, False)
+    assert [one.wrong for one in read_error_corpus(rewritten, references=1)] == [
         (False, True, False, True), (False, False, True),
     ]  # fmt: skip
-    assert [len(one.rewrites) for one in read(rewritten)] == [3, 2]  # a blank line is no rewrite
-    assert name_of(rewritten) == "jfleg/dev"
+    assert [len(one.rewrites) for one in read_error_corpus(rewritten)] == [3, 2]  # a blank line is no rewrite
+    assert corpus_name(rewritten) == "jfleg/dev"
 
 
 @pytest.mark.parametrize(
@@ -66,52 +66,52 @@ def test_words_are_wrong_where_rewrites_agree(rewritten: Path) -> None:
     [
         ("", "no sentence"),
         ("one two three\nfour five\n", ":2: 2 columns"),
-        ("word\nword\n", r":1: 1 column.* with tags\n  wanted is a word a line: the word, a tab"),
-        ("the\tDT\ncat\tNN\n", r":1: no word has a tag that says that it is right.*'DT' \(1 times\)"),
+        ("word\nword\n", r":1: 1 column.* with tags\n  expected a word per line: the word, a tab"),
+        ("the\tDT\ncat\tNN\n", r":1: no word has a tag for correct words.*'DT' \(1 times\)"),
         ("the\tc\ncat\tc\n", "none of its 2 words is wrong"),
     ],
 )
 def test_other_files(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "other.tsv").write_text(text)
     with pytest.raises(DataError, match=message):
-        read(tmp_path / "other.tsv")
+        read_error_corpus(tmp_path / "other.tsv")
 
 
 def test_folders_that_are_not_whole(rewritten: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"give one of its parts: .*dev"):
-        read(rewritten.parent)
-    with pytest.raises(DataError, match="there are 3 rewrites of each sentence, but 4 are to agree"):
-        read(rewritten, references=4)
+        read_error_corpus(rewritten.parent)
+    with pytest.raises(DataError, match="each sentence has 3 rewrites, but --references asks for 4 that agree"):
+        read_error_corpus(rewritten, references=4)
     (rewritten / "dev.ref1").write_text("one line\n")
     for name in ("dev.src", "dev.ref0"):
-        with pytest.raises(DataError, match=rf"{name}: it is one file of .* give the folder: {rewritten}$"):
-            read(rewritten / name)
+        with pytest.raises(DataError, match=rf"{name}: this is one file of .* give the folder: {rewritten}$"):
+            read_error_corpus(rewritten / name)
     with pytest.raises(DataError, match=r"dev.ref1: 1 lines, but dev.src has 2"):
-        read(rewritten)
+        read_error_corpus(rewritten)
     (rewritten / "dev.ref1").write_bytes(b"one\n\xff\n")
-    with pytest.raises(DataError, match=r"dev.ref1:2: broken UTF-8"):
-        read(rewritten)
+    with pytest.raises(DataError, match=r"dev.ref1:2: invalid UTF-8"):
+        read_error_corpus(rewritten)
     (rewritten / "other.ref0").write_text("one\n")
     with pytest.raises(DataError, match="rewrites of dev and of other"):
-        read(rewritten)
+        read_error_corpus(rewritten)
     (rewritten / "other.ref0").unlink()
     (rewritten / "dev.ref1").write_text("one\ntwo\n")
     (rewritten / "dev.src").write_text("one\n\n")
     with pytest.raises(DataError, match=r"dev.src:2: the line is blank"):
-        read(rewritten)
+        read_error_corpus(rewritten)
     (rewritten / "dev.src").unlink()
-    with pytest.raises(DataError, match=r"dev.src is missing, whose rewrites dev.ref0 holds"):
-        read(rewritten)
+    with pytest.raises(DataError, match=r"dev.src, which dev.ref0 rewrites, is missing"):
+        read_error_corpus(rewritten)
     tags = tmp_path / "tags"
     tags.mkdir()
     (tags / "en.tsv").write_text(ENGLISH)
-    with pytest.raises(DataError, match=r"only en.tsv; wanted is NAME.src .* give one of its files: .*en.tsv"):
-        read(tags)
+    with pytest.raises(DataError, match=r"only en.tsv; expected NAME.src .* give one of its files: .*en.tsv"):
+        read_error_corpus(tags)
     with pytest.raises(DataError, match="no such file or folder"):
-        read(tmp_path / "nothing")
+        read_error_corpus(tmp_path / "nothing")
 
 
 def test_parts_are_drawn_by_lot_and_hold_everything() -> None:
-    first, second = parted(10, 0.3, seed=0)
+    first, second = split_indices(10, 0.3, seed=0)
     assert len(first) == 3 and sorted(first + second) == [*range(10)] and first == sorted(first)
-    assert parted(10, 0.3, seed=0) == (first, second) != parted(10, 0.3, seed=1)
+    assert split_indices(10, 0.3, seed=0) == (first, second) != split_indices(10, 0.3, seed=1)

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from electra.analysis.frequency import FrequencyBands, padded
+from electra.analysis.frequency import FrequencyBands, pad_counts
 
 
 def test_bands_hold_as_many_tokens_as_they_say() -> None:
     draw = np.random.default_rng(0)
     counts_V = draw.integers(1, 10**6, 12_000)
     counts_V[draw.choice(12_000, 500, replace=False)] = 0
-    bands = FrequencyBands.of(counts_V)
+    bands = FrequencyBands.from_counts(counts_V)
     sizes = np.bincount(bands.band_V, minlength=len(bands.names)).tolist()
     assert dict(zip(bands.names, sizes, strict=True)) == {
         "top 10": 10, "top 100": 90, "top 1,000": 900, "top 3,000": 2000, "top 10,000": 7000, "rarer": 1500,
@@ -22,5 +22,5 @@ def test_bands_hold_as_many_tokens_as_they_say() -> None:
 
 
 def test_padding() -> None:
-    assert padded(np.array([3, 4]), 4).tolist() == [3, 4, 0, 0]
-    assert padded(np.array([3, 4]), 1).tolist() == [3, 4]
+    assert pad_counts(np.array([3, 4]), 4).tolist() == [3, 4, 0, 0]
+    assert pad_counts(np.array([3, 4]), 1).tolist() == [3, 4]

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import bootstrap
 from sklearn.metrics import roc_auc_score
 
-from electra.analysis.group_bootstrap import LEAST, Resamples, sums
+from electra.analysis.group_bootstrap import MIN_BIN_TOKENS, GroupBootstrap, sum_by_group
 
 SENTENCES = 60
 
@@ -28,11 +28,11 @@ def tokens() -> dict[str, np.ndarray]:
 
 def test_sums_and_ratios_with_the_intervals_of_scipy(tokens: dict[str, np.ndarray]) -> None:
     sentence, group, positive = tokens["sentence"], tokens["group"], tokens["positive"]
-    tops = sums(sentence, group, positive, sentences=SENTENCES, groups=3)
-    bottoms = sums(sentence, group, np.ones(len(group)), sentences=SENTENCES, groups=3)
+    tops = sum_by_group(sentence, group, positive, sentences=SENTENCES, groups=3)
+    bottoms = sum_by_group(sentence, group, np.ones(len(group)), sentences=SENTENCES, groups=3)
     slow = [[positive[(sentence == s) & (group == g)].sum() for g in range(3)] for s in range(SENTENCES)]
     np.testing.assert_array_equal(tops, slow)
-    found = Resamples(SENTENCES, count=4000, seed=1).ratios(tops, bottoms)
+    found = GroupBootstrap(SENTENCES, count=4000, seed=1).ratios(tops, bottoms)
     assert found[2] is None  # there is nothing of that group
     for g in range(2):
         theirs = bootstrap(
@@ -51,9 +51,9 @@ def test_sentences_that_are_drawn_anew_are_less_sure_than_tokens_would_be() -> N
     sentence = np.repeat(np.arange(40), 10)
     values = np.repeat(np.arange(40) % 2, 10)
     ones = np.ones(400)
-    (found,) = Resamples(40, count=2000).ratios(
-        sums(sentence, 0 * sentence, values, sentences=40, groups=1),
-        sums(sentence, 0 * sentence, ones, sentences=40, groups=1),
+    (found,) = GroupBootstrap(40, count=2000).ratios(
+        sum_by_group(sentence, 0 * sentence, values, sentences=40, groups=1),
+        sum_by_group(sentence, 0 * sentence, ones, sentences=40, groups=1),
     )
     assert found is not None
     assert (found.high - found.low) / 2 == pytest.approx(1.96 * np.sqrt(0.25 / 40), rel=0.1)
@@ -61,20 +61,20 @@ def test_sentences_that_are_drawn_anew_are_less_sure_than_tokens_would_be() -> N
 
 def test_areas_and_their_intervals_against_scikit_learn(tokens: dict[str, np.ndarray]) -> None:
     sentence, scores, positive = tokens["sentence"], tokens["scores"], tokens["positive"]
-    resamples = Resamples(SENTENCES, count=50, seed=5)
-    found = resamples.area(sentence, scores, positive)
+    resamples = GroupBootstrap(SENTENCES, count=50, seed=5)
+    found = resamples.roc_auc(sentence, scores, positive)
     assert found is not None
     assert found.value == pytest.approx(roc_auc_score(positive, scores))
     theirs = [roc_auc_score(positive, scores, sample_weight=row[sentence]) for row in resamples.weights_RS]
     assert [found.low, found.high] == pytest.approx(np.quantile(theirs, [0.025, 0.975]).tolist())
-    assert resamples.area(sentence, scores, np.ones(len(scores), bool)) is None
+    assert resamples.roc_auc(sentence, scores, np.ones(len(scores), bool)) is None
 
 
 def test_groups_that_differ_in_difficulty_alone_are_equal_at_equal_difficulty() -> None:
     """Errors: 1 in 5 where it is easy, 4 in 5 where hard, in both groups, of which they have unlike shares."""
     tops = np.array([[[80, 80], [20, 320], [0, 30]]])
-    bottoms = np.array([[[400, 100], [100, 400], [0, LEAST * 2]]])
-    found, covered = Resamples(1, count=10).standardized(tops, bottoms)
+    bottoms = np.array([[[400, 100], [100, 400], [0, MIN_BIN_TOKENS * 2]]])
+    found, covered = GroupBootstrap(1, count=10).standardized_ratios(tops, bottoms)
     assert [one and round(one.value, 6) for one in found[:2]] == [
         pytest.approx((500 * 0.2 + 540 * 0.8) / 1040, abs=1e-6)
     ] * 2
@@ -84,7 +84,10 @@ def test_groups_that_differ_in_difficulty_alone_are_equal_at_equal_difficulty() 
 
 
 def test_bins_with_few_tokens_of_a_group_are_left_out() -> None:
-    tops, bottoms = np.array([[[9, LEAST - 1], [1, 1]]]), np.array([[[90, LEAST - 1], [500, 900]]])
-    found, covered = Resamples(1, count=10).standardized(tops, bottoms)
-    assert found[0] is None and covered[0] == pytest.approx(590 / (590 + 900 + LEAST - 1))
+    tops, bottoms = (
+        np.array([[[9, MIN_BIN_TOKENS - 1], [1, 1]]]),
+        np.array([[[90, MIN_BIN_TOKENS - 1], [500, 900]]]),
+    )
+    found, covered = GroupBootstrap(1, count=10).standardized_ratios(tops, bottoms)
+    assert found[0] is None and covered[0] == pytest.approx(590 / (590 + 900 + MIN_BIN_TOKENS - 1))
     assert found[1] is not None

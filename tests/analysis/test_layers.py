@@ -9,7 +9,7 @@ import pytest
 import torch
 from small_model import LENGTH, TEXTS, write_model
 
-from electra.analysis.layers import FIGURES, LayerReader
+from electra.analysis.layers import ATTENTION_STATISTICS, LayerReader
 from electra.data import tokenizer as tokenizers
 from electra.export.loading import load_pretrained
 from electra.modeling.encoders.bert import Encoder
@@ -93,7 +93,7 @@ def test_a_words_state_is_the_mean_of_its_tokens_at_every_layer(both: tuple[Laye
 
 
 def plain(shares: np.ndarray, place: int) -> list[float]:
-    """`FIGURES` of one token, from where it looks (L,)."""
+    """`ATTENTION_STATISTICS` of one token, from where it looks (L,)."""
     end = len(shares) - 1
     text = [other for other in range(1, end) if shares[other] > 0]
     amount = sum(shares[other] for other in text)
@@ -112,7 +112,7 @@ def plain(shares: np.ndarray, place: int) -> list[float]:
 @torch.no_grad()
 def test_attention_is_theirs(both: tuple[LayerReader, Any]) -> None:
     reader, model = both
-    totals, tokens = np.zeros((3, 3, len(FIGURES))), 0
+    totals, tokens = np.zeros((3, 3, len(ATTENTION_STATISTICS))), 0
     for words in SENTENCES:
         ids, owners = given(reader, words)
         attentions = model(ids, output_attentions=True).attentions
@@ -122,7 +122,7 @@ def test_attention_is_theirs(both: tuple[LayerReader, Any]) -> None:
                     totals[block, head] += plain(of_block[0, head, place].numpy(), place)
         tokens += len(owners)
     found = reader.attention(SENTENCES)
-    for number, name in enumerate(FIGURES):
+    for number, name in enumerate(ATTENTION_STATISTICS):
         np.testing.assert_allclose(found[name], totals[..., number] / tokens, rtol=1e-3, atol=1e-5, err_msg=name)
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from electra.analysis.logistic_effects import Factor, effects
+from electra.analysis.logistic_effects import Factor, fit_effects
 
 TRUE = {"tag": np.array([-0.8, 0.0, 0.9]), "place": np.array([0.5, -0.5])}
 
@@ -24,7 +24,7 @@ def made(seed: int, *, sentences: int = 300) -> tuple[np.ndarray, list[Factor], 
 
 def test_effects_are_those_of_scikit_learn_and_add_up_to_nothing() -> None:
     error_N, factors, sentence_N = made(0)
-    found = effects(error_N, factors, sentence_N)
+    found = fit_effects(error_N, factors, sentence_N)
     assert found is not None
     # Of a model with a reference level and without a penalty, the differences are the same.
     x = np.stack([factors[0].level_N == 1, factors[0].level_N == 2, factors[1].level_N == 1], 1)
@@ -40,7 +40,7 @@ def test_effects_are_those_of_scikit_learn_and_add_up_to_nothing() -> None:
 
 def test_intervals_hold_over_sentences() -> None:
     """As wide as the spread of the effects over texts; with tokens alone they would be too narrow by a third."""
-    many = [effects(*made(seed, sentences=120)) for seed in range(40)]
+    many = [fit_effects(*made(seed, sentences=120)) for seed in range(40)]
     values = np.array([[one.value for one in found["place"]] for found in many if found])
     widths = np.array([[(one.high - one.low) / 2 / 1.96 for one in found["place"]] for found in many if found])
     assert widths.mean(0) == pytest.approx(values.std(0), rel=0.25)
@@ -50,8 +50,8 @@ def test_sentences_of_one_kind_are_less_sure() -> None:
     """Where all tokens of a sentence are one, the interval is that of the sentences."""
     draw = np.random.default_rng(0)
     kind_S, error_S = np.arange(200) % 2, draw.random(200) < 0.4
-    single = effects(error_S, [Factor("kind", ("a", "b"), kind_S)], np.arange(200))
-    repeated = effects(
+    single = fit_effects(error_S, [Factor("kind", ("a", "b"), kind_S)], np.arange(200))
+    repeated = fit_effects(
         np.repeat(error_S, 20), [Factor("kind", ("a", "b"), np.repeat(kind_S, 20))], np.repeat(np.arange(200), 20)
     )
     assert single is not None and repeated is not None
@@ -62,8 +62,8 @@ def test_sentences_of_one_kind_are_less_sure() -> None:
 def test_a_level_without_an_error_has_a_finite_effect() -> None:
     error_N = np.array([False] * 30 + [True, False] * 30)
     levels_N = np.repeat([0, 1], [30, 60])
-    found = effects(error_N, [Factor("kind", ("never", "half"), levels_N)], np.arange(90))
+    found = fit_effects(error_N, [Factor("kind", ("never", "half"), levels_N)], np.arange(90))
     assert found is not None
     never, half = found["kind"]
     assert -10 < never.low < never.value < -1 < 0 < half.value
-    assert effects(np.zeros(9, bool), [Factor("kind", ("a",), np.zeros(9, np.int64))], np.arange(9)) is None
+    assert fit_effects(np.zeros(9, bool), [Factor("kind", ("a",), np.zeros(9, np.int64))], np.arange(9)) is None

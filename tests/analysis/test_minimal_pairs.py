@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from electra.analysis.minimal_pairs import Judged, Pair, accuracies, measured, pairs_of
+from electra.analysis.minimal_pairs import (
+    ScoreResults,
+    SentencePair,
+    evaluate_pairs,
+    paradigm_accuracies,
+    read_pairs,
+)
 from electra.errors import DataError
 from electra.serving.scorer import ScoredText
 
@@ -31,28 +37,28 @@ def test_the_share_of_pairs_by_file(tmp_path: Path) -> None:
     write(tmp_path / "one.jsonl", [("a b", "a x"), ("a x", "a b"), ("a b", "b a"), ("x x", "x x x")])
     write(tmp_path / "two.jsonl", [("a", "x")] * 9)
     model: Any = scorer
-    assert accuracies(model, tmp_path, pairs=100) == {"one": (1 + 0 + 0.5 + 1) / 4, "two": 1.0}
-    assert accuracies(model, tmp_path, pairs=2) == {"one": 0.5, "two": 1.0}
+    assert paradigm_accuracies(model, tmp_path, pairs=100) == {"one": (1 + 0 + 0.5 + 1) / 4, "two": 1.0}
+    assert paradigm_accuracies(model, tmp_path, pairs=2) == {"one": 0.5, "two": 1.0}
 
 
 def test_a_folder_without_pairs_is_named(tmp_path: Path) -> None:
     model: Any = scorer
-    with pytest.raises(DataError, match=r"there is no \.jsonl"):
-        accuracies(model, tmp_path, pairs=1)
+    with pytest.raises(DataError, match=r"the folder has no \.jsonl"):
+        paradigm_accuracies(model, tmp_path, pairs=1)
     (tmp_path / "odd.jsonl").write_text('{"sentence_good": "a"}\n')
-    with pytest.raises(DataError, match=r"odd\.jsonl:1: a pair has"):
-        accuracies(model, tmp_path, pairs=1)
+    with pytest.raises(DataError, match=r"odd\.jsonl:1: a pair needs"):
+        paradigm_accuracies(model, tmp_path, pairs=1)
 
 
 def test_pairs_of_other_files(tmp_path: Path) -> None:
     (tmp_path / "verbs.csv").write_text('good,bad\nhe goes,he go\n"a, b",a b\n')
     (tmp_path / "nouns.tsv").write_text("right\twrong\tfield\tparadigm\na dog\ta dogs\tmorphology\tnumber\n")
-    assert pairs_of([tmp_path / "verbs.csv"]) == [
-        Pair("verbs", None, "he goes", "he go"), Pair("verbs", None, "a, b", "a b")
+    assert read_pairs([tmp_path / "verbs.csv"]) == [
+        SentencePair("verbs", None, "he goes", "he go"), SentencePair("verbs", None, "a, b", "a b")
     ]  # fmt: skip
-    named = pairs_of([tmp_path / "nouns.tsv"], columns=("right", "wrong"))
-    assert named == [Pair("number", "morphology", "a dog", "a dogs")]
-    assert len(pairs_of([tmp_path / "verbs.csv"], pairs=1)) == 1
+    named = read_pairs([tmp_path / "nouns.tsv"], columns=("right", "wrong"))
+    assert named == [SentencePair("number", "morphology", "a dog", "a dogs")]
+    assert len(read_pairs([tmp_path / "verbs.csv"], pairs=1)) == 1
 
 
 def test_the_form_of_blimp(tmp_path: Path) -> None:
@@ -64,35 +70,39 @@ def test_the_form_of_blimp(tmp_path: Path) -> None:
         "pairID": "0",
     }
     (tmp_path / "x.jsonl").write_text(json.dumps(record) + "\n")
-    assert pairs_of([tmp_path]) == [Pair("case_1", "syntax_semantics", "a", "b")]
+    assert read_pairs([tmp_path]) == [SentencePair("case_1", "syntax_semantics", "a", "b")]
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", "one,two\nx,y\n", r"a\.csv:2: a pair has sentence_good and sentence_bad; there is no 's"),
-        ("a.csv", "good,worse\nx,y\n", r"there is no 'bad', the columns are 'good', 'worse'.* --good-column"),
-        ("a.csv", "good,bad\nx,\n", r"a\.csv:2: a pair has good and bad; bad is ''"),
-        ("a.jsonl", '{"good": "x", "bad": 3}\n', r"a\.jsonl:1: a pair has good and bad; bad is 3"),
-        ("a.csv", "good,bad\n", r"a\.csv: there are no pairs in it"),
+        ("a.csv", "one,two\nx,y\n", r"a\.csv:2: a pair needs sentence_good and sentence_bad; there is no"),
+        ("a.csv", "good,worse\nx,y\n", r"there is no column 'bad', the columns are 'good', 'worse'.* --good-c"),
+        ("a.csv", "good,bad\nx,\n", r"a\.csv:2: bad is ''"),
+        ("a.jsonl", '{"good": "x", "bad": 3}\n', r"a\.jsonl:1: bad is 3"),
+        ("a.csv", "good,bad\n", r"a\.csv: the file has no pairs"),
         ("a.docx", "x", "unknown table format"),
     ],
 )  # fmt: skip
 def test_files_without_pairs_are_named(tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=message):
-        pairs_of([tmp_path / name])
+        read_pairs([tmp_path / name])
 
 
-def judged(score: str, right_P: Any, longer_P: Any = None) -> Judged:
+def judged(score: str, right_P: Any, longer_P: Any = None) -> ScoreResults:
     longer_P = np.zeros(len(right_P), np.int64) if longer_P is None else np.array(longer_P)
-    return Judged("model", score, np.array(right_P, float), longer_P)
+    return ScoreResults("model", score, np.array(right_P, float), longer_P)
 
 
 def test_paradigms_count_alike_whatever_their_size() -> None:
-    pairs = [Pair("one", "x", "", "")] * 2 + [Pair("two", "x", "", "")] * 6 + [Pair("three", "y", "", "")] * 4
+    pairs = (
+        [SentencePair("one", "x", "", "")] * 2
+        + [SentencePair("two", "x", "", "")] * 6
+        + [SentencePair("three", "y", "", "")] * 4
+    )
     right_P = [1, 0.5, *[1, 0, 0, 0, 0, 0], *[1, 1, 1, 0]]
-    found = measured(pairs, [judged("s", right_P, [-1, 2, 0, 0, 0, 3, 0, 0, 0, 0, -4, 0])], resamples=50)
+    found = evaluate_pairs(pairs, [judged("s", right_P, [-1, 2, 0, 0, 0, 3, 0, 0, 0, 0, -4, 0])], resamples=50)
     [score] = found["scores"]
     by_name = {name: one["value"] for name, one in score["paradigms"].items()}
     assert by_name == pytest.approx({"one": 0.75, "two": 1 / 6, "three": 0.75})
@@ -105,7 +115,7 @@ def test_paradigms_count_alike_whatever_their_size() -> None:
 
 
 def test_no_pairs_of_a_length_is_no_number() -> None:
-    found = measured([Pair("one", None, "", "")] * 3, [judged("s", [1, 0, 1])], resamples=10)
+    found = evaluate_pairs([SentencePair("one", None, "", "")] * 3, [judged("s", [1, 0, 1])], resamples=10)
     assert found["scores"][0]["lengths"]["longer"] == {"pairs": 0}
     assert found["scores"][0]["fields"] == {} and found["differences"] == []
 
@@ -114,7 +124,7 @@ def test_intervals_are_those_of_scipy() -> None:
     random = np.random.default_rng(0)
     first_P, second_P = (random.random((2, 80)) < [[0.5], [0.7]]).astype(float)
     scores = [judged("a", first_P), judged("b", second_P), judged("c", first_P)]
-    found = measured([Pair("one", None, "", "")] * 80, scores, resamples=9000)
+    found = evaluate_pairs([SentencePair("one", None, "", "")] * 80, scores, resamples=9000)
 
     def scipys(values: Any) -> Any:
         return stats.bootstrap((values,), np.mean, n_resamples=9000, method="percentile", random_state=1)

@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from electra.analysis.corrupted import CorruptedTokens
-from electra.analysis.group_bootstrap import Resamples
-from electra.analysis.parts_of_speech import Bins, Grouping, Observed, adjusted, groups
+from electra.analysis.corruption import CorruptedTokens
+from electra.analysis.group_bootstrap import GroupBootstrap
+from electra.analysis.parts_of_speech import (
+    Grouping,
+    Observations,
+    QuantileBins,
+    evaluate_groups,
+    fit_error_effects,
+)
 
 TOKENS, SENTENCES = 600, 60
 
@@ -19,19 +25,19 @@ def draw_of(seed: int, *, tokens: int = TOKENS, sentences: int = SENTENCES) -> C
     draw = np.random.default_rng(seed)
     original_N = text.integers(5, 50, tokens)
     clean_N = text.normal(-2, 2, tokens).astype(np.float32)
-    chosen_N = draw.random(tokens) < 0.3
-    shown_N = np.where(chosen_N, draw.integers(5, 12, tokens), original_N)
-    count = int(chosen_N.sum())
+    masked_N = draw.random(tokens) < 0.3
+    corrupted_N = np.where(masked_N, draw.integers(5, 12, tokens), original_N)
+    count = int(masked_N.sum())
     return CorruptedTokens(
         text_N=np.arange(tokens) * sentences // tokens,
-        place_N=np.zeros(tokens, np.int64),
+        position_N=np.zeros(tokens, np.int64),
         original_N=original_N,
-        shown_N=shown_N,
-        chosen_N=chosen_N,
+        corrupted_N=corrupted_N,
+        masked_N=masked_N,
         logits_N=np.round(draw.normal(-1, 2, tokens), 1).astype(np.float32),
         clean_logits_N=clean_N,
         original_log_probability_n=np.log(draw.random(count)).astype(np.float32),
-        shown_log_probability_n=np.log(draw.random(count)).astype(np.float32),
+        sampled_log_probability_n=np.log(draw.random(count)).astype(np.float32),
         entropy_n=draw.random(count).astype(np.float32),
         rank_n=np.zeros(count, np.int64),
     )
@@ -41,7 +47,11 @@ def test_figures_of_each_group_against_loops() -> None:
     draws = [draw_of(1), draw_of(2)]
     group_N = np.arange(TOKENS) % 3
     grouping = Grouping("kind", ("a", "b", "nothing", "c"), np.where(group_N == 2, 3, group_N))
-    found = list(groups(Observed.of(draws), grouping, resamples=Resamples(SENTENCES, count=20), logit=-0.5))
+    found = list(
+        evaluate_groups(
+            Observations.from_draws(draws), grouping, bootstrap=GroupBootstrap(SENTENCES, count=20), logit=-0.5
+        )
+    )
     assert [one["name"] for one in found] == ["a", "b", "c"]
     for number, one in enumerate(found):
         clean = [draws[0].clean_logits_N[i] for i in range(TOKENS) if group_N[i] == number]
@@ -49,16 +59,16 @@ def test_figures_of_each_group_against_loops() -> None:
         for each in draws:
             slot = 0
             for i in range(TOKENS):
-                is_fake, slot_here = each.original_N[i] != each.shown_N[i], slot
-                slot += int(each.chosen_N[i])
+                is_fake, slot_here = each.original_N[i] != each.corrupted_N[i], slot
+                slot += int(each.masked_N[i])
                 if group_N[i] != number:
                     continue
                 (fakes if is_fake else untouched).append(each.logits_N[i])
-                if each.chosen_N[i]:
+                if each.masked_N[i]:
                     original.append(each.original_log_probability_n[slot_here])
                     entropy.append(each.entropy_n[slot_here])
                     same.append(not is_fake)
-                    drawn += [each.shown_log_probability_n[slot_here]] * int(is_fake)
+                    drawn += [each.sampled_log_probability_n[slot_here]] * int(is_fake)
         assert (one["tokens"], one["places"], one["fakes"]) == (len(clean), len(original), len(fakes))
         expected = {
             "clean_suspected": np.mean(np.array(clean) > -0.5),
@@ -81,9 +91,11 @@ def test_figures_of_each_group_against_loops() -> None:
 
 def test_intervals_are_of_sentences_drawn_anew_with_all_their_tokens() -> None:
     draws, group_N = [draw_of(1), draw_of(2)], np.arange(TOKENS) % 2
-    resamples = Resamples(SENTENCES, count=25, seed=4)
+    resamples = GroupBootstrap(SENTENCES, count=25, seed=4)
     found = list(
-        groups(Observed.of(draws), Grouping("kind", ("a", "b"), group_N), resamples=resamples, logit=-0.5)
+        evaluate_groups(
+            Observations.from_draws(draws), Grouping("kind", ("a", "b"), group_N), bootstrap=resamples, logit=-0.5
+        )
     )
     sentence_M = np.tile(draws[0].text_N, 2)
     logits_M, fake_M = (
@@ -101,11 +113,11 @@ def test_intervals_are_of_sentences_drawn_anew_with_all_their_tokens() -> None:
             assert [one[key]["low"], one[key]["high"]] == pytest.approx(expected), key
 
 
-def made(seed: int, *, bias: float) -> tuple[Observed, list[Grouping]]:
+def made(seed: int, *, bias: float) -> tuple[Observations, list[Grouping]]:
     """Two tags, the second with likelier fakes; a likely fake is missed more often, and the second tag's by `bias`
     more. Fakes have one of two probabilities, so that a bin holds fakes of one difficulty."""
     tokens, sentences = 20_000, 400
-    one = replace(draw_of(3, tokens=tokens, sentences=sentences), chosen_N=np.ones(tokens, bool))
+    one = replace(draw_of(3, tokens=tokens, sentences=sentences), masked_N=np.ones(tokens, bool))
     draw = np.random.default_rng(seed)
     tag_N = draw.integers(0, 2, tokens)
     likely_N = draw.random(tokens) < np.array([0.2, 0.8])[tag_N]
@@ -113,20 +125,23 @@ def made(seed: int, *, bias: float) -> tuple[Observed, list[Grouping]]:
     missed_N = draw.random(tokens) < 0.2 + 0.4 * likely_N + bias * tag_N
     one = replace(
         one,
-        shown_N=one.original_N + 1,
+        corrupted_N=one.original_N + 1,
         logits_N=np.where(missed_N, -1, 1).astype(np.float32),
         original_log_probability_n=log_probability_N,
-        shown_log_probability_n=log_probability_N,
+        sampled_log_probability_n=log_probability_N,
         entropy_n=np.ones(tokens, np.float32),
     )
     place_N = draw.integers(0, 2, tokens)
-    return Observed.of([one]), [Grouping("tag", ("a", "b"), tag_N), Grouping("place", ("x", "y"), place_N)]
+    return Observations.from_draws([one]), [
+        Grouping("tag", ("a", "b"), tag_N),
+        Grouping("place", ("x", "y"), place_N),
+    ]
 
 
 @pytest.mark.parametrize("bias", [0.0, 0.2])
 def test_at_equal_difficulty_the_bias_stays(bias: float) -> None:
     observed, groupings = made(4, bias=bias)
-    a, b = groups(observed, groupings[0], resamples=Resamples(400, count=50), logit=0.0)
+    a, b = evaluate_groups(observed, groupings[0], bootstrap=GroupBootstrap(400, count=50), logit=0.0)
     assert b["missed"]["value"] - a["missed"]["value"] == pytest.approx(0.24 + bias, abs=0.03)
     equal = [one["missed_at_equal_difficulty"]["value"] for one in (a, b)]
     assert equal[1] - equal[0] == pytest.approx(bias, abs=0.03)
@@ -135,32 +150,32 @@ def test_at_equal_difficulty_the_bias_stays(bias: float) -> None:
 
 def test_adjusted_effects_are_the_bias_alone() -> None:
     """Over many texts, as one may lie beside it by chance: nothing where there is none, and intervals hold it."""
-    found = [adjusted(*made(seed, bias=0.0), logit=0.0)["missed"] for seed in range(20)]
+    found = [fit_error_effects(*made(seed, bias=0.0), logit=0.0)["missed"] for seed in range(20)]
     second = [next(one for one in effect["tag"] if one["level"] == "b") for effect in found]
     assert abs(np.mean([one["value"] for one in second])) < 0.015
     assert sum(one["low"] < 0 < one["high"] for one in second) >= 16
     assert [*found[0]] == ["tag", "place", "generator's probability"]
     unlikely, likely = found[0]["generator's probability"]
     assert likely["low"] > unlikely["high"]
-    biased = adjusted(*made(0, bias=0.2), logit=0.0)["missed"]
+    biased = fit_error_effects(*made(0, bias=0.2), logit=0.0)["missed"]
     assert next(one for one in biased["tag"] if one["level"] == "b")["low"] > 0.3
 
 
 def test_without_errors_or_fakes_there_is_nothing_to_be_said() -> None:
     one = draw_of(1)
-    one = replace(one, shown_N=one.original_N, clean_logits_N=one.clean_logits_N - 99)
-    observed, every = Observed.of([one]), Grouping("all", ("all",), np.zeros(TOKENS, np.int64))
-    (found,) = groups(observed, every, resamples=Resamples(SENTENCES, count=9), logit=0.0)
+    one = replace(one, corrupted_N=one.original_N, clean_logits_N=one.clean_logits_N - 99)
+    observed, every = Observations.from_draws([one]), Grouping("all", ("all",), np.zeros(TOKENS, np.int64))
+    (found,) = evaluate_groups(observed, every, bootstrap=GroupBootstrap(SENTENCES, count=9), logit=0.0)
     assert found["fakes"] == 0 and found["same"]["value"] == 1.0
     assert {found[key] for key in ("missed", "auc", "missed_at_equal_difficulty", "fake_logit")} == {None}
-    assert adjusted(observed, [every], logit=0.0) == {"missed": None, "clean_suspected": None}
+    assert fit_error_effects(observed, [every], logit=0.0) == {"missed": None, "clean_suspected": None}
 
 
 def test_bins_of_as_many_tokens() -> None:
     values = np.log(np.random.default_rng(0).random(1000))
-    bins = Bins.of(values)
+    bins = QuantileBins.assign(values)
     assert np.bincount(bins.bin_n).tolist() == [100] * 10 and len(bins.names) == 10
     assert bins.names[0].startswith("up to 0.1") and bins.names[-1].endswith(" to 1")
     assert (np.diff(bins.bin_n[np.argsort(values)]) >= 0).all()
-    equal = Bins.of(np.zeros(5))  # all in one
+    equal = QuantileBins.assign(np.zeros(5))  # all in one
     assert len({*equal.bin_n.tolist()}) == 1 and max(equal.bin_n) < len(equal.names)

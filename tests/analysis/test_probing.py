@@ -6,7 +6,15 @@ from scipy.stats import spearmanr
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.preprocessing import StandardScaler
 
-from electra.analysis.probing import ALPHAS, REGULARIZATION, Probe, difference, intervals, majority, probed
+from electra.analysis.probing import (
+    LOGISTIC_C,
+    RIDGE_ALPHAS,
+    Probe,
+    bootstrap_difference,
+    bootstrap_intervals,
+    fit_probe,
+    majority_accuracy,
+)
 
 SENTENCES, LENGTH, FORMS = 60, 10, 40
 random = np.random.default_rng(0)
@@ -27,43 +35,43 @@ PROBE = Probe("label", LABELS, TYPES, OF_SENTENCE)
 
 
 def test_what_is_in_the_states_is_found_and_forms_are_learnt_by_heart() -> None:
-    found = probed(PROBE, [KNOWS, KNOWS_FORMS], seed=0)
+    found = fit_probe(PROBE, [KNOWS, KNOWS_FORMS], seed=0)
     assert found.scores_Z[0] > 0.85 and found.scores_Z[1] < 0.5
     assert min(found.control_scores_Z) > 0.9  # states that tell the form know the control task
     assert found.counts_S.tolist() == [LENGTH] * (SENTENCES // 3)
 
 
 def test_it_is_scikit_learns_logistic_regression() -> None:
-    train = ~PROBE.tested(seed=3)
+    train = ~PROBE.test_words(seed=3)
     scaler = StandardScaler().fit(KNOWS[train])
     for values, name in ((LABELS, "scores_Z"), (PROBE.control(3), "control_scores_Z")):
-        model = LogisticRegression(C=REGULARIZATION, max_iter=3000, tol=1e-6).fit(
+        model = LogisticRegression(C=LOGISTIC_C, max_iter=3000, tol=1e-6).fit(
             scaler.transform(KNOWS[train]), values[train]
         )
         expected = model.score(scaler.transform(KNOWS[~train]), values[~train])
-        assert getattr(probed(PROBE, [KNOWS], seed=3), name)[0] == pytest.approx(expected, abs=0.011)
+        assert getattr(fit_probe(PROBE, [KNOWS], seed=3), name)[0] == pytest.approx(expected, abs=0.011)
 
 
 def test_depths_are_judged_by_their_order_within_a_sentence() -> None:
     x = shown(DEPTHS, 8, 0.3)
     probe = Probe("depth", DEPTHS, TYPES, OF_SENTENCE, ordered=True)
-    train = ~probe.tested(seed=0)
+    train = ~probe.test_words(seed=0)
     scaler = StandardScaler().fit(x[train])
-    said = RidgeCV(ALPHAS).fit(scaler.transform(x[train]), DEPTHS[train]).predict(scaler.transform(x))
+    said = RidgeCV(RIDGE_ALPHAS).fit(scaler.transform(x[train]), DEPTHS[train]).predict(scaler.transform(x))
     held = np.unique(OF_SENTENCE[~train])
     expected = [spearmanr(said[s == OF_SENTENCE], DEPTHS[s == OF_SENTENCE]).statistic for s in held]
-    found = probed(probe, [x], seed=0)
+    found = fit_probe(probe, [x], seed=0)
     np.testing.assert_allclose(found.sums_ZS[0], expected, atol=0.03)
     assert found.scores_Z[0] > 0.5 > 0.3 > abs(found.control_scores_Z[0])
 
 
 def test_short_sentences_and_words_without_an_answer_do_not_count() -> None:
     unknown = np.where(OF_SENTENCE % 2, -1, LABELS)
-    found = probed(Probe("label", unknown, TYPES, OF_SENTENCE), [KNOWS], seed=0)
-    tested = Probe("label", unknown, TYPES, OF_SENTENCE).tested(0)
+    found = fit_probe(Probe("label", unknown, TYPES, OF_SENTENCE), [KNOWS], seed=0)
+    tested = Probe("label", unknown, TYPES, OF_SENTENCE).test_words(0)
     assert found.counts_S.sum() == ((unknown >= 0) & tested).sum()
     short = Probe("depth", DEPTHS, TYPES, np.arange(len(TYPES)) // 4, ordered=True)
-    assert probed(short, [KNOWS], seed=0).counts_S.sum() == 0
+    assert fit_probe(short, [KNOWS], seed=0).counts_S.sum() == 0
 
 
 def test_a_control_is_a_function_of_the_form_and_has_the_labels_shares() -> None:
@@ -79,14 +87,14 @@ def test_a_control_is_a_function_of_the_form_and_has_the_labels_shares() -> None
 
 def test_the_commonest_label() -> None:
     mostly = np.where(np.arange(len(TYPES)) % 5, 1, 0)
-    assert majority(Probe("label", mostly, TYPES, OF_SENTENCE), 0) == 0.8
+    assert majority_accuracy(Probe("label", mostly, TYPES, OF_SENTENCE), 0) == 0.8
 
 
 def test_intervals_hold_the_score_and_tell_networks_apart() -> None:
-    good, bad = probed(PROBE, [KNOWS, KNOWS_FORMS], seed=0), probed(PROBE, [KNOWS_FORMS], seed=0)
-    around = intervals(good, resamples=300, seed=0)
+    good, bad = fit_probe(PROBE, [KNOWS, KNOWS_FORMS], seed=0), fit_probe(PROBE, [KNOWS_FORMS], seed=0)
+    around = bootstrap_intervals(good, resamples=300, seed=0)
     for score, (low, high) in zip(good.scores_Z, around.scores, strict=True):
         assert low <= score <= high and 0 < high - low < 0.3
-    between, (low, high) = difference(bad, good, resamples=300, seed=0)
+    between, (low, high) = bootstrap_difference(bad, good, resamples=300, seed=0)
     assert between == pytest.approx(good.scores_Z[0] - bad.scores_Z[0]) and 0.2 < low < between < high
-    assert difference(good, good, resamples=300, seed=0) == (0.0, (0.0, 0.0))
+    assert bootstrap_difference(good, good, resamples=300, seed=0) == (0.0, (0.0, 0.0))

@@ -29,7 +29,7 @@ def test_flagging_is_scikit_learns(items: tuple[np.ndarray, np.ndarray, np.ndarr
     scores, positive, weights = items
     for threshold in (-0.5, 0.3, 1.25):
         flagged = scores >= threshold
-        found = Ranking(scores, positive).flagging(threshold, weights)
+        found = Ranking(scores, positive).metrics_at(threshold, weights)
         assert found.flagged == pytest.approx(np.average(flagged, weights=weights))
         assert found.precision == pytest.approx(precision_score(positive, flagged, sample_weight=weights))
         assert found.recall == pytest.approx(recall_score(positive, flagged, sample_weight=weights))
@@ -44,7 +44,7 @@ def test_the_best_threshold_is_that_of_a_search(items: tuple[np.ndarray, np.ndar
 
 def test_a_curve_ends_where_everything_is_flagged(items: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
     scores, positive, _ = items
-    curve = Ranking(scores, positive).curve(20)
+    curve = Ranking(scores, positive).precision_recall_curve(20)
     assert 5 < len(curve) <= 20 and [recall for recall, _ in curve] == sorted(recall for recall, _ in curve)
     assert curve[-1][0] == 1
     flagged = [scores >= threshold for threshold in np.unique(scores)]
@@ -57,4 +57,4 @@ def test_a_curve_ends_where_everything_is_flagged(items: tuple[np.ndarray, np.nd
 def test_what_nothing_can_be_said_of() -> None:
     ranking = Ranking(np.array([1.0, 2.0, 3.0]), np.array([False, True, False]))
     assert np.isnan(ranking.areas(np.array([1.0, 0.0, 1.0]))).all()  # the resample has no positive item
-    assert np.isnan(ranking.flagging(9.0).precision) and ranking.flagging(9.0).recall == 0
+    assert np.isnan(ranking.metrics_at(9.0).precision) and ranking.metrics_at(9.0).recall == 0

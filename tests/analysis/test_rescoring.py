@@ -6,16 +6,16 @@ import jiwer
 import numpy as np
 import pytest
 
-from electra.analysis.bootstrap import drawn
-from electra.analysis.n_best import Utterance, words_of
+from electra.analysis.bootstrap import resample_counts
+from electra.analysis.n_best import Utterance, normalize_words
 from electra.analysis.rescoring import (
-    Fitted,
-    Lists,
-    Scored,
-    chosen,
-    cross_fitted,
-    fitted,
-    measured,
+    HypothesisTable,
+    InterpolationWeights,
+    ModelScores,
+    cross_fit,
+    evaluate_rescoring,
+    fit_weights,
+    select_hypotheses,
     word_errors,
 )
 from electra.errors import ConfigError
@@ -52,18 +52,18 @@ def utterances(count: int, seed: int = 0) -> list[Utterance]:
     return found
 
 
-def lists(said: list[Utterance], folds: int = 4) -> Lists:
-    return Lists.of(said, folds=folds, seed=0)
+def lists(said: list[Utterance], folds: int = 4) -> HypothesisTable:
+    return HypothesisTable.from_utterances(said, folds=folds, seed=0)
 
 
 def perfect(said: list[Utterance]) -> Any:
     """Minus the errors of each hypothesis: a model that knows what was said."""
-    return np.array([-float(distance(one.reference, words_of(text))) for one in said for text in one.texts])
+    return np.array([-float(distance(one.reference, normalize_words(text))) for one in said for text in one.texts])
 
 
 def test_word_errors_are_those_of_the_textbook() -> None:
     said = utterances(30)
-    pairs = [(one.reference, words_of(text)) for one in said for text in one.texts]
+    pairs = [(one.reference, normalize_words(text)) for one in said for text in one.texts]
     pairs += [(["a", "b"], []), (["a"], ["<unk>", "a"])]
     found = word_errors([one for one, _ in pairs], [other for _, other in pairs])
     assert found == [distance(one, other) for one, other in pairs] and found[-2:] == [2, 1]
@@ -71,7 +71,7 @@ def test_word_errors_are_those_of_the_textbook() -> None:
 
 def test_rates_are_those_of_jiwer() -> None:
     said = utterances(40)
-    facts = measured(lists(said), [], resamples=20)
+    facts = evaluate_rescoring(lists(said), [], resamples=20)
     references = [" ".join(one.reference) for one in said]
     assert facts["first_best"]["value"] == pytest.approx(jiwer.wer(references, [one.texts[0] for one in said]))
     best = [min(one.texts, key=lambda text, one=one: distance(one.reference, text.split())) for one in said]
@@ -83,10 +83,12 @@ def test_rates_are_those_of_jiwer() -> None:
 def test_intervals_are_of_all_errors_over_all_words() -> None:
     said = utterances(40)
     table = lists(said)
-    facts = measured(table, [Scored("m", "s", table.likelihoods(perfect(said)))], resamples=60, seed=3)
-    counts_RU = drawn(40, resamples=60, seed=3)
+    facts = evaluate_rescoring(
+        table, [ModelScores("m", "s", table.likelihoods(perfect(said)))], resamples=60, seed=3
+    )
+    counts_RU = resample_counts(40, resamples=60, seed=3)
     first_U = table.errors_UH[:, 0]
-    length_U, rescored_U = (cross_fitted(table, one)[0] for one in (None, table.likelihoods(perfect(said))))
+    length_U, rescored_U = (cross_fit(table, one)[0] for one in (None, table.likelihoods(perfect(said))))
     [one] = facts["models"]
     for found, errors_U in (
         (facts["first_best"], first_U),
@@ -103,7 +105,7 @@ def test_intervals_are_of_all_errors_over_all_words() -> None:
 def test_a_model_that_knows_what_was_said_reaches_the_best_there_is() -> None:
     said = utterances(80)
     table = lists(said)
-    facts = measured(table, [Scored("m", "s", table.likelihoods(perfect(said)))], resamples=200)
+    facts = evaluate_rescoring(table, [ModelScores("m", "s", table.likelihoods(perfect(said)))], resamples=200)
     [one] = facts["models"]
     assert one["alone"]["value"] == facts["oracle"]["value"]
     assert one["rescored"]["value"] < 0.5 * (facts["first_best"]["value"] + facts["oracle"]["value"])
@@ -115,8 +117,8 @@ def test_a_model_that_knows_what_was_said_reaches_the_best_there_is() -> None:
 def test_a_model_that_says_the_same_of_all_changes_nothing() -> None:
     said = utterances(40)
     table = lists(said)
-    facts = measured(
-        table, [Scored("m", "s", table.likelihoods(np.ones(int(table.there_UH.sum()))))], resamples=20
+    facts = evaluate_rescoring(
+        table, [ModelScores("m", "s", table.likelihoods(np.ones(int(table.mask_UH.sum()))))], resamples=20
     )
     [one] = facts["models"]
     assert one["weights"] == [0.0] * 4 and one["alone"]["value"] == facts["first_best"]["value"]
@@ -127,30 +129,30 @@ def test_fitting_sees_only_the_utterances_it_is_given() -> None:
     said = utterances(40)
     table, values = lists(said), perfect(said)
     there_U = np.arange(40) < 20
-    before = fitted(table, table.likelihoods(values), there_U)
+    before = fit_weights(table, table.likelihoods(values), there_U)
     table.errors_UH[20:] = 99.0
     changed = table.likelihoods(values)
     changed[20:] *= -5
-    assert fitted(table, changed, there_U) == before and before.weight > 0
+    assert fit_weights(table, changed, there_U) == before and before.weight > 0
 
 
 def test_each_utterance_is_judged_once_by_the_other_parts() -> None:
     said = utterances(41)
     table, values = lists(said), perfect(said)
     likelihoods_UH = table.likelihoods(values)
-    errors_U, points = cross_fitted(table, likelihoods_UH)
+    errors_U, points = cross_fit(table, likelihoods_UH)
     for number, point in enumerate(points):
-        assert point == fitted(table, likelihoods_UH, table.fold_U != number)
+        assert point == fit_weights(table, likelihoods_UH, table.fold_U != number)
         for place in np.flatnonzero(table.fold_U == number):
-            best = chosen(table, likelihoods_UH, point)[place]
-            assert errors_U[place] == distance(said[place].reference, words_of(said[place].texts[best]))
+            best = select_hypotheses(table, likelihoods_UH, point)[place]
+            assert errors_U[place] == distance(said[place].reference, normalize_words(said[place].texts[best]))
     assert sorted(np.bincount(table.fold_U).tolist()) == [10, 10, 10, 11]
 
 
 def test_the_choice_is_that_of_production() -> None:
     said = utterances(30)
     table, values = lists(said), perfect(said)
-    places = chosen(table, table.likelihoods(values), Fitted(0.7, 0.3, 1.0))
+    places = select_hypotheses(table, table.likelihoods(values), InterpolationWeights(0.7, 0.3, 1.0))
     first = 0
     for one, place in zip(said, places, strict=True):
         of_list = values[first : first + len(one.texts)]
@@ -163,7 +165,7 @@ def test_the_same_reference_is_in_one_part() -> None:
     table = lists(said, folds=3)
     for number in range(7):
         assert len(set(table.fold_U[number::7])) == 1
-    with pytest.raises(ConfigError, match="--folds: 8 folds of 7 different references"):
+    with pytest.raises(ConfigError, match="--folds: 8 folds are too many for 7 distinct references"):
         lists(said, folds=8)
 
 

@@ -9,11 +9,11 @@ from electra.analysis.tagged_tokens import (
     FIRST,
     LATER,
     WHOLE,
-    located,
+    locate_words,
+    position_bins,
     position_names,
-    position_of,
     rarest_piece,
-    tagged_tokens,
+    tokenize_tagged,
 )
 from electra.data import tokenizer as tokenizers
 from electra.errors import DataError
@@ -55,35 +55,35 @@ def test_the_text_of_a_sentence_is_its_own_alone(sentences: list[Sentence]) -> N
 
 
 def test_words_are_found_in_their_text(sentences: list[Sentence]) -> None:
-    text, spans, is_own = located(sentences[0])
+    text, spans, is_own = locate_words(sentences[0])
     assert is_own and [text[start:end] for start, end in spans] == [*sentences[0].words]
     # One that has other words, and one that is not there: the words with a blank between.
     for one in sentences[1:]:
-        text, spans, is_own = located(one)
+        text, spans, is_own = locate_words(one)
         assert not is_own and text == " ".join(one.words)
         assert [text[start:end] for start, end in spans] == [*one.words]
     blanks = Sentence(("3 000", "men", "die"), ("NUM", "NOUN", "VERB"), "x", 1, text="3 000  men die ")
-    assert located(blanks)[1] == [(0, 5), (7, 10), (11, 14)] and located(blanks)[2]
+    assert locate_words(blanks)[1] == [(0, 5), (7, 10), (11, 14)] and locate_words(blanks)[2]
     more = Sentence(("3", "men"), ("NUM", "NOUN"), "x", 1, text="3 men die")
-    assert not located(more)[2]
+    assert not locate_words(more)[2]
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
 def test_tokens_have_the_word_of_their_first_character(kind: tokenizers.Kind, sentences: list[Sentence]) -> None:
     texts = ["I do not see the mat, the dog or his work, once!", "don't mat, home"]
     tokenizer = tokenizers.train(texts * 20, vocabulary_size=340 if kind == "bpe" else 70, kind=kind)
-    found = tagged_tokens(sentences, tokenizer)
+    found = tokenize_tagged(sentences, tokenizer)
     assert found.rebuilt == 2 and found.tags[0] in ("DET", "NOUN", "PUNCT") and len(found.tags) == 8
     n = 0
     for number, sentence in enumerate(sentences):
-        text, spans, _ = located(sentence)
+        text, spans, _ = locate_words(sentence)
         encoding = tokenizer.encode(text, add_special_tokens=False)
         assert found.ids[number] == encoding.ids
         owners = []
         for start, end in encoding.offsets:  # slowly: the word that holds the first character that is no blank
             at = next((i for i in range(start, end) if not text[i].isspace()), end)
             owners.append(next(w for w, (first, last) in enumerate(spans) if first <= at < last))
-        assert found.place_N[n : n + len(owners)].tolist() == owners
+        assert found.word_position_N[n : n + len(owners)].tolist() == owners
         for i, word in enumerate(owners):
             assert sentence.tags is not None and found.tags[found.tag_N[n + i]] == sentence.tags[word]
             expected = WHOLE if owners.count(word) == 1 else FIRST if owners.index(word) == i else LATER
@@ -106,13 +106,13 @@ def test_stretches_of_a_sentence() -> None:
     assert position_names() == (
         "word 1", "words 2-3", "words 4-7", "words 8-15", "words 16-31", "from word 32 on",
     )  # fmt: skip
-    assert position_of(np.array([0, 1, 2, 3, 6, 7, 30, 31, 500])).tolist() == [0, 1, 1, 2, 2, 3, 4, 5, 5]
+    assert position_bins(np.array([0, 1, 2, 3, 6, 7, 30, 31, 500])).tolist() == [0, 1, 1, 2, 2, 3, 4, 5, 5]
 
 
 def test_what_has_no_tags_or_no_tokens_is_refused(tmp_path: Path) -> None:
     tokenizer = tokenizers.train(["a b"] * 9, vocabulary_size=40)
     (tmp_path / "bare.conllu").write_text("# x\n1\ta\ta\t_\t_\t_\t_\t_\t_\t_\n\n")
     with pytest.raises(DataError, match=r"bare.conllu:2: no word has a tag in the fourth field"):
-        tagged_tokens(conll.read(tmp_path / "bare.conllu", conll.UPOS), tokenizer)
-    with pytest.raises(DataError, match="makes no token of its words"):
-        tagged_tokens([Sentence(("\x07",), ("X",), "odd.conllu", 1)], tokenizer)
+        tokenize_tagged(conll.read(tmp_path / "bare.conllu", conll.UPOS), tokenizer)
+    with pytest.raises(DataError, match="has no token for any of its words"):
+        tokenize_tagged([Sentence(("\x07",), ("X",), "odd.conllu", 1)], tokenizer)

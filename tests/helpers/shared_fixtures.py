@@ -84,3 +84,16 @@ def tasks(tmp_path: Path) -> Path:
     for name in ("train.txt", "test.txt"):
         (folder / name).write_text(sentence * 12)
     return tmp_path / "tasks"
+
+
+@pytest.fixture(scope="session")
+def held_out_data(corpus_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Prepared data with a tenth of the documents held out. Not to be written to."""
+    from electra.commands import prepare
+
+    out = tmp_path_factory.mktemp("data") / "stories"
+    config = prepare.PrepareConfig(
+        corpus=(str(corpus_file),), out=out, vocabulary_size=520, workers=1, heldout=0.1
+    )
+    prepare.run(config)
+    return out

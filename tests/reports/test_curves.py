@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from electra.errors import CheckpointError
-from electra.reports.curves import curves_figure, plot_curves
+from electra.reports.curves import plot_curves, run_figure
 from electra.reports.metrics import read_metrics
 
 RECORDS = [
@@ -39,7 +39,7 @@ def test_only_what_an_objective_has_is_drawn(tmp_path: Path) -> None:
         {"step": 10, "tokens": 1000, "loss": -3.0, "encoder_loss": 2.5, "adversarial_loss": -1.0},
     ]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
-    training, filling = curves_figure(tmp_path).axes
+    training, filling = run_figure(tmp_path).axes
     labels = [text.get_text() for axes in (training, filling) for text in axes.get_legend().get_texts()]
     assert labels == ["encoder", "adversarial", "masks, argmax", "fakes restored"]
     assert training.get_yscale() == "linear", "a loss below zero has no logarithm"

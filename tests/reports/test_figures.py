@@ -3,7 +3,7 @@
 from typing import Any
 
 from electra.reports.analyses import parts_of_speech, rescore
-from electra.reports.figures import blank
+from electra.reports.figures import new_figure
 from electra.reports.study import Row
 from electra.reports.study_figure import study_figure
 
@@ -48,7 +48,7 @@ def test_the_line_of_a_study_is_explained() -> None:
 
 
 def test_names_do_not_touch_the_edge() -> None:
-    drawing = blank(4, 3)
+    drawing = new_figure(4, 3)
     axes = drawing.subplots()
     axes.set_yticks([0], ["a_long_name_of_a_paradigm"])
     drawing.canvas.draw()

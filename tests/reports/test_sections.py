@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from electra.errors import CheckpointError
-from electra.reports.page import page
-from electra.reports.sections import sections
+from electra.reports.page import render_page
+from electra.reports.sections import build_sections
 
 VOID = {"meta", "img", "link", "br", "input"}
 
@@ -74,7 +74,7 @@ def finetuned(path: Path) -> Path:
 
 def test_runs_are_shown_alone_and_side_by_side(tmp_path: Path) -> None:
     runs = [run_folder(tmp_path / "a", share=0.15, auc=0.75), run_folder(tmp_path / "b", share=0.4, auc=0.85)]
-    html = page("Two shares", sections(runs))
+    html = render_page("Two shares", build_sections(runs))
     reader = read(html)
     beside = reader.cells.index("masking.share")
     assert reader.cells[beside + 1 : beside + 3] == ["0.15", "0.4"]
@@ -85,13 +85,13 @@ def test_runs_are_shown_alone_and_side_by_side(tmp_path: Path) -> None:
 
 def test_the_page_needs_no_network(tmp_path: Path) -> None:
     run = run_folder(tmp_path / "a", share=0.15, auc=0.75)
-    html = page("One", sections([run, finetuned(tmp_path / "f")]))
+    html = render_page("One", build_sections([run, finetuned(tmp_path / "f")]))
     assert all(re.match(r"data:image/svg\+xml;base64,|#section-\d", one) for one in read(html).addresses)
     assert "@import" not in html and "<script" not in html
 
 
 def test_a_fine_tuning_shows_failed_seeds(tmp_path: Path) -> None:
-    cells = read(page("One", sections([finetuned(tmp_path / "f")]))).cells
+    cells = read(render_page("One", build_sections([finetuned(tmp_path / "f")]))).cells
     assert "at the majority class" in cells and "a note" in cells and "median 0.2500, mean 0.2000" in cells
     assert cells[cells.index("seed") : cells.index("0")] == ["seed", "matthews", "failed", "steps", "seconds"]
 
@@ -102,9 +102,9 @@ def test_the_tasks_of_a_folder_are_shown_each_and_together(tmp_path: Path) -> No
         finetuned(tmp_path / name)
         (tmp_path / name / "config.toml").write_text(f'out = "{name}"\n[optimizer]\nlearning_rate = {rate}\n')
     (tmp_path / "results.json").write_text('{"tasks": {}}')
-    found = sections([tmp_path])
+    found = build_sections([tmp_path])
     assert [section.kind for section in found] == ["2 fine-tunings", "fine-tuning", "fine-tuning"]
-    cells = read(page("All", found)).cells
+    cells = read(render_page("All", found)).cells
     at = cells.index("optimizer.learning_rate")
     assert cells[at + 1 : at + 3] == ["0.0001", "0.0003"] and "1e-04" not in cells
 
@@ -112,34 +112,34 @@ def test_the_tasks_of_a_folder_are_shown_each_and_together(tmp_path: Path) -> No
 def test_a_fine_tuning_that_has_only_begun_is_named(tmp_path: Path) -> None:
     (tmp_path / "seed-0").mkdir()
     with pytest.raises(CheckpointError, match="has no results yet"):
-        sections([tmp_path])
+        build_sections([tmp_path])
 
 
 def test_a_folder_of_tasks_without_tasks_is_named(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text('{"average": 0.5}', encoding="utf-8")
     with pytest.raises(CheckpointError, match="no task's folder is there any more"):
-        sections([tmp_path])
+        build_sections([tmp_path])
 
 
 def test_a_run_that_has_only_begun_is_shown(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text("")
-    (section,) = sections([tmp_path])
-    assert not section.tables and read(page("Begun", [section])).cells
+    (section,) = build_sections([tmp_path])
+    assert not section.tables and read(render_page("Begun", [section])).cells
 
 
 def test_a_folder_of_nothing_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="holds no run, fine-tuning, study or analysis"):
-        sections([tmp_path])
+        build_sections([tmp_path])
 
 
 def test_analyses_are_shown_and_what_is_garbled_is_named(tmp_path: Path) -> None:
     written = Path(__file__).parents[2] / "docs" / "studies" / "context" / "speed-64" / "context.json"
     (tmp_path / "context.json").write_text(text := written.read_text())
-    (section,) = sections([tmp_path])
+    (section,) = build_sections([tmp_path])
     assert section.title == "What a longer memory is worth" and section.kind.startswith("analysis")
     assert len(section.tables) == 2 and b"<svg" in section.pictures[0].svg
     assert "1 held-out document," in section.notes[0]
-    assert "so many times" in page("analyses", [section])
+    assert "so many times" in render_page("analyses", [section])
     (tmp_path / "context.json").write_text(text.replace('"readings"', '"reading"'))
     with pytest.raises(CheckpointError, match="lacks or garbles 'readings'"):
-        sections([tmp_path])
+        build_sections([tmp_path])

@@ -10,7 +10,7 @@ from rich.console import Console
 from scipy.stats import ttest_rel
 
 from electra.errors import CheckpointError
-from electra.reports.sections import sections
+from electra.reports.sections import build_sections
 from electra.reports.study import interval, read_study
 from electra.reports.study_figure import study_figure
 
@@ -163,7 +163,7 @@ def test_published_scores_may_be_by_share(tmp_path: Path) -> None:
 
 def test_a_page_holds_the_table_and_the_picture(tmp_path: Path) -> None:
     results = [result(arm, seed, {"a": 0.6, "b": 0.8}) for arm in ("one", "two") for seed in range(2)]
-    (section,) = sections([study(tmp_path, results, base="nano")])
+    (section,) = build_sections([study(tmp_path, results, base="nano")])
     assert section.kind == "study" and section.tables[0].row_count == 2 and len(section.pictures) == 1
-    (empty,) = sections([study(tmp_path / "new", [], base="nano")])
+    (empty,) = build_sections([study(tmp_path / "new", [], base="nano")])
     assert empty.notes == ["No run has ended yet."] and not empty.pictures

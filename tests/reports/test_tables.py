@@ -5,18 +5,18 @@ import io
 import pytest
 from rich.console import Console
 
-from electra.reports.tables import FigureTable, between, rounded, with_interval
+from electra.reports.tables import NumericTable, format_interval, format_number, format_with_interval
 
 
-def shown(table: FigureTable, width: int) -> str:
+def shown(table: NumericTable, width: int) -> str:
     written = io.StringIO()
     Console(file=written, width=width).print(table)
     return written.getvalue()
 
 
-def wide() -> FigureTable:
+def wide() -> NumericTable:
     columns = [f"average number {one}" for one in range(8)]
-    table = FigureTable("what", *columns, title="a title")
+    table = NumericTable("what", *columns, title="a title")
     table.add_row("a first row", *(f"0.{one}00 (0.100–0.900)" for one in range(8)))
     table.add_row("supercalifragilistic words", *("+1.00 (-2.00 to +3.00)" for _ in range(8)))
     return table
@@ -40,7 +40,7 @@ def test_a_wide_table_comes_as_several_that_say_what_rows_are_about() -> None:
 
 
 def test_headers_wrap_between_words_before_a_table_is_parted() -> None:
-    table = FigureTable("", "a long header of words", "another long header", title="")
+    table = NumericTable("", "a long header of words", "another long header", title="")
     table.add_row("name", "1.0", "2.0")
     lines = shown(table, 34).splitlines()
     assert sum("┏" in line for line in lines) == 1
@@ -48,28 +48,28 @@ def test_headers_wrap_between_words_before_a_table_is_parted() -> None:
 
 
 def test_all_columns_of_keys_stand_in_front_of_each_part() -> None:
-    table = FigureTable("model", "step", "one", "two", title="", keys=2)
+    table = NumericTable("model", "step", "one", "two", title="", keys=2)
     table.add_row("nano", "1,000", "1" * 20, "2" * 20)
     page = shown(table, 45)
     assert page.count("nano") == page.count("1,000") == 2
 
 
 def test_sections_and_what_is_written_in_lines_stay() -> None:
-    table = FigureTable("", "figure", title="")
+    table = NumericTable("", "figure", title="")
     table.add_row("first", "1.0", end_section=True)
     table.add_row("second", "2.0")
     assert "├" in shown(table, 80)
 
 
 def test_figures_have_one_notation_and_zero_has_no_minus() -> None:
-    assert rounded(0.1661, 3) == "0.166"
-    assert rounded(-0.000001, 5) == "0.00000"
-    assert rounded(-0.001, 2, sign=True) == "+0.00"
-    assert between([0.25, 0.5], 1) == "0.2–0.5"
-    assert between([-0.3667, -0.0001], 2, sign=True) == "-0.37 to +0.00"
-    assert with_interval(0.091, [0.066, 0.148], 3) == "0.091 (0.066–0.148)"
+    assert format_number(0.1661, 3) == "0.166"
+    assert format_number(-0.000001, 5) == "0.00000"
+    assert format_number(-0.001, 2, sign=True) == "+0.00"
+    assert format_interval([0.25, 0.5], 1) == "0.2–0.5"
+    assert format_interval([-0.3667, -0.0001], 2, sign=True) == "-0.37 to +0.00"
+    assert format_with_interval(0.091, [0.066, 0.148], 3) == "0.091 (0.066–0.148)"
 
 
 def test_an_interval_without_width_says_nothing_and_is_left_out() -> None:
-    assert with_interval(100.0, [100.0, 100.0], 1) == "100.0"
-    assert with_interval(0.0, [0.0, 2.3], 1) == "0.0 (0.0–2.3)"
+    assert format_with_interval(100.0, [100.0, 100.0], 1) == "100.0"
+    assert format_with_interval(0.0, [0.0, 2.3], 1) == "0.0 (0.0–2.3)"

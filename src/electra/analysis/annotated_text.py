@@ -1,6 +1,6 @@
-"""Sentences of words with what people said of them: parts of speech and how deep each word stands in its tree.
+"""Sentences of words with annotations: parts of speech, and the depth of each word in its dependency tree.
 
-Read from CoNLL-U (a treebank of Universal Dependencies), or from plain text, which has words and nothing else.
+They are read from CoNLL-U (a treebank of Universal Dependencies), or from plain text, which has no annotations.
 """
 
 from collections.abc import Sequence
@@ -16,19 +16,19 @@ from electra.tasks import conll
 from electra.tasks.conll import UPOS, Columns, Sentence
 
 HEADS = Columns(words=1, tags=6, conllu=True)
-NOTHING = "_"
-"""What stands in a field of CoNLL-U that nobody filled."""
-LEAST = 20
-"""Sentences below which nothing can be held out to measure on."""
+EMPTY_FIELD = "_"
+"""The value of an empty field in CoNLL-U."""
+MIN_SENTENCES = 20
+"""With fewer sentences no part can be held out to measure on."""
 
 
 @dataclass(frozen=True)
-class Annotated:
-    """A sentence.
+class AnnotatedSentence:
+    """A sentence and its annotations.
 
     Attributes:
-        tags: of each word; "_" where it has none. None: the whole sentence has none.
-        depths: of each word, its steps up to the root of its tree. None: there is no tree.
+        tags: the tag of each word; "_" for a word without one. None: no word of the sentence has a tag.
+        depths: the number of steps from each word up to the root of its tree. None: the sentence has no tree.
     """
 
     words: tuple[str, ...]
@@ -36,100 +36,106 @@ class Annotated:
     depths: tuple[int, ...] | None = None
 
 
-def read(path: Path) -> list[Annotated]:
-    """The sentences of a text: CoNLL-U where its name ends in .conllu (.conllu.gz, .conllu.zst), else plain text,
-    a sentence a line.
+def read_sentences(path: Path) -> list[AnnotatedSentence]:
+    """Read CoNLL-U if the file's name ends in .conllu (.conllu.gz, .conllu.zst), else plain text with a sentence
+    per line.
 
     Raises:
         DataError: the file cannot be read, is not in its format (with the line), or has too few sentences.
     """
     name = path.name.removesuffix(".gz").removesuffix(".zst")
-    sentences = _treebank(path) if name.endswith(".conllu") else _plain(path)
-    check_count(len(sentences), path)
+    sentences = _read_treebank(path) if name.endswith(".conllu") else _read_plain_text(path)
+    check_sentence_count(len(sentences), path)
     return sentences
 
 
-def read_tagged(path: Path) -> list[Annotated]:
-    """The sentences of columns (CoNLL): a word a line, its tag in the last column.
+def read_tagged_columns(path: Path) -> list[AnnotatedSentence]:
+    """Read a file of columns (CoNLL): a word per line, with its tag in the last column.
 
     Raises:
-        DataError: as `read`.
+        DataError: as `read_sentences`.
     """
-    sentences = [Annotated(one.words, one.tags) for one in conll.read(path, Columns())]
-    check_count(len(sentences), path)
+    sentences = [AnnotatedSentence(sentence.words, sentence.tags) for sentence in conll.read(path, Columns())]
+    check_sentence_count(len(sentences), path)
     return sentences
 
 
-def check_count(count: int, path: Path) -> None:
-    """Refuse what is too little to measure on."""
-    if count < LEAST:
+def check_sentence_count(count: int, path: Path) -> None:
+    """Raise a DataError if there are too few sentences to measure on."""
+    if count < MIN_SENTENCES:
         raise DataError(
-            f"{path}: {count} sentence{'s' * (count != 1)}, but {LEAST} are needed, of which a part is held out; "
-            "give a longer text (a blank line ends a sentence of CoNLL-U or columns, a line one of plain text)"
+            f"{path}: {count} sentence{'s' * (count != 1)}, but at least {MIN_SENTENCES} are needed, because some "
+            "are held out; give a longer text (in CoNLL-U and columns a blank line ends a sentence, in plain text "
+            "every line is one)"
         )
 
 
-def drawn(sentences: Sequence[Annotated], *, words: int, seed: int) -> list[Annotated]:
-    """Sentences by lot until they have so many words, in the order of the file; `LEAST` at least."""
+def sample_sentences(sentences: Sequence[AnnotatedSentence], *, words: int, seed: int) -> list[AnnotatedSentence]:
+    """Sample sentences at random with at most `words` words in total, but at least `MIN_SENTENCES` sentences.
+
+    The sample keeps the order of the file.
+    """
     order = np.random.default_rng(seed).permutation(len(sentences))
     lengths = np.array([len(sentences[number].words) for number in order])
-    count = max(LEAST, int((lengths.cumsum() <= words).sum()))
+    count = max(MIN_SENTENCES, int((lengths.cumsum() <= words).sum()))
     return [sentences[number] for number in sorted(order[:count].tolist())]
 
 
-def _treebank(path: Path) -> list[Annotated]:
-    found = []
+def _read_treebank(path: Path) -> list[AnnotatedSentence]:
+    sentences = []
     for tagged, headed in zip(conll.read(path, UPOS), conll.read(path, HEADS), strict=True):
         assert tagged.tags is not None
-        known = any(tag != NOTHING for tag in tagged.tags)
-        found.append(Annotated(tagged.words, tagged.tags if known else None, _depths(headed)))
-    return found
+        has_tags = any(tag != EMPTY_FIELD for tag in tagged.tags)
+        sentences.append(AnnotatedSentence(tagged.words, tagged.tags if has_tags else None, _depths(headed)))
+    return sentences
 
 
 def _depths(sentence: Sentence) -> tuple[int, ...] | None:
-    """Of each word its steps to the root, whose head is 0; None where a head is missing."""
+    """The number of steps from each word to the root, whose head is 0; None if a head is missing."""
     assert sentence.tags is not None
-    if NOTHING in sentence.tags:
+    if EMPTY_FIELD in sentence.tags:
         return None
-    place = f"{sentence.source}:{sentence.line}: in the sentence that begins here"
+    location = f"{sentence.source}:{sentence.line}: in the sentence that starts here"
     heads, count = [], len(sentence.words)
     for word, head in zip(sentence.words, sentence.tags, strict=True):
         if not head.isdecimal() or int(head) > count:
             raise DataError(
-                f"{place}, the head of {word!r} is {head!r}; expected is a number from 0 to {count}, or _ for none"
+                f"{location}, the head of {word!r} is {head!r}; expected a number from 0 to {count}, or _ for none"
             )
         heads.append(int(head))
     depths = []
     for number in range(count):
-        steps, at = 0, heads[number]
-        while at and steps <= count:
-            steps, at = steps + 1, heads[at - 1]
+        steps, above = 0, heads[number]
+        while above and steps <= count:
+            steps, above = steps + 1, heads[above - 1]
         if steps > count:
             raise DataError(
-                f"{place}, the heads above {sentence.words[number]!r} go in a circle; each has to lead to one of 0"
+                f"{location}, the heads above {sentence.words[number]!r} form a cycle; every word must lead to a "
+                "word whose head is 0"
             )
         depths.append(steps)
     return tuple(depths)
 
 
-def _plain(path: Path) -> list[Annotated]:
+def _read_plain_text(path: Path) -> list[AnnotatedSentence]:
     check_is_text(path)
     split = pre_tokenizers.BertPreTokenizer()
-    found = []
+    sentences = []
     for number, raw in read_lines(path):
         if raw is None:
-            raise DataError(f"{path}:{number}: the line is too long; a sentence a line is expected")
+            raise DataError(f"{path}:{number}: the line is too long; expected one sentence per line")
         try:
             line = raw.decode()
         except UnicodeDecodeError as error:
             raise DataError(
-                f"{path}:{number}: broken UTF-8 ({error.reason} at byte {error.start}); convert it: iconv -t UTF-8"
+                f"{path}:{number}: invalid UTF-8 ({error.reason} at byte {error.start}); convert it: iconv -t "
+                "UTF-8"
             ) from error
         if line.count("\t") == conll.CONLLU_FIELDS - 1:
             raise DataError(
-                f"{path}:{number}: ten fields parted by tabs, as in CoNLL-U, but plain text was expected; "
-                "let the file's name end in .conllu"
+                f"{path}:{number}: the line has ten tab-separated fields, as in CoNLL-U, but plain text was "
+                "expected; rename the file so that its name ends in .conllu"
             )
         if words := tuple(word for word, _ in split.pre_tokenize_str(line)):
-            found.append(Annotated(words))
-    return found
+            sentences.append(AnnotatedSentence(words))
+    return sentences

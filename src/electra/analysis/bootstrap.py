@@ -1,9 +1,9 @@
-"""How sure a figure is: what would have been measured on other examples of the same kind (Efron 1979, bootstrap).
+"""Confidence intervals by the bootstrap (Efron 1979).
 
-Each resample draws as many examples as there are, with replacement, and is kept as how often it drew each: a sum
-over the drawn examples is then a product of matrices, and several figures are taken of the same draws (paired).
-Where cases hang together, as the words of a sentence do, the examples are what holds them: whole sentences (a
-cluster bootstrap). Intervals are the middle 95 % of what comes out (the percentile interval).
+A resample draws as many examples as there are, with replacement. It is stored as the number of times that it
+contains each example: sums over its examples are then products of matrices, and several metrics can be computed on
+the same resamples (paired comparison). If cases depend on each other, as the words of a sentence do, whole groups
+such as sentences are the examples (cluster bootstrap). Intervals are 95 % percentile intervals.
 
 Shapes: R resamples, N examples; `...` any leading dimensions, such as layers.
 """
@@ -16,46 +16,49 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 
-TAILS = (0.025, 0.975)
-"""The quantiles of the resamples between which an interval lies."""
+QUANTILES = (0.025, 0.975)
+"""The quantiles of the resamples that bound an interval."""
+MIN_GROUPS = 10
+"""With fewer groups (documents, sentences) a bootstrap says nothing."""
 
 
-def drawn(examples: int, *, resamples: int, seed: int | np.random.Generator) -> Floats:
-    """How often each resample draws each example (R, N); every row sums to N.
-
-    Args:
-        seed: a number, or a generator that several drawings go on with.
-    """
-    shares_N = np.full(examples, 1 / examples)
-    return np.random.default_rng(seed).multinomial(examples, shares_N, size=resamples).astype(np.float64)
-
-
-def means(sums: Floats, counts_N: Floats, drawn_RN: Floats) -> Floats:
-    """The mean over cases in each resample (..., R); 0 in one that drew no case.
+def resample_counts(examples: int, *, resamples: int, seed: int | np.random.Generator) -> Floats:
+    """Sample how often each resample contains each example (R, N); every row sums to N.
 
     Args:
-        sums: over the cases of each example (..., N).
-        counts_N: how many cases it has.
+        seed: a number, or a generator whose stream is continued.
     """
-    found: Floats = (sums @ drawn_RN.T) / np.maximum(drawn_RN @ counts_N, 1)
-    return found
+    probabilities_N = np.full(examples, 1 / examples)
+    counts_RN = np.random.default_rng(seed).multinomial(examples, probabilities_N, size=resamples)
+    return counts_RN.astype(np.float64)
 
 
-def interval(values_R: Floats) -> Interval:
-    """From where to where the middle 95 % of a figure's resamples lie.
+def resampled_means(sums: Floats, counts_N: Floats, resample_counts_RN: Floats) -> Floats:
+    """Compute the mean over cases in each resample (..., R); 0 in a resample without any case.
 
-    Those in which it is not defined (not finite) are left out; nan where that is so in all.
+    Args:
+        sums: the sum over the cases of each example (..., N).
+        counts_N: the number of cases of each example.
     """
-    there = values_R[np.isfinite(values_R)]
-    if not len(there):
+    means: Floats = (sums @ resample_counts_RN.T) / np.maximum(resample_counts_RN @ counts_N, 1)
+    return means
+
+
+def percentile_interval(values_R: Floats) -> Interval:
+    """The interval of the middle 95 % of the resampled values.
+
+    Values that are not finite are ignored; the interval is nan if none is finite.
+    """
+    finite = values_R[np.isfinite(values_R)]
+    if not len(finite):
         return float("nan"), float("nan")
-    low, high = np.quantile(there, TAILS).tolist()
+    low, high = np.quantile(finite, QUANTILES).tolist()
     return low, high
 
 
-def with_interval(value: float, values_R: Floats) -> dict[str, Any] | None:
-    """A figure with its interval, for JSON; None where either means nothing."""
-    around = interval(values_R)
-    if not np.isfinite([value, *around]).all():
+def value_with_interval(value: float, values_R: Floats) -> dict[str, Any] | None:
+    """A value and its interval, for JSON; None if the value or the interval is undefined."""
+    interval = percentile_interval(values_R)
+    if not np.isfinite([value, *interval]).all():
         return None
-    return {"value": float(value), "interval": list(around)}
+    return {"value": float(value), "interval": list(interval)}

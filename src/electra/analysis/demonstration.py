@@ -1,4 +1,4 @@
-"""Held-out sentences with fakes in them, as the discriminator sees them.
+"""Held-out sentences with some replaced tokens, scored by the discriminator.
 
 Shapes: L tokens of a sentence with [CLS] and [SEP], N prediction slots, V vocabulary.
 """
@@ -24,8 +24,8 @@ from electra.objectives.masking import MaskingConfig, draw_masks, replace_tokens
 from electra.objectives.vocabulary import Vocabulary
 from electra.serving.coloring import color_tokens
 
-SHORTEST, LONGEST = 10, 30
-"""Tokens of a sentence that is worth showing."""
+MIN_TOKENS, MAX_TOKENS = 10, 30
+"""The length of a sentence that is shown."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Demonstration:
 
     Attributes:
         tokens: after corruption.
-        originals: the token that stood there, at each place where another one stands now.
-        probabilities: of having been replaced, as the discriminator says.
+        originals: the original token at each position where it was replaced.
+        probabilities: the discriminator's probability of each token being replaced.
     """
 
     tokens: list[str]
@@ -44,44 +44,44 @@ class Demonstration:
 
     def __rich__(self) -> RenderableType:
         truth = Text("really replaced: ", style="dim")
-        pairs = [f"{self.tokens[place]} (was {word})" for place, word in self.originals.items()]
+        pairs = [f"{self.tokens[position]} (was {token})" for position, token in self.originals.items()]
         return Group(color_tokens(self.tokens, self.probabilities), truth.append(", ".join(pairs)), "")
 
 
 def demonstrate(export: Path, data: TokenData, *, count: int = 3) -> list[Demonstration]:
-    """Sentences of the held-out part, the same ones every time, with the generator's fakes in them.
+    """Corrupt some held-out sentences with the generator and score them; the same sentences at every call.
 
     Args:
-        export: the folder above `discriminator` and `generator`.
+        export: the folder that holds `discriminator` and `generator`.
 
     Raises:
-        CheckpointError: the exports are missing or of other kinds.
+        CheckpointError: the exports are missing, or are not a discriminator and a generator.
     """
     discriminator, generator = load_pretrained(export / "discriminator"), load_pretrained(export / "generator")
-    shown = []
-    for number, ids in enumerate(_sentences(data)):
-        found = _demonstration(ids, discriminator, generator, data, seed=step_seed(0, number))
-        if len(found.originals) >= 2:
-            shown.append(found)
-        if len(shown) == count:
+    demonstrations = []
+    for number, ids in enumerate(_sample_sentences(data)):
+        demonstration = _corrupt_and_score(ids, discriminator, generator, data, seed=step_seed(0, number))
+        if len(demonstration.originals) >= 2:
+            demonstrations.append(demonstration)
+        if len(demonstrations) == count:
             break
-    return shown
+    return demonstrations
 
 
-def _sentences(data: TokenData) -> Iterator[list[int]]:
-    """Held-out sentences of a fair length, shuffled."""
+def _sample_sentences(data: TokenData) -> Iterator[list[int]]:
+    """Held-out sentences of medium length, shuffled."""
     for shard in data.heldout.shards:
         starts = np.concatenate([[0], shard.sentence_ends[:-1]])
         lengths = shard.sentence_ends - starts
-        fair = np.flatnonzero((lengths >= SHORTEST) & (lengths <= LONGEST))
-        if len(fair):
-            order = permute(np.arange(len(fair)), examples=len(fair), seed=0, epoch=0)
-            for i in fair[order]:
+        medium = np.flatnonzero((lengths >= MIN_TOKENS) & (lengths <= MAX_TOKENS))
+        if len(medium):
+            order = permute(np.arange(len(medium)), examples=len(medium), seed=0, epoch=0)
+            for i in medium[order]:
                 yield shard.tokens[starts[i] : shard.sentence_ends[i]].tolist()
 
 
 @torch.inference_mode()
-def _demonstration(
+def _corrupt_and_score(
     ids: list[int], discriminator: Pretrained, generator: Pretrained, data: TokenData, *, seed: int
 ) -> Demonstration:
     if not (
@@ -98,10 +98,11 @@ def _demonstration(
     samples_N = torch.multinomial(logits_NV.softmax(-1), 1, generator=random).squeeze(1)
     corrupted_1L = replace_tokens(ids_1L, samples_N, masking, config)
     probabilities_L = discriminator.head(discriminator.encoder(corrupted_1L)).sigmoid()[0, 1:-1]
-    before, after = _words(discriminator.tokenizer, ids_1L), _words(discriminator.tokenizer, corrupted_1L)
-    originals = {i: old for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}
-    return Demonstration(after, originals, probabilities_L.tolist())
+    original = _token_names(discriminator.tokenizer, ids_1L)
+    tokens = _token_names(discriminator.tokenizer, corrupted_1L)
+    replaced = {i: old for i, (old, new) in enumerate(zip(original, tokens, strict=True)) if old != new}
+    return Demonstration(tokens, replaced, probabilities_L.tolist())
 
 
-def _words(tokenizer: Tokenizer, ids_1L: torch.Tensor) -> list[str]:
+def _token_names(tokenizer: Tokenizer, ids_1L: torch.Tensor) -> list[str]:
     return [tokenizer.id_to_token(token) or "" for token in ids_1L[0, 1:-1].tolist()]

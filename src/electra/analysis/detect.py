@@ -1,7 +1,7 @@
-"""Finding learners' wrong words with discriminators, without training, and with taggers.
+"""Detection of learners' wrong words by discriminators, without training, and by taggers.
 
-Every word gets a log-odds of being wrong. A tagger gives it; a discriminator gives one to each of the word's
-tokens, and the word has their maximum or their mean, whichever ranks the words of the tuning part better.
+Every word gets a log-odds of being wrong. A tagger predicts it directly. A discriminator predicts one for each of
+the word's tokens; the word gets their maximum or their mean, whichever ranks the words of the tuning set better.
 
 Shapes: S sentences, W words of all of them, N tokens of a sentence, R resamples.
 """
@@ -10,15 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.analysis.bootstrap import with_interval
-from electra.analysis.error_corpora import MarkedSentence
+from electra.analysis.bootstrap import MIN_GROUPS, value_with_interval
+from electra.analysis.error_corpora import LabeledSentence, read_error_corpus, split_indices
 from electra.analysis.ranking import Flags, Floats, Ranking
-from electra.errors import CheckpointError
+from electra.errors import CheckpointError, DataError
 from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
 from electra.modeling.heads import ReplacedTokenHead
@@ -30,52 +31,53 @@ from electra.tasks.tagging_datasets import CORRECT_TAGS
 
 Words = Sequence[str]
 Pooling = Callable[[Floats], float]
-Facts = dict[str, Any]
+Results = dict[str, Any]
 
 POOLINGS: dict[str, Pooling] = {"max": lambda odds_N: odds_N.max(), "mean": lambda odds_N: odds_N.mean()}
 BUCKETS = {"none": 0.0, "up to 10 %": 0.1, "up to 20 %": 0.2, "more": 1.0}
-"""Sentences by the share of their words that is wrong: up to which share, beyond that of the bucket before."""
-CERTAIN = 1e-7
-"""How far probabilities are kept from 0 and 1 where they become log-odds."""
-CURVE = 200  # points of a precision-recall curve
+"""Buckets of sentences by their error rate: the name and the upper bound of each."""
+MIN_PROBABILITY = 1e-7
+"""Probabilities are clipped to this distance from 0 and 1 before they become log-odds."""
+CURVE_POINTS = 200
+METRICS = ("flagged", "precision", "recall", "f0.5", "average_precision", "auc")
+COMPARED = ("f0.5", "average_precision", "auc")
 
 
 @dataclass(frozen=True, eq=False)
 class TokenScores:
-    """Of a sentence the log-odds of each token, and the word that it belongs to, from 0.
+    """The log-odds of each token of a sentence, and the index of the word that it belongs to.
 
     Attributes:
-        read: tokens that went through the network; a tagger has one score a word.
+        tokens_read: the number of tokens that the network read; it differs for a tagger, with one score per word.
     """
 
     log_odds_N: Floats
     words_N: NDArray[np.int64]
-    read: int
+    tokens_read: int
 
 
 @dataclass(frozen=True)
 class Detector:
-    """Something that scores tokens.
+    """A model that scores tokens.
 
     Attributes:
-        kind: discriminator, or tagger, whose tokens are words.
-        in_windows: of sentences of so many tokens, how many it reads in windows.
+        name: the name in tables.
+        kind: "discriminator", or "tagger", whose tokens are words.
+        in_windows: counts how many sentences of the given lengths in tokens are read in windows.
+        score_tokens: the scores of sentences.
     """
 
     name: str
     kind: str
     in_windows: Callable[[Iterable[int]], int]
-    tokens: Callable[[Sequence[Words]], list[TokenScores]]
+    score_tokens: Callable[[Sequence[Words]], list[TokenScores]]
 
     @classmethod
-    def of(cls, model: str, name: str) -> "Detector":
-        """That of a MODEL.
-
-        Args:
-            name: what tables call it.
+    def load(cls, model: str, name: str) -> "Detector":
+        """Load a MODEL.
 
         Raises:
-            CheckpointError: it is neither a discriminator nor a tagger with a tag for right words.
+            CheckpointError: it is neither a discriminator nor a tagger with a tag for correct words.
         """
         pretrained = load_pretrained(model)
         if isinstance(pretrained.head, ReplacedTokenHead):
@@ -83,17 +85,17 @@ class Detector:
             return cls(
                 name, "discriminator", scorer.batcher.count_windowed, lambda words: token_scores(scorer, words)
             )
-        predictor = _tagger(pretrained, model)
-        most = predictor.input_spec.max_length - 2
+        predictor = _load_tagger(pretrained, model)
+        longest = predictor.input_spec.max_length - 2
 
         def in_windows(lengths: Iterable[int]) -> int:
-            return sum(length > most for length in lengths)
+            return sum(length > longest for length in lengths)
 
-        return cls(name, "tagger", in_windows, lambda words: word_scores(predictor, words))
+        return cls(name, "tagger", in_windows, lambda words: tagger_scores(predictor, words))
 
 
 def token_scores(scorer: Scorer, sentences: Sequence[Words]) -> list[TokenScores]:
-    """Those of a discriminator."""
+    """Score sentences with a discriminator."""
     encodings = tokenize_words(sentences, scorer.tokenizer)
     logits = scorer.logits([encoding.ids for encoding in encodings])
     return [
@@ -102,90 +104,133 @@ def token_scores(scorer: Scorer, sentences: Sequence[Words]) -> list[TokenScores
     ]
 
 
-def word_scores(tagger: Predictor, sentences: Sequence[Words]) -> list[TokenScores]:
-    """Those of a tagger of wrong words, one a word: of its having another tag than those of right ones."""
-    right = _right(tagger)
-    found = []
+def tagger_scores(tagger: Predictor, sentences: Sequence[Words]) -> list[TokenScores]:
+    """Score sentences with a tagger: the log-odds of each word having any tag but those of correct words."""
+    right = _right_labels(tagger)
+    scores = []
     encodings = tokenize_words(sentences, tagger.input_spec.tokenizer)
     for probabilities_WK, encoding in zip(tagger.tag_probabilities(sentences), encodings, strict=True):
-        right_W = probabilities_WK[:, right].sum(1).clip(CERTAIN, 1 - CERTAIN)
-        seen_W = np.flatnonzero(probabilities_WK.any(1))
-        log_odds = np.log1p(-right_W[seen_W]) - np.log(right_W[seen_W])
-        found.append(TokenScores(log_odds, seen_W, len(encoding.ids)))
-    return found
+        right_W = probabilities_WK[:, right].sum(1).clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
+        with_tokens_W = np.flatnonzero(probabilities_WK.any(1))
+        log_odds = np.log1p(-right_W[with_tokens_W]) - np.log(right_W[with_tokens_W])
+        scores.append(TokenScores(log_odds, with_tokens_W, len(encoding.ids)))
+    return scores
 
 
-def _right(tagger: Predictor) -> list[int]:
-    """The numbers of the labels of right words."""
+def _right_labels(tagger: Predictor) -> list[int]:
+    """The indices of the labels of correct words."""
     assert isinstance(tagger.problem, Tagging)
     return [number for number, label in enumerate(tagger.problem.labels) if label in CORRECT_TAGS]
 
 
-def _tagger(pretrained: Pretrained, model: str) -> Predictor:
-    """That of a MODEL.
+def _load_tagger(pretrained: Pretrained, model: str) -> Predictor:
+    """The tagger of a MODEL.
 
     Raises:
-        CheckpointError: it is none, or has no tag for right words.
+        CheckpointError: the model is no tagger, or has no tag for correct words.
     """
-    wanted = (
+    instead = (
         "to find errors, give a discriminator (a run of objective.kind replaced-token) or a tagger of wrong "
         "words: electra finetune MODEL --task ged --data FOLDER --out TAGGER"
     )
     predictor = Predictor(pretrained) if pretrained.task is not None and pretrained.head is not None else None
     if predictor is None or not isinstance(predictor.problem, Tagging):
-        raise CheckpointError(f"{model} is {describe_head(pretrained)}; {wanted}")
-    if not _right(predictor):
+        raise CheckpointError(f"{model} is {describe_head(pretrained)}; {instead}")
+    if not _right_labels(predictor):
         labels = predictor.problem.labels
         listed = ", ".join(labels[:5]) + (", ..." if len(labels) > 5 else "")
         raise CheckpointError(
-            f"{model} tags words as {listed}, and none of these says that a word is right "
-            f"({', '.join(CORRECT_TAGS)}); {wanted}"
+            f"{model} tags words as {listed}, but none of these tags is for correct words "
+            f"({', '.join(CORRECT_TAGS)}); {instead}"
         )
-
     return predictor
 
 
-def pooled(scores: TokenScores, words: int, how: Pooling) -> Floats:
-    """The log-odds of each word (words,); nan for one without a token."""
-    found = np.full(words, np.nan)
+def pool_token_scores(scores: TokenScores, words: int, pooling: Pooling) -> Floats:
+    """Pool the log-odds of tokens to one for each word (words,); nan for a word without tokens."""
+    log_odds = np.full(words, np.nan)
     for word in np.unique(scores.words_N):
-        found[word] = how(scores.log_odds_N[scores.words_N == word])
-    return found
+        log_odds[word] = pooling(scores.log_odds_N[scores.words_N == word])
+    return log_odds
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """Sentences, and for each of their words (W) its sentence and whether it is wrong."""
+class SentenceSet:
+    """Sentences, with the sentence and the label of each of their words (W)."""
 
-    sentences: list[MarkedSentence]
+    sentences: list[LabeledSentence]
 
     @property
     def sentence_W(self) -> NDArray[np.int64]:
-        return np.repeat(np.arange(len(self.sentences)), [len(one.words) for one in self.sentences])
+        return np.repeat(np.arange(len(self.sentences)), [len(sentence.words) for sentence in self.sentences])
 
     @property
     def wrong_W(self) -> Flags:
-        return np.fromiter(chain.from_iterable(one.wrong for one in self.sentences), bool)
+        return np.fromiter(chain.from_iterable(sentence.wrong for sentence in self.sentences), bool)
 
     @property
     def bucket_S(self) -> NDArray[np.int64]:
-        """The number of each sentence's bucket among `BUCKETS`."""
-        return np.searchsorted([*BUCKETS.values()], [one.share for one in self.sentences])
+        """The index in `BUCKETS` of each sentence's bucket."""
+        return np.searchsorted([*BUCKETS.values()], [sentence.error_rate for sentence in self.sentences])
 
-    def facts(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
         wrong_W = self.wrong_W
         return {"sentences": len(self.sentences), "words": len(wrong_W), "errors": int(wrong_W.sum())}
 
+    def bucket_counts(self) -> list[Results]:
+        """The counts of each bucket."""
+        bucket_S = self.bucket_S
+        buckets = [
+            SentenceSet([self.sentences[i] for i in np.flatnonzero(bucket_S == number)])
+            for number in range(len(BUCKETS))
+        ]
+        return [{"bucket": name, **bucket.counts()} for name, bucket in zip(BUCKETS, buckets, strict=True)]
+
+
+def read_tune_and_scored(
+    data: Path, tune: Path | None, *, tune_share: float, references: int, seed: int
+) -> tuple[SentenceSet, SentenceSet]:
+    """Read the sentences for choosing thresholds and the sentences to score.
+
+    Args:
+        tune: None: thresholds are chosen on a random part of `data`, which is then not scored.
+        tune_share: the fraction of `data` in that part.
+        references: the number of rewrites that must change a word for it to count as wrong.
+
+    Raises:
+        DataError: a set has too few sentences, or its words are all right or all wrong.
+    """
+    sentences = read_error_corpus(data, references=references)
+    if tune is not None:
+        sets = SentenceSet(read_error_corpus(tune, references=references)), SentenceSet(sentences)
+    else:
+        tune_indices, others = split_indices(len(sentences), tune_share, seed=seed)
+        sets = SentenceSet([sentences[i] for i in tune_indices]), SentenceSet([sentences[i] for i in others])
+    for part, path, purpose in zip(sets, (tune or data, data), ("for thresholds", "to score"), strict=True):
+        if len(part.sentences) < MIN_GROUPS:
+            raise DataError(
+                f"{path}: {len(part.sentences)} sentences {purpose} are too few, {MIN_GROUPS} are needed; give "
+                "more, another --tune-share, or --tune with other data"
+            )
+        wrong_W = part.wrong_W
+        if wrong_W.all() or not wrong_W.any():
+            raise DataError(
+                f"{path}: the sentences {purpose} have {'only' if wrong_W.any() else 'no'} wrong words; give more "
+                "sentences, or another --seed"
+            )
+    return sets
+
 
 @dataclass(frozen=True, eq=False)
-class Scores:
-    """What one detector, or a baseline, says of both parts.
+class WordScores:
+    """The scores of one detector or baseline on both sets.
 
     Attributes:
-        pooling: how words have their scores of their tokens'; empty: they are scored themselves.
+        pooling: how the scores of tokens became those of words; empty if words are scored directly.
         tune_W, scored_W: log-odds, or other scores that are higher for words that are more likely wrong.
-        rewrites: of each scored sentence its mean score and those of its rewrites; none where there are none.
-        long, unseen: sentences that were read in windows, and words that have no token and got the lowest score.
+        rewrites: the mean score of each scored sentence, and those of its rewrites; empty if there are none.
+        long, unseen: the number of sentences read in windows, and of words without a token, which get the lowest
+            score.
     """
 
     name: str
@@ -198,40 +243,44 @@ class Scores:
     unseen: int = 0
 
 
-def detected(detector: Detector, tune: Part, scored: Part) -> Scores:
-    """What a detector says of both parts."""
-    tokens = [detector.tokens([one.words for one in part.sentences]) for part in (tune, scored)]
-    every = [*tokens[0], *tokens[1]]
-    ways = POOLINGS if detector.kind == "discriminator" else {"": POOLINGS["max"]}
-    found: dict[str, list[Floats]] = {
-        name: [_words(part, of, how) for part, of in zip((tune, scored), tokens, strict=True)]
-        for name, how in ways.items()
-    }
-    best = max(found, key=lambda name: Ranking(found[name][0], tune.wrong_W).areas()[0])
-    seen = sum(len(np.unique(one.words_N)) for one in every)
-    return Scores(
-        detector.name, detector.kind, best, found[best][0], found[best][1],
-        rewrites=_rewrites(scored, tokens[1], detector),
-        long=detector.in_windows(one.read for one in every),
-        unseen=len(tune.wrong_W) + len(scored.wrong_W) - seen,
+def score_words(detector: Detector, tune: SentenceSet, scored: SentenceSet) -> WordScores:
+    """Score both sets with a detector."""
+    tune_tokens, scored_tokens = (
+        detector.score_tokens([sentence.words for sentence in part.sentences]) for part in (tune, scored)
+    )
+    poolings = POOLINGS if detector.kind == "discriminator" else {"": POOLINGS["max"]}
+    tune_scores = {name: _pool(tune, tune_tokens, pooling) for name, pooling in poolings.items()}
+    best = max(tune_scores, key=lambda name: Ranking(tune_scores[name], tune.wrong_W).areas()[0])
+    every_token = [*tune_tokens, *scored_tokens]
+    words_with_tokens = sum(len(np.unique(scores.words_N)) for scores in every_token)
+    return WordScores(
+        detector.name, detector.kind, best, tune_scores[best], _pool(scored, scored_tokens, poolings[best]),
+        rewrites=_score_rewrites(scored, scored_tokens, detector),
+        long=detector.in_windows(scores.tokens_read for scores in every_token),
+        unseen=len(tune.wrong_W) + len(scored.wrong_W) - words_with_tokens,
     )  # fmt: skip
 
 
-def _words(part: Part, tokens: Sequence[TokenScores], how: Pooling) -> Floats:
-    scores_W = np.concatenate(
-        [pooled(of, len(one.words), how) for one, of in zip(part.sentences, tokens, strict=True)]
-    )
+def _pool(part: SentenceSet, tokens: Sequence[TokenScores], pooling: Pooling) -> Floats:
+    scores_W = np.concatenate([
+        pool_token_scores(scores, len(sentence.words), pooling)
+        for sentence, scores in zip(part.sentences, tokens, strict=True)
+    ])  # fmt: skip
     return np.where(np.isnan(scores_W), np.nanmin(scores_W), scores_W)
 
 
-def _rewrites(part: Part, tokens: Sequence[TokenScores], detector: Detector) -> list[tuple[float, Floats]]:
-    different = [[one for one in sentence.rewrites if one != sentence.words] for sentence in part.sentences]
-    if not any(different):
+def _score_rewrites(
+    part: SentenceSet, tokens: Sequence[TokenScores], detector: Detector
+) -> list[tuple[float, Floats]]:
+    rewrites = [
+        [rewrite for rewrite in sentence.rewrites if rewrite != sentence.words] for sentence in part.sentences
+    ]
+    if not any(rewrites):
         return []
-    scored = iter(detector.tokens([*chain.from_iterable(different)]))
+    scored = iter(detector.score_tokens([*chain.from_iterable(rewrites)]))
     return [
-        (_mean(of), np.array([_mean(next(scored)) for _ in rewrites]))
-        for of, rewrites in zip(tokens, different, strict=True)
+        (_mean(scores), np.array([_mean(next(scored)) for _ in of_sentence]))
+        for scores, of_sentence in zip(tokens, rewrites, strict=True)
     ]
 
 
@@ -239,99 +288,104 @@ def _mean(scores: TokenScores) -> float:
     return float(scores.log_odds_N.mean()) if len(scores.log_odds_N) else 0.0
 
 
-def rare_words(tune: Part, scored: Part) -> Scores:
-    """A baseline that knows no grammar: the rarer a word is among those of the tuning part, the more likely wrong.
+def rare_words_baseline(tune: SentenceSet, scored: SentenceSet) -> WordScores:
+    """A baseline without grammar: the rarer a word is in the tuning set, the more likely it is wrong.
 
-    A word of the tuning part itself is not counted with the others, as one of the scored part is not.
+    A word of the tuning set does not count its own occurrence, because words of the scored set do not either.
     """
-    counts = Counter(word.lower() for one in tune.sentences for word in one.words)
+    counts = Counter(word.lower() for sentence in tune.sentences for word in sentence.words)
 
     def rarity(words: Words, own: int) -> Floats:
         return np.array([-np.log1p(counts[word.lower()] - own) for word in words])
 
-    tune_W = np.concatenate([rarity(one.words, 1) for one in tune.sentences])
-    scored_W = np.concatenate([rarity(one.words, 0) for one in scored.sentences])
+    tune_W = np.concatenate([rarity(sentence.words, 1) for sentence in tune.sentences])
+    scored_W = np.concatenate([rarity(sentence.words, 0) for sentence in scored.sentences])
     rewrites = [
         (
-            float(rarity(one.words, 0).mean()),
-            np.array([rarity(words, 0).mean() for words in one.rewrites if words != one.words]),
+            float(rarity(sentence.words, 0).mean()),
+            np.array([rarity(words, 0).mean() for words in sentence.rewrites if words != sentence.words]),
         )
-        for one in scored.sentences
+        for sentence in scored.sentences
     ]
-    some = any(len(others) for _, others in rewrites)
-    return Scores("rare words", "baseline", "", tune_W, scored_W, rewrites if some else [])
+    has_rewrites = any(len(others) for _, others in rewrites)
+    return WordScores("rare words", "baseline", "", tune_W, scored_W, rewrites if has_rewrites else [])
 
 
-def every_word(tune: Part, scored: Part) -> Scores:
-    """The baseline that flags all; a random order has the same average precision."""
-    return Scores("every word", "baseline", "", np.zeros(len(tune.wrong_W)), np.zeros(len(scored.wrong_W)), [])
+def every_word_baseline(tune: SentenceSet, scored: SentenceSet) -> WordScores:
+    """The baseline that flags every word; a random order has the same average precision."""
+    return WordScores("every word", "baseline", "", np.zeros(len(tune.wrong_W)), np.zeros(len(scored.wrong_W)), [])
 
 
-FIGURES = ("flagged", "precision", "recall", "f0.5", "average_precision", "auc")
-
-
-def judged(scores: Scores, tune: Part, scored: Part, counts_RS: Floats) -> tuple[Facts, Mapping[str, Floats]]:
-    """What detect.json says of one detector, and its figures in each resample (R,).
+def evaluate_scores(
+    scores: WordScores, tune: SentenceSet, scored: SentenceSet, counts_RS: Floats
+) -> tuple[Results, Mapping[str, Floats]]:
+    """Compute the results of one detector for detect.json, and its metrics in each resample (R,).
 
     Args:
-        counts_RS: how often each scored sentence stands in each resample.
+        counts_RS: how often each resample contains each scored sentence.
     """
     threshold = Ranking(scores.tune_W, tune.wrong_W).best_threshold()
     bucket_S, sentence_W, wrong_W = scored.bucket_S, scored.sentence_W, scored.wrong_W
-    whole, values = _figures(scores.scored_W, wrong_W, threshold, counts_RS, sentence_W)
+    overall, resampled = _metrics(scores.scored_W, wrong_W, threshold, counts_RS, sentence_W)
     buckets = []
     for number, name in enumerate(BUCKETS):
         inside_W = bucket_S[sentence_W] == number
         if inside_W.any():
-            part = scores.scored_W[inside_W], wrong_W[inside_W]
-            figures, _ = _figures(*part, threshold, counts_RS, sentence_W[inside_W])
-            buckets.append({"bucket": name, **figures})
-    ranking = Ranking(scores.scored_W, wrong_W)
-    facts = {
+            inside = scores.scored_W[inside_W], wrong_W[inside_W]
+            metrics, _ = _metrics(*inside, threshold, counts_RS, sentence_W[inside_W])
+            buckets.append({"bucket": name, **metrics})
+    curve = Ranking(scores.scored_W, wrong_W).precision_recall_curve(CURVE_POINTS)
+    results = {
         "model": scores.name, "kind": scores.kind, "pooling": scores.pooling, "threshold": threshold,
-        "long": scores.long, "unseen": scores.unseen, **whole, "buckets": buckets,
-        "curve": [list(point) for point in ranking.curve(CURVE)],
+        "long": scores.long, "unseen": scores.unseen, **overall, "buckets": buckets,
+        "curve": [list(point) for point in curve],
     }  # fmt: skip
     if scores.rewrites:
-        facts["rewrites"] = _told_apart(scores.rewrites, counts_RS)
-    return facts, values
+        results["rewrites"] = _rewrite_accuracy(scores.rewrites, counts_RS)
+    return results, resampled
 
 
-def _figures(
+def _metrics(
     scores_W: Floats, wrong_W: Flags, threshold: float, counts_RS: Floats, sentence_W: NDArray[np.int64]
 ) -> tuple[dict[str, Any], dict[str, Floats]]:
-    """Each figure as value and interval, and in each resample."""
+    """Each metric with its interval, and in each resample."""
     ranking = Ranking(scores_W, wrong_W)
-    values = np.array([_row(ranking, threshold, counts_S[sentence_W]) for counts_S in counts_RS])
-    by_name = dict(zip(FIGURES, values.T, strict=True))
-    row = _row(ranking, threshold, None)
-    return {name: with_interval(value, by_name[name]) for name, value in zip(FIGURES, row, strict=True)}, by_name
+    values = np.array([_metrics_row(ranking, threshold, counts_S[sentence_W]) for counts_S in counts_RS])
+    resampled = dict(zip(METRICS, values.T, strict=True))
+    row = _metrics_row(ranking, threshold, None)
+    metrics = {name: value_with_interval(value, resampled[name]) for name, value in zip(METRICS, row, strict=True)}
+    return metrics, resampled
 
 
-def _row(ranking: Ranking, threshold: float, weights_W: Floats | None) -> tuple[float, ...]:
-    one = ranking.flagging(threshold, weights_W)
-    if not ranking.positive.any():  # of sentences without errors only what is flagged means something
-        return one.flagged, *[float("nan")] * 5
-    return one.flagged, one.precision, one.recall, one.f_half, *ranking.areas(weights_W)
+def _metrics_row(ranking: Ranking, threshold: float, weights_W: Floats | None) -> tuple[float, ...]:
+    metrics = ranking.metrics_at(threshold, weights_W)
+    if not ranking.positive.any():  # without errors only the fraction of flagged words is defined
+        return metrics.flagged, *[float("nan")] * 5
+    return metrics.flagged, metrics.precision, metrics.recall, metrics.f_half, *ranking.areas(weights_W)
 
 
-def _told_apart(rewrites: Sequence[tuple[float, Floats]], counts_RS: Floats) -> dict[str, Any]:
-    """In which share of the pairs the sentence has a higher mean score than its rewrite; ties count half."""
+def _rewrite_accuracy(rewrites: Sequence[tuple[float, Floats]], counts_RS: Floats) -> dict[str, Any]:
+    """The fraction of pairs in which the sentence has a higher mean score than its rewrite; ties count half."""
     right_S = np.array([(np.sign(own - others) + 1).sum() / 2 for own, others in rewrites])
     pairs_S = np.array([len(others) for _, others in rewrites], np.float64)
     pairs_R = counts_RS @ pairs_S
     values_R = np.divide(counts_RS @ right_S, pairs_R, out=np.full(len(pairs_R), np.nan), where=pairs_R > 0)
-    return {"pairs": int(pairs_S.sum()), "accuracy": with_interval(float(right_S.sum() / pairs_S.sum()), values_R)}
+    accuracy = value_with_interval(float(right_S.sum() / pairs_S.sum()), values_R)
+    return {"pairs": int(pairs_S.sum()), "accuracy": accuracy}
 
 
-def differences(all_values: Sequence[tuple[str, Mapping[str, Floats]]], points: Sequence[Facts]) -> list[Facts]:
-    """Each detector beside the first one, sentence by sentence the same in every resample."""
-    (first, base), *others = all_values
-    found = []
-    for (name, values), facts in zip(others, points[1:], strict=True):
-        row: Facts = {"model": name, "than": first}
-        for metric in ("f0.5", "average_precision", "auc"):
-            difference = facts[metric]["value"] - points[0][metric]["value"]
-            row[metric] = with_interval(difference, values[metric] - base[metric])
-        found.append(row)
-    return found
+def compare_to_first(resampled: Sequence[Mapping[str, Floats]], models: Sequence[Results]) -> list[Results]:
+    """The difference of each detector to the first one, paired: every resample has the same sentences for all.
+
+    Args:
+        resampled: the metrics of each detector in each resample (R,).
+        models: the results of each detector.
+    """
+    rows = []
+    for values, model in zip(resampled[1:], models[1:], strict=True):
+        row: Results = {"model": model["model"], "than": models[0]["model"]}
+        for metric in COMPARED:
+            difference = model[metric]["value"] - models[0][metric]["value"]
+            row[metric] = value_with_interval(difference, values[metric] - resampled[0][metric])
+        rows.append(row)
+    return rows

@@ -1,4 +1,4 @@
-"""How common tokens are: bands of their ranks.
+"""Frequency bands of tokens.
 
 Shape: V entries of the vocabulary.
 """
@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 RANKS = (10, 100, 1_000, 3_000, 10_000)
-"""The last rank of each band but those of the rarer ones and of those that are never seen."""
+"""The last rank of each band. Two more bands follow: rarer tokens, and tokens that never occur."""
 
 
 @dataclass(frozen=True, eq=False)
 class FrequencyBands:
-    """The band of each token, the commonest first.
+    """The frequency band of each token, the most frequent band first.
 
     Attributes:
-        names: of the bands; "top 100" are those behind the top 10.
-        band_V: the number of each token's band.
-        rank_V: how many tokens are commoner; of those as common, the one with the smaller id comes first.
+        names: of the bands; "top 100" holds the ranks 11 to 100, without the top 10.
+        band_V: the index of each token's band.
+        rank_V: the number of more frequent tokens; of equally frequent tokens the smaller id comes first.
     """
 
     names: tuple[str, ...]
@@ -27,8 +27,8 @@ class FrequencyBands:
     rank_V: NDArray[np.int64]
 
     @classmethod
-    def of(cls, counts_V: NDArray[np.int64]) -> "FrequencyBands":
-        """Those of tokens that stand so often in some text."""
+    def from_counts(cls, counts_V: NDArray[np.int64]) -> "FrequencyBands":
+        """The bands of tokens, given how often each occurs in some text."""
         rank_V = np.empty(len(counts_V), np.int64)
         rank_V[np.argsort(-counts_V, kind="stable")] = np.arange(len(counts_V))
         band_V = np.searchsorted(RANKS, rank_V, side="right")
@@ -37,6 +37,6 @@ class FrequencyBands:
         return cls((*names, "rarer", "never seen"), band_V, rank_V)
 
 
-def padded(values_V: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """The values with zeros for rows that a network has beyond the vocabulary."""
-    return np.concatenate([values_V, np.zeros(max(0, size - len(values_V)), np.int64)])
+def pad_counts(counts_V: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """Append zeros for the rows of a network's embedding table beyond the vocabulary."""
+    return np.concatenate([counts_V, np.zeros(max(0, size - len(counts_V)), np.int64)])

@@ -1,10 +1,10 @@
-"""The figures of `electra analyze generator`: of all masked tokens, and by how common the original is.
+"""The results of `electra analyze generator`: metrics over all masked tokens, and by frequency of the original.
 
 Shapes: n masked tokens, V vocabulary, S texts.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,178 +12,278 @@ from numpy.typing import NDArray
 from scipy.stats import entropy
 from tokenizers import Tokenizer
 
-from electra.analysis.frequency import FrequencyBands, padded
-from electra.analysis.group_bootstrap import Resamples
-from electra.analysis.proposals import Likeness, Masked, Proposals
+from electra.analysis.frequency import FrequencyBands, pad_counts
+from electra.analysis.group_bootstrap import GroupBootstrap
+from electra.analysis.held_out_text import evenly_spaced_segments
+from electra.analysis.load_models import check_vocabulary
+from electra.analysis.proposals import MaskedTexts, Proposals, TokenClasses, measure_proposals
 from electra.data import tokenizer as tokenizers
+from electra.data.shards import TokenData
 from electra.data.tags import TagTable
-from electra.errors import DataError
+from electra.errors import CheckpointError, DataError
+from electra.export.huggingface import Pretrained
+from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
 
 TOP = (1, 5, 10, 50)
 BINS = 10
-SHOWN_TOKENS = 24
-"""Of an example, so that it fits on a few lines."""
-SHOWN_PROPOSALS = 5
+EXAMPLE_TOKENS = 24
+"""Tokens of an example, so that it fits on a few lines."""
+EXAMPLE_PROPOSALS = 5
+MAX_LENGTH = 126
+"""Tokens of a text if the user sets no length."""
 
-Facts = dict[str, Any]
+Results = dict[str, Any]
 
 
-def ways_to_be_alike(tokenizer: Tokenizer, bands: FrequencyBands, tags: TagTable | None) -> list[Likeness]:
-    """Tag (where the data have tags), first letter, whether a word begins there, and frequency band."""
+def check_generator(pretrained: Pretrained, name: str, data: TokenData) -> None:
+    """Check that a network can be measured on prepared data.
+
+    Raises:
+        CheckpointError: it does not predict masked tokens, or its inputs are too short.
+        DataError: the data has another vocabulary.
+    """
+    if not isinstance(pretrained.head, MaskedLanguageModelHead):
+        raise CheckpointError(
+            f"{name} predicts no masked tokens; give a masked language model, or a run with a generator "
+            "(RUN/export/generator)"
+        )
+    check_vocabulary(pretrained.tokenizer, name, data)
+    if pretrained.max_length < 3:
+        raise CheckpointError(f"{name}: inputs of {pretrained.max_length} tokens have no room for a text")
+
+
+@dataclass(frozen=True)
+class GeneratorBenchmark:
+    """Masked texts and token classes on which all networks are measured.
+
+    Attributes:
+        masked: the texts with masks, by the fraction of masked tokens.
+        bands: frequency bands of tokens in the training text.
+        classes: classifications by which a fake may be similar to the original.
+    """
+
+    data: TokenData
+    masked: dict[float, MaskedTexts]
+    bands: FrequencyBands
+    classes: list[TokenClasses]
+
+    @classmethod
+    def create(
+        cls,
+        data: TokenData,
+        shapes: Sequence[tuple[int, int]],
+        *,
+        texts: int,
+        length: int,
+        shares: Sequence[float],
+        seed: int,
+    ) -> "GeneratorBenchmark":
+        """Sample texts and masks.
+
+        Args:
+            shapes: the longest input and the number of embeddings of each network that will be measured.
+            texts: the maximum number of texts.
+            length: the maximum number of tokens of each; 0: as many as fit, at most `MAX_LENGTH`.
+            shares: fractions of masked tokens.
+        """
+        length = length or min(MAX_LENGTH, *(longest - 2 for longest, _ in shapes))
+        ids = evenly_spaced_segments(data.heldout, texts=texts, length=length)
+        masked = {share: MaskedTexts.sample(ids, share=share, seed=seed) for share in shares}
+        rows = max(embeddings for _, embeddings in shapes)
+        bands = FrequencyBands.from_counts(pad_counts(data.unigram_counts, rows))
+        classes = token_classes(tokenizers.load(data.tokenizer_path), bands, TagTable.read(data.folder))
+        return cls(data, masked, bands, classes)
+
+    def measure(
+        self, network: Pretrained, *, temperatures: Sequence[float], resamples: int, examples: int
+    ) -> Results:
+        """The results of one network for generator.json."""
+        predictor = MaskedTokenPredictor(network)
+        counts_V = pad_counts(self.data.unigram_counts, len(self.bands.band_V))
+        readings = []
+        for share, masked in self.masked.items():
+            by_temperature = measure_proposals(
+                predictor, masked, temperatures=temperatures, classes=self.classes, special=self.data.special.ids
+            )
+            for temperature, proposals in by_temperature.items():
+                summary = summarize_proposals(
+                    proposals, bands=self.bands, classes=self.classes, counts_V=counts_V, resamples=resamples
+                )
+                readings.append({"share": share, "temperature": temperature} | summary)
+        first = next(iter(self.masked.values()))
+        return {"readings": readings, "examples": example_proposals(predictor, first, count=examples)}
+
+
+def token_classes(tokenizer: Tokenizer, bands: FrequencyBands, tags: TagTable | None) -> list[TokenClasses]:
+    """Classify tokens by tag (if the data has tags), first letter, start of a word or not, and frequency band."""
     size = len(bands.band_V)
-    every_V = np.ones(size, bool)
+    all_V = np.ones(size, bool)
     tokens = [tokenizer.id_to_token(number) or "" for number in range(size)]
     letters = [token.removeprefix("##").lstrip("Ġ▁")[:1].lower() for token in tokens]
     _, letter_V = np.unique(letters, return_inverse=True)
-    found = []
+    classes = []
     if tags is not None:
-        tag_V = padded(tags.tags_V, size)
-        found.append(Likeness("tag", tag_V, tag_V > 0))
-    found.append(Likeness("first letter", letter_V.astype(np.int64), np.array([bool(one) for one in letters])))
+        tag_V = pad_counts(tags.tags_V, size)
+        classes.append(TokenClasses("tag", tag_V, tag_V > 0))
+    has_letter_V = np.array([bool(letter) for letter in letters])
+    classes.append(TokenClasses("first letter", letter_V.astype(np.int64), has_letter_V))
     try:
-        goes_on_V = padded(tokenizers.continuations(tokenizer).astype(np.int64), size)
-        found.append(Likeness("kind of piece", goes_on_V, every_V))
-    except DataError:  # a tokenizer that does not say so
+        continuation_V = pad_counts(tokenizers.continuations(tokenizer).astype(np.int64), size)
+        classes.append(TokenClasses("kind of piece", continuation_V, all_V))
+    except DataError:  # the tokenizer does not mark the start of words
         pass
-    return [*found, Likeness("frequency band", bands.band_V, every_V)]
+    return [*classes, TokenClasses("frequency band", bands.band_V, all_V)]
 
 
-def reading(
-    found: Proposals,
+def summarize_proposals(
+    proposals: Proposals,
     *,
     bands: FrequencyBands,
-    ways: Sequence[Likeness],
+    classes: Sequence[TokenClasses],
     counts_V: NDArray[np.int64],
     resamples: int,
-) -> Facts:
-    """All figures of one model, share of masks and temperature.
+) -> Results:
+    """Summarize the proposals of one model for one fraction of masks and one temperature.
 
     Args:
-        counts_V: of tokens in the text of training, for what fakes by frequency alone would be like.
+        counts_V: of tokens in the training text; they give the chance level of fakes drawn by frequency alone.
     """
-    tokens = len(found.original_n)
-    drawing = Resamples(texts := int(found.text_n.max()) + 1, count=resamples)
-    each_n = {
-        "loss": found.loss_n,
-        "entropy": found.entropy_n,
-        "original": found.probability_n,
-        "same": found.shown_n == found.original_n,
-        **{f"top_{k}": found.rank_n < k for k in TOP},
+    texts = int(proposals.text_n.max()) + 1
+    bootstrap = GroupBootstrap(texts, count=resamples)
+    values = {
+        "loss": proposals.loss_n,
+        "entropy": proposals.entropy_n,
+        "original": proposals.probability_n,
+        "same": proposals.sampled_n == proposals.original_n,
+        **{f"top_{k}": proposals.rank_n < k for k in TOP},
     }
-    values_Sx = np.stack([np.bincount(found.text_n, weights=one, minlength=texts) for one in each_n.values()], 1)
-    sizes_Sx = np.repeat(np.bincount(found.text_n, minlength=texts)[:, None], len(each_n), 1)
-    estimates = drawing.ratios(values_Sx, sizes_Sx)
+    sums_Sx = np.stack(
+        [np.bincount(proposals.text_n, weights=value_n, minlength=texts) for value_n in values.values()], 1
+    )
+    sizes_Sx = np.repeat(np.bincount(proposals.text_n, minlength=texts)[:, None], len(values), 1)
+    estimates = bootstrap.ratios(sums_Sx, sizes_Sx)
     return {
-        "tokens": tokens,
-        **{name: asdict(one) for name, one in zip(each_n, estimates, strict=True) if one is not None},
-        "perplexity": float(np.exp(min(found.loss_n.mean(), 700.0))),
-        "special": float(found.special_n.mean()),
-        "calibration": calibration(found.top_probability_n, found.rank_n == 0),
-        "alike": [_alike(found, number, way, counts_V) for number, way in enumerate(ways)],
-        "diversity": diversity(found.original_n, found.shown_n),
-        "bands": list(_by_band(found, bands)),
+        "tokens": len(proposals.original_n),
+        **{
+            name: asdict(estimate)
+            for name, estimate in zip(values, estimates, strict=True)
+            if estimate is not None
+        },
+        "perplexity": float(np.exp(min(proposals.loss_n.mean(), 700.0))),
+        "special": float(proposals.special_n.mean()),
+        "calibration": top_token_calibration(proposals.top_probability_n, proposals.rank_n == 0),
+        "alike": [_similarity(proposals, number, one, counts_V) for number, one in enumerate(classes)],
+        "diversity": measure_diversity(proposals.original_n, proposals.sampled_n),
+        "bands": list(_by_band(proposals, bands)),
     }
 
 
-def calibration(confidence_n: NDArray[np.float64], right_n: NDArray[np.bool_]) -> Facts:
-    """Whether the likeliest token is right as often as its probability says (Guo et al. 2017): the error is the
-    mean distance of the two in bins of as many tokens by their probability."""
+def top_token_calibration(confidence_n: NDArray[np.float64], correct_n: NDArray[np.bool_]) -> Results:
+    """The expected calibration error of the most probable token (Guo et al. 2017), in bins of equally many
+    tokens."""
     parts = np.array_split(np.argsort(confidence_n, kind="stable"), BINS)
     bins = [
         {
             "tokens": len(part),
             "probability": float(confidence_n[part].mean()),
-            "right": float(right_n[part].mean()),
+            "right": float(correct_n[part].mean()),
         }
         for part in parts
         if len(part)
     ]
-    error = sum(one["tokens"] * abs(one["probability"] - one["right"]) for one in bins) / len(confidence_n)
+    error = sum(part["tokens"] * abs(part["probability"] - part["right"]) for part in bins) / len(confidence_n)
     return {"error": float(error), "bins": bins}
 
 
-def diversity(original_n: NDArray[np.int64], shown_n: NDArray[np.int64]) -> Facts:
-    """Different tokens among the fakes, and the entropy (in nats) of how often each comes; of the tokens that they
-    replaced the same. Both are of as many tokens, so they can be compared."""
-    fake_n = original_n != shown_n
-    found: Facts = {"fakes": int(fake_n.sum())}
-    for name, tokens in (("fakes", shown_n[fake_n]), ("text", original_n[fake_n])):
+def measure_diversity(original_n: NDArray[np.int64], sampled_n: NDArray[np.int64]) -> Results:
+    """The number of distinct tokens among the fakes, and the entropy (in nats) of their frequencies.
+
+    The same of the tokens that they replaced, which are equally many and therefore comparable.
+    """
+    fake_n = original_n != sampled_n
+    results: Results = {"fakes": int(fake_n.sum())}
+    for name, tokens in (("fakes", sampled_n[fake_n]), ("text", original_n[fake_n])):
         counts = np.unique(tokens, return_counts=True)[1]
-        found |= {
+        results |= {
             f"distinct_{name}": len(counts),
             f"entropy_{name}": float(entropy(counts)) if len(counts) else 0.0,
         }
-    return found
+    return results
 
 
-def _alike(found: Proposals, number: int, way: Likeness, counts_V: NDArray[np.int64]) -> Facts:
-    """How many of the fakes are like the original, and how many would be that are drawn by frequency alone.
+def _similarity(proposals: Proposals, number: int, classes: TokenClasses, counts_V: NDArray[np.int64]) -> Results:
+    """The fraction of fakes in the original's class, and the same if fakes were drawn by frequency alone.
 
-    By probabilities, not by draws: nothing hangs on the seed.
+    They are computed from probabilities, not from samples, so they do not depend on the seed.
     """
-    known_n = way.known_V[found.original_n]
-    original_n = found.original_n[known_n]
-    chance_V = counts_V / counts_V.sum()
-    class_C = np.bincount(way.class_V, weights=chance_V)
-    own_n = chance_V[original_n]
-    fakes, chances = (1 - found.probability_n[known_n]).sum(), (1 - own_n).sum()
+    known_n = classes.known_V[proposals.original_n]
+    original_n = proposals.original_n[known_n]
+    unigram_V = counts_V / counts_V.sum()
+    class_C = np.bincount(classes.class_V, weights=unigram_V)
+    own_n = unigram_V[original_n]
+    fakes, chances = (1 - proposals.probability_n[known_n]).sum(), (1 - own_n).sum()
     return {
-        "name": way.name,
+        "name": classes.name,
         "tokens": len(original_n),
-        "fakes": float(found.alike_Kn[number][known_n].sum() / fakes) if fakes else None,
-        "chance": float((class_C[way.class_V[original_n]] - own_n).sum() / chances) if chances else None,
+        "fakes": float(proposals.same_class_Kn[number][known_n].sum() / fakes) if fakes else None,
+        "chance": float((class_C[classes.class_V[original_n]] - own_n).sum() / chances) if chances else None,
     }
 
 
-def _by_band(found: Proposals, bands: FrequencyBands) -> Any:
-    """Figures by the band of the original; and the shares of the fakes, and of what they replaced, in the band."""
-    fake_n = found.shown_n != found.original_n
+def _by_band(proposals: Proposals, bands: FrequencyBands) -> Iterator[Results]:
+    """Metrics by the original's band, and the fractions of fakes and of replaced tokens in each band."""
+    fake_n = proposals.sampled_n != proposals.original_n
     fakes = max(1, int(fake_n.sum()))
-    band_n, shown_n = bands.band_V[found.original_n], bands.band_V[found.shown_n]
+    band_n, sampled_band_n = bands.band_V[proposals.original_n], bands.band_V[proposals.sampled_n]
     for number, name in enumerate(bands.names):
         inside_n = band_n == number
-        if inside_n.any() or (shown_n == number).any():
-            few = not inside_n.any()
-            yield {
-                "name": name,
-                "tokens": int(inside_n.sum()),
-                "loss": None if few else float(found.loss_n[inside_n].mean()),
-                "entropy": None if few else float(found.entropy_n[inside_n].mean()),
-                "original": None if few else float(found.probability_n[inside_n].mean()),
-                **{f"top_{k}": None if few else float((found.rank_n[inside_n] < k).mean()) for k in TOP},
-                "share_of_fakes": float((shown_n[fake_n] == number).sum() / fakes),
-                "share_of_replaced": float((band_n[fake_n] == number).sum() / fakes),
-            }
+        if not inside_n.any() and not (sampled_band_n == number).any():
+            continue
+        values = {
+            "loss": proposals.loss_n,
+            "entropy": proposals.entropy_n,
+            "original": proposals.probability_n,
+            **{f"top_{k}": proposals.rank_n < k for k in TOP},
+        }
+        yield {
+            "name": name,
+            "tokens": int(inside_n.sum()),
+            **{
+                key: float(value_n[inside_n].mean()) if inside_n.any() else None for key, value_n in values.items()
+            },
+            "share_of_fakes": float((sampled_band_n[fake_n] == number).sum() / fakes),
+            "share_of_replaced": float((band_n[fake_n] == number).sum() / fakes),
+        }
 
 
-def examples(predictor: MaskedTokenPredictor, masked: Masked, *, count: int) -> list[Facts]:
-    """Beginnings of texts with masks, and the likeliest tokens for each."""
+def example_proposals(predictor: MaskedTokenPredictor, masked: MaskedTexts, *, count: int) -> list[Results]:
+    """The beginnings of some texts with masks, and the most probable tokens for each mask."""
     tokenizer, special = predictor.tokenizer, predictor.batcher.special
-    several = [i for i, where in enumerate(masked.places) if (where < SHOWN_TOKENS).sum() > 1][:count]
-    found = []
-    for text in several:
-        where = masked.places[text][masked.places[text] < SHOWN_TOKENS]
-        ids = list(masked.ids[text][:SHOWN_TOKENS])
-        masks: list[Facts] = []
-        # All masks of the text are there, as when it was measured; those of its beginning are shown.
-        for _, part, log_probabilities_nV in predictor([masked.ids[text]], [masked.places[text]]):
-            for place, row_V in zip(part.tolist(), log_probabilities_nV.exp(), strict=True):
-                if place < SHOWN_TOKENS:
-                    top = row_V.topk(min(SHOWN_PROPOSALS, len(row_V)))
+    texts = [i for i, where in enumerate(masked.positions) if (where < EXAMPLE_TOKENS).sum() > 1][:count]
+    examples = []
+    for text in texts:
+        original, positions = masked.ids[text], masked.positions[text]
+        masks: list[Results] = []
+        # The whole text is read with all its masks, as when it was measured; only its beginning is shown.
+        for _, part, log_probabilities_nV in predictor([original], [positions]):
+            for position, row_V in zip(part.tolist(), log_probabilities_nV.exp(), strict=True):
+                if position < EXAMPLE_TOKENS:
+                    top = row_V.topk(min(EXAMPLE_PROPOSALS, len(row_V)))
                     masks.append({
-                        "original": _word(tokenizer, ids[place]),
-                        "probability": float(row_V[masked.ids[text][place]]),
+                        "original": _token_name(tokenizer, original[position]),
+                        "probability": float(row_V[original[position]]),
                         "proposals": [
-                            [_word(tokenizer, token), float(value)]
+                            [_token_name(tokenizer, token), float(value)]
                             for token, value in zip(top.indices.tolist(), top.values.tolist(), strict=True)
                         ],
                     })  # fmt: skip
-        for place in where.tolist():
-            ids[place] = special.mask
-        found.append({"text": tokenizer.decode(ids, skip_special_tokens=False), "masks": masks})
-    return found
+        ids = list(original[:EXAMPLE_TOKENS])
+        for position in positions[positions < EXAMPLE_TOKENS].tolist():
+            ids[position] = special.mask
+        examples.append({"text": tokenizer.decode(ids, skip_special_tokens=False), "masks": masks})
+    return examples
 
 
-def _word(tokenizer: Tokenizer, token: int) -> str:
+def _token_name(tokenizer: Tokenizer, token: int) -> str:
     return tokenizer.id_to_token(token) or f"<{token}>"

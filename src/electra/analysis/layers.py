@@ -1,13 +1,13 @@
-"""The states of words at every layer of an encoder, and what its attention does, side by side with any other's.
+"""Hidden states of words at every layer of an encoder, and statistics of its attention.
 
-A word's state is the mean of its tokens', so two networks with different vocabularies can be asked about the same
-words. Layer 0 is what enters the first block (the embeddings), layer Y what the last one gives.
+A word's state is the mean of its tokens' states, so networks with different vocabularies can be compared on the
+same words. Layer 0 is the input of the first block (the embeddings), layer Y the output of the last one.
 
-Attention's probabilities are computed here beside the network's own fused kernels, from what each attention layer
-is given, so that they are there at all.
+Attention probabilities are computed here from the inputs of each attention layer, because the network's own fused
+kernels do not return them.
 
 Shapes: S sentences, N words of all of them, B rows of a batch, L tokens of a row, Y blocks (Z = Y + 1 layers), D
-hidden size, H heads, K head size, F figures of attention (`FIGURES`).
+hidden size, H heads, K head size, F statistics of attention (`ATTENTION_STATISTICS`), R distances.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,10 +26,10 @@ from electra.modeling.kernels.relative_attention import RelativeAttention
 from electra.serving.backends import TorchBackend
 from electra.serving.batching import Batcher
 
-FIGURES = ("entropy", "uniform", "distance", "first", "last", "previous", "self", "next")
-"""What is said of where a token looks: the entropy of its probabilities (nats), that of looking everywhere alike,
-the mean distance of the text's tokens that it looks at, and the shares of the special token in front, of the one
-behind, of the token before, itself and the token after."""
+ATTENTION_STATISTICS = ("entropy", "uniform", "distance", "first", "last", "previous", "self", "next")
+"""Of a token's attention probabilities: their entropy (nats), the entropy of uniform attention, the mean distance
+to the attended tokens of the text, and the probabilities of the first special token, the last special token, the
+previous token, the token itself and the next token."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class WordStates:
     """The states of all words of some sentences.
 
     Attributes:
-        states_ZND: by layer and word; 0 where a word has no token.
+        states_ZND: by layer and word; 0 for a word without a token.
         has_N: whether the tokenizer has a token for a word; it drops control characters, for example.
-        in_windows: how many sentences are longer than the network's input, and were read in windows.
+        in_windows: the number of sentences that are longer than the network's input and were read in windows.
     """
 
     states_ZND: NDArray[np.float32]
@@ -51,10 +51,10 @@ class LayerReader:
     """Reads sentences with one encoder.
 
     Args:
-        device: such as "cpu" or "cuda"; None: the GPU where there is one.
+        device: such as "cpu" or "cuda"; None: a GPU if there is one.
 
     Raises:
-        CheckpointError: the model's inputs leave no room for a text.
+        CheckpointError: the model's inputs have no room for a text.
     """
 
     def __init__(self, pretrained: Pretrained, *, device: str | torch.device | None = None) -> None:
@@ -65,7 +65,7 @@ class LayerReader:
 
     @property
     def layers(self) -> int:
-        """Blocks and the embeddings (Z)."""
+        """The number of layers (Z): the blocks and the embeddings."""
         return self.encoder.config.layers + 1
 
     def states(self, sentences: Sequence[Sequence[str]]) -> WordStates:
@@ -85,51 +85,52 @@ class LayerReader:
         return WordStates(states_ZND, counts_N > 0, self.batcher.count_windowed(map(len, ids)))
 
     def attention(self, sentences: Sequence[Sequence[str]]) -> dict[str, NDArray[np.float64]]:
-        """Each of `FIGURES` by block and head (Y, H): the mean over the tokens of the texts, special ones not."""
+        """The mean of each of `ATTENTION_STATISTICS` over the texts' tokens, without special ones, by block and
+        head (Y, H)."""
         config = self.encoder.config
-        totals_YHF, tokens = np.zeros((config.layers, config.heads, len(FIGURES))), 0
+        totals_YHF, tokens = np.zeros((config.layers, config.heads, len(ATTENTION_STATISTICS))), 0
         ids = [encoding.ids for encoding in self._encodings(sentences)]
         for window, row_LYHF in self.batcher.outputs(ids, self._attention):
             kept = row_LYHF[window.kept_in_row]
             totals_YHF += kept.sum(0, dtype=np.float64)
             tokens += len(kept)
-        return dict(zip(FIGURES, np.moveaxis(totals_YHF / max(tokens, 1), -1, 0), strict=True))
+        return dict(zip(ATTENTION_STATISTICS, np.moveaxis(totals_YHF / max(tokens, 1), -1, 0), strict=True))
 
     def _encodings(self, sentences: Sequence[Sequence[str]]) -> list[Encoding]:
-        # A blank before each word but the first, as in a byte-level BPE's texts; others set one themselves.
+        # Byte-level BPE needs a space before each word except the first; other tokenizers ignore it.
         spaced = [[word if i == 0 else f" {word}" for i, word in enumerate(words)] for words in sentences]
         return self.tokenizer.encode_batch(spaced, is_pretokenized=True, add_special_tokens=False)
 
     def _states(self, ids_BL: Tensor, mask_BL: Tensor | None) -> Tensor:
-        found: list[Tensor] = []
-        with _listening(self.encoder.blocks, lambda _, inputs: found.append(inputs[0])):
+        inputs_of_blocks: list[Tensor] = []
+        with _pre_hooks(self.encoder.blocks, lambda _, inputs: inputs_of_blocks.append(inputs[0])):
             last_BLD = self.encoder(ids_BL, None, mask_BL)
-        return torch.stack([*found, last_BLD], 2)
+        return torch.stack([*inputs_of_blocks, last_BLD], 2)
 
     def _attention(self, ids_BL: Tensor, mask_BL: Tensor | None) -> Tensor:
         lengths_B = torch.full(ids_BL.shape[:1], ids_BL.shape[1], device=ids_BL.device)
         if mask_BL is not None:
             lengths_B = mask_BL.sum(1)
-        found: list[Tensor] = []
+        statistics: list[Tensor] = []
 
-        def heard(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            found.append(figures(scores(module, inputs), lengths_B))
+        def hook(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            statistics.append(attention_statistics(attention_scores(module, inputs), lengths_B))
 
         attentions = {
             module for module in self.encoder.modules() if isinstance(module, (Attention, RelativeAttention))
         }
-        with _listening(attentions, heard):
+        with _pre_hooks(attentions, hook):
             self.encoder(ids_BL, None, mask_BL)
-        return torch.stack(found, 2)
+        return torch.stack(statistics, 2)
 
 
 @contextmanager
-def _listening(modules: Iterable[nn.Module], heard: Callable[..., None]) -> Iterator[None]:
-    """Call `heard` with what each of the modules is given, in the order in which the network calls them.
+def _pre_hooks(modules: Iterable[nn.Module], hook: Callable[..., None]) -> Iterator[None]:
+    """Call `hook` with the inputs of each module, in the order in which the network calls the modules.
 
-    A module that several blocks share is called for each, and has to be named once.
+    For a module that several blocks share, give it once; the hook is called for each block.
     """
-    handles = [module.register_forward_pre_hook(heard) for module in modules]
+    handles = [module.register_forward_pre_hook(hook) for module in modules]
     try:
         yield
     finally:
@@ -137,8 +138,9 @@ def _listening(modules: Iterable[nn.Module], heard: Callable[..., None]) -> Iter
             handle.remove()
 
 
-def scores(module: nn.Module, inputs: Sequence[object]) -> Tensor:
-    """The scores (B, H, L, L) of an attention layer before the softmax, given its inputs; -inf at padding."""
+def attention_scores(module: nn.Module, inputs: Sequence[object]) -> Tensor:
+    """Compute the scores (B, H, L, L) of an attention layer before the softmax, from its inputs; -inf at
+    padding."""
     if isinstance(module, RelativeAttention):
         return _relative_scores(module, inputs)
     assert isinstance(module, Attention)
@@ -153,8 +155,8 @@ def scores(module: nn.Module, inputs: Sequence[object]) -> Tensor:
 
 
 def _relative_scores(module: RelativeAttention, inputs: Sequence[object]) -> Tensor:
-    """The same with relative positions, of rows without memory and in one segment, as `RelativeAttention` does."""
-    x_BLD, _, memory, sinusoids_RD, sight = inputs
+    """The same with relative positions, for rows without memory and in one segment, as in `RelativeAttention`."""
+    x_BLD, _, memory, sinusoids_RD, query_mask = inputs
     assert isinstance(x_BLD, Tensor) and isinstance(sinusoids_RD, Tensor) and memory is None
     heads = (module.heads, x_BLD.shape[-1] // module.heads)
     query_BLHK = module.query(x_BLD).unflatten(-1, heads)
@@ -162,40 +164,40 @@ def _relative_scores(module: RelativeAttention, inputs: Sequence[object]) -> Ten
     position_RHK = module.position(sinusoids_RD).unflatten(-1, heads)
     by_content_BHLL = torch.einsum("bqhk,bchk->bhqc", query_BLHK + module.content_bias.view(heads), key_BLHK)
     by_distance_BHLR = torch.einsum("bqhk,rhk->bhqr", query_BLHK + module.position_bias.view(heads), position_RHK)
-    runs_BHLL = sight.run_BXC()[:, None].expand(*by_distance_BHLR.shape[:3], -1)  # type: ignore[attr-defined]
+    runs_BHLL = query_mask.run_BXC()[:, None].expand(*by_distance_BHLR.shape[:3], -1)  # type: ignore[attr-defined]
     scores_BHLL = (by_content_BHLL + by_distance_BHLR.gather(3, runs_BHLL)).float() * heads[1] ** -0.5
-    bias_BLL = sight.bias_BXC  # type: ignore[attr-defined]
+    bias_BLL = query_mask.bias_BXC  # type: ignore[attr-defined]
     return scores_BHLL if bias_BLL is None else scores_BHLL + bias_BLL[:, None]
 
 
-def figures(scores_BHLL: Tensor, lengths_B: Tensor) -> Tensor:
-    """`FIGURES` of each token (B, L, H, F), of rows with a special token in front and one behind.
+def attention_statistics(scores_BHLL: Tensor, lengths_B: Tensor) -> Tensor:
+    """Compute `ATTENTION_STATISTICS` of each token (B, L, H, F), for rows that start and end with a special token.
 
-    A neighbour that is a special token counts as that alone. What a token looks at beside the text's own tokens
-    has no distance; one that looks at none of them has the distance 0.
+    A special token is not counted as previous or next. The distance is over the text's tokens alone; it is 0 if a
+    token attends to none of them.
     """
     L, device = scores_BHLL.shape[-1], scores_BHLL.device
-    shares_BHLL = scores_BHLL.softmax(-1)
-    places_L, ends_B1 = torch.arange(L, device=device), lengths_B[:, None] - 1
-    text_BL = (places_L > 0) & (places_L < ends_B1)
+    probabilities_BHLL = scores_BHLL.softmax(-1)
+    positions_L, ends_B1 = torch.arange(L, device=device), lengths_B[:, None] - 1
+    text_BL = (positions_L > 0) & (positions_L < ends_B1)
     last_B1L1 = ends_B1[:, None, :, None].expand(-1, scores_BHLL.shape[1], L, 1)
-    of_text_BHLL = shares_BHLL * text_BL[:, None, None]
-    far_LL = (places_L[:, None] - places_L).abs()
-    amount_BHL = of_text_BHLL.sum(-1)
+    text_probabilities_BHLL = probabilities_BHLL * text_BL[:, None, None]
+    distance_LL = (positions_L[:, None] - positions_L).abs()
+    text_mass_BHL = text_probabilities_BHLL.sum(-1)
 
-    def beside(step: int) -> Tensor:
-        """The share of the token so many places further on; 0 where that is none of the text."""
-        found = of_text_BHLL.diagonal(step, 2, 3)
-        return torch.nn.functional.pad(found, (max(-step, 0), max(step, 0)))
+    def neighbor(offset: int) -> Tensor:
+        """The probability of the token at an offset; 0 if it is not a token of the text."""
+        probabilities_BHX = text_probabilities_BHLL.diagonal(offset, 2, 3)
+        return torch.nn.functional.pad(probabilities_BHX, (max(-offset, 0), max(offset, 0)))
 
     values = {
-        "entropy": torch.special.entr(shares_BHLL).sum(-1),
+        "entropy": torch.special.entr(probabilities_BHLL).sum(-1),
         "uniform": (scores_BHLL > -torch.inf).sum(-1).log(),
-        "distance": (of_text_BHLL * far_LL).sum(-1) / amount_BHL.clamp(min=1e-9),
-        "first": shares_BHLL[..., 0],
-        "last": shares_BHLL.gather(3, last_B1L1).squeeze(3),
-        "previous": beside(-1),
-        "self": beside(0),
-        "next": beside(1),
+        "distance": (text_probabilities_BHLL * distance_LL).sum(-1) / text_mass_BHL.clamp(min=1e-9),
+        "first": probabilities_BHLL[..., 0],
+        "last": probabilities_BHLL.gather(3, last_B1L1).squeeze(3),
+        "previous": neighbor(-1),
+        "self": neighbor(0),
+        "next": neighbor(1),
     }
-    return torch.stack([values[name] for name in FIGURES], -1).transpose(1, 2)
+    return torch.stack([values[name] for name in ATTENTION_STATISTICS], -1).transpose(1, 2)

@@ -1,4 +1,4 @@
-"""Effects of several properties on an error at once: a logistic regression whose properties are all categories.
+"""Effects of several properties on an error at once: logistic regression on categorical properties.
 
 Shapes: N tokens, F factors, K levels of all factors together, S sentences.
 """
@@ -13,14 +13,14 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 PENALTY = 1.0
-"""Of the squared effects (ridge): so a level without an error has a finite one."""
-SURE = 1.959964
-"""Standard errors on each side of a 95 % interval."""
+"""L2 penalty (ridge) of the effects: it keeps the effect of a level without any error finite."""
+Z_95 = 1.959964
+"""Half the width of a 95 % interval, in standard errors."""
 
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """A property, and the number of each token's level."""
+    """A categorical property, and the index of each token's level."""
 
     name: str
     levels: Sequence[str]
@@ -29,10 +29,10 @@ class Factor:
 
 @dataclass(frozen=True)
 class Effect:
-    """How much likelier an error is at a level than on average over the factor's tokens, all other factors equal.
+    """The effect of a level on the probability of an error, with all other factors held equal.
 
     Attributes:
-        value, low, high: in log-odds, with a 95 % interval.
+        value, low, high: log-odds relative to the mean over the factor's tokens, with a 95 % interval.
     """
 
     level: str
@@ -42,53 +42,56 @@ class Effect:
     high: float
 
 
-def effects(
+def fit_effects(
     error_N: NDArray[np.bool_], factors: Sequence[Factor], sentence_N: NDArray[np.int64]
 ) -> dict[str, list[Effect]] | None:
-    """The effect of each level that occurs; None where there are not both errors and none.
+    """Estimate the effect of each level that occurs; None if all tokens are errors, or none is.
 
-    Intervals are from the sandwich covariance with sentences as clusters (Liang and Zeger 1986), since tokens of
-    one sentence are not independent.
+    The tokens of one sentence are not independent, so intervals come from the sandwich covariance with sentences
+    as clusters (Liang and Zeger 1986).
     """
     if error_N.all() or not error_N.any():
         return None
-    seen = [np.unique(factor.level_N) for factor in factors]
+    observed_levels = [np.unique(factor.level_N) for factor in factors]
     x_NK = np.concatenate(
-        [factor.level_N[:, None] == levels for factor, levels in zip(factors, seen, strict=True)], 1
+        [factor.level_N[:, None] == levels for factor, levels in zip(factors, observed_levels, strict=True)], 1
     ).astype(np.float64)
     model = LogisticRegression(C=1 / PENALTY, solver="newton-cholesky", max_iter=200)
     model.fit(x_NK, error_N)
-    covariance_KK = _covariance(model, x_NK, error_N, sentence_N)
-    found, first = {}, 0
-    for factor, levels in zip(factors, seen, strict=True):
-        here = slice(first, first + len(levels))
-        counts = x_NK[:, here].sum(0)
-        # Each level less the mean of all tokens' levels.
+    covariance_KK = _clustered_covariance(model, x_NK, error_N, sentence_N)
+    effects, first = {}, 0
+    for factor, levels in zip(factors, observed_levels, strict=True):
+        columns = slice(first, first + len(levels))
+        counts = x_NK[:, columns].sum(0)
+        # The contrast of each level with the mean over all tokens.
         contrast = np.eye(len(levels)) - counts / counts.sum()
-        values = contrast @ model.coef_[0, here]
-        errors = np.sqrt(np.diag(contrast @ covariance_KK[here, here] @ contrast.T).clip(min=0))
-        found[factor.name] = [
-            Effect(factor.levels[level], int(count), value, value - SURE * error, value + SURE * error)
+        values = contrast @ model.coef_[0, columns]
+        errors = np.sqrt(np.diag(contrast @ covariance_KK[columns, columns] @ contrast.T).clip(min=0))
+        effects[factor.name] = [
+            Effect(factor.levels[level], int(count), value, value - Z_95 * error, value + Z_95 * error)
             for level, count, value, error in zip(
                 levels.tolist(), counts.tolist(), values.tolist(), errors.tolist(), strict=True
             )
         ]
         first += len(levels)
-    return found
+    return effects
 
 
-def _covariance(
+def _clustered_covariance(
     model: Any, x_NK: NDArray[np.float64], error_N: NDArray[np.bool_], sentence_N: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Of the effects (K, K)."""
-    with_one = np.concatenate([x_NK, np.ones((len(x_NK), 1))], 1)
-    chance_N = expit(with_one @ np.concatenate([model.coef_[0], model.intercept_]))
+    """The covariance of the coefficients (K, K), without the intercept."""
+    with_intercept = np.concatenate([x_NK, np.ones((len(x_NK), 1))], 1)
+    probability_N = expit(with_intercept @ np.concatenate([model.coef_[0], model.intercept_]))
     penalty = np.diag([PENALTY] * x_NK.shape[1] + [0.0])
-    inverse = np.linalg.inv(with_one.T @ (with_one * (chance_N * (1 - chance_N))[:, None]) + penalty)
+    weights_N1 = (probability_N * (1 - probability_N))[:, None]
+    inverse_hessian = np.linalg.inv(with_intercept.T @ (with_intercept * weights_N1) + penalty)
     _, cluster_N = np.unique(sentence_N, return_inverse=True)
-    scores = with_one * (error_N - chance_N)[:, None]
-    sums = np.zeros((cluster_N.max() + 1, with_one.shape[1]))
-    np.add.at(sums, cluster_N, scores)
-    few = len(sums) / max(1, len(sums) - 1)
-    found: NDArray[np.float64] = few * inverse @ (sums.T @ sums) @ inverse
-    return found[:-1, :-1]
+    gradients = with_intercept * (error_N - probability_N)[:, None]
+    cluster_sums = np.zeros((cluster_N.max() + 1, with_intercept.shape[1]))
+    np.add.at(cluster_sums, cluster_N, gradients)
+    correction = len(cluster_sums) / max(1, len(cluster_sums) - 1)  # for a small number of clusters
+    covariance: NDArray[np.float64] = (
+        correction * inverse_hessian @ (cluster_sums.T @ cluster_sums) @ inverse_hessian
+    )
+    return covariance[:-1, :-1]

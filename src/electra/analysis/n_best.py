@@ -1,9 +1,9 @@
-"""N-best lists of a speech recogniser, and what was really said.
+"""N-best lists of a speech recognizer, and their references.
 
-Two forms are read: a table with a row for each hypothesis (transcription, hypothesis, score), of which consecutive
-rows with the same id, or without ids the same transcription, are one list; and JSON lines with a list each
-(reference, hypotheses: text and score). Where they do not hold what was said, a file of references does, in which
-it is found by the list's id or by the recogniser's first best.
+Two formats are read: a table with a row for each hypothesis (transcription, hypothesis, score), in which
+consecutive rows with the same id, or without ids with the same transcription, form one list; and JSON lines with
+one list each (reference, hypotheses: text and score). If they do not hold the references, a separate file does, in
+which a reference is found by the list's id or by the recognizer's first best.
 """
 
 import itertools
@@ -19,20 +19,20 @@ from electra.errors import DataError
 from electra.readers.read import read_records
 
 REFERENCE, HYPOTHESIS, SCORE, ID = ("reference", "transcription"), ("hypothesis", "text"), ("score",), ("id",)
-"""The columns that are known, the first that there is."""
+"""Known names of each column; the first one that exists counts."""
 LIST = "hypotheses"
 UNKNOWN = "<unk>"
-"""What recognisers write for a word that they do not know: a word, and one that is never right."""
+"""What recognizers write for an unknown word. It counts as a word, and is never correct."""
 
-NORMALISATION = (
-    "lower case; words are runs of letters and digits, so that punctuation, apostrophes and underscores part them "
-    "(what's: what s); <eps> and marks in square brackets ([noise]) are no words; <unk> is one, and never right; "
-    "digits stay digits"
+NORMALIZATION = (
+    "lower case; words are sequences of letters and digits, so punctuation, apostrophes and underscores separate "
+    "words (what's: what s); <eps> and marks in square brackets ([noise]) are not words; <unk> is a word that is "
+    "never correct; digits stay digits"
 )
 
 Scale = Literal["auto", "probability", "log"]
-LEAST = 1e-12
-"""A probability below this counts as this, as 0 has no logarithm."""
+MIN_PROBABILITY = 1e-12
+"""Smaller probabilities count as this one, because 0 has no logarithm."""
 
 _NO_WORDS = re.compile(r"<eps>|\[[^\]\s]*\]")
 _WORDS = re.compile(rf"{UNKNOWN}|[^\W_]+")
@@ -40,10 +40,10 @@ _WORDS = re.compile(rf"{UNKNOWN}|[^\W_]+")
 
 @dataclass(frozen=True)
 class Utterance:
-    """A list of hypotheses, the recogniser's first best first.
+    """A list of hypotheses, the recognizer's first best first.
 
     Attributes:
-        reference: the words that were said.
+        reference: the words that were spoken.
         texts: the hypotheses as a model reads them.
         scores: natural logarithms.
     """
@@ -55,14 +55,14 @@ class Utterance:
 
 @dataclass(frozen=True)
 class NBestLists:
-    """What was read.
+    """The lists of a file.
 
     Attributes:
-        left_out: lists that could not be joined with a reference, by the reason.
+        left_out: the number of lists that have no reference, by the reason.
         scale: of the scores in the file, "probability" or "log".
-        first_best_added: lists whose first best came from the file of references' join, with the score of the best
-            alternative.
-        empty: hypotheses without anything to read, as of a recogniser that heard nothing.
+        first_best_added: the number of lists whose first best was added from the transcription, with the score of
+            the best alternative.
+        empty: the number of hypotheses without text, such as those of a recognizer that heard nothing.
     """
 
     utterances: list[Utterance]
@@ -74,181 +74,212 @@ class NBestLists:
 
 @dataclass(frozen=True)
 class _Row:
-    """A hypothesis as it was read; those of one list have the same group."""
+    """A hypothesis as it was read.
 
-    where: str
-    name: str | None
+    Attributes:
+        location: of the row, for messages.
+        list_id: the id of its list, if it has one.
+        group: the same for all rows of one list.
+        transcription: the reference or transcription, if there is one.
+    """
+
+    location: str
+    list_id: str | None
     group: str
-    heading: str | None
+    transcription: str | None
     text: str
     score: float
 
 
 @dataclass
 class _References:
-    """What was said, by the list's id and by the first best."""
+    """References by the list's id and by the first best."""
 
     by_id: dict[str | None, str] = field(default_factory=dict)
     by_text: dict[str, set[str]] = field(default_factory=dict)
 
 
-def words_of(text: str) -> list[str]:
-    """The words of a text as errors are counted (`NORMALISATION`)."""
+def normalize_words(text: str) -> list[str]:
+    """The words of a text for counting errors (`NORMALIZATION`)."""
     return _WORDS.findall(_NO_WORDS.sub(" ", unicodedata.normalize("NFC", text).lower()))
 
 
-def readable(text: str) -> str:
-    """A hypothesis as a model reads it: without marks that are no words, letters of p._m apart, it 's joined."""
-    parted = _NO_WORDS.sub(" ", text).replace("._", " ").replace("_", " ")
-    return re.sub(r"\s+'", "'", " ".join(parted.split()))
+def clean_hypothesis(text: str) -> str:
+    """A hypothesis as a model reads it: without marks, "p._m" as "p m", and "it 's" as "it's"."""
+    separated = _NO_WORDS.sub(" ", text).replace("._", " ").replace("_", " ")
+    return re.sub(r"\s+'", "'", " ".join(separated.split()))
 
 
-def read_lists(path: Path, *, references: Path | None = None, scale: Scale = "auto") -> NBestLists:
-    """The lists of a file.
+def read_n_best_lists(path: Path, *, references: Path | None = None, scale: Scale = "auto") -> NBestLists:
+    """Read the lists of a file.
 
     Args:
-        references: a table with what was said (reference or transcription) and by what it is found: id, or the
-            recogniser's first best (hypothesis). The lists' transcription is then the first best.
-        scale: of the scores; auto: probabilities where all lie from 0 to 1, else logarithms (higher: better).
+        references: a table with a reference (or transcription), and an id or the recognizer's first best
+            (hypothesis) to find it by. The lists' transcription is then the first best.
+        scale: of the scores; auto: probabilities if all lie between 0 and 1, else logarithms (higher is better).
 
     Raises:
-        DataError: a file cannot be read, a row lacks something, a score is no number, a reference has no words.
+        DataError: a file cannot be read, a row lacks a value, a score is not a number, a reference has no words.
     """
-    groups = [list(rows) for _, rows in itertools.groupby(_rows(path), key=lambda row: row.group)]
+    groups = [list(rows) for _, rows in itertools.groupby(_read_rows(path), key=lambda row: row.group)]
     if not groups:
-        raise DataError(f"{path}: there are no hypotheses in it")
+        raise DataError(f"{path}: the file has no hypotheses")
     seen = set[str]()
-    for first in (rows[0] for rows in groups if rows[0].name is not None):
-        if first.group in seen:  # read as two lists, each would lack the other's hypotheses
-            raise DataError(f"{first.where}: id {first.name!r} comes again; put the rows of a list together")
+    for first in (rows[0] for rows in groups if rows[0].list_id is not None):
+        if first.group in seen:  # as two lists, each would lack the other's hypotheses
+            raise DataError(
+                f"{first.location}: id {first.list_id!r} occurs again; the rows of a list must be consecutive"
+            )
         seen.add(first.group)
-    scores = [row.score for rows in groups for row in rows]
-    if scale == "auto":
-        scale = "probability" if all(0 <= score <= 1 for score in scores) else "log"
-    if scale == "probability" and (bad := next((s for s in scores if not 0 <= s <= 1), None)) is not None:
-        raise DataError(f"{path}: a score is {bad:g}, which is no probability; give --scale log")
-    said = None if references is None else _references(references)
+    scale = _resolve_scale(path, scale, [row.score for rows in groups for row in rows])
+    reference_table = None if references is None else _read_references(references)
     utterances, left_out, added = [], dict[str, int](), 0
     for rows in groups:
-        reference, problem = _reference(rows, said)
+        reference, problem = _find_reference(rows, reference_table)
         if problem:
             left_out[problem] = left_out.get(problem, 0) + 1
             continue
         assert reference is not None
-        if not words_of(reference):
-            raise DataError(f"{rows[0].where}: the reference {reference!r} has no words to be right or wrong")
-        logs = [math.log(max(row.score, LEAST)) if scale == "probability" else row.score for row in rows]
-        best = max(range(len(rows)), key=lambda place: logs[place])
-        order = [best, *(place for place in range(len(rows)) if place != best)]
-        texts, logs = [rows[place].text for place in order], [logs[place] for place in order]
-        if said is not None and rows[0].heading is not None:  # the first best, whose score is not in the file
-            texts, logs, added = [rows[0].heading, *texts], [logs[0], *logs], added + 1
-        utterances.append(Utterance(words_of(reference), [readable(text) for text in texts], logs))
+        if not normalize_words(reference):
+            raise DataError(f"{rows[0].location}: the reference {reference!r} has no words")
+        logs = [math.log(max(row.score, MIN_PROBABILITY)) if scale == "probability" else row.score for row in rows]
+        best = max(range(len(rows)), key=lambda index: logs[index])
+        order = [best, *(index for index in range(len(rows)) if index != best)]
+        texts, logs = [rows[index].text for index in order], [logs[index] for index in order]
+        if reference_table is not None and rows[0].transcription is not None:
+            # The transcription is the first best, whose score is not in the file.
+            texts, logs, added = [rows[0].transcription, *texts], [logs[0], *logs], added + 1
+        utterances.append(Utterance(normalize_words(reference), [clean_hypothesis(text) for text in texts], logs))
     if not utterances:
-        raise DataError(f"{path}: no list has a reference in {references}; it is found by id or by the first best")
-    if all(len(one.texts) == 1 for one in utterances):
         raise DataError(
-            f"{path}: each list has one hypothesis, so there is nothing to choose; hypotheses of one list are "
-            "rows behind each other with the same id, or without ids with the same transcription"
+            f"{path}: no list has a reference in {references}; references are found by id or by the first best"
         )
-    empty = sum(not text for one in utterances for text in one.texts)
+    if all(len(utterance.texts) == 1 for utterance in utterances):
+        raise DataError(
+            f"{path}: each list has only one hypothesis, so there is nothing to choose from; the hypotheses of a "
+            "list are consecutive rows with the same id, or without ids with the same transcription"
+        )
+    empty = sum(not text for utterance in utterances for text in utterance.texts)
     return NBestLists(utterances, left_out, scale, added, empty)
 
 
-def _reference(rows: Sequence[_Row], said: _References | None) -> tuple[str | None, str]:
-    """What was said, or why it is not known."""
-    heading = rows[0].heading
-    if said is None:
-        if heading is None:
+def _resolve_scale(path: Path, scale: Scale, scores: Sequence[float]) -> Scale:
+    if scale == "auto":
+        scale = "probability" if all(0 <= score <= 1 for score in scores) else "log"
+    if scale == "probability" and (invalid := [score for score in scores if not 0 <= score <= 1]):
+        raise DataError(f"{path}: a score is {invalid[0]:g}, which is not a probability; give --scale log")
+    return scale
+
+
+def _find_reference(rows: Sequence[_Row], references: _References | None) -> tuple[str | None, str]:
+    """The reference of a list, or the reason why it is unknown."""
+    transcription = rows[0].transcription
+    if references is None:
+        if transcription is None:
             raise DataError(
-                f"{rows[0].where}: a list has a reference or transcription; there is none. Give what was said, or "
-                "a file with it: --references"
+                f"{rows[0].location}: the list has no reference or transcription; add one, or give a file with "
+                "references: --references"
             )
-        return heading, ""
-    if rows[0].name in said.by_id:
-        return said.by_id[rows[0].name], ""
-    found = said.by_text.get(_key(heading or rows[0].text), set())
+        return transcription, ""
+    if rows[0].list_id in references.by_id:
+        return references.by_id[rows[0].list_id], ""
+    found = references.by_text.get(_text_key(transcription or rows[0].text), set())
     if len(found) > 1:
         return None, "whose first best has several references"
     return (found.copy().pop(), "") if found else (None, "without a reference")
 
 
-def _key(text: str) -> str:
-    """A first best by its letters alone: files of one recogniser cut words differently (don't, do n't)."""
-    return "".join(words_of(text))
+def _text_key(text: str) -> str:
+    """A first best by its letters alone: files of one recognizer split words differently (don't, do n't)."""
+    return "".join(normalize_words(text))
 
 
-def _references(path: Path) -> _References:
-    found = _References()
+def _read_references(path: Path) -> _References:
+    references = _References()
     for line, record in read_records(path):
-        where = f"{path}:{line}"
-        reference = _text(record, REFERENCE, where)
-        name = next((name for name in ID if record.get(name) not in (None, "")), None)
-        if name is not None:
-            found.by_id[str(record[name])] = reference
-        elif not any(one in record for one in HYPOTHESIS):
-            raise DataError(f"{where}: a reference has an id or the first best (hypothesis); {_columns(record)}")
-        if any(one in record for one in HYPOTHESIS):
-            found.by_text.setdefault(_key(_text(record, HYPOTHESIS, where)), set()).add(reference)
-    return found
+        location = f"{path}:{line}"
+        reference, list_id = _read_text(record, REFERENCE, location), _read_id(record)
+        has_hypothesis = any(name in record for name in HYPOTHESIS)
+        if list_id is not None:
+            references.by_id[list_id] = reference
+        elif not has_hypothesis:
+            raise DataError(
+                f"{location}: a reference needs an id or the first best (hypothesis); {_list_columns(record)}"
+            )
+        if has_hypothesis:
+            key = _text_key(_read_text(record, HYPOTHESIS, location))
+            references.by_text.setdefault(key, set()).add(reference)
+    return references
 
 
-def _rows(path: Path) -> Iterator[_Row]:
-    """Every hypothesis."""
+def _read_rows(path: Path) -> Iterator[_Row]:
+    """Read every hypothesis."""
     for line, record in read_records(path):
-        where = f"{path}:{line}"
-        heading = _text(record, REFERENCE, where) if any(name in record for name in REFERENCE) else None
-        name = next((str(record[name]) for name in ID if record.get(name) not in (None, "")), None)
+        location = f"{path}:{line}"
+        has_reference = any(name in record for name in REFERENCE)
+        transcription = _read_text(record, REFERENCE, location) if has_reference else None
+        list_id = _read_id(record)
         if LIST not in record:
-            if name is None and heading is None:
+            if list_id is None and transcription is None:
                 raise DataError(
-                    f"{where}: a row has transcription (or reference) or an id, hypothesis (or text), and "
-                    f"score; {_columns(record)}; rename the column of what was said, or add it"
+                    f"{location}: a row needs transcription (or reference) or an id, hypothesis (or text), and "
+                    f"score; {_list_columns(record)}; rename the column of the transcription, or add it"
                 )
-            if not any(one in record for one in HYPOTHESIS):
+            if not any(name in record for name in HYPOTHESIS):
                 raise DataError(
-                    f"{where}: there is no {' or '.join(HYPOTHESIS)} of a row, and no {LIST} of a list; "
-                    f"{_columns(record)}"
+                    f"{location}: there is no {' or '.join(HYPOTHESIS)} of a row, and no {LIST} of a list; "
+                    f"{_list_columns(record)}"
                 )
-            text, score = _text(record, HYPOTHESIS, where), _score(record, where)
-            yield _Row(where, name, heading or "" if name is None else name, heading, text, score)
+            text, score = _read_text(record, HYPOTHESIS, location), _read_score(record, location)
+            group = transcription or "" if list_id is None else list_id
+            yield _Row(location, list_id, group, transcription, text, score)
             continue
         if not isinstance(record[LIST], list) or not record[LIST]:
-            raise DataError(f"{where}: {LIST} is {_shown(record[LIST])}; a list of text and score is expected")
-        for number, one in enumerate(record[LIST], start=1):
-            place = f"{where}: hypothesis {number}"
-            if not isinstance(one, dict):
-                raise DataError(f"{place} is {_shown(one)}; an object with text and score is expected")
-            group = f"line {line}" if name is None else name
-            yield _Row(place, name, group, heading, _text(one, HYPOTHESIS, place), _score(one, place))
+            raise DataError(
+                f"{location}: {LIST} is {_show_value(record[LIST])}; expected a list of objects with text and "
+                "score"
+            )
+        for number, item in enumerate(record[LIST], start=1):
+            location_of_item = f"{location}: hypothesis {number}"
+            if not isinstance(item, dict):
+                raise DataError(
+                    f"{location_of_item} is {_show_value(item)}; expected an object with text and score"
+                )
+            text, score = _read_text(item, HYPOTHESIS, location_of_item), _read_score(item, location_of_item)
+            group = f"line {line}" if list_id is None else list_id
+            yield _Row(location_of_item, list_id, group, transcription, text, score)
 
 
-def _text(record: Mapping[str, Any], names: Sequence[str], where: str) -> str:
+def _read_id(record: Mapping[str, Any]) -> str | None:
+    return next((str(record[name]) for name in ID if record.get(name) not in (None, "")), None)
+
+
+def _read_text(record: Mapping[str, Any], names: Sequence[str], location: str) -> str:
     name = next((name for name in names if name in record), None)
     if name is None:
-        raise DataError(f"{where}: there is no {' or '.join(names)}; {_columns(record)}")
+        raise DataError(f"{location}: there is no {' or '.join(names)}; {_list_columns(record)}")
     if not isinstance(record[name], str):
-        raise DataError(f"{where}: {name} is {_shown(record[name])}; a text is expected")
+        raise DataError(f"{location}: {name} is {_show_value(record[name])}; expected a text")
     return str(record[name])
 
 
-def _score(record: Mapping[str, Any], where: str) -> float:
+def _read_score(record: Mapping[str, Any], location: str) -> float:
     if SCORE[0] not in record:
-        raise DataError(f"{where}: there is no {SCORE[0]}; {_columns(record)}")
+        raise DataError(f"{location}: there is no {SCORE[0]}; {_list_columns(record)}")
     value = record[SCORE[0]]
     try:
         score = float("nan" if isinstance(value, bool) else value)
     except (TypeError, ValueError):
         score = math.nan
     if not math.isfinite(score):
-        raise DataError(f"{where}: score is {_shown(value)}, which is no number")
+        raise DataError(f"{location}: score is {_show_value(value)}, which is not a number")
     return score
 
 
-def _shown(value: Any) -> str:
-    """A value as files have it."""
+def _show_value(value: Any) -> str:
+    """A value as it is written in files."""
     return "null" if value is None else "empty" if value == "" else repr(value)
 
 
-def _columns(record: Mapping[str, Any]) -> str:
+def _list_columns(record: Mapping[str, Any]) -> str:
     return f"the columns are {', '.join(map(repr, record)) or 'none'}"

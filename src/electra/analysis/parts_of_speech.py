@@ -1,10 +1,11 @@
-"""Which tokens a discriminator takes for replaced, by groups of tokens, beside how hard the generator made it.
+"""The errors of a discriminator by groups of tokens, and how difficult the generator made each group.
 
-Two things make an error likelier in one group than in another: the discriminator may know the group less well,
-or what the generator proposes there may be harder to tell from the original. So each group's error is also
-computed at equal difficulty: as if every group had the same shares of fakes by the generator's probability.
+Two things make an error more likely in one group than in another: the discriminator may know the group less well,
+or the generator's samples there may be harder to tell from the original. So each group's error is also computed at
+equal difficulty: as if every group had the same distribution of fakes over the generator's probability.
 
-Shapes: N tokens of the text, M tokens of all draws, n filled places of all draws, G groups, B bins.
+Shapes: N tokens of the text, M tokens of all draws (corrupted copies of the text), n masked positions of all
+draws, G groups, B bins.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,38 +15,89 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
-from electra.analysis.corrupted import CorruptedTokens
-from electra.analysis.group_bootstrap import Estimate, Resamples, sums
-from electra.analysis.logistic_effects import Factor, effects
+from electra.analysis.corruption import CorruptedTokens
+from electra.analysis.frequency import FrequencyBands
+from electra.analysis.group_bootstrap import Estimate, GroupBootstrap, sum_by_group
+from electra.analysis.logistic_effects import Factor, fit_effects
+from electra.analysis.tagged_tokens import PIECES, TaggedTokens, position_bins, position_names, rarest_piece
 
 Numbers = NDArray[np.int64]
 Floats = NDArray[Any]
 Flags = NDArray[np.bool_]
 BINS = 10
-"""Of difficulty, each with as many tokens."""
+"""Bins of difficulty, with equally many tokens in each."""
+TAG, TOKEN_FREQUENCY, WORD_FREQUENCY = "tag", "frequency of the token", "frequency of the word"
+POSITION, PIECE = "position", "piece"
+SUSPECTS = 12
+"""The number of tokens that are listed because they are most often suspected."""
+MIN_OCCURRENCES = 10
+"""How often a token must occur in the text to be listed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """A way to part the tokens of the text: the groups' names, and the number of each token's group (N)."""
+    """A property that divides the tokens of the text: the names of the groups, and each token's group (N)."""
 
     name: str
     groups: Sequence[str]
     group_N: Numbers
 
 
+def group_tokens(tokens: TaggedTokens, counts_V: Numbers) -> list[Grouping]:
+    """Group tokens by tag, frequency of token and word, position in the sentence, and piece of the word.
+
+    Args:
+        counts_V: how often each token occurs in some text.
+    """
+    id_N = np.concatenate([np.array(ids, np.int64) for ids in tokens.ids])
+    bands = FrequencyBands.from_counts(counts_V)
+    return [
+        Grouping(TAG, tokens.tags, tokens.tag_N),
+        Grouping(TOKEN_FREQUENCY, bands.names, bands.band_V[id_N]),
+        Grouping(WORD_FREQUENCY, bands.names, bands.band_V[rarest_piece(tokens, bands.rank_V)]),
+        Grouping(POSITION, position_names(), position_bins(tokens.word_position_N)),
+        Grouping(PIECE, PIECES, tokens.piece_N),
+    ]
+
+
+def most_suspected_tokens(
+    tokenizer: Tokenizer, tokens: TaggedTokens, draw: CorruptedTokens, *, logit: float
+) -> list[dict[str, Any]]:
+    """The pairs of token and tag that are most often taken for replaced in the original text.
+
+    Args:
+        draw: any one; it has the logits of the original text.
+        logit: above which a token is suspected.
+    """
+    pairs, pair_N = np.unique(np.stack([draw.original_N, tokens.tag_N], 1), axis=0, return_inverse=True)
+    counts = np.bincount(pair_N.ravel())
+    rates = np.bincount(pair_N.ravel(), weights=draw.clean_logits_N > logit) / counts
+    order = np.lexsort((-counts, -np.where(counts >= MIN_OCCURRENCES, rates, -1)))[:SUSPECTS]
+    return [
+        {
+            "token": tokenizer.id_to_token(int(pairs[i, 0])),
+            "tag": tokens.tags[pairs[i, 1]],
+            "tokens": int(counts[i]),
+            "rate": float(rates[i]),
+        }
+        for i in order.tolist()
+        if counts[i] >= MIN_OCCURRENCES and rates[i] > 0
+    ]
+
+
 @dataclass(frozen=True, eq=False)
-class Observed:
-    """All draws of one text, one behind the other.
+class Observations:
+    """All draws of one text, concatenated.
 
     Attributes:
-        clean_N: the discriminator's logits of the text as it is.
-        token_M: of each token of the draws its number in the text.
-        logits_M, replaced_M: what the discriminator says of the corrupted texts, and what is so.
-        place_n: of each place that the generator filled, its number among all tokens of the draws (M).
-        original_n, shown_n, entropy_n: the generator's log-probability of what stood there and of its draw, and
-            the entropy of its distribution, in nats.
+        clean_N: the discriminator's logits for the original text.
+        token_M: the index in the text of each token of the draws.
+        logits_M, replaced_M: the discriminator's logits for the corrupted texts, and the labels.
+        position_n: the index among all tokens of the draws (M) of each masked position.
+        original_n, sampled_n, entropy_n: the generator's log-probability of the original token and of its sample,
+            and the entropy of its distribution, in nats.
     """
 
     sentence_N: Numbers
@@ -53,52 +105,52 @@ class Observed:
     token_M: Numbers
     logits_M: Floats
     replaced_M: Flags
-    place_n: Numbers
+    position_n: Numbers
     original_n: Floats
-    shown_n: Floats
+    sampled_n: Floats
     entropy_n: Floats
 
     @classmethod
-    def of(cls, draws: Sequence[CorruptedTokens]) -> "Observed":
-        """Of draws of the same texts."""
+    def from_draws(cls, draws: Sequence[CorruptedTokens]) -> "Observations":
+        """Concatenate draws of the same texts."""
         first = draws[0]
         return cls(
             sentence_N=first.text_N,
             clean_N=first.clean_logits_N,
             token_M=np.tile(np.arange(len(first.text_N)), len(draws)),
-            logits_M=np.concatenate([one.logits_N for one in draws]),
-            replaced_M=np.concatenate([one.replaced_N for one in draws]),
-            place_n=np.flatnonzero(np.concatenate([one.chosen_N for one in draws])),
-            original_n=np.concatenate([one.original_log_probability_n for one in draws]),
-            shown_n=np.concatenate([one.shown_log_probability_n for one in draws]),
-            entropy_n=np.concatenate([one.entropy_n for one in draws]),
+            logits_M=np.concatenate([draw.logits_N for draw in draws]),
+            replaced_M=np.concatenate([draw.replaced_N for draw in draws]),
+            position_n=np.flatnonzero(np.concatenate([draw.masked_N for draw in draws])),
+            original_n=np.concatenate([draw.original_log_probability_n for draw in draws]),
+            sampled_n=np.concatenate([draw.sampled_log_probability_n for draw in draws]),
+            entropy_n=np.concatenate([draw.entropy_n for draw in draws]),
         )
 
     @property
     def token_n(self) -> Numbers:
-        """The token of the text that stood at each filled place."""
-        return self.token_M[self.place_n]
+        """The token of the text at each masked position."""
+        return self.token_M[self.position_n]
 
     @property
     def fake_n(self) -> Flags:
-        """Whether the draw is another token than the original."""
-        return self.replaced_M[self.place_n]
+        """Whether the sample differs from the original."""
+        return self.replaced_M[self.position_n]
 
 
 @dataclass(frozen=True, eq=False)
-class Bins:
-    """Bins of as many tokens by a log-probability; ties may make them uneven.
+class QuantileBins:
+    """Bins with equally many tokens by a log-probability; ties may make them uneven.
 
     Attributes:
         names: their bounds, as probabilities.
-        bin_n: of each token.
+        bin_n: the bin of each token.
     """
 
     names: list[str]
     bin_n: Numbers
 
     @classmethod
-    def of(cls, log_probability_n: Floats) -> "Bins":
+    def assign(cls, log_probability_n: Floats) -> "QuantileBins":
         if not len(log_probability_n):
             return cls(["any"], np.zeros(0, np.int64))
         bounds = np.unique(np.quantile(log_probability_n, np.linspace(0, 1, BINS + 1)[1:-1]))
@@ -107,128 +159,135 @@ class Bins:
         return cls(names, np.searchsorted(bounds, log_probability_n, side="left"))
 
 
-def groups(
-    observed: Observed, grouping: Grouping, *, resamples: Resamples, logit: float
+def evaluate_groups(
+    observations: Observations, grouping: Grouping, *, bootstrap: GroupBootstrap, logit: float
 ) -> Iterator[dict[str, Any]]:
-    """The figures of each group that has tokens.
+    """Yield the results of each group that has tokens.
 
     Args:
-        logit: above which the discriminator is said to take a token for replaced.
+        logit: above which the discriminator takes a token for replaced.
     """
-    seen = np.bincount(grouping.group_N, minlength=len(grouping.groups))
-    figures = _figures(observed, grouping, resamples, logit)
-    equal, covered = _at_equal_difficulty(observed, grouping, resamples, logit)
-    counts = _counts(observed, grouping)
-    group_M = grouping.group_N[observed.token_M]
-    sentence_M = observed.sentence_N[observed.token_M]
+    means = _means(observations, grouping, bootstrap, logit)
+    at_equal_difficulty, coverage = _at_equal_difficulty(observations, grouping, bootstrap, logit)
+    counts = _counts(observations, grouping)
+    group_M = grouping.group_N[observations.token_M]
+    sentence_M = observations.sentence_N[observations.token_M]
     for number, name in enumerate(grouping.groups):
-        if not seen[number]:
+        if not counts["tokens"][number]:
             continue
         inside_M = group_M == number
-        area = resamples.area(sentence_M[inside_M], observed.logits_M[inside_M], observed.replaced_M[inside_M])
+        auc = bootstrap.roc_auc(
+            sentence_M[inside_M], observations.logits_M[inside_M], observations.replaced_M[inside_M]
+        )
         yield {
             "name": name,
             **{key: int(values[number]) for key, values in counts.items()},
-            **{key: _facts(values[number]) for key, values in (figures | equal).items()},
-            "covered": {key: values[number] for key, values in covered.items()},
-            "auc": _facts(area),
+            **{key: _as_json(values[number]) for key, values in (means | at_equal_difficulty).items()},
+            "covered": {key: values[number] for key, values in coverage.items()},
+            "auc": _as_json(auc),
         }
 
 
-def _counts(observed: Observed, grouping: Grouping) -> dict[str, Numbers]:
+def _counts(observations: Observations, grouping: Grouping) -> dict[str, Numbers]:
     group_N, size = grouping.group_N, len(grouping.groups)
     return {
         "tokens": np.bincount(group_N, minlength=size),
-        "places": np.bincount(group_N[observed.token_n], minlength=size),
-        "fakes": np.bincount(group_N[observed.token_n[observed.fake_n]], minlength=size),
+        "places": np.bincount(group_N[observations.token_n], minlength=size),
+        "fakes": np.bincount(group_N[observations.token_n[observations.fake_n]], minlength=size),
     }
 
 
-def _figures(
-    observed: Observed, grouping: Grouping, resamples: Resamples, logit: float
+def _means(
+    observations: Observations, grouping: Grouping, bootstrap: GroupBootstrap, logit: float
 ) -> dict[str, list[Estimate | None]]:
-    """Of each group the means of what is measured on some tokens (clean text, untouched ones, places, fakes)."""
-    token_M, token_n, fake_n = observed.token_M, observed.token_n, observed.fake_n
-    untouched_M = ~observed.replaced_M
-    logits_n = observed.logits_M[observed.place_n]
-    every = np.arange(len(grouping.group_N))
+    """The means for each group of values of original tokens, unreplaced tokens, masked positions, and fakes."""
+    token_M, token_n, fake_n = observations.token_M, observations.token_n, observations.fake_n
+    unreplaced_M = ~observations.replaced_M
+    logits_n = observations.logits_M[observations.position_n]
+    all_N = np.arange(len(grouping.group_N))
     measured: Mapping[str, tuple[Numbers, Floats]] = {
-        "clean_suspected": (every, observed.clean_N > logit),
-        "clean_logit": (every, observed.clean_N),
-        "untouched_suspected": (token_M[untouched_M], observed.logits_M[untouched_M] > logit),
-        "untouched_logit": (token_M[untouched_M], observed.logits_M[untouched_M]),
+        "clean_suspected": (all_N, observations.clean_N > logit),
+        "clean_logit": (all_N, observations.clean_N),
+        "untouched_suspected": (token_M[unreplaced_M], observations.logits_M[unreplaced_M] > logit),
+        "untouched_logit": (token_M[unreplaced_M], observations.logits_M[unreplaced_M]),
         "missed": (token_n[fake_n], logits_n[fake_n] <= logit),
         "fake_logit": (token_n[fake_n], logits_n[fake_n]),
-        "original_probability": (token_n, np.exp(observed.original_n)),
-        "original_log_probability": (token_n, observed.original_n),
-        "entropy": (token_n, observed.entropy_n),
+        "original_probability": (token_n, np.exp(observations.original_n)),
+        "original_log_probability": (token_n, observations.original_n),
+        "entropy": (token_n, observations.entropy_n),
         "same": (token_n, ~fake_n),
-        "fake_log_probability": (token_n[fake_n], observed.shown_n[fake_n]),
+        "fake_log_probability": (token_n[fake_n], observations.sampled_n[fake_n]),
     }
-    found = {}
+    size = len(grouping.groups)
+    estimates = {}
     for key, (tokens, values) in measured.items():
-        found[key] = resamples.ratios(
-            _sums(observed, grouping, tokens, values), _sums(observed, grouping, tokens, np.ones(len(tokens)))
-        )
-    return found
+        group = grouping.group_N[tokens]
+        sums = _sum_by_sentence(observations, tokens, group, values, groups=size)
+        counts = _sum_by_sentence(observations, tokens, group, np.ones(len(tokens)), groups=size)
+        estimates[key] = bootstrap.ratios(sums, counts)
+    return estimates
 
 
-def _errors(observed: Observed, logit: float) -> dict[str, tuple[Numbers, Flags, Floats]]:
-    """Both kinds of error where the generator's probability is known: tokens, whether each is one, and that of the
-    fake, or of the original."""
-    token_n, fake_n = observed.token_n, observed.fake_n
-    logits_n = observed.logits_M[observed.place_n]
+def _errors(observations: Observations, logit: float) -> dict[str, tuple[Numbers, Flags, Floats]]:
+    """Both kinds of error at masked positions: tokens, whether each is an error, and the generator's
+    log-probability of the fake (missed) or of the original (suspected)."""
+    token_n, fake_n = observations.token_n, observations.fake_n
+    logits_n = observations.logits_M[observations.position_n]
     return {
-        "missed": (token_n[fake_n], logits_n[fake_n] <= logit, observed.shown_n[fake_n]),
-        "clean_suspected": (token_n, observed.clean_N[token_n] > logit, observed.original_n),
+        "missed": (token_n[fake_n], logits_n[fake_n] <= logit, observations.sampled_n[fake_n]),
+        "clean_suspected": (token_n, observations.clean_N[token_n] > logit, observations.original_n),
     }
 
 
 def _at_equal_difficulty(
-    observed: Observed, grouping: Grouping, resamples: Resamples, logit: float
+    observations: Observations, grouping: Grouping, bootstrap: GroupBootstrap, logit: float
 ) -> tuple[dict[str, list[Estimate | None]], dict[str, list[float]]]:
-    """Of each group both errors, and the share of everything that lies where the group has tokens."""
-    found: dict[str, list[Estimate | None]] = {}
-    covered: dict[str, list[float]] = {}
-    for key, (tokens, values, difficulty) in _errors(observed, logit).items():
-        bins = Bins.of(difficulty)
-        size, sentences = len(bins.names), int(observed.sentence_N[-1]) + 1
-        cells = grouping.group_N[tokens] * size + bins.bin_n
-        parts = [
-            sums(observed.sentence_N[tokens], cells, one, sentences=sentences, groups=len(grouping.groups) * size)
-            for one in (values, np.ones(len(tokens)))
-        ]
-        found[f"{key}_at_equal_difficulty"], covered[key] = resamples.standardized(
-            *(one.reshape(sentences, -1, size) for one in parts)
+    """Both errors of each group, and the fraction of all tokens that lie in bins where the group has tokens."""
+    estimates: dict[str, list[Estimate | None]] = {}
+    coverage: dict[str, list[float]] = {}
+    for key, (tokens, errors, difficulty) in _errors(observations, logit).items():
+        bins = QuantileBins.assign(difficulty)
+        size = len(bins.names)
+        cells, total = grouping.group_N[tokens] * size + bins.bin_n, len(grouping.groups) * size
+        errors_SGB, counts_SGB = (
+            _sum_by_sentence(observations, tokens, cells, values, groups=total).reshape(
+                -1, len(grouping.groups), size
+            )
+            for values in (errors, np.ones(len(tokens)))
         )
-    return found, covered
+        estimates[f"{key}_at_equal_difficulty"], coverage[key] = bootstrap.standardized_ratios(
+            errors_SGB, counts_SGB
+        )
+    return estimates, coverage
 
 
-def _sums(observed: Observed, grouping: Grouping, tokens: Numbers, values: Floats) -> Floats:
-    sentences = int(observed.sentence_N[-1]) + 1
-    return sums(
-        observed.sentence_N[tokens],
-        grouping.group_N[tokens],
-        values,
-        sentences=sentences,
-        groups=len(grouping.groups),
+def _sum_by_sentence(
+    observations: Observations, tokens: Numbers, groups_of_tokens: Numbers, values: Floats, *, groups: int
+) -> Floats:
+    sentences = int(observations.sentence_N[-1]) + 1
+    return sum_by_group(
+        observations.sentence_N[tokens], groups_of_tokens, values, sentences=sentences, groups=groups
     )
 
 
-def adjusted(observed: Observed, groupings: Sequence[Grouping], *, logit: float) -> dict[str, Any]:
-    """Effects on both errors of all groupings and of the generator's log-probability at once.
+def fit_error_effects(
+    observations: Observations, groupings: Sequence[Grouping], *, logit: float
+) -> dict[str, Any]:
+    """Estimate the effects of all groupings and of the generator's log-probability at once, on both errors.
 
-    Of fakes that is the log-probability of the fake; of originals, on clean text, that of the original.
+    The log-probability is that of the fake for missed fakes, and that of the original for suspected originals.
     """
-    found: dict[str, Any] = {}
-    for key, (tokens, error, difficulty) in _errors(observed, logit).items():
-        bins = Bins.of(difficulty)
-        factors = [Factor(one.name, one.groups, one.group_N[tokens]) for one in groupings]
+    effects: dict[str, Any] = {}
+    for key, (tokens, error, difficulty) in _errors(observations, logit).items():
+        bins = QuantileBins.assign(difficulty)
+        factors = [Factor(grouping.name, grouping.groups, grouping.group_N[tokens]) for grouping in groupings]
         factors.append(Factor("generator's probability", bins.names, bins.bin_n))
-        effect = effects(error, factors, observed.sentence_N[tokens])
-        found[key] = effect and {name: [asdict(one) for one in levels] for name, levels in effect.items()}
-    return found
+        by_factor = fit_effects(error, factors, observations.sentence_N[tokens])
+        effects[key] = by_factor and {
+            name: [asdict(level) for level in levels] for name, levels in by_factor.items()
+        }
+    return effects
 
 
-def _facts(estimate: Estimate | None) -> dict[str, float] | None:
+def _as_json(estimate: Estimate | None) -> dict[str, float] | None:
     return None if estimate is None else asdict(estimate)

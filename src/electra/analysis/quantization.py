@@ -1,4 +1,4 @@
-"""What a network loses when its weights are in 8 bits: the same figure of both, on the same texts.
+"""The loss of quality of a network with 8-bit weights: the same metric of both networks on the same texts.
 
 Shapes: N tokens of all texts, n masked ones.
 """
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from electra.analysis.corrupted import corrupted
+from electra.analysis.corruption import corrupt_texts, flatten, sample_mask_positions
 from electra.serving.backends import LoadedModel, head_kind
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
 from electra.serving.predictor import Predictor
@@ -19,12 +19,16 @@ from electra.serving.scorer import Scorer
 from electra.serving.text_encoder import TextEncoder
 
 SHARE = 0.15
-"""Of the tokens that are replaced, or masked."""
+"""The fraction of tokens that are replaced or masked."""
 
 
 @dataclass(frozen=True)
-class Quality:
-    """A figure of the network as PyTorch has it, and of the one for onnxruntime."""
+class QuantizationEffect:
+    """A metric of the PyTorch network and of the onnxruntime network.
+
+    Attributes:
+        on: what the metric was measured on, for people.
+    """
 
     metric: str
     torch: float
@@ -33,87 +37,85 @@ class Quality:
 
     def __str__(self) -> str:
         change = self.onnx - self.torch
-        return (
-            f"{self.metric} {self.onnx:.4f}, PyTorch's in 32 bits {self.torch:.4f} ({change:+.4f}), on {self.on}"
-        )
+        return f"{self.metric} {self.onnx:.4f} (PyTorch, 32 bits: {self.torch:.4f}, {change:+.4f}), on {self.on}"
 
 
-def of_texts(
+def compare_on_texts(
     torch_model: LoadedModel,
     onnx_model: LoadedModel,
     ids: Sequence[list[int]],
     *,
     generator: LoadedModel | None = None,
     texts: str = "the texts",
-) -> Quality:
-    """What a network comes to that was not fine-tuned.
+) -> QuantizationEffect:
+    """Compare a network that was not fine-tuned.
 
-    A discriminator is judged by the area under its ROC curve where a share of the tokens are replaced, a masked
-    language model by the share of masked tokens that it finds, an encoder by the cosine between both embeddings of
-    a text, the mean of all.
+    The metric of a discriminator is the area under the ROC curve on texts with some tokens replaced; that of a
+    masked language model, the accuracy at masked positions; that of an encoder, the mean cosine between both
+    embeddings of a text.
 
     Args:
         ids: of each text, without special tokens.
-        generator: fills the places to be replaced; None: tokens at random, each as likely as it is in the texts.
+        generator: fills the positions to be replaced; None: random tokens, with their frequencies in the texts.
         texts: what the texts are, for people.
     """
     kind, models = head_kind(onnx_model), (torch_model, onnx_model)
     if kind == "discriminator":
         scorers = [Scorer(model, device="cpu") for model in models]
         if generator is None:
-            shown, replaced_N = _at_random(ids)
-            by = "tokens at random"
+            corrupted, replaced_N = _replace_at_random(ids)
+            source = "random tokens"
         else:
-            found = corrupted(scorers[0], MaskedTokenPredictor(generator, device="cpu"), ids, share=SHARE)
-            shown = [part.tolist() for part in np.split(found.shown_N, np.cumsum([len(one) for one in ids])[:-1])]
-            replaced_N, by = found.replaced_N, "the run's generator"
-        curves = [float(roc_auc_score(replaced_N, np.concatenate(scorer.logits(shown)))) for scorer in scorers]
-        return Quality(
-            "AUC", curves[0], curves[1], f"{replaced_N.size:,} tokens of {texts}, some replaced by {by}"
+            tokens = corrupt_texts(scorers[0], MaskedTokenPredictor(generator, device="cpu"), ids, share=SHARE)
+            ends = np.cumsum([len(text) for text in ids])[:-1]
+            corrupted = [part.tolist() for part in np.split(tokens.corrupted_N, ends)]
+            replaced_N, source = tokens.replaced_N, "the run's generator"
+        areas = [float(roc_auc_score(replaced_N, np.concatenate(scorer.logits(corrupted)))) for scorer in scorers]
+        return QuantizationEffect(
+            "AUC", areas[0], areas[1], f"{replaced_N.size:,} tokens of {texts}, some replaced by {source}"
         )
     if kind == "generator":
-        shares = [_found(MaskedTokenPredictor(model, device="cpu"), ids) for model in models]
-        count = sum(len(places) for places in _places(ids))
-        return Quality("accuracy", shares[0], shares[1], f"{count:,} masked tokens of {texts}")
-    decoded = [torch_model.tokenizer.decode(one) for one in ids]
-    one, other = (TextEncoder(model, device="cpu").encode(decoded) for model in models)
-    cosines = (one * other).sum(1) / (np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1))
-    return Quality("cosine of embeddings", 1.0, float(cosines.mean()), f"{len(ids):,} of {texts}")
+        accuracies = [_masked_accuracy(MaskedTokenPredictor(model, device="cpu"), ids) for model in models]
+        count = sum(map(len, _mask_positions(ids)))
+        return QuantizationEffect("accuracy", accuracies[0], accuracies[1], f"{count:,} masked tokens of {texts}")
+    decoded = [torch_model.tokenizer.decode(text) for text in ids]
+    first, second = (TextEncoder(model, device="cpu").encode(decoded) for model in models)
+    cosines = (first * second).sum(1) / (np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1))
+    return QuantizationEffect("cosine of embeddings", 1.0, float(cosines.mean()), f"{len(ids):,} of {texts}")
 
 
-def of_task(torch_model: LoadedModel, onnx_model: LoadedModel, examples: Sequence[Any]) -> Quality:
-    """What a fine-tuned network comes to on examples that have their answers, by its task's own metric."""
-    figures, metric = [], ""
+def compare_on_task(
+    torch_model: LoadedModel, onnx_model: LoadedModel, examples: Sequence[Any]
+) -> QuantizationEffect:
+    """Compare a fine-tuned network on labeled examples, by its task's metric."""
+    values, metric = [], ""
     for model in (torch_model, onnx_model):
         predictor = Predictor(model, device="cpu")
         rows = predictor.problem.encode(examples, predictor.input_spec)
         metric = predictor.problem.metric
-        figures.append(predictor.problem.score(examples, predictor.predict_rows(examples, rows))[metric])
-    return Quality(metric, figures[0], figures[1], f"{len(examples):,} examples of dev")
+        values.append(predictor.problem.score(examples, predictor.predict_rows(examples, rows))[metric])
+    return QuantizationEffect(metric, values[0], values[1], f"{len(examples):,} examples of dev")
 
 
-def _places(ids: Sequence[list[int]]) -> list[NDArray[np.int64]]:
-    """Of each text a share of its tokens, one at least, the same at every call."""
-    draws = np.random.default_rng(0)
-    wanted = [min(len(one), max(1, round(SHARE * len(one)))) for one in ids]
-    return [np.sort(draws.choice(len(one), count, replace=False)) for one, count in zip(ids, wanted, strict=True)]
+def _mask_positions(ids: Sequence[list[int]]) -> list[NDArray[np.int64]]:
+    """The same positions at every call."""
+    return sample_mask_positions(ids, SHARE, np.random.default_rng(0))
 
 
-def _at_random(ids: Sequence[list[int]]) -> tuple[list[list[int]], NDArray[np.bool_]]:
-    """The texts with a share of their tokens replaced by tokens from anywhere in them, and where (N)."""
-    draws, pool = np.random.default_rng(1), np.concatenate([np.array(one, np.int64) for one in ids])
-    shown = [list(one) for one in ids]
-    for one, places in zip(shown, _places(ids), strict=True):
-        for place, token in zip(places.tolist(), draws.choice(pool, len(places)).tolist(), strict=True):
-            one[place] = token
-    flat_N = np.concatenate([np.array(one, np.int64) for one in shown])
-    return shown, flat_N != pool
+def _replace_at_random(ids: Sequence[list[int]]) -> tuple[list[list[int]], NDArray[np.bool_]]:
+    """Replace some tokens by random tokens of the texts; the corrupted texts, and which tokens differ (N)."""
+    rng, original_N = np.random.default_rng(1), flatten(ids)
+    corrupted = [list(text) for text in ids]
+    for text, positions in zip(corrupted, _mask_positions(ids), strict=True):
+        for position, token in zip(positions, rng.choice(original_N, len(positions)).tolist(), strict=True):
+            text[position] = token
+    return corrupted, flatten(corrupted) != original_N
 
 
-def _found(predictor: MaskedTokenPredictor, ids: Sequence[list[int]]) -> float:
-    """The share of masked tokens that are held likeliest."""
-    right, places = 0, _places(ids)
-    for text, part_n, log_probabilities_nV in predictor(ids, places):
+def _masked_accuracy(predictor: MaskedTokenPredictor, ids: Sequence[list[int]]) -> float:
+    """The fraction of masked tokens that get the highest probability."""
+    correct, positions = 0, _mask_positions(ids)
+    for text, part_n, log_probabilities_nV in predictor(ids, positions):
         best_n = log_probabilities_nV.argmax(-1).numpy()
-        right += int((best_n == np.array(ids[text])[part_n]).sum())
-    return right / sum(map(len, places))
+        correct += int((best_n == np.array(ids[text])[part_n]).sum())
+    return correct / sum(map(len, positions))

@@ -1,6 +1,6 @@
-"""How well scores tell two kinds apart, for many weightings of the same items: those of a bootstrap.
+"""Ranking metrics for many weightings of the same items, as a bootstrap needs them.
 
-Shapes: N items, T thresholds (different scores), R weightings.
+Shapes: N items, T thresholds (distinct scores), R weightings.
 """
 
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 BETA_SQUARED = 0.5**2
-"""Of F0.5, for which recall counts half as much as precision."""
+"""Of the F0.5 score, in which recall counts half as much as precision."""
 
 
 @dataclass(frozen=True)
-class Flagging:
-    """What comes of flagging all items from a score on; nan where there is nothing to divide by.
+class ThresholdMetrics:
+    """Metrics of flagging all items whose score reaches a threshold; nan for a ratio with denominator 0.
 
     Attributes:
-        flagged: the share of the items that are flagged.
+        flagged: the fraction of the items that are flagged.
     """
 
     flagged: float
@@ -30,11 +30,11 @@ class Flagging:
 
 
 class Ranking:
-    """Items in the order of their scores, sorted once; scikit-learn, which gives the same, would sort each time.
+    """Items sorted by score, once. scikit-learn computes the same metrics, but would sort for every weighting.
 
     Args:
-        scores_N: the higher, the more likely positive.
-        positive_N: which items are to be found.
+        scores_N: higher means more likely positive.
+        positive_N: the labels.
     """
 
     def __init__(self, scores_N: Floats, positive_N: Flags) -> None:
@@ -44,50 +44,54 @@ class Ranking:
         self.ends = np.append(np.flatnonzero(np.diff(self.scores)), len(scores_N) - 1)
 
     def _counts(self, weights_N: Floats | None) -> tuple[Floats, Floats]:
-        """Flagged items (T,), and the positive ones among them, from each score on."""
+        """The number of flagged items (T,) at each threshold, and of true positives among them."""
         weights_N = np.ones(len(self.order)) if weights_N is None else weights_N[self.order]
         return weights_N.cumsum()[self.ends], (weights_N * self.positive).cumsum()[self.ends]
 
     def areas(self, weights_N: Floats | None = None) -> tuple[float, float]:
-        """Average precision, sum of P (R - R before), and the area under the ROC curve; nan where the weights
-        leave only one kind."""
-        flagged_T, found_T = self._counts(weights_N)
-        positive, total = found_T[-1], flagged_T[-1]
+        """Average precision (the sum of precision * increase of recall), and the area under the ROC curve.
+
+        Both are nan if the weights leave only one class.
+        """
+        flagged_T, true_T = self._counts(weights_N)
+        positive, total = true_T[-1], flagged_T[-1]
         if not 0 < positive < total:
             return float("nan"), float("nan")
-        steps_T = np.diff(found_T, prepend=0.0)
-        average = float((steps_T * found_T / np.maximum(flagged_T, 1e-12)).sum() / positive)
-        false_T = flagged_T - found_T
-        below_T = np.concatenate([[0.0], found_T[:-1]])
-        area = float((np.diff(false_T, prepend=0.0) * (found_T + below_T) / 2).sum())
-        return average, area / (positive * (total - positive))
+        steps_T = np.diff(true_T, prepend=0.0)
+        average_precision = float((steps_T * true_T / np.maximum(flagged_T, 1e-12)).sum() / positive)
+        false_T = flagged_T - true_T
+        previous_T = np.concatenate([[0.0], true_T[:-1]])
+        area = float((np.diff(false_T, prepend=0.0) * (true_T + previous_T) / 2).sum())
+        return average_precision, area / (positive * (total - positive))
 
-    def flagging(self, threshold: float, weights_N: Floats | None = None) -> Flagging:
-        """That of the items whose scores are not below a threshold."""
+    def metrics_at(self, threshold: float, weights_N: Floats | None = None) -> ThresholdMetrics:
+        """The metrics of flagging the items whose scores are at least the threshold."""
         weights_N = np.ones(len(self.order)) if weights_N is None else weights_N[self.order]
         end = np.searchsorted(-self.scores, -threshold, side="right")
         flagged, total = float(weights_N[:end].sum()), float(weights_N.sum())
-        found, positive = float(weights_N[:end] @ self.positive[:end]), float(weights_N @ self.positive)
-        return Flagging(
-            _share(flagged, total), _share(found, flagged), _share(found, positive),
-            _share((1 + BETA_SQUARED) * found, flagged + BETA_SQUARED * positive),
+        true, positive = float(weights_N[:end] @ self.positive[:end]), float(weights_N @ self.positive)
+        return ThresholdMetrics(
+            _ratio(flagged, total), _ratio(true, flagged), _ratio(true, positive),
+            _ratio((1 + BETA_SQUARED) * true, flagged + BETA_SQUARED * positive),
         )  # fmt: skip
 
     def best_threshold(self) -> float:
-        """The score from which on flagging has the best F0.5; of several the highest."""
-        flagged_T, found_T = self._counts(None)
-        f_half_T = (1 + BETA_SQUARED) * found_T / (flagged_T + BETA_SQUARED * found_T[-1])
+        """The threshold with the best F0.5; the highest of several."""
+        flagged_T, true_T = self._counts(None)
+        f_half_T = (1 + BETA_SQUARED) * true_T / (flagged_T + BETA_SQUARED * true_T[-1])
         return float(self.scores[self.ends[int(f_half_T.argmax())]])
 
-    def curve(self, points: int) -> list[tuple[float, float]]:
-        """Recall and precision at about so many thresholds, evenly over recall."""
-        flagged_T, found_T = self._counts(None)
-        recall_T, precision_T = found_T / found_T[-1], found_T / flagged_T
-        chosen = np.unique(
+    def precision_recall_curve(self, points: int) -> list[tuple[float, float]]:
+        """Recall and precision at about `points` thresholds, evenly spaced by recall."""
+        flagged_T, true_T = self._counts(None)
+        recall_T, precision_T = true_T / true_T[-1], true_T / flagged_T
+        selected = np.unique(
             np.searchsorted(recall_T, np.linspace(recall_T[0], 1, points)).clip(max=len(recall_T) - 1)
         )
-        return list(zip(recall_T[chosen].round(4).tolist(), precision_T[chosen].round(4).tolist(), strict=True))
+        return list(
+            zip(recall_T[selected].round(4).tolist(), precision_T[selected].round(4).tolist(), strict=True)
+        )
 
 
-def _share(part: float, whole: float) -> float:
-    return float(part / whole) if whole else float("nan")
+def _ratio(numerator: float, denominator: float) -> float:
+    return float(numerator / denominator) if denominator else float("nan")

@@ -14,7 +14,7 @@ import tyro
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from electra.analysis.bootstrap import interval
+from electra.analysis.bootstrap import percentile_interval
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.json_files import read_json
 
@@ -125,7 +125,7 @@ def run(config: CompareConfig) -> Comparison:
     observed = means[1] - means[0]
     # Around the difference that was seen, as under the hypothesis that there is none it lies around 0.
     beyond = int((np.abs(differences - differences.mean()) >= abs(observed)).sum())
-    low, high = interval(differences)
+    low, high = percentile_interval(differences)
     deviations = [statistics.stdev(each) if len(each) > 1 else None for each in values]
     return Comparison(
         metric, means[0], means[1], (low, high), (beyond + 1) / (config.resamples + 1), len(examples),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from electra.analysis.quantization import Quality, of_task, of_texts
+from electra.analysis.quantization import QuantizationEffect, compare_on_task, compare_on_texts
 from electra.commands.export import ExportConfig
 from electra.data.shards import MANIFEST, TokenData
 from electra.errors import ConfigError, DataError
@@ -46,7 +46,7 @@ SENTENCES = (
 """What is read where nothing else is to be found."""
 
 
-def quality_of(config: ExportConfig, pretrained: Pretrained, folder: Path, model: OnnxModel) -> Quality:
+def quality_of(config: ExportConfig, pretrained: Pretrained, folder: Path, model: OnnxModel) -> QuantizationEffect:
     """A figure of the network as PyTorch has it, and of what went out.
 
     Args:
@@ -56,11 +56,11 @@ def quality_of(config: ExportConfig, pretrained: Pretrained, folder: Path, model
         DataError: there is nothing to measure on.
     """
     if pretrained.task is not None:
-        return of_task(replace(pretrained, task=outgoing_task(pretrained)), model, _examples(config))
+        return compare_on_task(replace(pretrained, task=outgoing_task(pretrained)), model, _examples(config))
     texts, ids = _texts(config, pretrained)
     beside = folder.parent / "generator"
     generator = load_pretrained(beside) if (beside / "config.json").is_file() else None
-    return of_texts(pretrained, model, ids, generator=generator, texts=texts)
+    return compare_on_texts(pretrained, model, ids, generator=generator, texts=texts)
 
 
 def _examples(config: ExportConfig) -> list[object]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from electra.analysis.quantization import Quality
+from electra.analysis.quantization import QuantizationEffect
 from electra.export.onnx.check import TOLERANCE
 from electra.export.onnx.speed import Timed
 from electra.export.onnx.write import OnnxWritten
@@ -16,7 +16,7 @@ class OnnxExport:
     """A folder that was written, what 8 bits cost (None: it was not measured), and how quick it is."""
 
     written: OnnxWritten
-    quality: Quality | None
+    quality: QuantizationEffect | None
     times: Sequence[Timed]
 
     def __str__(self) -> str:

@@ -8,8 +8,8 @@ import tyro
 
 from electra import durable
 from electra.errors import ConfigError
-from electra.reports.page import page
-from electra.reports.sections import sections
+from electra.reports.page import render_page
+from electra.reports.sections import build_sections
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def run(config: ReportConfig) -> str:
         raise ConfigError(
             "electra report: no folder was named; give that of a run, a fine-tuning, a study or an analysis"
         )
-    found = sections(config.folders)
+    found = build_sections(config.folders)
     config.out.parent.mkdir(parents=True, exist_ok=True)
-    durable.write_text(config.out, page(config.title, found))
+    durable.write_text(config.out, render_page(config.title, found))
     return f"{config.out}: {len(found)} section{'s' if len(found) > 1 else ''}"

@@ -1,11 +1,12 @@
 """MODEL of every verb: an export folder, a run, a Hugging Face folder or id (docs/guides/checkpoints.md)."""
 
+import importlib.util
 import re
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from electra.errors import CheckpointError, require
+from electra.errors import CheckpointError
 from electra.export.huggingface import OLD_WEIGHTS, WEIGHTS, Pretrained
 from electra.export.huggingface import load as load_folder
 from electra.export.onnx.graph import is_onnx
@@ -88,7 +89,10 @@ def is_id(model: str) -> bool:
 def _download(name: str) -> Path:
     """The local copy of a model on the Hugging Face hub."""
     missing = f"there is no folder {name}"
-    require(f"{missing}; loading it from the Hugging Face hub", "hub", "huggingface_hub")
+    if importlib.util.find_spec("huggingface_hub") is None:
+        raise CheckpointError(
+            f"{missing}; to load it from the Hugging Face hub, install the extra: pip install 'electra[hub]'"
+        )
     from huggingface_hub import snapshot_download
 
     try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from electra.export.display_name import display_name
 from electra.export.huggingface import save
 from electra.export.loading import is_id
 from electra.export.parity import TOLERANCE, parity
@@ -16,7 +17,6 @@ from electra.finetuning.results import SeedResult
 from electra.finetuning.seed_run import FinetuneSetup
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.task_heads import ConditionalSpanHead, TextHead
-from electra.reports.analysis import names_of
 from electra.tasks.base import collate
 from electra.tasks.classification import Regression
 from electra.tasks.task_model import TaskModel
@@ -95,7 +95,7 @@ def build_model_card(
         alone: transformers has no class for any head over this encoder.
     """
     config = setting.config
-    base = config.model if is_id(config.model) and not Path(config.model).exists() else names_of([config.model])[0]
+    base = config.model if is_id(config.model) and not Path(config.model).exists() else display_name(config.model)
     return str(
         TaskCard(
             setting.task.name,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.reports.figures import blank
+from electra.reports.figures import new_figure
 from electra.reports.metrics import Figures, read_metrics
 
 TRAINING = {
@@ -27,13 +27,13 @@ BESIDE = {
 
 
 def plot_curves(run: Path, out: Path) -> Path:
-    """Draw a run's curves into a file; see `curves_figure`."""
+    """Draw a run's curves into a file; see `run_figure`."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    curves_figure(run).savefig(out, dpi=120)
+    run_figure(run).savefig(out, dpi=120)
     return out
 
 
-def curves_figure(run: Path) -> Any:
+def run_figure(run: Path) -> Any:
     """Training losses, held-out detection and held-out masked-LM accuracy of a run against tokens seen; only what
     its objective has.
 
@@ -61,7 +61,7 @@ def curves_figure(run: Path) -> Any:
     return figure
 
 
-def side_by_side_figure(runs: Sequence[Path], names: Sequence[str]) -> Any:
+def comparison_figure(runs: Sequence[Path], names: Sequence[str]) -> Any:
     """The figures that runs are compared by against tokens seen, a line for each run.
 
     Raises:
@@ -81,7 +81,7 @@ def side_by_side_figure(runs: Sequence[Path], names: Sequence[str]) -> Any:
 
 
 def _panels(count: int) -> tuple[Any, Sequence[Any]]:
-    figure = blank(13 / 3 * count, 3.8)
+    figure = new_figure(13 / 3 * count, 3.8)
     return figure, figure.subplots(1, count, squeeze=False)[0]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 
-def blank(width: float, height: float) -> Any:
+def new_figure(width: float, height: float) -> Any:
     """An empty figure of so many inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window, whatever the machine
     from matplotlib.figure import Figure
@@ -17,7 +17,7 @@ def blank(width: float, height: float) -> Any:
     return figure
 
 
-def written(figure: Any, out: Path, name: str) -> list[Path]:
+def save_figure(figure: Any, out: Path, name: str) -> list[Path]:
     """NAME.png and NAME.svg in a folder, whole or not there."""
     files = [out / f"{name}.png", out / f"{name}.svg"]
     for file in files:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def read_in_windows(facts: Mapping[str, Any], what: str) -> list[str]:
+def windowed_notes(facts: Mapping[str, Any], what: str) -> list[str]:
     """Of each model that read some texts in windows, how many; files of before do not say.
 
     Args:

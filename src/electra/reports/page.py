@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.table import Table
 
 from electra import __version__
-from electra.reports.tables import are_figures
+from electra.reports.tables import are_numeric
 
 TEMPLATE = Path(__file__).with_name("page.html.jinja")
 
@@ -46,7 +46,7 @@ class Section:
     pictures: Sequence[Picture] = ()
 
 
-def page(title: str, sections: Sequence[Section]) -> str:
+def render_page(title: str, sections: Sequence[Section]) -> str:
     """The page's HTML."""
     import jinja2
 
@@ -64,5 +64,5 @@ def _rows(table: Table) -> list[tuple[str, ...]]:
 
 def _figures(table: Table) -> list[bool]:
     """Which columns are of figures, so that they stand on the right and are not broken; the first one never is."""
-    others = [are_figures(map(str, column.cells)) for column in table.columns[1:]]
+    others = [are_numeric(map(str, column.cells)) for column in table.columns[1:]]
     return [False, *others]

@@ -11,8 +11,8 @@ from rich.table import Table
 from electra.config import read_toml
 from electra.errors import CheckpointError
 from electra.json_files import read_json, understood
-from electra.reports.analysis import ANALYSES, analyses_in, presenter_of
-from electra.reports.curves import curves_figure, side_by_side_figure
+from electra.reports.analysis import ANALYSES, load_presenter, read_analyses
+from electra.reports.curves import comparison_figure, run_figure
 from electra.reports.metrics import read_metrics
 from electra.reports.page import Picture, Section
 from electra.reports.study import read_study
@@ -21,7 +21,7 @@ from electra.reports.study_figure import study_figure
 Facts = Mapping[str, Any]
 
 
-def sections(folders: Sequence[Path]) -> list[Section]:
+def build_sections(folders: Sequence[Path]) -> list[Section]:
     """A section for each folder; where there are several runs or fine-tunings, one that compares them comes first.
 
     Raises:
@@ -104,7 +104,7 @@ def _pretraining(folder: Path) -> list[Section]:
                 table.add_row(_words(name), _figure(value))
         tables.append(table)
     notes = [f"Step {one['step']:,}: {one['health']}: {one['message']}" for one in metrics.findings]
-    picture = Picture("losses and held-out figures against tokens", _svg(curves_figure(folder)))
+    picture = Picture("losses and held-out figures against tokens", _svg(run_figure(folder)))
     return [Section(_name(folder), "pre-training", facts, notes, tables, [picture])]
 
 
@@ -184,8 +184,8 @@ def _study(folder: Path) -> list[Section]:
 
 def _analyses(folder: Path) -> list[Section]:
     found = []
-    for one in analyses_in(folder):
-        presenter = presenter_of(one.name)
+    for one in read_analyses(folder):
+        presenter = load_presenter(one.name)
         figure = presenter.figure(one.facts)
         pictures = [Picture(presenter.SHOWS, _svg(figure))] if figure is not None else []
         tables, notes = presenter.tables(one.facts), presenter.notes(one.facts)
@@ -208,7 +208,7 @@ def _side_by_side(runs: Sequence[Path]) -> Section:
         if name in shared and name.startswith("eval/"):
             table.add_row(_words(name), *(_figure(one[name]) for one in evaluations))
     tables = [*([table] if table.row_count else []), *_differences(runs, names)]
-    picture = Picture("held-out figures of all runs against tokens", _svg(side_by_side_figure(runs, names)))
+    picture = Picture("held-out figures of all runs against tokens", _svg(comparison_figure(runs, names)))
     return Section("Side by side", f"{len(runs)} pre-trainings", tables=tables, pictures=[picture])
 
 

@@ -23,7 +23,7 @@ from electra import durable
 from electra.errors import CheckpointError
 from electra.json_files import read_json, understood
 from electra.reports.study_scores import AUC, digits_of, named, shown
-from electra.reports.tables import FigureTable, rounded
+from electra.reports.tables import NumericTable, format_number
 
 SURE = 0.95
 """How often an interval holds the true difference."""
@@ -164,7 +164,7 @@ class StudyReport:
         pairs = any(row.blimp is not None for row in rows)
         reached = [f"{name} {level:g}" for name, levels in self.facts["reached"].items() for level in levels]
         title = self.facts["title"] + ("" if share == 1 else f", {share:.4g} of the budget")
-        table = FigureTable("arm", "n", *suite, title=title)
+        table = NumericTable("arm", "n", *suite, title=title)
         digits = 1 if suite else digits_of(self.figure)
         for name in (
             "average" if suite else named(self.figure), "difference", "verdict", *(("paper",) if suite else ()),
@@ -361,7 +361,7 @@ def _task(row: Row, name: str) -> str:
 def _difference(row: Row, digits: int) -> str:
     if row.difference is None:
         return ""
-    numbers = [rounded(value, digits, sign=True) for value in (row.difference, *(row.interval or ()))]
+    numbers = [format_number(value, digits, sign=True) for value in (row.difference, *(row.interval or ()))]
     return f"{numbers[0]} ({numbers[1]} to {numbers[2]})" if row.interval else numbers[0]
 
 

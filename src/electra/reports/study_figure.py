@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.reports.figures import blank, written
+from electra.reports.figures import new_figure, save_figure
 from electra.reports.study import Row
 from electra.reports.study_scores import AUC, named, unit_of
 
@@ -16,7 +16,7 @@ def draw_study(facts: dict[str, Any], rows: Sequence[Row], out: Path) -> list[Pa
     figure = study_figure(facts, rows)
     if figure is None:
         return []
-    return written(figure, out, "study")
+    return save_figure(figure, out, "study")
 
 
 INSIDE = 4
@@ -29,7 +29,7 @@ def study_figure(facts: dict[str, Any], rows: Sequence[Row]) -> Any | None:
     if not rows:
         return None
     placed = {name: arm for name, arm in facts["arms"].items() if arm["x"] is not None}
-    figure = blank(8, 4.5)
+    figure = new_figure(8, 4.5)
     axes = figure.subplots()
     if placed and len(facts["shares"]) == 1:
         _lines_by_place(axes, rows, placed)

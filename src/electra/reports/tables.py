@@ -19,7 +19,7 @@ NARROWEST = 8
 _FIGURE = re.compile(r"[-+(]*\.?\d.*|–?", re.DOTALL)
 
 
-class FigureTable(Table):
+class NumericTable(Table):
     """A table that shortens nothing, however narrow the console is.
 
     Where there is too little room, headers and texts are wrapped, and intervals stand below their figures; where
@@ -94,7 +94,7 @@ def _fitted(natural: Sequence[int], least: Sequence[int], room: int) -> list[int
 
 def _least(header: str, *cells: str) -> int:
     """How narrow a column may be: figures are not broken, nor words, unless they are long."""
-    if are_figures(cells):
+    if are_numeric(cells):
         inside = max((_longest_line(_broken(cell, 0)) for cell in cells), default=0)
     else:
         longest = max((_longest_line(cell) for cell in cells), default=0)
@@ -103,7 +103,7 @@ def _least(header: str, *cells: str) -> int:
     return max(inside, max((cell_len(word) for word in header.split()), default=0))
 
 
-def are_figures(cells: Iterable[str]) -> bool:
+def are_numeric(cells: Iterable[str]) -> bool:
     """Whether all cells of a column are figures, with or without intervals, or empty."""
     return all(_FIGURE.fullmatch(cell) and len(cell) <= LONGEST_FIGURE for cell in cells)
 
@@ -119,28 +119,30 @@ def _longest_line(text: str) -> int:
     return max(map(cell_len, text.split("\n")))
 
 
-def rounded(value: float, digits: int, *, sign: bool = False) -> str:
+def format_number(value: float, digits: int, *, sign: bool = False) -> str:
     """A figure with so many digits behind the point; what is rounded to zero has no minus."""
     return f"{value:{'+' if sign else ''}z.{digits}f}"
 
 
-def between(interval: Iterable[float], digits: int, *, sign: bool = False) -> str:
+def format_interval(interval: Iterable[float], digits: int, *, sign: bool = False) -> str:
     """The ends of an interval; of figures that have a sign with a word between, as a dash would look like one."""
-    return (" to " if sign else "–").join(rounded(end, digits, sign=sign) for end in interval)
+    return (" to " if sign else "–").join(format_number(end, digits, sign=sign) for end in interval)
 
 
-def with_interval(value: float, interval: Sequence[float], digits: int, *, sign: bool = False) -> str:
+def format_with_interval(value: float, interval: Sequence[float], digits: int, *, sign: bool = False) -> str:
     """A figure, and its interval in brackets.
 
     An interval without any width is left out: where all that was drawn from is alike, as with one of one that is
-    right, draws cannot differ, and it would look like certainty. `ALIKE` says so.
+    right, draws cannot differ, and it would look like certainty. `NO_INTERVAL_NOTE` says so.
     """
-    shown = rounded(value, digits, sign=sign)
+    shown = format_number(value, digits, sign=sign)
     low, high = interval
     if math.isclose(low, high, rel_tol=1e-9, abs_tol=1e-12):
         return shown
-    return f"{shown} ({between(interval, digits, sign=sign)})"
+    return f"{shown} ({format_interval(interval, digits, sign=sign)})"
 
 
-ALIKE = "a figure without an interval is the same in all resamples, which says nothing of how sure it is"
-"""What to say beside figures of `with_interval`."""
+NO_INTERVAL_NOTE = (
+    "a figure without an interval is the same in all resamples, which says nothing of how sure it is"
+)
+"""What to say beside figures of `format_with_interval`."""

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import torch
 
 from electra import durable
-from electra.analysis.minimal_pairs import accuracies
+from electra.analysis.minimal_pairs import paradigm_accuracies
 from electra.config import load_config, overrides_of
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError, DivergedError
@@ -240,7 +240,7 @@ def _blimp(common: Common, model: Path) -> float | None:
     """The mean accuracy over BLiMP's paradigms, zero-shot, where its files are among the tasks."""
     if common.tasks is None or not (common.tasks / "blimp").is_dir():
         return None
-    return statistics.mean(accuracies(Scorer(model), common.tasks / "blimp", pairs=PAIRS).values())
+    return statistics.mean(paradigm_accuracies(Scorer(model), common.tasks / "blimp", pairs=PAIRS).values())
 
 
 def task_folder(tasks: Path, task: str) -> Path:

@@ -1,4 +1,4 @@
-"""`electra analyze context`: what a causal language model makes of what came long before."""
+"""`electra analyze context`: the loss of a causal language model by memory length, and the speed of reading."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import logging
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import tyro
-from tokenizers import Tokenizer
-
-from electra.data import tokenizer as tokenizers
-from electra.data.shards import TokenData
-from electra.errors import ConfigError, DataError
-from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
+from electra.commands.analyze.options import Models, missing_models
+from electra.config import NonNegativeInt, PositiveInt
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from electra.reports.analysis import AnalysisReport
     from electra.serving.causal_language_model import CausalLanguageModel
 
 logger = logging.getLogger(__name__)
@@ -26,91 +24,87 @@ logger = logging.getLogger(__name__)
 class AnalyzeContextConfig:
     """The command line of `electra analyze context`."""
 
-    models: Annotated[
-        tyro.conf.Positional[tuple[str, ...]],
-        tyro.conf.arg(metavar="MODEL...", help_behavior_hint="(required)"),
-    ]
-    """Runs, export folders, Hugging Face folders or ids of causal language models."""
+    models: Models
+    """Causal language models: runs, export folders, Hugging Face folders or ids."""
     data: Path
-    """The folder that `electra prepare` made, whose held-out documents are read."""
+    """A folder of prepared data (electra prepare), whose held-out documents are read."""
     memory: tuple[int, ...] = (0, 32, 64, 128, 256, 512, 1024)
-    """Tokens that are remembered: the loss with each of these."""
-    window: int = 0
-    """Tokens that are read at once; 0: as many as in training."""
-    documents: int = 16
-    """At most so many documents, the longest."""
-    length: int = 2048
-    """Tokens of each document at most, from its beginning."""
+    """Numbers of remembered tokens; the loss is measured with each."""
+    window: NonNegativeInt = 0
+    """Number of tokens read at once; 0: the same as in training."""
+    documents: PositiveInt = 16
+    """Maximum number of documents (the longest)."""
+    length: PositiveInt = 2048
+    """Maximum number of tokens of each document, from its beginning."""
     speed: bool = True
-    """Leave out what reading with memory costs, beside a sliding window that is computed anew for each token."""
-    speed_tokens: int = 64
-    """Tokens whose sliding windows are timed."""
+    """Do not measure the speed of reading with memory, compared with a sliding window that is computed again for
+    each token."""
+    speed_tokens: PositiveInt = 64
+    """Number of tokens whose sliding windows are timed."""
     out: Path | None = None
-    """A folder for context.json, context.png and context.svg; those that are there are replaced."""
+    """Folder for context.json, context.png and context.svg; existing ones are replaced. Default: no files."""
 
     def problems(self) -> Iterator[str]:
-        if not self.models:
-            yield "MODEL: name at least one model"
-        for name, least in (("window", 0), ("documents", 1), ("length", 1), ("speed_tokens", 1)):
-            if getattr(self, name) < least:
-                yield f"--{name.replace('_', '-')}: must be at least {least}, got {getattr(self, name)}"
+        yield from missing_models(self.models)
         if not self.memory or min(self.memory) < 0 or len(set(self.memory)) < len(self.memory):
-            yield "--memory: give lengths of 0 or more, each once"
+            yield "--memory: give different lengths of 0 or more"
 
 
 def run(config: AnalyzeContextConfig) -> AnalysisReport:
-    """Measure what a longer memory is worth to a causal language model, and how much quicker it reads.
+    """Measure the loss of a causal language model by memory length, and the speed of reading with memory.
 
-    The loss is that of held-out documents, as a whole and by how far into its document a token stands: early is
+    The loss is that of held-out documents, overall and by the position of tokens in their document; "early" means
     within the first 256 tokens.
 
     Examples:
         electra analyze context RUN --data DATA --out context
         electra analyze context RUN1 RUN2 --data DATA --memory 0 128 512 --length 4096 --no-speed
     """
-    from electra.analysis.context import held_out
+    from electra.analysis.held_out_text import longest_documents
+    from electra.analysis.load_models import check_vocabulary
+    from electra.data.shards import TokenData
+    from electra.export.display_name import display_names
     from electra.export.loading import load_pretrained
+    from electra.reports.analysis import make_output_folder, save_report
     from electra.serving.causal_language_model import CausalLanguageModel
 
-    if problems := list(config.problems()):
-        raise ConfigError("\n".join(problems))
-    prepare_out(config.out)
+    make_output_folder(config.out)
     data = TokenData.open(config.data, verify=False)
-    documents = held_out(
+    documents = longest_documents(
         data.heldout, separate=data.special.separate, documents=config.documents, length=config.length
     )
     models = []
-    for model, name in zip(config.models, names_of(config.models), strict=True):
-        pretrained = load_pretrained(model)  # all: a mistake is to be found before the first one is measured
+    for model, name in zip(config.models, display_names(config.models), strict=True):
+        pretrained = load_pretrained(model)  # all models, so that a mistake is found before the first is measured
         models.append((name, CausalLanguageModel.from_pretrained(pretrained, model)))
         check_vocabulary(pretrained.tokenizer, model, data)
-    tokens = sum(len(one) - 1 for one in documents)
-    facts = {
-        "data": data.fingerprint, "documents": len(documents), "tokens": tokens, "length": config.length,
-        "models": [_measured(config, name, model, documents) for name, model in models],
+    results = {
+        "data": data.fingerprint, "documents": len(documents), "length": config.length,
+        "tokens": sum(len(document) - 1 for document in documents),
+        "models": [_measure(config, name, model, documents) for name, model in models],
     }  # fmt: skip
-    return reported("context", facts, config.out)
+    return save_report("context", results, config.out)
 
 
-def _measured(
-    config: AnalyzeContextConfig, name: str, model: CausalLanguageModel, documents: list[Any]
+def _measure(
+    config: AnalyzeContextConfig, name: str, model: CausalLanguageModel, documents: list[Tensor]
 ) -> dict[str, Any]:
-    """What context.json says of one model."""
-    from electra.analysis.context import Reading
-    from electra.analysis.context_speed import speed
+    """The results of one model for context.json."""
+    from electra.analysis.context import ContextLosses
+    from electra.analysis.context_speed import measure_speed
     from electra.serving.causal_language_model import compute_token_losses
 
     window, readings, speeds = config.window or model.window, [], []
     for number, memory in enumerate(config.memory):
         logger.info("Reading with %s", name, extra={"progress": (number, len(config.memory))})
         losses = compute_token_losses(model, documents, window=window, memory=memory)
-        readings.append(asdict(Reading.of(memory, losses)))
+        readings.append(asdict(ContextLosses.summarize(memory, losses)))
     timed = sorted(memory for memory in config.memory if memory and config.speed)
     for number, memory in enumerate(timed):
         logger.info("Timing %s", name, extra={"progress": (number, len(timed))})
-        found = speed(model, documents[0], window=window, memory=memory, tokens=config.speed_tokens)
-        if found is not None:  # the document is long enough
-            speeds.append(asdict(found) | {"times": found.times})
+        speed = measure_speed(model, documents[0], window=window, memory=memory, tokens=config.speed_tokens)
+        if speed is not None:  # the document is long enough
+            speeds.append(asdict(speed) | {"times": speed.times})
     return {
         "model": name,
         "window": window,
@@ -118,12 +112,3 @@ def _measured(
         "readings": readings,
         "speeds": speeds,
     }
-
-
-def check_vocabulary(tokenizer: Tokenizer, name: str, data: TokenData) -> None:
-    """Raises a DataError where data were prepared with another vocabulary than a model's."""
-    if tokenizers.load(data.tokenizer_path).get_vocab() != tokenizer.get_vocab():
-        raise DataError(
-            f"{data.folder} was prepared with another vocabulary than that of {name}; prepare the text with "
-            "--tokenizer and that model's folder"
-        )

@@ -4,42 +4,25 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import tyro
-from numpy.typing import NDArray
 
-from electra.analysis.frequency import FrequencyBands, padded
-from electra.analysis.group_bootstrap import Resamples
-from electra.analysis.tagged_tokens import (
-    PIECES,
-    TaggedTokens,
-    position_names,
-    position_of,
-    rarest_piece,
-    tagged_tokens,
-)
-from electra.data import tokenizer as tokenizers
-from electra.data.shards import TokenData
-from electra.errors import CheckpointError, ConfigError, DataError
-from electra.reports.analysis import AnalysisReport, names_of, prepare_out, reported
-from electra.tasks import conll
+from electra.config import NonNegativeInt, OpenFraction, PositiveInt, Range
 
 if TYPE_CHECKING:
-    from electra.analysis.corrupted import CorruptedTokens
-    from electra.analysis.parts_of_speech import Grouping
-    from electra.serving.masked_token_predictor import MaskedTokenPredictor
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from electra.analysis.tagged_tokens import TaggedTokens
+    from electra.reports.analysis import AnalysisReport
     from electra.serving.scorer import Scorer
 
 logger = logging.getLogger(__name__)
 
 SETTINGS = ("threshold", "draws", "share", "temperature", "resamples", "seed")
-OFTEN, SUSPECTS = 10, 12
-"""How often a token must stand in the text to be named as a suspect, and how many are."""
 
 
 @dataclass(frozen=True)
@@ -47,171 +30,113 @@ class AnalyzePartsOfSpeechConfig:
     """The command line of `electra analyze parts-of-speech`."""
 
     model: tyro.conf.Positional[str]
-    """A run, export folder, Hugging Face folder or id of a discriminator."""
+    """A discriminator: a run, an export folder, a Hugging Face folder or id."""
     data: Path
-    """A treebank in CoNLL-U, whose fourth field (UPOS) is taken."""
+    """A treebank in CoNLL-U; the tags are in its fourth field (UPOS)."""
     generator: str | None = None
-    """The generator that makes the fakes; left out: the one beside the discriminator, RUN/export/generator."""
+    """Generator of the fakes. Default: the one next to the discriminator, RUN/export/generator."""
     frequencies: Path | None = None
-    """Prepared data, whose training text says how common tokens are; left out: the treebank itself."""
-    threshold: float = 0.5
-    """The probability above which the discriminator is said to take a token for replaced."""
-    draws: int = 3
-    """How often the text is corrupted, each time with another seed; all are measured together."""
-    share: float = 0.15
-    """Of each sentence's tokens that the generator fills, one at least."""
-    temperature: float = 1.0
-    """That the generator's logits are divided by when it draws."""
-    sentences: int = 0
-    """At most so many, from all over the file; 0: all."""
-    resamples: int = 500
-    """Of the sentences, for the intervals."""
-    seed: int = 0
-    """Of the first draw, and of the resamples."""
+    """Prepared data, whose training text gives the frequencies of tokens. Default: the treebank gives them."""
+    threshold: OpenFraction = 0.5
+    """Probability of being replaced above which a token is suspected."""
+    draws: PositiveInt = 3
+    """Number of corrupted copies of the text, each with another seed; all are measured together."""
+    share: OpenFraction = 0.15
+    """Fraction of each sentence's tokens that the generator replaces (at least one token)."""
+    temperature: Annotated[float, Range(ge=0.01, le=100)] = 1.0
+    """Sampling temperature of the generator."""
+    sentences: NonNegativeInt = 0
+    """Maximum number of sentences, spread evenly over the file; 0: all."""
+    resamples: PositiveInt = 500
+    """Number of bootstrap resamples of the sentences, for the intervals."""
+    seed: NonNegativeInt = 0
+    """Random seed of the first corrupted copy, and of the resamples."""
     out: Path | None = None
-    """A folder for parts-of-speech.json, .png and .svg; those that are there are replaced."""
-
-    def problems(self) -> Iterator[str]:
-        for name, least in (("draws", 1), ("sentences", 0), ("resamples", 1), ("seed", 0)):
-            if getattr(self, name) < least:
-                yield f"--{name}: must be at least {least}, got {getattr(self, name)}"
-        for name in ("threshold", "share"):
-            if not 0 < getattr(self, name) < 1:
-                yield f"--{name}: must lie between 0 and 1, got {getattr(self, name):g}"
-        if not 0.01 <= self.temperature <= 100:
-            yield f"--temperature: must lie between 0.01 and 100, got {self.temperature:g}"
+    """Folder for parts-of-speech.json, .png and .svg; existing ones are replaced. Default: no files."""
 
 
 def run(config: AnalyzePartsOfSpeechConfig) -> AnalysisReport:
-    """Say which words look replaced to a discriminator: by part of speech, frequency, position and piece of word.
+    """Measure which words look replaced to a discriminator: by part of speech, frequency, position and word piece.
 
-    On the text as it is, and on the generator's fakes; beside how likely the generator held original and fake, so
-    that a bias against a group and the difficulty of its fakes are told apart.
+    It is measured on the original text and on the generator's fakes, together with the generator's probability of
+    original and fake, so that a bias against a group is distinguished from the difficulty of its fakes.
 
     Examples:
         electra analyze parts-of-speech RUN --data en_ewt-ud-dev.conllu --frequencies DATA --out words
         electra analyze parts-of-speech DISCRIMINATOR --generator GENERATOR --data dev.conllu --threshold 0.3
     """
-    from electra.analysis.parts_of_speech import Grouping, Observed, adjusted, groups
+    import numpy as np
 
-    if problems := list(config.problems()):
-        raise ConfigError("\n".join(problems))
-    prepare_out(config.out)
+    from electra.analysis import parts_of_speech
+    from electra.analysis.corruption import corrupt_texts
+    from electra.analysis.group_bootstrap import GroupBootstrap
+    from electra.analysis.load_models import load_generator
+    from electra.analysis.tagged_tokens import tokenize_tagged
+    from electra.export.display_name import display_name
+    from electra.reports.analysis import make_output_folder, save_report
+    from electra.serving.scorer import Scorer
+    from electra.tasks import conll
+
+    make_output_folder(config.out)
     sentences = conll.read(config.data, conll.UPOS)
     if config.sentences:
-        chosen = np.linspace(0, len(sentences) - 1, min(config.sentences, len(sentences))).round().astype(int)
-        sentences = [sentences[i] for i in chosen.tolist()]
-    scorer, generator = _networks(config)
-    tokens = tagged_tokens(sentences, scorer.tokenizer)
-    groupings = _groupings(config, scorer, tokens)
-    draws = list(_draws(config, scorer, generator, tokens))
-    observed = Observed.of(draws)
-    resamples = Resamples(len(tokens.ids), count=config.resamples, seed=config.seed)
+        indices = np.linspace(0, len(sentences) - 1, min(config.sentences, len(sentences))).round().astype(int)
+        sentences = [sentences[i] for i in indices.tolist()]
+    scorer, name = Scorer(config.model), display_name(config.model)
+    generator = load_generator(config.model, config.generator, scorer)
+    tokens = tokenize_tagged(sentences, scorer.tokenizer)
+    groupings = parts_of_speech.group_tokens(tokens, _count_tokens(config, scorer, tokens))
+    draws = []
+    for number in range(config.draws):
+        logger.info("Replacing and reading", extra={"progress": (number, config.draws)})
+        draws.append(
+            corrupt_texts(
+                scorer, generator, tokens.ids,
+                share=config.share, temperature=config.temperature, seed=config.seed + number,
+            )
+        )  # fmt: skip
+    observations = parts_of_speech.Observations.from_draws(draws)
+    bootstrap = GroupBootstrap(len(tokens.ids), count=config.resamples, seed=config.seed)
     logit = math.log(config.threshold / (1 - config.threshold))
-    every = Grouping("all tokens", ("all",), np.zeros(len(observed.sentence_N), np.int64))
-    figures = {}
-    for number, one in enumerate([every, *groupings]):
-        logger.info("Figures", extra={"progress": (number, len(groupings) + 1)})
-        figures[one.name] = list(groups(observed, one, resamples=resamples, logit=logit))
-    # The commonest piece of a word says nearly what the token does: one of the two frequencies is enough there.
-    independent = [one for one in groupings if one.name != WORD_FREQUENCY]
-    facts = {
-        "model": names_of([config.model])[0],
+    all_tokens = parts_of_speech.Grouping("all tokens", ("all",), np.zeros(len(observations.sentence_N), np.int64))
+    groups = {}
+    for number, grouping in enumerate([all_tokens, *groupings]):
+        logger.info("Evaluating groups", extra={"progress": (number, len(groupings) + 1)})
+        groups[grouping.name] = list(
+            parts_of_speech.evaluate_groups(observations, grouping, bootstrap=bootstrap, logit=logit)
+        )
+    # The frequencies of token and word nearly agree, so only one of them is in the regression.
+    independent = [grouping for grouping in groupings if grouping.name != parts_of_speech.WORD_FREQUENCY]
+    results = {
+        "model": name,
         "objective": scorer.objective,
         "data": config.data.name,
         "frequencies": None if config.frequencies is None else config.frequencies.resolve().name,
         "sentences": len(tokens.ids),
         "rebuilt": tokens.rebuilt,
-        "in_windows": {names_of([config.model])[0]: scorer.batcher.count_windowed(map(len, tokens.ids))},
+        "in_windows": {name: scorer.batcher.count_windowed(map(len, tokens.ids))},
         "words": tokens.words,
         **{key: getattr(config, key) for key in SETTINGS},
-        "groups": figures,
-        "effects": adjusted(observed, independent, logit=logit),
-        "suspects": _suspects(scorer, tokens, draws[0], logit),
+        "groups": groups,
+        "effects": parts_of_speech.fit_error_effects(observations, independent, logit=logit),
+        "suspects": parts_of_speech.most_suspected_tokens(scorer.tokenizer, tokens, draws[0], logit=logit),
     }
-    return reported("parts-of-speech", facts, config.out)
+    return save_report("parts-of-speech", results, config.out)
 
 
-TAG, TOKEN_FREQUENCY, WORD_FREQUENCY = "tag", "frequency of the token", "frequency of the word"
-POSITION, PIECE = "position", "piece"
+def _count_tokens(config: AnalyzePartsOfSpeechConfig, scorer: Scorer, tokens: TaggedTokens) -> NDArray[np.int64]:
+    """How often each token occurs in the training text, or in the treebank."""
+    import numpy as np
 
+    from electra.analysis.corruption import flatten
+    from electra.analysis.frequency import pad_counts
+    from electra.analysis.load_models import check_vocabulary
+    from electra.data import tokenizer as tokenizers
+    from electra.data.shards import TokenData
 
-def _networks(config: AnalyzePartsOfSpeechConfig) -> tuple[Scorer, MaskedTokenPredictor]:
-    """The discriminator and the generator, of one vocabulary."""
-    from electra.export.loading import generator_beside
-    from electra.serving.masked_token_predictor import MaskedTokenPredictor
-    from electra.serving.scorer import Scorer
-
-    scorer = Scorer(config.model)
-    name = config.generator or generator_beside(config.model)
-    if name is None:
-        raise CheckpointError(
-            f"{config.model} has no generator beside it; say which makes the fakes: --generator MODEL, a masked "
-            "language model of the same vocabulary"
-        )
-    generator = MaskedTokenPredictor(generator_beside(name) or name)
-    if scorer.tokenizer.get_vocab() != generator.tokenizer.get_vocab():
-        raise DataError(
-            f"{config.model} and {name} have different vocabularies; give a generator of the discriminator's"
-        )
-    return scorer, generator
-
-
-def _groupings(config: AnalyzePartsOfSpeechConfig, scorer: Scorer, tokens: TaggedTokens) -> list[Grouping]:
-    from electra.analysis.parts_of_speech import Grouping
-
-    id_N = np.concatenate([np.array(one, np.int64) for one in tokens.ids])
-    bands = FrequencyBands.of(_counts(config, scorer, id_N))
-    rarest_N = rarest_piece(tokens, bands.rank_V)
-    return [
-        Grouping(TAG, tokens.tags, tokens.tag_N),
-        Grouping(TOKEN_FREQUENCY, bands.names, bands.band_V[id_N]),
-        Grouping(WORD_FREQUENCY, bands.names, bands.band_V[rarest_N]),
-        Grouping(POSITION, position_names(), position_of(tokens.place_N)),
-        Grouping(PIECE, PIECES, tokens.piece_N),
-    ]
-
-
-def _counts(config: AnalyzePartsOfSpeechConfig, scorer: Scorer, id_N: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How often each token stands in the text of training, or in the treebank."""
     size = tokenizers.vocabulary_size(scorer.tokenizer)
     if config.frequencies is None:
-        return np.bincount(id_N, minlength=size)
+        return np.bincount(flatten(tokens.ids), minlength=size)
     data = TokenData.open(config.frequencies, verify=False)
-    if tokenizers.load(data.tokenizer_path).get_vocab() != scorer.tokenizer.get_vocab():
-        raise DataError(
-            f"{config.frequencies} was prepared with another vocabulary than that of {config.model}; give data "
-            "that were prepared with --tokenizer and that model's folder, or leave --frequencies out"
-        )
-    return padded(data.unigram_counts, size)
-
-
-def _draws(
-    config: AnalyzePartsOfSpeechConfig, scorer: Scorer, generator: MaskedTokenPredictor, tokens: TaggedTokens
-) -> Iterator[CorruptedTokens]:
-    from electra.analysis.corrupted import corrupted
-
-    for number in range(config.draws):
-        logger.info("Replacing and reading", extra={"progress": (number, config.draws)})
-        yield corrupted(
-            scorer, generator, tokens.ids, share=config.share, temperature=config.temperature,
-            seed=config.seed + number,
-        )  # fmt: skip
-
-
-def _suspects(scorer: Scorer, tokens: TaggedTokens, first: CorruptedTokens, logit: float) -> list[dict[str, Any]]:
-    """The tokens of some tag that are most often taken for replaced in the text as it is."""
-    pairs, pair_N = np.unique(np.stack([first.original_N, tokens.tag_N], 1), axis=0, return_inverse=True)
-    counts = np.bincount(pair_N.ravel())
-    rates = np.bincount(pair_N.ravel(), weights=first.clean_logits_N > logit) / counts
-    order = np.lexsort((-counts, -np.where(counts >= OFTEN, rates, -1)))[:SUSPECTS]
-    return [
-        {
-            "token": scorer.tokenizer.id_to_token(int(pairs[i, 0])),
-            "tag": tokens.tags[pairs[i, 1]],
-            "tokens": int(counts[i]),
-            "rate": float(rates[i]),
-        }
-        for i in order.tolist()
-        if counts[i] >= OFTEN and rates[i] > 0
-    ]
+    check_vocabulary(scorer.tokenizer, config.model, data)
+    return pad_counts(data.unigram_counts, size)

@@ -5,10 +5,10 @@ from typing import Any
 
 from rich.table import Table
 
-from electra.reports.analysis import Facts, counted
-from electra.reports.figures import blank
-from electra.reports.notes import read_in_windows
-from electra.reports.tables import FigureTable, rounded, with_interval
+from electra.reports.analysis import Facts, count_of
+from electra.reports.figures import new_figure
+from electra.reports.notes import windowed_notes
+from electra.reports.tables import NumericTable, format_number, format_with_interval
 
 TITLE = "Whether the probabilities of having been replaced are right"
 SHOWS = "reliability diagrams, raw and corrected, and how often each probability is given"
@@ -36,7 +36,7 @@ def notes(facts: Facts) -> list[str]:
     replaced, errors = facts["replaced"], facts["errors"]
     chosen = next(row for row in replaced["rows"] if row["chosen"])
     found = [
-        f"{facts['model']}: {counted(facts['documents'], 'held-out document')}, {facts['tokens']:,} tokens in "
+        f"{facts['model']}: {count_of(facts['documents'], 'held-out document')}, {facts['tokens']:,} tokens in "
         f"rows of {facts['row']}; the generator drew in {facts['wanted_share']:.0%} of the places, and "
         f"{replaced['share']:.1%} became other tokens",
         "corrections were fitted on one half of the documents and judged on the other; chosen: "
@@ -49,12 +49,12 @@ def notes(facts: Facts) -> list[str]:
     ]
     if errors:
         found.append(
-            f"{errors['data']}: {counted(errors['sentences'], 'sentence')} judged, {errors['words']:,} words, "
+            f"{errors['data']}: {count_of(errors['sentences'], 'sentence')} judged, {errors['words']:,} words, "
             f"{errors['share']:.1%} of them wrong; a word has the highest probability of its tokens; a share of "
             f"wrong words is estimated (by EM, without labels), or counted (true), in the other "
-            f"{counted(errors['fitted_sentences'], 'sentence')}"
+            f"{count_of(errors['fitted_sentences'], 'sentence')}"
         )
-        found += read_in_windows(errors, "sentences")
+        found += windowed_notes(errors, "sentences")
         found += [_verdict(row) for row in errors["rows"] if row["prior"] in EXPECTING]
     if facts["stored"]:
         found.append(f"{facts['stored']} is stored beside the model, for electra score --calibrated")
@@ -78,7 +78,7 @@ def _verdict(row: Mapping[str, Any]) -> str:
     what = "helps" if high < 0 else "harms" if low > 0 else "makes no sure difference"
     return (
         f"{row['correction']}, shifted to {row['expected']:.1%} ({EXPECTING[row['prior']]}): {what}; log loss "
-        f"{with_interval(change['value'], change['interval'], 4, sign=True)}"
+        f"{format_with_interval(change['value'], change['interval'], 4, sign=True)}"
     )
 
 
@@ -88,15 +88,19 @@ def _first(row: Mapping[str, Any]) -> str:
     prior = row.get("prior", "as trained")
     if prior == "as trained":
         return name
-    return f"{name}, {prior}" if prior == REAL else f"{name}, {rounded(row['expected'], 4)} {EXPECTING[prior]}"
+    return (
+        f"{name}, {prior}" if prior == REAL else f"{name}, {format_number(row['expected'], 4)} {EXPECTING[prior]}"
+    )
 
 
 def _errors(where: str, place: Mapping[str, Any]) -> Table:
     title = f"{where}: {place['share']:.1%} of the judged ones" + "; *: chosen" * (where == REPLACED)
-    table = FigureTable("correction", "mean p", *ERRORS.values(), title=title)
+    table = NumericTable("correction", "mean p", *ERRORS.values(), title=title)
     for row in place["rows"]:
         table.add_row(
-            _first(row), rounded(row["mean_probability"]["value"], 4), *(_shown(row[name]) for name in ERRORS)
+            _first(row),
+            format_number(row["mean_probability"]["value"], 4),
+            *(_shown(row[name]) for name in ERRORS),
         )
     return table
 
@@ -104,21 +108,21 @@ def _errors(where: str, place: Mapping[str, Any]) -> Table:
 def _parts(where: str, place: Mapping[str, Any]) -> Table:
     title = f"{where}: Brier = reliability - resolution + uncertainty + residual"
     columns = ("brier", *PARTS)
-    table = FigureTable("correction", "Brier", *PARTS, "adaptive ECE", title=title)
+    table = NumericTable("correction", "Brier", *PARTS, "adaptive ECE", title=title)
     for row in place["rows"]:
-        figures = [rounded(row[name]["value"], 5) for name in (*columns, "adaptive_calibration_error")]
+        figures = [format_number(row[name]["value"], 5) for name in (*columns, "adaptive_calibration_error")]
         table.add_row(_first(row), *figures)
     return table
 
 
 def _shown(found: Mapping[str, Any]) -> str:
-    return with_interval(found["value"], found["interval"], 4)
+    return format_with_interval(found["value"], found["interval"], 4)
 
 
 def figure(facts: Facts) -> Any:
     """A reliability diagram of each kind of data, above how often each probability was given."""
     places = list(_places(facts))
-    drawing = blank(5.5 * len(places), 6)
+    drawing = new_figure(5.5 * len(places), 6)
     grid = drawing.subplots(2, len(places), squeeze=False, height_ratios=(3, 1), sharex="col")
     for column, (where, place) in enumerate(places):
         _diagram(grid[0][column], grid[1][column], _drawn(place["rows"]), facts["bins"])

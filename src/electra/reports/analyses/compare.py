@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from electra.reports.analysis import Facts, counted
-from electra.reports.figures import blank
-from electra.reports.notes import read_in_windows
-from electra.reports.tables import FigureTable, between, with_interval
+from electra.reports.analysis import Facts, count_of
+from electra.reports.figures import new_figure
+from electra.reports.notes import windowed_notes
+from electra.reports.tables import NumericTable, format_interval, format_with_interval
 
 TITLE = "Two encoders side by side"
 SHOWS = "how alike the layers are, what can be read off them, how they fill their space, and where attention looks"
@@ -41,7 +41,7 @@ def notes(facts: Facts) -> list[str]:
         f"layer {here} of {first} and layer {there} of {second}: {found['best']:.3f}",
         *(
             f"{probe['name']}: {second} less {first} "
-            f"{with_interval(probe['difference'], probe['interval'], 3, sign=True)}"
+            f"{format_with_interval(probe['difference'], probe['interval'], 3, sign=True)}"
             for probe in facts["probes"]
         ),
         f"of a word's {near['k']} nearest other words {last['overlap']:.1%} are the same in the last layers "
@@ -52,9 +52,9 @@ def notes(facts: Facts) -> list[str]:
         f"sentences, drawn with seed {facts['seed']}; intervals: 95 % over sentences; layer 0: embeddings",
     ]
     if facts["without_tokens"]:
-        left_out = counted(facts["without_tokens"], "word")
+        left_out = count_of(facts["without_tokens"], "word")
         lines.append(f"{left_out} left out, for which one of the tokenizers has no token")
-    lines += read_in_windows(facts, "sentences")
+    lines += windowed_notes(facts, "sentences")
     return [*lines, *(f"not probed: {reason}" for reason in facts["left_out"])]
 
 
@@ -65,7 +65,7 @@ def figure(facts: Facts) -> Any:
     panels += [_cosines, _dimensions, _entropy, _looks, _overlaps]
     columns = 3
     rows = -(-len(panels) // columns)
-    drawing = blank(4.8 * columns, 4 * rows)
+    drawing = new_figure(4.8 * columns, 4 * rows)
     drawing.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
     places = drawing.subplots(rows, columns, squeeze=False).ravel()
     for axes, panel in zip(places, panels, strict=False):
@@ -110,8 +110,8 @@ def _probes(facts: Facts) -> Table:
             best = int(np.argmax(found["scores"]))
             table.add_row(
                 "" if number else probe["name"], "" if number else probe["measure"], model["model"], str(best),
-                with_interval(found["scores"][best], found["intervals"][best], 3),
-                with_interval(found["selectivities"][best], found["selectivity_intervals"][best], 3),
+                format_with_interval(found["scores"][best], found["intervals"][best], 3),
+                format_with_interval(found["selectivities"][best], found["selectivity_intervals"][best], 3),
             )  # fmt: skip
     return table
 
@@ -132,11 +132,11 @@ def _neighbours(facts: Facts) -> Iterator[Table]:
 
 
 def _table(title: str, *columns: str, keys: int = 1) -> Table:
-    return FigureTable(*columns, title=title, keys=keys)
+    return NumericTable(*columns, title=title, keys=keys)
 
 
 def _percents(interval: Sequence[float]) -> str:
-    return f"{between([100 * end for end in interval], 1)}%"
+    return f"{format_interval([100 * end for end in interval], 1)}%"
 
 
 def _shortened(word: str, longest: int = LONGEST) -> str:

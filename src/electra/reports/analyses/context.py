@@ -5,9 +5,9 @@ from typing import Any
 
 from rich.table import Table
 
-from electra.reports.analysis import Facts, counted
-from electra.reports.figures import blank
-from electra.reports.tables import FigureTable
+from electra.reports.analysis import Facts, count_of
+from electra.reports.figures import new_figure
+from electra.reports.tables import NumericTable
 
 TITLE = "What a longer memory is worth"
 SHOWS = "perplexity against context, and the loss by where in its document a token stands"
@@ -24,14 +24,14 @@ def notes(facts: Facts) -> list[str]:
 
 
 def _read(facts: Facts) -> str:
-    return f"{counted(facts['documents'], 'held-out document')}, {counted(facts['tokens'], 'token')}"
+    return f"{count_of(facts['documents'], 'held-out document')}, {count_of(facts['tokens'], 'token')}"
 
 
 def _tables(model: dict[str, Any]) -> Iterator[Table]:
     late = list(model["readings"][0]["late"])
     title = f"{model['model']}: windows of {model['window']}, trained with a memory of {model['trained_memory']}"
     columns = ("memory", "loss", "perplexity", "early", *(f"from {int(first):,} on" for first in late))
-    table = FigureTable(*columns, title=title)
+    table = NumericTable(*columns, title=title)
     for one in model["readings"]:
         losses = [f"{loss:.4f}" for loss in (one["early"], *one["late"].values())]
         table.add_row(f"{one['memory']:,}", f"{one['loss']:.4f}", f"{one['perplexity']:.2f}", *losses)
@@ -47,7 +47,7 @@ def _tables(model: dict[str, Any]) -> Iterator[Table]:
         "loss",
         "sliding window",
     )
-    table = FigureTable(*columns, title="reading one document with memory, and by a sliding window")
+    table = NumericTable(*columns, title="reading one document with memory, and by a sliding window")
     for one in model["speeds"]:
         table.add_row(
             f"{one['memory']:,}", f"{1000 * one['memory_seconds']:.3f}", f"{one['context']:,}",
@@ -63,7 +63,7 @@ def figure(facts: Facts) -> Any:
     Models that were trained alike have one colour. A ring, and in the second picture a whole line, is for the
     memory of training; of a single model the shortest and the longest memory are drawn there, too.
     """
-    drawing = blank(11, 4.5)
+    drawing = new_figure(11, 4.5)
     by_context, by_position = drawing.subplots(1, 2)
     models = facts["models"]
     kinds = list(dict.fromkeys(_kind(model) for model in models))

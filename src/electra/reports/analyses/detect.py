@@ -6,9 +6,9 @@ from typing import Any
 
 from rich.table import Table
 
-from electra.reports.analysis import Facts, counted
-from electra.reports.figures import blank
-from electra.reports.tables import ALIKE, FigureTable, rounded, with_interval
+from electra.reports.analysis import Facts, count_of
+from electra.reports.figures import new_figure
+from electra.reports.tables import NO_INTERVAL_NOTE, NumericTable, format_number, format_with_interval
 
 TITLE = "Finding the words that learners got wrong"
 SHOWS = "precision against recall of each model and baseline, and average precision by how many words are wrong"
@@ -41,22 +41,22 @@ def notes(facts: Facts) -> list[str]:
     share = scored["errors"] / scored["words"]
     where = f"{facts['tune']}: " if facts["tune"] else "the other "
     found = [
-        f"{facts['data']}: {counted(scored['sentences'], 'sentence')} scored, {scored['words']:,} words, "
+        f"{facts['data']}: {count_of(scored['sentences'], 'sentence')} scored, {scored['words']:,} words, "
         f"{scored['errors']:,} of them wrong ({share:.1%})",
         "thresholds, and whether a word has the maximum or the mean of its tokens' log-odds, by the best F0.5 and "
-        f"average precision on {where}{counted(tune['sentences'], 'sentence')}",
+        f"average precision on {where}{count_of(tune['sentences'], 'sentence')}",
         f"95 % intervals: {facts['resamples']:,} resamples of sentences; every sentence was read by itself",
-        ALIKE,
+        NO_INTERVAL_NOTE,
         *_rarity(facts),
     ]
     if facts["references"]:
         found.append(f"wrong are words that at least {facts['references']} of the rewrites change")
     for one in facts["models"]:
         if one["long"]:
-            sentences = counted(one["long"], "sentence")
+            sentences = count_of(one["long"], "sentence")
             found.append(f"{one['model']}: {sentences}, longer than its input, read in windows")
         if one["unseen"]:
-            words = counted(one["unseen"], "word")
+            words = count_of(one["unseen"], "word")
             found.append(f"{one['model']}: {words} without a token, with the lowest score")
     return found
 
@@ -66,14 +66,14 @@ def _rarity(facts: Facts) -> Iterator[str]:
     for one in facts["models"]:
         if one["model"] == RARE:
             most = max(0, round(math.exp(-one["threshold"]) - 1))
-            seen = f"at most {counted(most, 'time')}" if most else "nowhere"
+            seen = f"at most {count_of(most, 'time')}" if most else "nowhere"
             yield f"{RARE}: flagged are those that stand {seen} in the sentences of the thresholds"
 
 
 def _shown(found: Mapping[str, Any] | None, *, sign: bool = False) -> str:
     if found is None:
         return "–"
-    return with_interval(found["value"], found["interval"], 3, sign=sign)
+    return format_with_interval(found["value"], found["interval"], 3, sign=sign)
 
 
 def _named(one: Mapping[str, Any]) -> str:
@@ -81,9 +81,9 @@ def _named(one: Mapping[str, Any]) -> str:
 
 
 def _whole(facts: Facts) -> Table:
-    table = FigureTable("", "threshold", *FIGURES.values(), title="all scored sentences")
+    table = NumericTable("", "threshold", *FIGURES.values(), title="all scored sentences")
     for one in facts["models"]:
-        threshold = "–" if one["model"] == EVERY else rounded(one["threshold"], 2, sign=True)
+        threshold = "–" if one["model"] == EVERY else format_number(one["threshold"], 2, sign=True)
         table.add_row(_named(one), threshold, *(_shown(one[name]) for name in FIGURES))
     return table
 
@@ -91,14 +91,14 @@ def _whole(facts: Facts) -> Table:
 def _buckets(facts: Facts) -> Table:
     title = "sentences by the share of their words that is wrong"
     columns = ("wrong words", "", "sentences", "base rate", "flagged", *(FIGURES[name] for name in BUCKETED[1:]))
-    table = FigureTable(*columns, title=title, keys=2)
+    table = NumericTable(*columns, title=title, keys=2)
     for bucket in facts["buckets"]:
         if not bucket["sentences"]:
             continue
-        first = [f"{bucket['sentences']:,}", rounded(bucket["errors"] / bucket["words"], 3)]
+        first = [f"{bucket['sentences']:,}", format_number(bucket["errors"] / bucket["words"], 3)]
         for one in facts["models"]:
             [there] = [there for there in one["buckets"] if there["bucket"] == bucket["bucket"]]
-            figures = ["–" if there[name] is None else rounded(there[name]["value"], 3) for name in BUCKETED]
+            figures = ["–" if there[name] is None else format_number(there[name]["value"], 3) for name in BUCKETED]
             name = bucket["bucket"] if one is facts["models"][0] else ""
             table.add_row(name, one["model"], *first, *figures)
             first = ["", ""]
@@ -107,7 +107,7 @@ def _buckets(facts: Facts) -> Table:
 
 def _rewrites(facts: Facts) -> Table:
     title = "does a sentence look more wrong than its rewrite? (0.5: chance)"
-    table = FigureTable("", "pairs", "accuracy", title=title)
+    table = NumericTable("", "pairs", "accuracy", title=title)
     for one in facts["models"]:
         if "rewrites" in one:
             table.add_row(one["model"], f"{one['rewrites']['pairs']:,}", _shown(one["rewrites"]["accuracy"]))
@@ -117,7 +117,7 @@ def _rewrites(facts: Facts) -> Table:
 def _differences(facts: Facts) -> Table:
     names = ("f0.5", "average_precision", "auc")
     title = f"differences from {facts['differences'][0]['than']}, paired"
-    table = FigureTable("", *(FIGURES[name] for name in names), title=title)
+    table = NumericTable("", *(FIGURES[name] for name in names), title=title)
     for row in facts["differences"]:
         table.add_row(row["model"], *(_shown(row[name], sign=True) for name in names))
     return table
@@ -125,7 +125,7 @@ def _differences(facts: Facts) -> Table:
 
 def figure(facts: Facts) -> Any:
     """Precision against recall, a ring where the threshold is; and the average precision by bucket."""
-    drawing = blank(11, 4.5)
+    drawing = new_figure(11, 4.5)
     curves, bars = drawing.subplots(1, 2)
     _curves(curves, facts["models"])
     _bars(bars, facts)

@@ -6,8 +6,8 @@ from typing import Any
 from rich.table import Table
 
 from electra.reports.analysis import Facts
-from electra.reports.figures import blank
-from electra.reports.tables import FigureTable, with_interval
+from electra.reports.figures import new_figure
+from electra.reports.tables import NumericTable, format_with_interval
 
 TITLE = "What the generator proposes"
 SHOWS = (
@@ -54,11 +54,11 @@ def notes(facts: Facts) -> list[str]:
 
 def _overall(facts: Facts) -> Table:
     columns = ("loss, 95 %", "perpl.", "entropy", "same", "top 1", "5", "10", "50", "calib.", "special")
-    table = FigureTable(*OF_READINGS, *columns, title="the original", keys=len(OF_READINGS))
+    table = NumericTable(*OF_READINGS, *columns, title="the original", keys=len(OF_READINGS))
     for model, one in _readings(facts):
         loss = one["loss"]
         table.add_row(
-            *_named(model, one), with_interval(loss["value"], (loss["low"], loss["high"]), 2),
+            *_named(model, one), format_with_interval(loss["value"], (loss["low"], loss["high"]), 2),
             _short_number(one["perplexity"]), f"{one['entropy']['value']:.2f}", f"{one['original']['value']:.1%}",
             *(f"{one[f'top_{k}']['value']:.1%}" for k in (1, 5, 10, 50)),
             f"{one['calibration']['error']:.3f}", f"{one['special']:.2%}",
@@ -70,7 +70,7 @@ def _fakes(facts: Facts) -> Table:
     ways = [one["name"] for one in facts["models"][0]["readings"][0]["alike"]]
     title = "fakes: like the original (by frequency alone), and their diversity (of what they replaced)"
     columns = (*OF_READINGS, *(f"same {way}" for way in ways), "different", "entropy")
-    table = FigureTable(*columns, title=title, keys=len(OF_READINGS))
+    table = NumericTable(*columns, title=title, keys=len(OF_READINGS))
     for model, one in _readings(facts):
         many = one["diversity"]
         table.add_row(
@@ -93,7 +93,7 @@ def _bands(model: Part) -> Table:
         "of the replaced",
     )  # fmt: skip
     title = f"{_label(model)}: by how common the original is (share {one['share']:g}, T {one['temperature']:g})"
-    table = FigureTable(*columns, title=title)
+    table = NumericTable(*columns, title=title)
     for band in one["bands"]:
         table.add_row(
             band["name"], f"{band['tokens']:,}", _number(band["loss"]), _number(band["entropy"]),
@@ -105,7 +105,7 @@ def _bands(model: Part) -> Table:
 
 def _examples(model: Part) -> Iterator[Table]:
     for example in model["examples"]:
-        table = FigureTable("was", "with probability", "proposed", title=example["text"])
+        table = NumericTable("was", "with probability", "proposed", title=example["text"])
         for mask in example["masks"]:
             proposed = ", ".join(f"{token} {value:.2f}" for token, value in mask["proposals"])
             table.add_row(mask["original"], f"{mask['probability']:.3f}", proposed)
@@ -114,7 +114,7 @@ def _examples(model: Part) -> Iterator[Table]:
 
 def figure(facts: Facts) -> Any:
     """Four pictures: by frequency, calibration, bands of fakes, and over training or by setting."""
-    drawing = blank(12, 8)
+    drawing = new_figure(12, 8)
     (by_band, calibrated), (of_fakes, over) = drawing.subplots(2, 2)
     shown = [model for model in facts["models"] if model is _last_of(facts, model["model"])]
     bands = [one["name"] for one in _last(facts)["readings"][0]["bands"]]

@@ -5,10 +5,10 @@ from typing import Any
 
 from rich.table import Table
 
-from electra.reports.analysis import Facts, counted
-from electra.reports.figures import blank
-from electra.reports.notes import read_in_windows
-from electra.reports.tables import ALIKE, FigureTable, with_interval
+from electra.reports.analysis import Facts, count_of
+from electra.reports.figures import new_figure
+from electra.reports.notes import windowed_notes
+from electra.reports.tables import NO_INTERVAL_NOTE, NumericTable, format_with_interval
 
 TITLE = "Right and wrong sentences"
 SHOWS = "the share of pairs whose right sentence looks likelier to each score, by field, by paradigm and by length"
@@ -28,22 +28,22 @@ def tables(facts: Facts) -> list[Table]:
 
 def notes(facts: Facts) -> list[str]:
     """What was measured, and how."""
-    paradigms = counted(len(facts["paradigms"]), "paradigm")
+    paradigms = count_of(len(facts["paradigms"]), "paradigm")
     ties = [f"{one['ties']:,} by {one['score']} of {one['model']}" for one in facts["scores"] if one["ties"]]
     return [
-        f"{counted(facts['pairs'], 'pair')} of {paradigms}; chance is 50 %. A field, and "
+        f"{count_of(facts['pairs'], 'pair')} of {paradigms}; chance is 50 %. A field, and "
         "all, is the mean over paradigms; by length all pairs count alike. Intervals: 95 % of "
         f"{facts['resamples']:,} resamples of the pairs within each paradigm, the same for all scores",
-        ALIKE,
+        NO_INTERVAL_NOTE,
         f"ties, which count half: {', '.join(ties) or 'none'}",
-        *read_in_windows(facts, "sentences"),
+        *windowed_notes(facts, "sentences"),
         *(f"{name}: {meaning}" for name, meaning in facts["meanings"].items()),
     ]
 
 
 def _fields(facts: Facts) -> Table:
     fields = [field.replace("_", " ") for field in facts["scores"][0]["fields"]]
-    table = FigureTable("", "score", "model", "all", *fields, title="right sentence likelier, %", keys=3)
+    table = NumericTable("", "score", "model", "all", *fields, title="right sentence likelier, %", keys=3)
     for number, one in enumerate(facts["scores"], start=1):
         values = (one["overall"], *one["fields"].values())
         table.add_row(str(number), one["score"], one["model"], *map(_percent, values))
@@ -51,7 +51,7 @@ def _fields(facts: Facts) -> Table:
 
 
 def _lengths(facts: Facts) -> Table:
-    table = FigureTable("", "score", title="by their lengths in tokens, %", keys=2)
+    table = NumericTable("", "score", title="by their lengths in tokens, %", keys=2)
     for name in LENGTHS:
         table.add_column(LENGTHS[name])
         table.add_column("pairs", justify="right")
@@ -65,11 +65,11 @@ def _lengths(facts: Facts) -> Table:
 
 
 def _differences(facts: Facts) -> Table:
-    table = FigureTable("", "", "difference, points", title="differences of all", keys=2)
+    table = NumericTable("", "", "difference, points", title="differences of all", keys=2)
     for one in shown_differences(facts):
         first, second = (_label(facts, facts["scores"][one[side]]) for side in ("first", "second"))
         ends = [100 * end for end in one["interval"]]
-        table.add_row(second, f"– {first}", with_interval(100 * one["value"], ends, 2, sign=True))
+        table.add_row(second, f"– {first}", format_with_interval(100 * one["value"], ends, 2, sign=True))
     return table
 
 
@@ -84,7 +84,7 @@ def shown_differences(facts: Facts) -> Iterator[dict[str, Any]]:
 def _paradigms(facts: Facts) -> Table:
     of_fields = any(one["field"] for one in facts["paradigms"])
     front = ("paradigm", "field") if of_fields else ("paradigm",)
-    table = FigureTable(*front, title="by paradigm, %; scores by their numbers above")
+    table = NumericTable(*front, title="by paradigm, %; scores by their numbers above")
     for name in ("pairs", *(str(number + 1) for number in range(len(facts["scores"])))):
         table.add_column(name, justify="right")
     for one in _ordered(facts):
@@ -106,7 +106,7 @@ def _label(facts: Facts, one: dict[str, Any]) -> str:
 
 
 def _percent(figure: dict[str, Any]) -> str:
-    return with_interval(100 * figure["value"], [100 * end for end in figure["interval"]], 1)
+    return format_with_interval(100 * figure["value"], [100 * end for end in figure["interval"]], 1)
 
 
 def figure(facts: Facts) -> Any:
@@ -114,12 +114,12 @@ def figure(facts: Facts) -> Any:
     paradigms = _ordered(facts)
     if len(paradigms) > 1:
         below = 0.9 + 0.19 * len(paradigms)
-        drawing = blank(12, 4.2 + below)
+        drawing = new_figure(12, 4.2 + below)
         panels = [["fields", "lengths"], ["paradigms", "paradigms"]]
         axes = drawing.subplot_mosaic(panels, height_ratios=[3.6, below])
         _draw_paradigms(axes["paradigms"], facts, paradigms)
     else:
-        drawing = blank(12, 4.2)
+        drawing = new_figure(12, 4.2)
         axes = drawing.subplot_mosaic([["fields", "lengths"]])
     of_fields = [{"all": one["overall"]} | one["fields"] for one in facts["scores"]]
     of_lengths = [{LENGTHS[name]: one["lengths"][name] for name in LENGTHS} for one in facts["scores"]]

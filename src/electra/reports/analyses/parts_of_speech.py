@@ -5,10 +5,10 @@ from typing import Any
 
 from rich.table import Table
 
-from electra.reports.analysis import Facts, counted
-from electra.reports.figures import blank
-from electra.reports.notes import read_in_windows
-from electra.reports.tables import ALIKE, FigureTable, rounded, with_interval
+from electra.reports.analysis import Facts, count_of
+from electra.reports.figures import new_figure
+from electra.reports.notes import windowed_notes
+from electra.reports.tables import NO_INTERVAL_NOTE, NumericTable, format_number, format_with_interval
 
 TITLE = "Which words look replaced"
 SHOWS = (
@@ -38,10 +38,10 @@ def notes(facts: Facts) -> list[str]:
         "the treebank itself" if facts["frequencies"] is None else f"the training text of {facts['frequencies']}"
     )
     found = [
-        f"{facts['data']}: {counted(facts['sentences'], 'sentence')}, {counted(facts['words'], 'word')}; "
-        f"{counted(facts['draws'], 'draw')} of {facts['share']:.0%} of the tokens at temperature "
+        f"{facts['data']}: {count_of(facts['sentences'], 'sentence')}, {count_of(facts['words'], 'word')}; "
+        f"{count_of(facts['draws'], 'draw')} of {facts['share']:.0%} of the tokens at temperature "
         f"{facts['temperature']:g}, measured together; "
-        f"intervals: 95 %, {facts['resamples']} resamples of the sentences; {ALIKE}",
+        f"intervals: 95 %, {facts['resamples']} resamples of the sentences; {NO_INTERVAL_NOTE}",
         f"A token is suspected where its probability of having been replaced is above {facts['threshold']:g}. "
         "Suspected: of the tokens of the text as it is (clean), and of those of the corrupted text that are as "
         "they were (untouched): false positives. Missed: of the fakes those that are not suspected: false "
@@ -56,10 +56,10 @@ def notes(facts: Facts) -> list[str]:
         "of the mean token, other properties equal; its intervals take sentences as clusters. Difficulty is known "
         "by tenths of the tokens: within a tenth it still differs, and a little of it may be left in both.",
     ]
-    found += read_in_windows(facts, "sentences")
+    found += windowed_notes(facts, "sentences")
     if facts["rebuilt"]:
         found.append(
-            f"{counted(facts['rebuilt'], 'sentence')} without a text (# text = ...), or with one of other words, "
+            f"{count_of(facts['rebuilt'], 'sentence')} without a text (# text = ...), or with one of other words, "
             "read with a blank between each two words"
         )
     [every] = facts["groups"]["all tokens"]
@@ -91,7 +91,7 @@ def _discriminator(facts: Facts) -> Table:
         "tokens", "clean suspected %", "untouched suspected %", "fakes", "missed %", "AUC",
         "log-odds: clean", "untouched", "fakes",
     )  # fmt: skip
-    table = FigureTable("", *columns, title=f"{facts['model']}: what the discriminator says")
+    table = NumericTable("", *columns, title=f"{facts['model']}: what the discriminator says")
 
     def cells(one: Part) -> Sequence[str]:
         return (
@@ -109,7 +109,7 @@ def _generator(facts: Facts) -> Table:
         "equal difficulty: missed %", "clean suspected %",
     )  # fmt: skip
     title = "what the generator proposes there, and both errors at equal difficulty"
-    table = FigureTable("", *columns, title=title)
+    table = NumericTable("", *columns, title=title)
 
     def cells(one: Part) -> Sequence[str]:
         same = "" if one["same"] is None else f"{one['same']['value']:.1%}"
@@ -125,7 +125,7 @@ def _generator(facts: Facts) -> Table:
 
 def _effects(facts: Facts) -> Table:
     columns = ("fakes", "missed: effect", "clean tokens", "suspected: effect")
-    table = FigureTable("", *columns, title="effects, in log-odds, all properties at once")
+    table = NumericTable("", *columns, title="effects, in log-odds, all properties at once")
     sides = [facts["effects"][key] or {} for key in ("missed", "clean_suspected")]
     for factor in dict.fromkeys(name for side in sides for name in side):
         both = [{one["level"]: one for one in side.get(factor, ())} for side in sides]
@@ -141,11 +141,11 @@ def _effects(facts: Facts) -> Table:
 def _effect(one: Part | None) -> tuple[str, str]:
     if one is None:
         return "", ""
-    return f"{one['tokens']:,}", with_interval(one["value"], (one["low"], one["high"]), 2, sign=True)
+    return f"{one['tokens']:,}", format_with_interval(one["value"], (one["low"], one["high"]), 2, sign=True)
 
 
 def _suspects(facts: Facts) -> Table:
-    table = FigureTable("token", "tag", "tokens", "clean suspected", title="most often suspected, unchanged")
+    table = NumericTable("token", "tag", "tokens", "clean suspected", title="most often suspected, unchanged")
     for one in facts["suspects"]:
         table.add_row(one["token"], one["tag"], f"{one['tokens']:,}", f"{one['rate']:.0%}")
     return table
@@ -156,7 +156,7 @@ def figure(facts: Facts) -> Any:
     parts = {title: part for title, part in facts["groups"].items() if title != "all tokens"}
     tags = {"tag": parts.pop("tag")}
     rows = [len(_lines(some)) for some in (tags, parts)]
-    drawing = blank(12, 2 + 0.22 * sum(rows))
+    drawing = new_figure(12, 2 + 0.22 * sum(rows))
     axes = drawing.subplots(2, 2, gridspec_kw={"height_ratios": rows})
     for line, some in zip(axes, (tags, parts), strict=True):
         _suspected(line[0], some, facts)
@@ -233,8 +233,10 @@ def _mean(axes: Any, facts: Facts, key: str) -> None:
 
 def _rate(one: Part | None) -> str:
     """In percent, with its interval."""
-    return "" if one is None else with_interval(100 * one["value"], (100 * one["low"], 100 * one["high"]), 1)
+    return (
+        "" if one is None else format_with_interval(100 * one["value"], (100 * one["low"], 100 * one["high"]), 1)
+    )
 
 
 def _number(one: Part | None, digits: int = 2) -> str:
-    return "" if one is None else rounded(one["value"], digits)
+    return "" if one is None else format_number(one["value"], digits)

@@ -4,10 +4,10 @@ from typing import Any
 
 from rich.table import Table
 
-from electra.reports.analysis import Facts, counted
-from electra.reports.figures import blank
-from electra.reports.notes import read_in_windows
-from electra.reports.tables import ALIKE, FigureTable, with_interval
+from electra.reports.analysis import Facts, count_of
+from electra.reports.figures import new_figure
+from electra.reports.notes import windowed_notes
+from electra.reports.tables import NO_INTERVAL_NOTE, NumericTable, format_with_interval
 
 TITLES = 10
 """Points of the titles in the picture."""
@@ -24,21 +24,21 @@ def notes(facts: Facts) -> list[str]:
     """What was measured, and how."""
     scores = {"probability": "probabilities, whose logarithms are taken", "log": "logarithms"}[facts["scale"]]
     found = [
-        f"{counted(facts['utterances'], 'utterance')}, {facts['reference_words']:,} words, "
+        f"{count_of(facts['utterances'], 'utterance')}, {facts['reference_words']:,} words, "
         f"{facts['hypotheses']:,} hypotheses; the recogniser's scores are {scores}. An error rate is all errors "
         "over all words",
         "weight and length penalty are those of a grid with the fewest errors over "
         f"{facts['folds'] - 1} of {facts['folds']} parts of the utterances, and judge the one left; intervals: "
         f"95 % of {facts['resamples']:,} resamples of the utterances",
-        ALIKE,
+        NO_INTERVAL_NOTE,
         f"words: {facts['normalisation']}",
     ]
     if facts["left_out"]:
-        left = ", ".join(f"{counted(count, 'list')} {reason}" for reason, count in facts["left_out"].items())
+        left = ", ".join(f"{count_of(count, 'list')} {reason}" for reason, count in facts["left_out"].items())
         found.append(f"left out: {left}")
     if facts["first_best_added"]:
         found.append(
-            f"of {counted(facts['first_best_added'], 'list')} the first best has no score: it was put in front "
+            f"of {count_of(facts['first_best_added'], 'list')} the first best has no score: it was put in front "
             "with that of the best alternative"
         )
     if empty := facts.get("empty_hypotheses", 0):  # files of before do not say
@@ -46,12 +46,12 @@ def notes(facts: Facts) -> list[str]:
             f"{empty:,} {'hypotheses are' if empty != 1 else 'hypothesis is'} empty: nothing to read, as likely "
             "as the least likely of the same list, and every word of the reference is an error"
         )
-    found += read_in_windows(facts, "hypotheses")
+    found += windowed_notes(facts, "hypotheses")
     return [*found, *(f"{name}: {meaning}" for name, meaning in facts["meanings"].items())]
 
 
 def _rates(facts: Facts) -> Table:
-    table = FigureTable("", "model alone", "with the recogniser", title="word error rate, %")
+    table = NumericTable("", "model alone", "with the recogniser", title="word error rate, %")
     table.add_row("first best", "", _percent(facts["first_best"]))
     table.add_row("length penalty alone", "", _percent(facts["length_alone"]["rescored"]))
     for one in facts["models"]:
@@ -64,7 +64,7 @@ def _rates(facts: Facts) -> Table:
 def _differences(facts: Facts) -> Table:
     title = "rescored with the recogniser: differences in points, and utterances"
     columns = ("", "to first best", "to length penalty alone", "better", "worse")
-    table = FigureTable(*columns, title=title)
+    table = NumericTable(*columns, title=title)
     for name, one in _rescored(facts):
         against = "" if one is facts["length_alone"] else _points(one["to_length_alone"])
         table.add_row(name, _points(one["to_first_best"]), against, f"{one['better']:,}", f"{one['worse']:,}")
@@ -73,7 +73,7 @@ def _differences(facts: Facts) -> Table:
 
 def _weights(facts: Facts) -> Table:
     title = "fitted, from the smallest to the largest of the parts"
-    table = FigureTable("", "weight", "in the recogniser's spread", "length penalty", title=title)
+    table = NumericTable("", "weight", "in the recogniser's spread", "length penalty", title=title)
     for name, one in _rescored(facts):
         table.add_row(name, *(_range(one[key]) for key in ("weights", "strengths", "length_penalties")))
     return table
@@ -92,11 +92,11 @@ def _label(facts: Facts, one: dict[str, Any]) -> str:
 
 
 def _percent(figure: dict[str, Any]) -> str:
-    return with_interval(100 * figure["value"], [100 * end for end in figure["interval"]], 2)
+    return format_with_interval(100 * figure["value"], [100 * end for end in figure["interval"]], 2)
 
 
 def _points(figure: dict[str, Any]) -> str:
-    return with_interval(100 * figure["value"], [100 * end for end in figure["interval"]], 2, sign=True)
+    return format_with_interval(100 * figure["value"], [100 * end for end in figure["interval"]], 2, sign=True)
 
 
 def _range(values: list[float]) -> str:
@@ -106,7 +106,7 @@ def _range(values: list[float]) -> str:
 
 def figure(facts: Facts) -> Any:
     """Error rates with their intervals; and error rates by how much the model counts."""
-    drawing = blank(12, 2.6 + 0.32 * (len(facts["models"]) + 4))
+    drawing = new_figure(12, 2.6 + 0.32 * (len(facts["models"]) + 4))
     rates, curves = drawing.subplots(1, 2, width_ratios=[1.1, 1])
     _draw_rates(rates, facts)
     first = 100 * facts["first_best"]["value"]

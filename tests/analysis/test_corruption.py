@@ -8,7 +8,7 @@ import pytest
 import torch
 from small_model import LENGTH, TEXTS, write_model
 
-from electra.analysis.corrupted import corrupted, sampled
+from electra.analysis.corruption import corrupt_texts, sample_tokens
 from electra.errors import DataError
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
@@ -31,24 +31,24 @@ def test_a_share_of_each_text_is_replaced_and_read(
     towers: tuple[Scorer, MaskedTokenPredictor], ids: list[list[int]]
 ) -> None:
     scorer, generator = towers
-    found = corrupted(scorer, generator, ids, share=0.3, seed=1)
+    found = corrupt_texts(scorer, generator, ids, share=0.3, seed=1)
     rows = [found.text_N == text for text in range(len(ids))]
-    shown = [found.shown_N[row].tolist() for row in rows]
+    shown = [found.corrupted_N[row].tolist() for row in rows]
     assert [found.original_N[row].tolist() for row in rows] == ids
-    assert [found.place_N[row].tolist() for row in rows] == [list(range(len(one))) for one in ids]
-    assert [int(found.chosen_N[row].sum()) for row in rows] == [round(0.3 * len(one)) for one in ids]
-    assert found.replaced_N.any() and not found.replaced_N[~found.chosen_N].any()
+    assert [found.position_N[row].tolist() for row in rows] == [list(range(len(one))) for one in ids]
+    assert [int(found.masked_N[row].sum()) for row in rows] == [round(0.3 * len(one)) for one in ids]
+    assert found.replaced_N.any() and not found.replaced_N[~found.masked_N].any()
     np.testing.assert_allclose(found.logits_N, np.concatenate(scorer.logits(shown)), atol=1e-5)
     np.testing.assert_allclose(found.clean_logits_N, np.concatenate(scorer.logits(ids)), atol=1e-5)
     # What the generator says of the places, one text at a time.
-    places = [found.place_N[row & found.chosen_N] for row in rows]
+    places = [found.position_N[row & found.masked_N] for row in rows]
     n = 0
     for text, where in enumerate(places):
         for _, part, log_probabilities in generator([ids[text]], [where]):
             for place, each in zip(part, log_probabilities, strict=True):
                 original, drawn = ids[text][place], shown[text][place]
                 assert found.original_log_probability_n[n] == pytest.approx(each[original].item(), abs=1e-4)
-                assert found.shown_log_probability_n[n] == pytest.approx(each[drawn].item(), abs=1e-4)
+                assert found.sampled_log_probability_n[n] == pytest.approx(each[drawn].item(), abs=1e-4)
                 assert found.rank_n[n] == (each > each[original]).sum()
                 entropy = torch.distributions.Categorical(logits=each).entropy().item()
                 assert found.entropy_n[n] == pytest.approx(entropy, abs=1e-3)
@@ -59,21 +59,21 @@ def test_a_share_of_each_text_is_replaced_and_read(
 def test_draws_do_not_depend_on_what_stands_beside(
     towers: tuple[Scorer, MaskedTokenPredictor], ids: list[list[int]]
 ) -> None:
-    whole, again = corrupted(*towers, ids), corrupted(*towers, ids)
+    whole, again = corrupt_texts(*towers, ids), corrupt_texts(*towers, ids)
     for field in fields(whole):
         np.testing.assert_array_equal(getattr(whole, field.name), getattr(again, field.name))
-    assert (corrupted(*towers, ids, seed=1).chosen_N != whole.chosen_N).any()
+    assert (corrupt_texts(*towers, ids, seed=1).masked_N != whole.masked_N).any()
 
 
 def test_tokens_are_drawn_by_their_probabilities() -> None:
     logits = torch.tensor([0.5, 0.25, 0.0, 0.25]).log()
     uniforms = (np.arange(1000) + 0.5) / 1000
-    found = sampled(logits.expand(1000, 4), uniforms)
+    found = sample_tokens(logits.expand(1000, 4), uniforms)
     assert found.bincount(minlength=4).tolist() == [500, 250, 0, 250]
-    assert sampled(logits.expand(1, 4), np.array([0.0])).item() == 0
+    assert sample_tokens(logits.expand(1, 4), np.array([0.0])).item() == 0
 
 
 def test_different_vocabularies_are_refused(towers: tuple[Scorer, MaskedTokenPredictor], tmp_path: Path) -> None:
     other = write_model(tmp_path / "other", kind="bpe", head=MaskedLanguageModelHead)
     with pytest.raises(DataError, match="different vocabularies; give two of one run"):
-        corrupted(towers[0], MaskedTokenPredictor(other, device="cpu"), [[1]])
+        corrupt_texts(towers[0], MaskedTokenPredictor(other, device="cpu"), [[1]])

@@ -1,7 +1,6 @@
 """What a model proposes, beside what is computed for one masked token at a time."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,12 +8,22 @@ import torch
 from small_model import LENGTH, TEXTS, write_model
 
 from electra.analysis.frequency import FrequencyBands
-from electra.analysis.generator import calibration, diversity, examples, reading, ways_to_be_alike
-from electra.analysis.proposals import Likeness, Masked, Proposals, alike, proposals, stretches
+from electra.analysis.generator import (
+    example_proposals,
+    measure_diversity,
+    summarize_proposals,
+    token_classes,
+    top_token_calibration,
+)
+from electra.analysis.proposals import (
+    MaskedTexts,
+    Proposals,
+    TokenClasses,
+    measure_proposals,
+    same_class_probability,
+)
 from electra.data import tokenizer as tokenizers
-from electra.data.shards import Split, TokenData
 from electra.data.tags import TagTable
-from electra.errors import DataError
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
 
@@ -29,27 +38,27 @@ def predictor(tmp_path_factory: pytest.TempPathFactory) -> MaskedTokenPredictor:
 
 
 @pytest.fixture(scope="module")
-def masked(predictor: MaskedTokenPredictor) -> Masked:
+def masked(predictor: MaskedTokenPredictor) -> MaskedTexts:
     ids = [predictor.tokenizer.encode(text, add_special_tokens=False).ids[: LENGTH - 2] for text in TEXTS]
-    return Masked.drawn(ids, share=0.4, seed=3)
+    return MaskedTexts.sample(ids, share=0.4, seed=3)
 
 
-def test_a_share_of_each_text_is_masked(masked: Masked) -> None:
-    assert [len(where) for where in masked.places] == [max(1, round(0.4 * len(one))) for one in masked.ids]
-    assert all((np.diff(where) > 0).all() for where in masked.places)
+def test_a_share_of_each_text_is_masked(masked: MaskedTexts) -> None:
+    assert [len(where) for where in masked.positions] == [max(1, round(0.4 * len(one))) for one in masked.ids]
+    assert all((np.diff(where) > 0).all() for where in masked.positions)
     n = 0
-    for text, where in enumerate(masked.places):
+    for text, where in enumerate(masked.positions):
         for place in where:
             assert (masked.text_n[n], masked.original_n[n]) == (text, masked.ids[text][place])
             n += 1
 
 
-def test_figures_of_each_token_at_each_temperature(predictor: MaskedTokenPredictor, masked: Masked) -> None:
+def test_figures_of_each_token_at_each_temperature(predictor: MaskedTokenPredictor, masked: MaskedTexts) -> None:
     class_V = np.arange(ROWS) % 7
-    ways = [Likeness("seventh", class_V, np.ones(ROWS, bool))]
-    found = proposals(predictor, masked, temperatures=(1.0, 0.5), ways=ways, special=(0, 1, 2, 3, 4))
+    ways = [TokenClasses("seventh", class_V, np.ones(ROWS, bool))]
+    found = measure_proposals(predictor, masked, temperatures=(1.0, 0.5), classes=ways, special=(0, 1, 2, 3, 4))
     n = 0
-    for text, where in enumerate(masked.places):
+    for text, where in enumerate(masked.positions):
         for _, part, log_probabilities in predictor([masked.ids[text]], [where]):
             for place, row_V in zip(part, log_probabilities, strict=True):
                 original = masked.ids[text][place]
@@ -63,8 +72,8 @@ def test_figures_of_each_token_at_each_temperature(predictor: MaskedTokenPredict
                     assert one.entropy_n[n] == pytest.approx(entropy, abs=1e-3)
                     assert one.top_probability_n[n] == pytest.approx(p_V.max().item(), abs=1e-5)
                     assert one.special_n[n] == pytest.approx(p_V[:5].sum().item(), abs=1e-5)
-                    assert one.alike_Kn[0, n] == pytest.approx(like, abs=1e-4)
-                    assert p_V[int(one.shown_n[n])] > 0
+                    assert one.same_class_Kn[0, n] == pytest.approx(like, abs=1e-4)
+                    assert p_V[int(one.sampled_n[n])] > 0
                 n += 1
     assert n == len(found[1.0].loss_n)
 
@@ -72,7 +81,7 @@ def test_figures_of_each_token_at_each_temperature(predictor: MaskedTokenPredict
 def test_likeness_leaves_the_original_out() -> None:
     probabilities = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]])
     classes = torch.tensor([[0, 0, 1, 1], [0, 1, 2, 0]])
-    by_pair, by_three = alike(probabilities, torch.tensor([0, 3]), classes)
+    by_pair, by_three = same_class_probability(probabilities, torch.tensor([0, 3]), classes)
     torch.testing.assert_close(by_pair, torch.tensor([0.2, 0.2]))
     torch.testing.assert_close(by_three, torch.tensor([0.4, 0.4]))
 
@@ -82,22 +91,22 @@ def known(**changed: object) -> Proposals:
     values: dict[str, object] = {
         "text_n": np.array([0, 0, 1, 1]),
         "original_n": np.array([5, 6, 7, 5]),
-        "shown_n": np.array([5, 7, 5, 6]),
+        "sampled_n": np.array([5, 7, 5, 6]),
         "loss_n": -np.log([0.5, 0.25, 0.2, 0.1]),
         "rank_n": np.array([0, 3, 9, 60]),
         "entropy_n": np.array([1.0, 2.0, 3.0, 4.0]),
         "top_probability_n": np.array([0.5, 0.5, 0.75, 0.75]),
         "special_n": np.array([0.0, 0.0, 0.1, 0.1]),
-        "alike_Kn": np.array([[0.25, 0.25, 0.3, 0.4]]),
+        "same_class_Kn": np.array([[0.25, 0.25, 0.3, 0.4]]),
     }
     return Proposals(**(values | changed))  # type: ignore[arg-type]
 
 
 def test_a_reading_by_hand() -> None:
     counts_V = np.array([0, 0, 0, 0, 0, 50, 30, 20])
-    bands = FrequencyBands.of(counts_V)
-    ways = [Likeness("evenness", np.arange(8) % 2, np.arange(8) != 6)]
-    one = reading(known(), bands=bands, ways=ways, counts_V=counts_V, resamples=50)
+    bands = FrequencyBands.from_counts(counts_V)
+    ways = [TokenClasses("evenness", np.arange(8) % 2, np.arange(8) != 6)]
+    one = summarize_proposals(known(), bands=bands, classes=ways, counts_V=counts_V, resamples=50)
     assert one["tokens"] == 4 and one["loss"]["value"] == pytest.approx(-math.log(0.0025) / 4)
     assert one["loss"]["low"] == pytest.approx(-math.log(0.125) / 2)  # the first text twice
     assert one["perplexity"] == pytest.approx(0.0025**-0.25)
@@ -119,7 +128,9 @@ def test_bands_of_originals_and_of_fakes() -> None:
     counts_V = np.zeros(30, np.int64)
     counts_V[np.arange(8, 28)] = 100
     counts_V[5:8] = [1000, 10, 0]
-    one = reading(known(), bands=FrequencyBands.of(counts_V), ways=[], counts_V=counts_V, resamples=9)
+    one = summarize_proposals(
+        known(), bands=FrequencyBands.from_counts(counts_V), classes=[], counts_V=counts_V, resamples=9
+    )
     found = {band["name"]: band for band in one["bands"]}
     assert [*found] == ["top 10", "top 100", "never seen"]
     assert [band["tokens"] for band in found.values()] == [2, 1, 1]
@@ -133,27 +144,27 @@ def test_calibration_of_what_is_right_as_often_as_it_says() -> None:
     draw = np.random.default_rng(0)
     confidence_n = draw.random(50_000)
     right_n = draw.random(50_000) < confidence_n
-    assert calibration(confidence_n, right_n)["error"] < 0.02
-    surer = calibration(np.sqrt(confidence_n), right_n)
+    assert top_token_calibration(confidence_n, right_n)["error"] < 0.02
+    surer = top_token_calibration(np.sqrt(confidence_n), right_n)
     assert surer["error"] == pytest.approx(2 / 3 - 1 / 2, abs=0.01)  # the means of sqrt(x) and x
     assert sum(one["tokens"] for one in surer["bins"]) == 50_000
-    assert len(calibration(np.array([0.5]), np.array([True]))["bins"]) == 1
+    assert len(top_token_calibration(np.array([0.5]), np.array([True]))["bins"]) == 1
 
 
 def test_diversity_of_equal_fakes() -> None:
-    found = diversity(np.array([1, 2, 3, 4, 9]), np.array([7, 7, 8, 8, 9]))
+    found = measure_diversity(np.array([1, 2, 3, 4, 9]), np.array([7, 7, 8, 8, 9]))
     assert (found["fakes"], found["distinct_fakes"], found["distinct_text"]) == (4, 2, 4)
     assert found["entropy_fakes"] == pytest.approx(math.log(2))
     assert found["entropy_text"] == pytest.approx(math.log(4))
-    assert diversity(np.array([1]), np.array([1]))["entropy_fakes"] == 0
+    assert measure_diversity(np.array([1]), np.array([1]))["entropy_fakes"] == 0
 
 
 def test_ways_to_be_alike() -> None:
     tokenizer = tokenizers.train(TEXTS * 5, vocabulary_size=150)
     size = tokenizers.vocabulary_size(tokenizer)
-    bands = FrequencyBands.of(np.arange(size + 5))
+    bands = FrequencyBands.from_counts(np.arange(size + 5))
     table = TagTable(("?", "NOUN"), np.arange(size) % 2)
-    tag, letter, piece, band = ways_to_be_alike(tokenizer, bands, table)
+    tag, letter, piece, band = token_classes(tokenizer, bands, table)
     assert [tag.name, letter.name, piece.name, band.name] == [
         "tag", "first letter", "kind of piece", "frequency band",
     ]  # fmt: skip
@@ -161,14 +172,14 @@ def test_ways_to_be_alike() -> None:
     assert letter.class_V[numbers["c"]] == letter.class_V[numbers["##c"]] != letter.class_V[numbers["a"]]
     assert piece.class_V[numbers["c"]] != piece.class_V[numbers["##c"]]
     assert tag.known_V.tolist() == [i % 2 == 1 for i in range(size)] + [False] * 5
-    assert ways_to_be_alike(tokenizer, bands, None)[0].name == "first letter"
+    assert token_classes(tokenizer, bands, None)[0].name == "first letter"
 
 
-def test_examples_show_masks_and_what_is_likeliest(predictor: MaskedTokenPredictor, masked: Masked) -> None:
-    found = examples(predictor, masked, count=2)
-    several = [i for i, where in enumerate(masked.places) if len(where) > 1]
+def test_examples_show_masks_and_what_is_likeliest(predictor: MaskedTokenPredictor, masked: MaskedTexts) -> None:
+    found = example_proposals(predictor, masked, count=2)
+    several = [i for i, where in enumerate(masked.positions) if len(where) > 1]
     for one, text in zip(found, several, strict=False):
-        originals = [predictor.tokenizer.id_to_token(masked.ids[text][place]) for place in masked.places[text]]
+        originals = [predictor.tokenizer.id_to_token(masked.ids[text][place]) for place in masked.positions[text]]
         assert one["text"].count("[MASK]") == len(originals)
         assert [mask["original"] for mask in one["masks"]] == originals
         for mask in one["masks"]:
@@ -176,16 +187,4 @@ def test_examples_show_masks_and_what_is_likeliest(predictor: MaskedTokenPredict
             assert len(values) == 5 and values == sorted(values, reverse=True)
             shown = dict(map(tuple, mask["proposals"]))
             assert shown.get(mask["original"], 0) in (0, pytest.approx(mask["probability"]))
-    assert examples(predictor, masked, count=0) == []
-
-
-def test_stretches_come_from_all_over_the_split(data_folder: Path) -> None:
-    data = TokenData.open(data_folder, verify=False)
-    whole = [token for shard in data.heldout.shards for token in shard.tokens.tolist()]
-    found = stretches(data.heldout, texts=6, length=20)
-    assert len(found) == 6 and all(10 <= len(one) <= 20 for one in found)
-    starts = [next(i for i in range(len(whole)) if whole[i : i + len(one)] == one) for one in found]
-    assert starts == sorted(starts) and starts[0] == 0 and starts[-1] > len(whole) / 2
-    assert sum(map(len, stretches(data.heldout, texts=10**6, length=10**6))) <= len(whole)
-    with pytest.raises(DataError, match="nothing was held out"):
-        stretches(Split([]), texts=1, length=8)
+    assert example_proposals(predictor, masked, count=0) == []

@@ -1,8 +1,8 @@
-"""Neighbours against a plain loop."""
+"""Neighbors against a plain loop."""
 
 import numpy as np
 
-from electra.analysis.nearest import common, distinct, neighbours
+from electra.analysis.neighbors import distinct_names, nearest_neighbors, overlap
 
 
 def test_the_nearest_by_cosine_without_those_that_are_left_out() -> None:
@@ -11,7 +11,7 @@ def test_the_nearest_by_cosine_without_those_that_are_left_out() -> None:
     queries = np.array([3, 20])
     left_out = random.random((2, 50)) < 0.3
     left_out[[0, 1], queries] = True
-    found = neighbours(states[queries], states, left_out, k=5)
+    found = nearest_neighbors(states[queries], states, left_out, k=5)
     for row, query in enumerate(queries):
         cosines = {
             place: float(
@@ -25,8 +25,8 @@ def test_the_nearest_by_cosine_without_those_that_are_left_out() -> None:
 
 def test_the_share_that_two_lists_have_in_common() -> None:
     first, second = np.array([[1, 2, 3, 4], [5, 6, 7, 8]]), np.array([[4, 9, 1, 0], [5, 6, 7, 8]])
-    assert common(first, second).tolist() == [0.5, 1.0]
+    assert overlap(first, second).tolist() == [0.5, 1.0]
 
 
 def test_each_name_once() -> None:
-    assert distinct([4, 0, 1, 2, 3], ["a", "b", "a", "c", "b"], count=2) == ["b", "a"]
+    assert distinct_names([4, 0, 1, 2, 3], ["a", "b", "a", "c", "b"], count=2) == ["b", "a"]

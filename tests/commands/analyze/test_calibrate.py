@@ -9,14 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from electra.analysis.calibrate import words_of
+from electra.analysis.calibrate import word_scores
 from electra.analysis.detect import token_scores
-from electra.analysis.error_corpora import MarkedSentence
-from electra.analysis.held_out_rows import SHORTEST, held_out_rows
+from electra.analysis.error_corpora import LabeledSentence
 from electra.cli import main
-from electra.commands import prepare
 from electra.data import tokenizer as tokenizers
-from electra.data.shards import TokenData
 from electra.export import huggingface
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
@@ -24,17 +21,6 @@ from electra.serving.calibration import Calibration
 from electra.serving.scorer import Scorer
 
 TEXT = "The gardener watches the long road."
-
-
-@pytest.fixture(scope="module")
-def held_out_data(corpus_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a tenth of the documents held out."""
-    out = tmp_path_factory.mktemp("data") / "stories"
-    config = prepare.PrepareConfig(
-        corpus=(str(corpus_file),), out=out, vocabulary_size=520, workers=1, heldout=0.1
-    )
-    prepare.run(config)
-    return out
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +106,8 @@ def test_tables_a_picture_and_a_correction_that_score_uses(
 
 def test_the_line_fitted_to_real_errors_is_stored(run: Path, held_out_data: Path, tmp_path: Path) -> None:
     words = ["the", "gardener", "watches", "the", "long", "road"]
-    sentence = MarkedSentence(tuple(words), (False,) * len(words))
-    odds_W = words_of([sentence], token_scores(Scorer(str(run), device="cpu"), [words])).log_odds_N
+    sentence = LabeledSentence(tuple(words), (False,) * len(words))
+    odds_W = word_scores([sentence], token_scores(Scorer(str(run), device="cpu"), [words])).log_odds_N
     lines = [f"{word}\t{'i' if odds > odds_W.mean() else 'c'}" for word, odds in zip(words, odds_W, strict=True)]
     (tmp_path / "errors.tsv").write_text(("\n".join(lines) + "\n\n") * 20)
     errors = ("--errors", str(tmp_path / "errors.tsv"), "--store-errors")
@@ -129,18 +115,6 @@ def test_the_line_fitted_to_real_errors_is_stored(run: Path, held_out_data: Path
     stored = Calibration.load(run)
     assert stored.kind == "platt" and stored.slope > 0
     assert stored.prior == pytest.approx((odds_W > odds_W.mean()).mean())
-
-
-def test_rows_of_held_out_documents(held_out_data: Path) -> None:
-    data = TokenData.open(held_out_data, verify=False)
-    rows = held_out_rows(data.heldout, documents=9, length=100, row=30, seed=0)
-    assert rows.documents == sorted(rows.documents) and {*rows.documents} == {*range(9)}
-    assert all(SHORTEST <= len(one) <= 30 for one in rows.ids)
-    whole = data.heldout.shards[0].tokens.tolist()
-    for one in rows.ids:
-        assert any(whole[start : start + len(one)] == one for start in range(len(whole)))
-    again = held_out_rows(data.heldout, documents=9, length=100, row=30, seed=0)
-    assert again == rows != held_out_rows(data.heldout, documents=9, length=100, row=30, seed=1)
 
 
 def test_refusals(
@@ -154,11 +128,12 @@ def test_refusals(
     def calibrate(*more: str) -> str:
         return refused(*command(run, held_out_data, *more))
 
-    problems = calibrate("--prior", "0", "--share", "1", "--documents", "5", "--store", "--correction", "none")
-    assert "--prior: must lie between 0 and 1" in problems and "--documents: must be at least 20" in problems
-    assert "nothing to store" in problems and "--share: must lie" in problems
+    problems = calibrate("--prior", "0", "--share", "1", "--documents", "5")
+    assert "--prior: must be above 0 and below 1" in problems and "--documents: must be at least 20" in problems
+    assert "--share: must be above 0" in problems
+    assert "nothing to store" in calibrate("--store", "--correction", "none")
     assert "--errors FILE" in calibrate("--store-errors")
-    assert "owner/name is none" in refused(*command(Path("owner/name"), held_out_data, "--store"))
+    assert "owner/name is not a folder" in refused(*command(Path("owner/name"), held_out_data, "--store"))
     assert "held-out documents are too few for two halves" in refused(*command(run, data_folder))
     assert "another vocabulary" in refused(*command(Path(small_model), held_out_data))
     assert "no such file or folder" in calibrate("--errors", str(tmp_path / "nothing"))
@@ -170,7 +145,7 @@ def test_refusals(
     assert "--prior: must lie between 0 and 1" in refused("score", str(run), TEXT, "--calibrated", "--prior", "1")
     assert "leave one out" in refused("score", str(run), TEXT, "--calibrated", "--electric")
     shutil.move(run / "export" / "generator", tmp_path / "elsewhere")
-    assert "has no generator beside it" in calibrate()
+    assert "has no generator next to it" in calibrate()
     assert "is a masked language model" in refused(*command(tmp_path / "elsewhere", held_out_data))
 
 
@@ -180,8 +155,8 @@ def test_what_turns_the_order_round_is_not_stored_and_no_figure_is_lost(
 ) -> None:  # fmt: skip
     """Words that look original are called wrong; and every sentence is longer than the input."""
     words = ["the", "gardener", "watches", "the", "long", "road"] * 6
-    sentence = MarkedSentence(tuple(words), (False,) * len(words))
-    odds_W = words_of([sentence], token_scores(Scorer(str(run), device="cpu"), [words])).log_odds_N
+    sentence = LabeledSentence(tuple(words), (False,) * len(words))
+    odds_W = word_scores([sentence], token_scores(Scorer(str(run), device="cpu"), [words])).log_odds_N
     lines = [f"{word}\t{'i' if odds < odds_W.mean() else 'c'}" for word, odds in zip(words, odds_W, strict=True)]
     (tmp_path / "errors.tsv").write_text(("\n".join(lines) + "\n\n") * 20)
     options = ("--errors", str(tmp_path / "errors.tsv"), "--store-errors", "--out", str(tmp_path / "found"))
@@ -191,7 +166,7 @@ def test_what_turns_the_order_round_is_not_stored_and_no_figure_is_lost(
     )
     assert main(command(run, held_out_data, *options)) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "no correction is stored: what looks replaced to the model is so less often" in shown
+    assert "no correction is stored: tokens that look replaced to the model are replaced less often" in shown
     assert "run: of the sentences 20 are longer than its input and were read in windows" in shown
     facts = json.loads((tmp_path / "found" / "calibrate.json").read_text())
     assert facts["stored"] is None and facts["errors"]["rows"][-1]["slope"] < 0
@@ -205,4 +180,7 @@ def test_what_turns_the_order_round_is_not_stored_and_no_figure_is_lost(
     capsys.readouterr()
     assert main(command(run, held_out_data, "--store", "--correction", "isotonic")) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "takes none (No space left on device); the one from before stays" in shown and "log loss" in shown
+    assert (
+        "cannot be written to (No space left on device); the earlier correction stays" in shown
+        and "log loss" in shown
+    )

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from small_model import write_model
 
-from electra.analysis.minimal_pairs import accuracies
+from electra.analysis.minimal_pairs import paradigm_accuracies
 from electra.cli import main
 from electra.modeling.heads import MaskedLanguageModelHead
-from electra.reports.analysis import names_of
 from electra.serving.scorer import Scorer
 
 PAIRS = [
@@ -61,7 +60,7 @@ def test_all_scores_of_both_networks(
         *(("my-run generator", k) for k in ("pll", "pll-word-l2r")),
     ]
     assert len(facts["differences"]) == 15 and list(facts["meanings"]) == [score for _, score in names]
-    expected = accuracies(Scorer(models[0], device="cpu"), blimp, pairs=99)
+    expected = paradigm_accuracies(Scorer(models[0], device="cpu"), blimp, pairs=99)
     found = {name: one["value"] for name, one in facts["scores"][3]["paradigms"].items()}
     assert found == expected
     assert np.mean(list(expected.values())) == pytest.approx(facts["scores"][3]["overall"]["value"])
@@ -75,7 +74,7 @@ def test_two_columns_of_a_table(models: list[str], tmp_path: Path, capsys: pytes
     file.write_text("right,wrong\n" + "".join(f"{good},{bad}\n" for good, bad in PAIRS))
     command = ["analyze", "minimal-pairs", models[1], "--data", str(file), "--good-column", "right"]
     assert main(command) == 2
-    assert "there is no 'sentence_bad', the columns are 'right', 'wrong'" in capsys.readouterr().err
+    assert "there is no column 'sentence_bad', the columns are 'right', 'wrong'" in capsys.readouterr().err
     command += ["--bad-column", "wrong", "--pairs", "3", "--resamples", "20", "--out", str(tmp_path / "out")]
     assert main(command) == 0
     assert "3 pairs of 1 paradigm;" in capsys.readouterr().out
@@ -96,33 +95,10 @@ def test_refusals(models: list[str], blimp: Path, tmp_path: Path, capsys: pytest
         assert main(["analyze", "minimal-pairs", *arguments]) == 2
         return capsys.readouterr().err
 
+    assert "name at least one model" in refused("--data", str(blimp))
     problems = refused("--data", str(blimp), "--pairs", "0", "--resamples", "0", "--seed", "-1")
-    assert "name at least one model" in problems and "--pairs: must be at least 1" in problems
+    assert "--pairs: must be at least 1" in problems
     assert "--resamples: must be at least 1" in problems and "--seed: must be at least 0" in problems
-    assert "there is no .jsonl in it" in refused(models[0], "--data", str(tmp_path))
+    assert "the folder has no .jsonl file" in refused(models[0], "--data", str(tmp_path))
     assert "there is no such file" in refused(models[0], "--data", str(tmp_path / "no.csv"))
     assert "there is no folder" in refused("nowhere", "--data", str(blimp))
-
-
-def test_models_are_called_by_as_little_of_their_path_as_tells_them_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert names_of(["a/run", "b/other"]) == ["run", "other"]
-    assert names_of(["a/run", "b/run", "c"]) == ["a run", "b run", "c"]
-    study = ["electra/1/seed-0/run", "electra/1/seed-0/run/export/generator", "bert/1/seed-0/run"]
-    assert names_of(study) == ["electra", "electra generator", "bert"]
-    assert names_of(["s/electra/1/seed-0/run"]) == ["electra"]
-    assert names_of(["electra/1/seed-0/run", "bert/0.5/seed-1/run", "tagger"]) == ["electra", "bert", "tagger"]
-    assert names_of(["electra/1/seed-0/run", "electra/1/seed-1/run"]) == ["seed-0 electra", "seed-1 electra"]
-    assert names_of(["electra/1/seed-0/run", "electra/0.5/seed-0/run"]) == [
-        "1 seed-0 electra",
-        "0.5 seed-0 electra",
-    ]
-    assert names_of(["me/electra/1.0", "/run"]) == ["1.0", "run"], "no study's"
-    assert names_of(["me/small", "you/small"]) == ["me small", "you small"]
-    assert names_of(["x/run/export/generator", "x/run"]) == ["run generator", "run"]
-    assert names_of(["x/run", "x/run", "y"]) == ["run (1)", "run (2)", "y"], "the same one twice"
-    assert names_of(["x/tuned/model", "model"]) == ["tuned", "model"]
-    monkeypatch.chdir(tmp_path)
-    assert names_of(["."]) == [tmp_path.name]
-    assert names_of(["generator", "google/electra-small"]) == ["generator", "electra-small"]

@@ -160,24 +160,24 @@ def test_refusals(models: tuple[str, str], text: Path, tmp_path: Path, capsys: p
         return capsys.readouterr().err
 
     assert "name two encoders (the same one twice is allowed), got 1" in refused(models[0])
-    said = refused(*models, "--words", "5", "--neighbours", "0", "--out", str(text))
+    said = refused(*models, "--words", "5", "--neighbours", "0")
     assert "--words: must be at least 100, got 5" in said and "--neighbours: must be" in said
-    assert "trees.conllu is a file; name a folder" in said
+    assert "trees.conllu is a file; name a folder" in refused(*models, "--out", str(text))
     assert "there is no folder nowhere" in refused(models[0], "nowhere")
     assert "'unicorn' is not among the" in refused(*models, "--queries", "dog", "unicorn")
     nothing = tmp_path / "nothing.txt"  # a word without a token
     nothing.write_text("\u200d the cat\n" * 40)
-    assert "that both networks have tokens for" in refused(*models, "--queries", "\u200d", text=nothing)
-    assert "--neighbours: 60 of 60 sentences" in refused(*models, "--neighbours", "60")
+    assert "for which both networks have tokens" in refused(*models, "--queries", "\u200d", text=nothing)
+    assert "--neighbours: 60 is too many for 60 sentences" in refused(*models, "--neighbours", "60")
     assert "--sentences: one of them is empty" in refused(*models, "--sentences", " ")
     assert "no token for" in refused(*models, "--sentences", "\u200d")
     same = tmp_path / "same.txt"  # twenty words beside the one form, which is written in three ways
     same.write_text("the The THE\n" * 20 + "the The cat\n" * 20)
-    assert "--neighbours: 30 of 40 sentences" in refused(*models, "--neighbours", "30", text=same)
+    assert "--neighbours: 30 is too many for 40 sentences" in refused(*models, "--neighbours", "30", text=same)
     short = tmp_path / "short.conllu"
     short.write_text("\n\n".join(lines().split("\n\n")[:19]))
-    assert "19 sentences, but 20 are needed" in refused(*models, text=short)
+    assert "19 sentences, but at least 20 are needed" in refused(*models, text=short)
     broken = tmp_path / "broken.conllu"
     broken.write_text(lines().replace("\t3\t", "\t33\t", 1))
-    assert "broken.conllu:1: in the sentence that begins here, the head of" in refused(*models, text=broken)
+    assert "broken.conllu:1: in the sentence that starts here, the head of" in refused(*models, text=broken)
     assert "missing.conllu" in refused(*models, text=tmp_path / "missing.conllu")

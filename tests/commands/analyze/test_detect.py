@@ -9,8 +9,15 @@ import torch
 from sklearn.metrics import average_precision_score
 from small_model import write_model
 
-from electra.analysis.detect import Detector, Part, detected, pooled, rare_words, token_scores
-from electra.analysis.error_corpora import MarkedSentence, read
+from electra.analysis.detect import (
+    Detector,
+    SentenceSet,
+    pool_token_scores,
+    rare_words_baseline,
+    score_words,
+    token_scores,
+)
+from electra.analysis.error_corpora import LabeledSentence, read_error_corpus
 from electra.cli import main
 from electra.data import tokenizer as tokenizers
 from electra.export import huggingface
@@ -111,24 +118,26 @@ def test_words_have_the_scores_of_their_tokens(small_model: str, tagged: Path) -
     for words, found in zip(sentences, token_scores(scorer, sentences), strict=True):
         whole = scorer([" ".join(words)])[0]
         np.testing.assert_allclose(found.log_odds_N, whole.logits, atol=1e-5)  # windows, where it is long, too
-        largest, mean = (pooled(found, len(words), how) for how in (np.max, np.mean))
+        largest, mean = (pool_token_scores(found, len(words), how) for how in (np.max, np.mean))
         for number, word in enumerate(words):
             own = found.log_odds_N[found.words_N == number]
             if len(own):
                 assert largest[number] == max(own) and mean[number] == pytest.approx(sum(own) / len(own))
             else:
                 assert word == "\x00" and np.isnan(largest[number])
-    part = Part(read(tagged))
-    found = detected(Detector.of(small_model, "small"), part, part)
+    part = SentenceSet(read_error_corpus(tagged))
+    found = score_words(Detector.load(small_model, "small"), part, part)
     best = average_precision_score(part.wrong_W, found.tune_W)
     for how in (np.max, np.mean):
         tokens = token_scores(scorer, [one.words for one in part.sentences])
-        scores = [pooled(of, len(one.words), how) for one, of in zip(part.sentences, tokens, strict=True)]
+        scores = [
+            pool_token_scores(of, len(one.words), how) for one, of in zip(part.sentences, tokens, strict=True)
+        ]
         assert average_precision_score(part.wrong_W, np.concatenate(scores)) <= best + 1e-9
 
 
 def test_a_tagger_adds_up_all_kinds_of_errors(tagger: str) -> None:
-    [found] = Detector.of(tagger, "tagger").tokens([("gardener", "sailor", "town")])
+    [found] = Detector.load(tagger, "tagger").score_tokens([("gardener", "sailor", "town")])
     predictor = Predictor(tagger, device="cpu")
     right = predictor.problem.labels.index("correct")
     [probabilities] = predictor.tag_probabilities([("gardener", "sailor", "town")])
@@ -141,23 +150,23 @@ def test_a_tagger_adds_up_all_kinds_of_errors(tagger: str) -> None:
 def test_a_taggers_windows_are_those_of_its_task(small_model: str, tmp_path: Path) -> None:
     """Which reads shorter rows than the network could."""
     tagger = write_tagger(tmp_path / "short", Path(small_model, "tokenizer.json"), ("c", "i"), max_length=12)
-    part = Part([MarkedSentence(("town", "river") * 10, (False, True) * 10)])
-    detector = Detector.of(tagger, "short")
-    assert detector.in_windows([10, 11]) == 1 and detected(detector, part, part).long == 2
+    part = SentenceSet([LabeledSentence(("town", "river") * 10, (False, True) * 10)])
+    detector = Detector.load(tagger, "short")
+    assert detector.in_windows([10, 11]) == 1 and score_words(detector, part, part).long == 2
 
 
 def test_what_is_read_with_memory_is_read_in_no_windows(tmp_path: Path) -> None:
-    part = Part([MarkedSentence(("cat", "mat") * 10, (False, True) * 10)])
+    part = SentenceSet([LabeledSentence(("cat", "mat") * 10, (False, True) * 10)])
     windows = write_model(tmp_path / "windows")
     memory = write_model(tmp_path / "memory", positions="relative", memory_length=16, type_vocabulary_size=1)
-    assert detected(Detector.of(str(windows), "windows"), part, part).long == 2
-    assert detected(Detector.of(str(memory), "memory"), part, part).long == 0
+    assert score_words(Detector.load(str(windows), "windows"), part, part).long == 2
+    assert score_words(Detector.load(str(memory), "memory"), part, part).long == 0
 
 
 def test_a_word_of_the_tuning_part_is_not_counted_with_the_others() -> None:
-    tune = Part([MarkedSentence(("the", "The", "fox"), (False, True, False))])
-    scored = Part([MarkedSentence(("the", "owl"), (False, True))])
-    found = rare_words(tune, scored)
+    tune = SentenceSet([LabeledSentence(("the", "The", "fox"), (False, True, False))])
+    scored = SentenceSet([LabeledSentence(("the", "owl"), (False, True))])
+    found = rare_words_baseline(tune, scored)
     np.testing.assert_allclose(np.expm1(-found.tune_W), [1, 1, 0], atol=1e-12)
     np.testing.assert_allclose(np.expm1(-found.scored_W), [2, 0], atol=1e-12)
 
@@ -193,17 +202,19 @@ def test_refusals(small_model: str, tagged: Path, tmp_path: Path, capsys: pytest
 
     assert "name at least one model" in refused()
     problems = refused(small_model, "--tune-share", "1", "--resamples", "0")
-    assert "--tune-share: must lie between 0 and 1" in problems and "--resamples: must be at least 1" in problems
+    assert (
+        "--tune-share: must be above 0 and below 1" in problems and "--resamples: must be at least 1" in problems
+    )
     assert "must be other data than --data" in refused(small_model, "--tune", str(tagged))
     few = write_sentences(tmp_path / "few.tsv", 12)
-    assert "6 of its sentences are the part that chooses the threshold, but 10" in refused(small_model, data=few)
+    assert "6 sentences for thresholds are too few, 10 are needed" in refused(small_model, data=few)
     right = write_sentences(tmp_path / "right.tsv", 40, wrong=False)
     assert "words is wrong, so there is nothing to find" in refused(small_model, data=right)
     one = tmp_path / "one.tsv"
     one.write_text("a\ti\n" + right.read_text())
-    assert "has no wrong words; give more" in refused(small_model, data=one)
+    assert "have no wrong words; give more" in refused(small_model, data=one)
     other = write_tagger(tmp_path / "pos", Path(small_model, "tokenizer.json"), ("NN", "VB"))
     said = refused(other)
-    assert "tags words as NN, VB, and none of these says that a word is right" in said and "--task ged" in said
+    assert "tags words as NN, VB, but none of these tags is for correct words" in said and "--task ged" in said
     encoder = write_model(tmp_path / "generator", head=MaskedLanguageModelHead)
     assert "is a masked language model; to find errors, give a discriminator" in refused(str(encoder))
