@@ -1,4 +1,5 @@
 import gzip
+import importlib.machinery
 import io
 import json
 import sys
@@ -7,6 +8,7 @@ import types
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import zstandard
@@ -99,7 +101,9 @@ def test_a_data_set_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         asked.append((path, name, split, streaming))
         return iter([{"url": "u", "content": "One"}, {"url": "u", "content": None}])
 
-    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))  # type: ignore[arg-type]
+    datasets: Any = types.ModuleType("datasets")
+    datasets.__spec__, datasets.load_dataset = importlib.machinery.ModuleSpec("datasets", None), load_dataset
+    monkeypatch.setitem(sys.modules, "datasets", datasets)
     (source,) = find_sources(["hub:someone/texts:en"], out=tmp_path)
     assert source.column == "content" and asked == [("someone/texts", "en", "train", True)]
     first, second = source.read()
