@@ -1,4 +1,4 @@
-"""A picture of the page of a running `electra serve`, for these docs: a text is scored, one token is asked about.
+"""Take a screenshot of the page of a running `electra serve` for the docs: a scored text, with one token opened.
 
     electra serve RUN & python docs/picture_of_page.py http://127.0.0.1:8000 docs/pictures/page.png \
         "The chef cooked the banana." --token 4 [--threshold .3] [--dark]
@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("address")
     parser.add_argument("out", type=Path)
     parser.add_argument("text")
-    parser.add_argument("--token", type=int, help="its number, from 0: what the generator proposes is shown")
+    parser.add_argument("--token", type=int, help="index of the token whose proposals are shown, from 0")
     parser.add_argument("--threshold", type=float, default=0.5)
     parser.add_argument("--dark", action="store_true")
     options = parser.parse_args()
@@ -38,8 +38,8 @@ def main() -> None:
         page.locator(".token").first.wait_for()
         page.get_by_label("Text", exact=True).fill(options.text)
         page.get_by_role("button", name="Score").click()
-        page.wait_for_function("text => asked === text", arg=options.text)
-        page.get_by_label("Flag from").fill(str(options.threshold))
+        page.wait_for_function("text => currentText === text", arg=options.text)
+        page.get_by_label("Threshold for flagging").fill(str(options.threshold))
         if options.token is not None:
             page.locator(".token").nth(options.token).click()
             page.wait_for_timeout(3_000)

@@ -1,12 +1,14 @@
-"""The errors that a user can cause, each with a message that says what, where and how to fix it."""
+"""Errors that a user can cause and fix. Each message says what happened, where, and how to fix it."""
+
+import importlib.util
 
 
 class ElectraError(ValueError):
-    """Base of every error that is the user's to mend; the command line prints it and exits with 2."""
+    """Base of every error that the user can fix; the command prints it and exits with 2."""
 
 
 class ConfigError(ElectraError):
-    """A setting is unknown, of the wrong type, or at odds with another one."""
+    """A setting is unknown, of the wrong type, or contradicts another one."""
 
 
 class DataError(ElectraError):
@@ -18,8 +20,26 @@ class CheckpointError(ElectraError):
 
 
 class DivergedError(CheckpointError):
-    """A run came to numbers that are not finite and cannot go on."""
+    """A run reached numbers that are not finite, and cannot continue."""
 
 
 class ProcessError(ElectraError):
-    """Of the processes that make a run together one is gone, or gives no answer."""
+    """One of the processes that train together is gone or does not answer."""
+
+
+class MissingExtraError(ElectraError):
+    """A library is not installed that only some verbs need; it belongs to an extra of the package."""
+
+
+def require(purpose: str, extra: str, *modules: str) -> None:
+    """Check that modules of an extra are installed.
+
+    Args:
+        purpose: what needs them; the message begins with it.
+
+    Raises:
+        MissingExtraError: one is not.
+    """
+    if missing := [name for name in modules if importlib.util.find_spec(name) is None]:
+        names = " and ".join(missing)
+        raise MissingExtraError(f'{purpose} needs {names}; install the extra: pip install "electra[{extra}]"')

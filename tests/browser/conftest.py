@@ -1,4 +1,4 @@
-"""A real browser; where there is none, these tests are skipped."""
+"""A real browser. Without one, these tests are skipped."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """For a module, not longer: while it is there an event loop runs, and tests beside these could start none."""
+    """For one module only: while the browser is open its event loop runs, and other tests could not start one."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -37,7 +37,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Servers of one model, of two, of one and a masked language model, and of one that asks for a token."""
+    """Servers of one model, of two, of one and a masked language model, and one that needs an access token."""
     folder = tmp_path_factory.mktemp("browser")
     one = HostedModel(str(write_run(folder / "my-run")), device="cpu")
     other = HostedModel(str(write_model(folder / "other")), device="cpu")
@@ -53,14 +53,16 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
 
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
-    """A page in which whatever the console says of errors, or of a policy that was broken, fails the test."""
+    """A page. An error or warning on its console, also of the Content-Security-Policy, fails the test."""
     context = browser.new_context(viewport={"width": 1200, "height": 900})
     context.set_default_timeout(20_000)
     page = context.new_page()
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.said = said
+    errors: list[str] = []
+    page.on(
+        "console", lambda message: errors.append(message.text) if message.type in ("error", "warning") else None
+    )
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.errors = errors
     yield page
     context.close()
-    assert not [line for line in said if "status of 401" not in line]
+    assert not [line for line in errors if "status of 401" not in line]

@@ -1,4 +1,4 @@
-"""The page of `electra serve` in a browser: by mouse, by keyboard, and as assistive software reads it."""
+"""The page of `electra serve` in a browser: with a mouse, with a keyboard, and for a screen reader."""
 
 import json
 import re
@@ -13,14 +13,14 @@ TEXT = "The cat sat on the mat."
 def score(page: Any, address: str, text: str = TEXT) -> None:
     """Open the page and score a text on it."""
     page.goto(address)
-    page.locator(".token").first.wait_for()  # the example that it begins with
+    page.locator(".token").first.wait_for()  # the first example
     page.get_by_label("Text", exact=True).fill(text)
     page.get_by_role("button", name="Score").click()
-    page.wait_for_function("text => asked === text", arg=text)
+    page.wait_for_function("text => currentText === text", arg=text)
 
 
 def slide(page: Any, to: float) -> None:
-    page.get_by_label("Flag from").fill(str(to))
+    page.get_by_label("Threshold for flagging").fill(str(to))
 
 
 def expected(address: str, text: str = TEXT, model: int = 1) -> dict[str, Any]:
@@ -28,13 +28,13 @@ def expected(address: str, text: str = TEXT, model: int = 1) -> dict[str, Any]:
 
 
 def middle(probabilities: list[float]) -> float:
-    """A threshold that some are above, and some below."""
+    """A threshold with probabilities on both sides."""
     found = round(sorted(probabilities)[len(probabilities) // 2] - 0.005, 2)
     assert min(probabilities) < found <= max(probabilities)
     return found
 
 
-def test_every_token_is_a_button_that_says_its_figure(page: Any, addresses: dict[str, str]) -> None:
+def test_every_token_is_a_button_that_says_its_probability(page: Any, addresses: dict[str, str]) -> None:
     score(page, addresses["one"])
     right = expected(addresses["one"])
     tokens = page.locator(".token")
@@ -63,8 +63,8 @@ def test_the_slider_flags_what_is_at_or_above_it(
     assert [label.endswith("flagged") for label in tokens.evaluate_all("all => all.map(t => t.ariaLabel)")] == over
     assert page.locator("#counts").text_content() == f"{sum(over)} of {len(over)} tokens flagged"
     assert page.locator(".flagged button").count() == sum(over)
-    assert f"{sum(over)} of" in page.get_by_label("Flag from").get_attribute("aria-valuetext")
-    if any(over):  # colour is not the only sign
+    assert f"{sum(over)} of" in page.get_by_label("Threshold for flagging").get_attribute("aria-valuetext")
+    if any(over):  # color is not the only sign
         style = tokens.nth(over.index(True)).evaluate(
             "t => [getComputedStyle(t).fontWeight, getComputedStyle(t).borderBottomColor,"
             " getComputedStyle(t, '::after').content]"
@@ -84,11 +84,11 @@ def test_a_click_shows_the_generators_proposals_and_puts_one_in(page: Any, addre
     assert proposed[0] in page.get_by_role("status").text_content()
     page.locator(".details tbody button").first.click()
     new = f"The {proposed[0].removeprefix('##')} sat on the mat."
-    page.wait_for_function("text => asked === text", arg=new)
+    page.wait_for_function("text => currentText === text", arg=new)
     assert page.get_by_label("Text", exact=True).input_value() == new
 
 
-def test_what_goes_on_with_a_word_is_explained(page: Any, addresses: dict[str, str]) -> None:
+def test_the_mark_of_continuations_is_explained(page: Any, addresses: dict[str, str]) -> None:
     proposed = [{"token": "a", "probability": 0.5}]
 
     def answer(route: Any) -> None:
@@ -102,14 +102,14 @@ def test_what_goes_on_with_a_word_is_explained(page: Any, addresses: dict[str, s
     assert "##" not in page.locator(".details").text_content()
     proposed.append({"token": "##o", "probability": 0.4})
     page.locator(".token").nth(1).click()
-    page.get_by_text("##: goes on with the word before.").wait_for()
+    page.get_by_text("## continues the word before.").wait_for()
 
 
 def test_a_model_that_only_proposes_says_so(page: Any, addresses: dict[str, str]) -> None:
     score(page, addresses["masked"])
-    says = page.locator("#panels section").nth(1).text_content()
-    assert 'It only embeds texts and proposes tokens: POST /embed, /proposals with "model": 2.' in says
-    assert "electra serve RUN --generator MODEL" in says
+    shown = page.locator("#panels section").nth(1).text_content()
+    assert 'This model can only embed texts and propose tokens: POST /embed, /proposals with "model": 2.' in shown
+    assert "electra serve RUN --generator MODEL" in shown
 
 
 def test_it_is_used_by_keyboard_alone(page: Any, addresses: dict[str, str]) -> None:
@@ -119,7 +119,7 @@ def test_it_is_used_by_keyboard_alone(page: Any, addresses: dict[str, str]) -> N
     slide(page, threshold)
     over = [n for n, p in enumerate(probabilities) if p >= threshold]
     focused = "document.activeElement === document.querySelectorAll('.token')[{}]"
-    page.get_by_label("Flag from").focus()
+    page.get_by_label("Threshold for flagging").focus()
     page.keyboard.press("Tab")
     assert page.evaluate(focused.format(0)), "one Tab leads from the slider to the first token"
     for key, at in (("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("End", 6), ("Home", 0)):
@@ -139,7 +139,7 @@ def test_it_is_used_by_keyboard_alone(page: Any, addresses: dict[str, str]) -> N
     page.keyboard.press("Control+A")
     page.keyboard.type("A dog ate")
     page.keyboard.press("Control+Enter")
-    page.wait_for_function("() => asked === 'A dog ate'")
+    page.wait_for_function("() => currentText === 'A dog ate'")
     assert "3 tokens" in page.get_by_role("status").text_content()
 
 
@@ -161,7 +161,7 @@ def test_two_models_stand_side_by_side(page: Any, addresses: dict[str, str]) -> 
     assert page.locator("#counts").text_content().endswith("flagged by both")
     page.set_viewport_size({"width": 400, "height": 800})
     boxes = [panels.nth(n).bounding_box() for n in (0, 1)]
-    assert boxes[1]["y"] > boxes[0]["y"], "one below the other where it is narrow"
+    assert boxes[1]["y"] > boxes[0]["y"], "one below the other on a narrow screen"
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     panels.nth(1).locator(".token").first.click()
     assert "--generator" in panels.nth(1).locator(".details").text_content()
@@ -201,33 +201,33 @@ def test_characters_beyond_the_first_plane_are_counted_as_one(page: Any, address
     assert page.locator(".token", has_text=re.compile("^cat$")).count() == 1
 
 
-def test_a_token_is_asked_for_and_kept_in_the_page_alone(page: Any, addresses: dict[str, str]) -> None:
+def test_the_access_token_stays_in_the_page(page: Any, addresses: dict[str, str]) -> None:
     page.goto(addresses["closed"])
-    field = page.get_by_label("This server wants a token")
+    field = page.get_by_label("This server needs an access token")
     field.fill("wrong")
-    page.get_by_role("button", name="Open").click()
+    page.get_by_role("button", name="Continue").click()
     page.get_by_role("alert").wait_for()
-    assert page.get_by_role("alert").text_content() == "That is not the token."
+    assert page.get_by_role("alert").text_content() == "Wrong access token."
     field.fill("s3cret")
     field.press("Enter")
     page.locator(".token").first.wait_for()
     assert page.evaluate("localStorage.length + sessionStorage.length + document.cookie.length") == 0
 
 
-def test_what_goes_wrong_is_said(page: Any, addresses: dict[str, str]) -> None:
+def test_errors_are_shown(page: Any, addresses: dict[str, str]) -> None:
     score(page, addresses["one"])
     page.get_by_label("Text", exact=True).fill("   ")
     page.get_by_role("button", name="Score").click()
-    assert page.get_by_role("alert").text_content() == "Write or paste a text first."
+    assert page.get_by_role("alert").text_content() == "Enter a text first."
     page.get_by_label("Text", exact=True).fill("x " * 15_000)
     page.get_by_role("button", name="Score").click()
     page.wait_for_function("() => document.getElementById('alert').textContent.includes('at most 20,000')")
-    page.said.clear()  # the browser's own line about the status 422
+    page.errors.clear()  # the browser's own line about the status 422
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_letters_are_told_from_their_ground(page: Any, addresses: dict[str, str], scheme: str) -> None:
-    """WCAG's contrast of 4.5 for all text, and for the letters of a token of any figure."""
+def test_letters_have_contrast(page: Any, addresses: dict[str, str], scheme: str) -> None:
+    """WCAG's contrast of 4.5 for all text, and for the letters of a token of any probability."""
     page.emulate_media(color_scheme=scheme)
     score(page, addresses["one"])
     slide(page, 0)

@@ -14,15 +14,16 @@ import torch
 from tokenizers import Tokenizer
 
 from electra.cli import main
-from electra.commands import predict
 from electra.commands.predict import PredictConfig, run
-from electra.commands.text_results import Lines, Written
+from electra.config import check
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export import huggingface
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.task_heads import TextHead
+from electra.serving import predictor
 from electra.serving.predictor import Predictor
+from electra.serving.text_files import Lines, WrittenFile
 from electra.tasks.base import Problem
 from electra.tasks.classification import Classification, Multilabel, Regression
 from electra.tasks.conll import Sentence
@@ -127,7 +128,7 @@ def test_pairs_and_questions_are_two_arguments_each(models: Models) -> None:
         expected = [one[key] or "(no answer)" for one in Predictor(models(kind))(PAIRS)]
         found = lines(run(PredictConfig(models(kind), given)))
         assert [line.split("\t")[0] for line in found] == expected
-        with pytest.raises(ConfigError, match="takes two texts each time, but 5 were given"):
+        with pytest.raises(ConfigError, match="needs pairs of texts, but 5 texts were given"):
             run(PredictConfig(models(kind), given[:5]))
 
 
@@ -135,11 +136,11 @@ def test_pairs_and_questions_are_two_arguments_each(models: Models) -> None:
 def test_a_table_gets_columns_and_keeps_its_order(
     ending: str, models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(predict, "AT_ONCE", 2)
+    monkeypatch.setattr(predictor, "CHUNK_TEXTS", 2)
     (tmp_path / "in.csv").write_text("id,review\n" + "".join(f'{i},"{text}"\n' for i, text in enumerate(TEXTS)))
     out = tmp_path / f"out{ending}"
     result = run(PredictConfig(models("labels"), input=str(tmp_path / "in.csv"), output=out))
-    assert result == Written(5, "prediction", out) and str(result) == f"5 predictions: {out}"
+    assert result == WrittenFile(5, "prediction", out) and str(result) == f"5 predictions: {out}"
     rows, expected = table(out), Predictor(models("labels"))(TEXTS)
     assert list(rows[0]) == ["id", "review", "predicted", "score bad", "score good", "score fair"]
     assert [(row["id"], row["review"]) for row in rows] == [(str(i), text) for i, text in enumerate(TEXTS)]
@@ -198,12 +199,14 @@ def test_questions_of_a_file_like_squads(models: Models, tmp_path: Path) -> None
     path, out = tmp_path / "dev.json", tmp_path / "answers.json"
     path.write_text(json.dumps({"data": [{"title": "x", "paragraphs": paragraphs}]}))
     expected = [one["answer"] for one in Predictor(models("answering"))(PAIRS)]
-    assert run(PredictConfig(models("answering"), input=str(path), output=out)) == Written(3, "prediction", out)
+    assert run(PredictConfig(models("answering"), input=str(path), output=out)) == WrittenFile(
+        3, "prediction", out
+    )
     assert json.loads(out.read_text()) == {f"q{i}": answer for i, answer in enumerate(expected)}
     found = lines(run(PredictConfig(models("answering"), input=str(path))))
     assert found == [f"q{i}\t{answer}" for i, answer in enumerate(expected)]
     for other in ("labels", "pair"):
-        with pytest.raises(ConfigError, match=r"dev\.json: files of questions are for models that answer them"):
+        with pytest.raises(ConfigError, match=r"dev\.json: is a file of questions, and the model was not"):
             run(PredictConfig(models(other), input=str(path)))
 
 
@@ -211,7 +214,7 @@ def test_tags_become_a_column(models: Models, tmp_path: Path) -> None:
     path, out = tmp_path / "in.conll", tmp_path / "out.conll"
     path.write_text("".join("".join(f"{word}\tX\n" for word in text.split()) + "\n" for text in TEXTS))
     expected = [one["tags"] for one in Predictor(models("tagging"))(TEXTS)]
-    assert run(PredictConfig(models("tagging"), input=str(path), output=out)) == Written(5, "prediction", out)
+    assert run(PredictConfig(models("tagging"), input=str(path), output=out)) == WrittenFile(5, "prediction", out)
     sentences = [block.splitlines() for block in out.read_text().strip().split("\n\n")]
     assert [[line.split("\t")[0] for line in block] for block in sentences] == [text.split() for text in TEXTS]
     assert [[line.split("\t")[-1] for line in block] for block in sentences] == expected
@@ -354,16 +357,16 @@ def test_a_folder_of_several_models_names_them(models: Models) -> None:
         ("labels", "a.csv", "title,n\nx,1\n", {}, r"a\.csv: there is no column .* 'title', 'n'; .* --text-column"),
         ("labels", "a.csv", "title,n\nx,1\n", {"text_column": "titel"}, r"column 'titel'; .*did you mean 'title'"),
         ("pair", "a.csv", "text,n\nx,1\n", {}, r"no column .*name it with --pair-column"),
-        ("pair", "a.txt", "x\n", {}, "this model takes two texts each time; give a table"),
+        ("pair", "a.txt", "x\n", {}, "this model needs pairs of texts; give a table"),
         ("labels", "a.csv", "text,n\nx,1\ny\n", {}, r"a\.csv:3: 1 fields, but the header has 2"),
         ("labels", "a.jsonl", '{"text": "a"}\n{"text": 3}\n', {}, r"a\.jsonl:2: the text in column 'text' is int"),
         ("labels", "a.jsonl", '{"text": "a"}\n{"text": "\\ud800"}\n', {}, r"a\.jsonl:2: broken Unicode"),
         ("labels", "a.docx", "x", {}, "unknown file format"),
         ("tagging", "a.conll", "dog\n", {"text_column": "word"}, "--text-column: .*'word'.*number"),
-        ("labels", "a.txt", "x\n", {"output": Path("out.xlsx")}, r"--output: out\.xlsx should end in"),
-        ("tagging", "a.conll", "dog\n", {"output": Path("o.jsonl")}, r"as it came in; call the file o\.conll"),
-        ("answering", "a.json", "{}", {"output": Path("o.csv")}, r"SQuAD's predictions go out as .*o\.json"),
-        ("labels", "a.csv", "text,predicted\nx,1\n", {"output": Path("o.csv")}, "has 'predicted' already, which"),
+        ("labels", "a.txt", "x\n", {"output": Path("out.xlsx")}, r"--output: out\.xlsx must end in"),
+        ("tagging", "a.conll", "dog\n", {"output": Path("o.jsonl")}, r"the format of the input; name it o\.conll"),
+        ("answering", "a.json", "{}", {"output": Path("o.csv")}, r"SQuAD's predictions are a .*o\.json"),
+        ("labels", "a.csv", "text,predicted\nx,1\n", {"output": Path("o.csv")}, "a column 'predicted', which"),
     ],
 )  # fmt: skip
 def test_mistakes_are_named(
@@ -376,7 +379,7 @@ def test_mistakes_are_named(
 
 def test_other_mistakes(models: Models, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="give a text, or --input FILE"):
-        run(PredictConfig(models("labels")))
+        check(PredictConfig(models("labels")))
     with pytest.raises(CheckpointError, match="there is no folder"):
         run(PredictConfig(str(tmp_path / "none"), ("a",)))
     with pytest.raises(DataError, match="there is no such file"):

@@ -13,15 +13,16 @@ import pytest
 import torch
 
 from electra.cli import main
-from electra.commands import score
-from electra.commands.score import ScoreConfig, Shown, run
-from electra.commands.text_results import Lines, Written
+from electra.commands.score import ScoreConfig, ScoredTexts, run
+from electra.config import check
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export import huggingface
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import ReplacedTokenHead
+from electra.serving import scorer
 from electra.serving.scorer import Scorer
+from electra.serving.text_files import Lines, WrittenFile
 from electra.tasks.classification import Classification
 
 
@@ -45,7 +46,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 def texts(result: object) -> list[str]:
     if isinstance(result, Lines):
         return [json.loads(line)["text"] for line in result.lines]
-    assert isinstance(result, Shown)
+    assert isinstance(result, ScoredTexts)
     return [scored.text for scored in result.texts]
 
 
@@ -67,7 +68,7 @@ def test_json_is_an_object_a_line(model, capsys) -> None:  # type: ignore[no-unt
 
 def test_electric_gives_the_sum_of_negative_energies(model, tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
     assert main(["score", model, "the cat sat", "--electric"]) == 2
-    assert "was trained by objective.kind replaced-token; leave --electric out" in capsys.readouterr().err
+    assert "was trained with objective.kind replaced-token; leave --electric out" in capsys.readouterr().err
     shutil.copytree(Path(model) / "export/discriminator", tmp_path / "electric")
     facts = json.loads((tmp_path / "electric/config.json").read_text())
     (tmp_path / "electric/config.json").write_text(json.dumps(facts | {"electra_objective": "electric"}))
@@ -108,28 +109,28 @@ def test_standard_input(model, monkeypatch) -> None:  # type: ignore[no-untyped-
     assert texts(run(ScoreConfig(model, input="-", json=True))) == ["the cat", "Über"]
 
 
-def test_a_bad_line_is_named_and_passed_over(model, tmp_path, caplog) -> None:  # type: ignore[no-untyped-def]
+def test_a_bad_line_is_named_and_skipped(model, tmp_path, caplog) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "a.jsonl").write_bytes(b'{"text": "the cat"}\n{"text": \n{"text": 3}\n{"text": "a dog"}\n')
     (tmp_path / "b.txt").write_bytes(b"the cat\n\xff\xfe!\na dog\n")
     with caplog.at_level(logging.WARNING, logger="electra"):
         for name in ("a.jsonl", "b.txt"):
             assert texts(run(ScoreConfig(model, input=str(tmp_path / name)))) == ["the cat", "a dog"]
     messages = [record.getMessage() for record in caplog.records]
-    assert [message.partition(" is passed over")[0] for message in messages] == [
+    assert [message.partition(" is skipped")[0] for message in messages] == [
         f"{tmp_path}/a.jsonl:2", f"{tmp_path}/a.jsonl:3", f"{tmp_path}/b.txt:2",
     ]  # fmt: skip
     assert "broken JSON" in messages[0] and "broken UTF-8" in messages[2]
 
 
 def test_a_file_of_any_size_goes_to_a_file(model, tmp_path, monkeypatch, caplog) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(score, "AT_ONCE", 60)
+    monkeypatch.setattr(scorer, "CHUNK_CHARACTERS", 60)
     lines = [f"the cat {'sat ' * (i % 5)}{i}" for i in range(10)]
     (tmp_path / "in.txt").write_text("\n".join(lines))
     out = tmp_path / "out.jsonl"
     with caplog.at_level(logging.INFO, logger="electra"):
         result = run(ScoreConfig(model, input=str(tmp_path / "in.txt"), json=True, output=out))
-    assert result == Written(10, "scored text", out) and str(result) == f"10 scored texts: {out}"
-    assert str(Written(1, "scored text", out)) == f"1 scored text: {out}"
+    assert result == WrittenFile(10, "scored text", out) and str(result) == f"10 scored texts: {out}"
+    assert str(WrittenFile(1, "scored text", out)) == f"1 scored text: {out}"
     assert [json.loads(line)["text"] for line in out.read_text().splitlines()] == lines
     assert [record.progress for record in caplog.records if hasattr(record, "progress")] == [(4, None), (8, None)]
     run(ScoreConfig(model, ("the cat",), output=tmp_path / "out.txt"))
@@ -150,7 +151,7 @@ def test_a_failure_leaves_what_was_there(model, tmp_path, monkeypatch) -> None: 
     assert out.read_text() == "before" and [file.name for file in tmp_path.iterdir()] == ["out.txt"]
 
 
-def test_mistakes_are_told(model, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_mistakes_are_named(model, tmp_path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "a.doc").write_text("x")
     (tmp_path / "b.txt").write_bytes(b"\0\1\2")
     (tmp_path / "c.csv").write_text("a,b\n1,text\n")
@@ -165,6 +166,7 @@ def test_mistakes_are_told(model, tmp_path) -> None:  # type: ignore[no-untyped-
         (ScoreConfig(model, ("a",), output=tmp_path / "no/where"), DataError, "cannot be written"),
     ):
         with pytest.raises(error) as caught:
+            check(config)
             run(config)
         assert message in str(caught.value)
 

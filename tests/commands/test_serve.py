@@ -12,7 +12,6 @@ import pytest
 from small_server import write_run
 
 from electra.cli import main
-from electra.commands import serve
 from electra.errors import ConfigError
 from electra.serving.http import process
 
@@ -89,6 +88,6 @@ def test_of_two_servers_that_start_at_once_on_one_port_one_fails() -> None:
 def test_without_the_extra_it_says_what_to_install(
     run_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve.importlib.util, "find_spec", lambda name: None if name == "fastapi" else True)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "fastapi" else True)
     assert main(["serve", str(run_folder)]) == 2
-    assert "needs fastapi; install the extra: pip install 'electra[serve]'" in capsys.readouterr().err
+    assert 'needs fastapi; install the extra: pip install "electra[serve]"' in capsys.readouterr().err

@@ -11,6 +11,7 @@ from electra.cli import main
 from electra.commands import prompt, similarity
 from electra.commands.prompt import PromptConfig
 from electra.commands.similarity import SimilarityConfig
+from electra.config import check
 from electra.errors import ConfigError, DataError
 from electra.serving.text_encoder import TextEncoder
 
@@ -31,8 +32,8 @@ def test_the_cosine_of_pairs_that_are_given(small_model: str) -> None:
     texts = tuple(text for first, second, _ in PAIRS for text in (first, second))
     found = similarity.run(SimilarityConfig(small_model, texts))
     assert [cosine for cosine, *_ in found.pairs] == pytest.approx(cosines(small_model), abs=1e-5)
-    with pytest.raises(ConfigError, match="in twos, but 3"):
-        similarity.run(SimilarityConfig(small_model, texts[:3]))
+    with pytest.raises(ConfigError, match="in pairs, but 3"):
+        check(SimilarityConfig(small_model, texts[:3]))
 
 
 def test_correlations_of_official_files_and_of_a_table(small_model: str, tmp_path: Path) -> None:
@@ -53,13 +54,13 @@ def test_correlations_of_official_files_and_of_a_table(small_model: str, tmp_pat
     columns = ("left", "right", "like")
     found = similarity.run(SimilarityConfig(small_model, task="mine", data=own, columns=columns))
     assert found.correlations["dev"]["spearman"] == pytest.approx(expected)
-    with pytest.raises(ConfigError, match="--columns: name three"):
-        similarity.run(SimilarityConfig(small_model, task="mine", data=own, columns=("left", "left", "like")))
+    with pytest.raises(ConfigError, match="--columns: give three"):
+        check(SimilarityConfig(small_model, task="mine", data=own, columns=("left", "left", "like")))
     with pytest.raises(ConfigError, match="two texts, or --data"):
-        similarity.run(SimilarityConfig(small_model))
+        check(SimilarityConfig(small_model))
 
 
-def test_prompts_label_texts_and_are_judged(
+def test_prompts_label_texts_and_are_evaluated(
     small_model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--words", "bad=dreadful", "good=splendid,town"]
@@ -76,16 +77,20 @@ def test_prompts_label_texts_and_are_judged(
     settings = PromptConfig(
         small_model, words=("bad=dreadful", "good=splendid,town"), task="sst-2", data=tmp_path / "GLUE"
     )
-    judged = prompt.run(settings)
-    assert isinstance(judged, prompt.Judged) and judged.figures == {"accuracy": 1.0} and judged.examples == 2
+    evaluation = prompt.run(settings)
+    assert (
+        isinstance(evaluation, prompt.PromptEvaluation)
+        and evaluation.metrics == {"accuracy": 1.0}
+        and evaluation.examples == 2
+    )
 
 
 def test_what_a_prompt_cannot_do_is_said(small_model: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="give a text, or --task"):
-        prompt.run(PromptConfig(small_model))
+        check(PromptConfig(small_model))
     folder = tmp_path / "MRPC"
     folder.mkdir()
     for name in ("train", "dev"):
         (folder / f"{name}.tsv").write_text("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\tfox\triver\n")
-    with pytest.raises(DataError, match="label single texts"):
+    with pytest.raises(DataError, match="classification of single texts"):
         prompt.run(PromptConfig(small_model, task="mrpc", data=tmp_path))

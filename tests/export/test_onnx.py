@@ -1,6 +1,7 @@
 """ONNX folders give what PyTorch's networks give, through every door; what cannot be right is refused."""
 
 import dataclasses
+import importlib.util
 import json
 import logging
 import subprocess
@@ -17,11 +18,10 @@ from small_model import LENGTH, TEXTS, write_model
 
 import electra
 from electra.data import tokenizer as tokenizers
-from electra.errors import CheckpointError
+from electra.errors import CheckpointError, MissingExtraError
 from electra.export import huggingface
 from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
-from electra.export.onnx import write
 from electra.export.onnx.model import load_onnx
 from electra.export.onnx.speed import timed
 from electra.export.onnx.write import save_onnx
@@ -285,12 +285,12 @@ class TestRefused:
     @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
     def test_without_the_extra(self, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         save_onnx(model := pretrained("electra", ReplacedTokenHead), tmp_path / "onnx")
-        real = write.require.__globals__["importlib"].util.find_spec
+        real = importlib.util.find_spec
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == package else real(name))
-        with pytest.raises(CheckpointError, match=rf"ONNX needs {package};.*pip install 'electra\[onnx\]'"):
+        with pytest.raises(MissingExtraError, match=rf'ONNX needs {package};.*pip install "electra\[onnx\]"'):
             save_onnx(model, tmp_path / "other")
         if package == "onnxruntime":
-            with pytest.raises(CheckpointError, match=r"electra\[onnx\]"):
+            with pytest.raises(MissingExtraError, match=r"electra\[onnx\]"):
                 Scorer(tmp_path / "onnx")
 
     @pytest.mark.parametrize(

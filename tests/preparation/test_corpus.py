@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from electra.errors import DataError
+from electra.errors import DataError, MissingExtraError
 from electra.preparation.corpus import find_sources
 from electra.readers import text
 from electra.readers.base import Document, DocumentRule, Item, Reject
@@ -114,7 +114,7 @@ def test_a_data_set_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_without_the_datasets_library_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(DataError, match=r"pip install 'electra\[hub\]'"):
+    with pytest.raises(MissingExtraError, match=r'pip install "electra\[hub\]"'):
         find_sources(["hub:x"], out=tmp_path)
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from electra.analysis.bootstrap import Floats, percentile_interval, resample_counts
 from electra.analysis.n_best import Utterance, normalize_words
-from electra.errors import ConfigError
+from electra.errors import ConfigError, require
 
 STRENGTHS = (0.0, *(2.0 ** (half / 2) for half in range(-12, 9)))
 """The grid of weights, as the spread of weighted likelihoods within a list over that of the recognizer's
@@ -110,12 +110,11 @@ def word_errors(references: Sequence[Sequence[str]], hypotheses: Sequence[Sequen
     """Count the substitutions, deletions and insertions of each hypothesis, with jiwer.
 
     Raises:
-        ConfigError: jiwer is not installed.
+        MissingExtraError: jiwer is not installed.
     """
-    try:
-        import jiwer
-    except ModuleNotFoundError as error:
-        raise ConfigError("to count word errors, install the extra: pip install 'electra[speech]'") from error
+    require("counting word errors", "speech", "jiwer")
+    import jiwer
+
     output = jiwer.process_words(
         [" ".join(words) for words in references], [" ".join(words) for words in hypotheses]
     )

@@ -7,10 +7,10 @@ from pathlib import Path
 from electra.commands.export import ExportConfig
 from electra.commands.onnx_quality import quality_of
 from electra.commands.onnx_result import OnnxExport, OnnxResult
-from electra.errors import CheckpointError, ConfigError, ElectraError
+from electra.errors import CheckpointError, ConfigError, ElectraError, require
 from electra.export.huggingface import Pretrained
 from electra.export.loading import find, load_pretrained
-from electra.export.onnx.model import load_onnx, require
+from electra.export.onnx.model import load_onnx
 from electra.export.onnx.speed import timed
 from electra.export.onnx.write import save_onnx
 from electra.pretraining.export import save_networks
@@ -30,7 +30,7 @@ def export_onnx(config: ExportConfig) -> OnnxResult:
         CheckpointError: a package or the model is missing, a network is none that goes out, or a folder is there.
         ConfigError: it is not said where to.
     """
-    require("onnx", "onnxruntime")
+    require("ONNX", "onnx", "onnx", "onnxruntime")
     path = Path(config.model)
     name = "onnx" if config.part == "model" else "onnx-encoder"
     name += f"-{config.quantize}" if config.quantize else ""

@@ -1,8 +1,9 @@
-"""`electra prompt`: label texts with a discriminator and a template, without training."""
+"""`electra prompt`: zero-shot classification with a discriminator and a template."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,24 +23,28 @@ class PromptConfig:
     """The command line of `electra prompt`."""
 
     model: tyro.conf.Positional[str]
-    """A discriminator: a run, an export, a Hugging Face folder or id."""
+    """A discriminator: a run, an export folder, or a Hugging Face folder or id."""
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Texts to label, each as one argument."""
+    """Texts to label, one per argument."""
     template: str = "{text} It was {word}."
-    """A sentence with {text} and {word}."""
+    """Prompt with {text} and {word}."""
     words: tuple[str, ...] = ("negative=terrible,bad", "positive=great,good")
-    """Each label with its words: LABEL=WORD,WORD."""
+    """Labels, each with its words: LABEL=WORD,WORD."""
     task: str | None = None
-    """Judge it on dev of this task of GLUE (of single texts), whose labels are given in their order: for sst-2 the
-    first of --words is 0, the second 1."""
+    """GLUE task of single texts: evaluate the labels on its dev set. The labels of --words are in the order of the
+    task's labels: for sst-2 the first is 0, the second is 1."""
     data: Path | None = None
-    """The folder of the task's data."""
+    """Folder with the data of the task."""
     json: bool = False
-    """One JSON object a text."""
+    """Print one JSON object per text."""
+
+    def problems(self) -> Iterator[str]:
+        if not self.texts and self.task is None:
+            yield "give a text, or --task with --data"
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabeledTexts:
     """Texts and their labels."""
 
     texts: list[PromptPrediction]
@@ -55,24 +60,24 @@ class Labelled:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """How good the labels of a task's dev part are."""
+class PromptEvaluation:
+    """The metrics of the labels on the dev set of a task, and the accuracy of the most frequent label."""
 
-    figures: dict[str, float]
+    metrics: dict[str, float]
     examples: int
     majority: float
 
     def __rich__(self) -> RenderableType:
-        table = Table("figure", "value")
-        for name, value in self.figures.items():
+        table = Table("metric", "value")
+        for name, value in self.metrics.items():
             table.add_row(name, f"{value:.4f}")
         return Group(
-            table, f"{self.examples:,} examples; the commonest label alone would be right in {self.majority:.1%}"
+            table, f"{self.examples:,} examples; accuracy of the most frequent label: {self.majority:.1%}"
         )
 
 
-def run(config: PromptConfig) -> Labelled | Judged:
-    """Ask a discriminator which label's word looks least replaced behind a text. Nothing is trained.
+def run(config: PromptConfig) -> LabeledTexts | PromptEvaluation:
+    """Label texts by the word that looks least replaced in a prompt. Nothing is trained.
 
     Examples:
         electra prompt RUN "Two hours that I want back." --words bad=terrible,awful good=great,wonderful
@@ -84,30 +89,35 @@ def run(config: PromptConfig) -> Labelled | Judged:
     from electra.serving.prompt_classifier import PromptClassifier
     from electra.tasks.classification import Classification
 
-    words = _words(config.words)
-    prompter = PromptClassifier(config.model, template=config.template, label_words=words)
+    label_words = _parse_words(config.words)
+    classifier = PromptClassifier(config.model, template=config.template, label_words=label_words)
     if config.task is None:
-        if not config.texts:
-            raise ConfigError("give a text, or --task with --data")
-        return Labelled(prompter(config.texts), config.json)
+        return LabeledTexts(classifier(config.texts), config.json)
     task, _ = load_task(load_task_config({
         "model": config.model, "task": config.task, **({"data.path": config.data} if config.data else {}),
     }))  # fmt: skip
     problem, examples = task.problem, task.splits[DEV]
     if not isinstance(problem, Classification) or problem.pair:
-        raise DataError(f"--task {config.task}: prompts label single texts; give a task such as sst-2 or cola")
-    if len(words) != len(problem.labels):
-        raise ConfigError(f"--words: {config.task} has {len(problem.labels)} labels, but {len(words)} were given")
-    names = dict(zip(words, problem.labels, strict=True))
-    predictions = [{"label": names[one.label]} for one in prompter([example.first for example in examples])]
+        raise DataError(
+            f"--task {config.task}: is no classification of single texts; give a task such as sst-2 or cola"
+        )
+    if len(label_words) != len(problem.labels):
+        raise ConfigError(
+            f"--words: {config.task} has {len(problem.labels)} labels, but {len(label_words)} were given"
+        )
+    names = dict(zip(label_words, problem.labels, strict=True))
+    predictions = [{"label": names[one.label]} for one in classifier([example.first for example in examples])]
     answers = [example.answer for example in examples]
     majority = max(answers.count(answer) for answer in set(answers)) / len(answers)
-    return Judged(problem.score(examples, predictions), len(examples), majority)
+    return PromptEvaluation(problem.score(examples, predictions), len(examples), majority)
 
 
-def _words(given: tuple[str, ...]) -> dict[str, list[str]]:
-    words: dict[str, list[str]] = {}
-    for one in given:
-        label, equals, rest = one.partition("=")
-        words[label.strip()] = [word.strip() for word in (rest if equals else label).split(",") if word.strip()]
-    return words
+def _parse_words(options: tuple[str, ...]) -> dict[str, list[str]]:
+    """The words of each label from `LABEL=WORD,WORD`; a word alone is its own label."""
+    label_words: dict[str, list[str]] = {}
+    for option in options:
+        label, equals, words = option.partition("=")
+        label_words[label.strip()] = [
+            word.strip() for word in (words if equals else label).split(",") if word.strip()
+        ]
+    return label_words

@@ -1,6 +1,5 @@
 """`electra serve`: an HTTP API and a web page for one or two models."""
 
-import importlib.util
 import ipaddress
 import logging
 import math
@@ -11,11 +10,9 @@ from typing import Annotated
 import tyro
 
 from electra.config import PositiveInt, Range
-from electra.errors import ConfigError
+from electra.errors import require
 
 logger = logging.getLogger(__name__)
-
-REQUIRED_PACKAGES = ("fastapi", "uvicorn", "prometheus_client")
 
 
 @dataclass(frozen=True)
@@ -64,10 +61,7 @@ def run(config: ServeConfig) -> None:
         electra serve RUN
         electra serve RUN OTHER --host 0.0.0.0 --port 80 --token-file token.txt
     """
-    if missing := [name for name in REQUIRED_PACKAGES if importlib.util.find_spec(name) is None]:
-        raise ConfigError(
-            f"electra serve needs {', '.join(missing)}; install the extra: pip install 'electra[serve]'"
-        )
+    require("electra serve", "serve", "fastapi", "uvicorn", "prometheus_client")
     import torch
 
     from electra.serving.http import process

@@ -1,19 +1,18 @@
-"""`electra similarity`: do the embeddings of like texts lie close together?"""
+"""`electra similarity`: the cosine of text embeddings, compared with similarity ratings of people."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import tyro
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from electra.errors import ConfigError, DataError
-from electra.tasks.metrics import compute_metrics
+from electra.errors import DataError
 
 if TYPE_CHECKING:
     from electra.serving.text_encoder import TextEncoder
@@ -24,22 +23,30 @@ class SimilarityConfig:
     """The command line of `electra similarity`."""
 
     model: tyro.conf.Positional[str]
-    """A run, an export, a fine-tuning, or a Hugging Face folder or id."""
+    """A run, an export folder, the output of a fine-tuning, or a Hugging Face folder or id."""
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Pairs of texts, each text as one argument: the cosine of each pair is shown."""
+    """Pairs of texts, one text per argument: the cosine of each pair is printed."""
     task: str = "sts-b"
-    """sts-b, or any name for a table of your own."""
+    """The task sts-b, or any name for your own table."""
     data: Path | None = None
-    """GLUE's folder, or a table with two columns of texts and one of numbers, such as a .csv file."""
+    """Folder of GLUE, or a table with two columns of texts and one of numbers, such as a .csv file."""
     columns: tuple[str, str, str] | None = None
-    """Of a table of your own: the two columns of texts and that of the numbers."""
+    """Columns of your own table: the two texts and the number."""
     json: bool = False
-    """The figures as one JSON object."""
+    """Print one JSON object."""
+
+    def problems(self) -> Iterator[str]:
+        if len(self.texts) % 2:
+            yield f"texts are compared in pairs, but {len(self.texts)} were given"
+        if not self.texts and self.data is None:
+            yield "give two texts, or --data with pairs of texts and similarity ratings"
+        if self.columns is not None and len(set(self.columns)) < 3:
+            yield "--columns: give three different columns: the two texts and the number"
 
 
 @dataclass(frozen=True)
 class Similarity:
-    """Correlations of the cosine with people's judgement, by split; or the cosines of given pairs."""
+    """The correlations of the cosine with ratings of people, by split; or the cosines of given pairs."""
 
     correlations: dict[str, dict[str, float]]
     pairs: list[tuple[float, str, str]]
@@ -50,61 +57,60 @@ class Similarity:
             return json.dumps(self.correlations or [list(pair) for pair in self.pairs], ensure_ascii=False)
         if self.pairs:
             return Group(*(f"{cosine:.4f}\t{first}\t{second}" for cosine, first, second in self.pairs))
-        table = Table("", "Spearman", "Pearson", title="cosine of mean-pooled states", title_justify="left")
-        for split, found in self.correlations.items():
-            table.add_row(split, f"{found['spearman']:.4f}", f"{found['pearson']:.4f}")
+        table = Table("", "Spearman", "Pearson", title="cosine of mean-pooled hidden states", title_justify="left")
+        for split, correlation in self.correlations.items():
+            table.add_row(split, f"{correlation['spearman']:.4f}", f"{correlation['pearson']:.4f}")
         return table
 
 
 def run(config: SimilarityConfig) -> Similarity:
-    """Correlate the cosine of two texts' embeddings (mean-pooled states) with how alike people find them.
+    """Correlate the cosine of text embeddings (mean-pooled hidden states) with similarity ratings of people.
 
     Examples:
         electra similarity MODEL --data GLUE
         electra similarity MODEL "A man plays a flute." "Someone makes music."
         electra similarity MODEL --task mine --data pairs.csv --columns left right score
     """
-    from electra.finetuning.config import load_task_config
-    from electra.finetuning.load_task import load_task
-    from electra.finetuning.seed_run import DEV
     from electra.serving.text_encoder import TextEncoder
-    from electra.tasks import glue
-    from electra.tasks.classification import Regression
 
     encoder = TextEncoder(config.model)
     if config.texts:
-        if len(config.texts) % 2:
-            raise ConfigError(f"texts are compared in twos, but {len(config.texts)} were given")
-        firsts, seconds = list(config.texts[::2]), list(config.texts[1::2])
-        cosines = _cosines(encoder, firsts, seconds)
+        firsts, seconds = config.texts[::2], config.texts[1::2]
+        cosines = encoder.cosine_similarity(firsts, seconds).tolist()
         return Similarity({}, list(zip(cosines, firsts, seconds, strict=True)), config.json)
-    if config.data is None:
-        raise ConfigError("give two texts, or --data with pairs of texts that people have judged")
+    return Similarity(_correlate(config, encoder), [], config.json)
+
+
+def _correlate(config: SimilarityConfig, encoder: TextEncoder) -> dict[str, dict[str, float]]:
+    """The correlations on the splits of a task that have ratings."""
+    from electra.finetuning.config import load_task_config
+    from electra.finetuning.load_task import load_task
+    from electra.finetuning.seed_run import DEV
+    from electra.tasks import glue
+    from electra.tasks.classification import Regression
+    from electra.tasks.metrics import compute_metrics
+
+    assert config.data is not None
     settings = {"model": config.model, "task": config.task, "data.path": config.data}
     if glue.canonical_name(config.task) is None:
         settings["kind"] = "regression"
         if config.columns is not None:
-            if len(set(config.columns)) < 3:
-                raise ConfigError("--columns: name three: two of texts and one of numbers")
             settings |= dict(zip(("data.text", "data.pair", "data.label"), config.columns, strict=True))
     task, _ = load_task(load_task_config(settings))
     if not isinstance(task.problem, Regression) or not task.problem.pair:
-        raise DataError(f"{config.data}: pairs of texts with a number are wanted; name the columns with --columns")
-    found = {}
+        raise DataError(f"{config.data}: expected pairs of texts with a number; name the columns with --columns")
     splits = {split: task.splits.get(split, ()) for split in (DEV, "test")}
-    if config.data.is_file():  # nothing is learnt, so nothing has to be held out of it
+    if config.data.is_file():  # nothing is trained, so no part of the table has to be held out
         splits = {"all": [*task.splits["train"], *task.splits[DEV]]}
-    for split, there in splits.items():
-        examples = [example for example in there if example.answer is not None]
+    correlations = {}
+    for split, of_split in splits.items():
+        examples = [example for example in of_split if example.answer is not None]
         if examples:
-            cosines = _cosines(encoder, [e.first for e in examples], [e.second or "" for e in examples])
-            answers = [float(example.answer) for example in examples]
-            found[split] = compute_metrics(("spearman", "pearson"), answers, cosines)
-    return Similarity(found, [], config.json)
-
-
-def _cosines(encoder: TextEncoder, firsts: list[str], seconds: list[str]) -> list[float]:
-    embeddings_ND = encoder.encode([*firsts, *seconds])
-    embeddings_ND /= np.linalg.norm(embeddings_ND, axis=1, keepdims=True)
-    cosines: list[float] = (embeddings_ND[: len(firsts)] * embeddings_ND[len(firsts) :]).sum(1).tolist()
-    return cosines
+            firsts, seconds = (
+                [example.first for example in examples],
+                [example.second or "" for example in examples],
+            )
+            cosines = encoder.cosine_similarity(firsts, seconds).tolist()
+            ratings = [float(example.answer) for example in examples]
+            correlations[split] = compute_metrics(("spearman", "pearson"), ratings, cosines)
+    return correlations

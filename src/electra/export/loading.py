@@ -1,12 +1,11 @@
 """MODEL of every verb: an export folder, a run, a Hugging Face folder or id (docs/guides/checkpoints.md)."""
 
-import importlib.util
 import re
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from electra.errors import CheckpointError
+from electra.errors import CheckpointError, require
 from electra.export.huggingface import OLD_WEIGHTS, WEIGHTS, Pretrained
 from electra.export.huggingface import load as load_folder
 from electra.export.onnx.graph import is_onnx
@@ -89,10 +88,7 @@ def is_id(model: str) -> bool:
 def _download(name: str) -> Path:
     """The local copy of a model on the Hugging Face hub."""
     missing = f"there is no folder {name}"
-    if importlib.util.find_spec("huggingface_hub") is None:
-        raise CheckpointError(
-            f"{missing}; to load it from the Hugging Face hub, install the extra: pip install 'electra[hub]'"
-        )
+    require(f"{missing}; loading it from the Hugging Face hub", "hub", "huggingface_hub")
     from huggingface_hub import snapshot_download
 
     try:

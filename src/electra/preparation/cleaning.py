@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from electra.errors import ConfigError
+from electra.errors import require
 from electra.preparation.languages import near
 
 Reason = Literal["too short", "too long", "another language", "a copy of an earlier one"]
@@ -82,10 +82,8 @@ class Seen:
 
 def _language(text: str) -> str:
     """The likeliest language of a text."""
-    try:
-        import py3langid
-    except ImportError as error:
-        raise ConfigError("--language needs the library py3langid: pip install 'electra[language]'") from error
+    import py3langid
+
     found: str = py3langid.classify(text)[0]
     return found
 
@@ -93,7 +91,9 @@ def _language(text: str) -> str:
 @cache
 def _languages() -> frozenset[str]:
     """All that are known; loading the model takes a second."""
-    _language("")
+    require("--language", "language", "py3langid")
     import py3langid
+
+    _language("")
 
     return frozenset(name for name, _ in py3langid.rank(""))

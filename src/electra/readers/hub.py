@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from electra.errors import DataError
+from electra.errors import DataError, require
 from electra.readers.base import DETECTION_RECORDS, Item, choose_text_column, make_document
 
 PREFIX = "hub:"
@@ -28,12 +28,9 @@ def find_hub_column(name: str, wanted: str | None) -> str:
 
 
 def _rows(name: str) -> Iterator[dict[str, Any]]:
-    try:
-        import datasets
-    except ImportError as error:
-        raise DataError(
-            f"{name}: data sets of the hub need the library `datasets`: pip install 'electra[hub]'"
-        ) from error
+    require(f"{name}: reading a data set of the Hugging Face hub", "hub", "datasets")
+    import datasets
+
     path, _, config = name.removeprefix(PREFIX).partition(":")
     try:
         yield from datasets.load_dataset(path, config or None, split="train", streaming=True)

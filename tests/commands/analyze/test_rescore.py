@@ -99,4 +99,4 @@ def test_refusals(
     (tmp_path / "odd.csv").write_text("transcription,hypothesis,score\na,b,high\n")
     assert "odd.csv:2: score is 'high'" in refused(model, "--data", str(tmp_path / "odd.csv"))
     monkeypatch.setitem(sys.modules, "jiwer", None)
-    assert "pip install 'electra[speech]'" in refused(model, "--data", data)
+    assert 'pip install "electra[speech]"' in refused(model, "--data", data)

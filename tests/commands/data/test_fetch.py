@@ -99,7 +99,7 @@ def test_a_manifest_writes_nothing_outside(there: Path, tmp_path: Path, name: st
         ("http://127.0.0.1:9/data", "the connection is refused"),
         ("http://nowhere.invalid/data", "no host of that name is known"),
         ("nosuch://a/b", "Protocol not known: nosuch"),
-        ("s3://bucket/data", "pip install 'electra[remote]'"),
+        ("s3://bucket/data", 'pip install "electra[remote]"'),
     ],
 )
 def test_what_cannot_be_reached_is_said(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from electra.commands.analyze.options import Models, missing_models
 from electra.config import NonNegativeInt, PositiveInt, Range
+from electra.errors import require
 
 if TYPE_CHECKING:
     from electra.analysis.rescoring import HypothesisTable, ModelScores
@@ -61,6 +62,7 @@ def run(config: AnalyzeRescoreConfig) -> AnalysisReport:
         electra analyze rescore RUN RUN/export/generator --data nbest.csv --out found
         electra analyze rescore RUN --data alternatives.csv --references first-bests.csv --folds 10
     """
+    require("electra analyze rescore", "speech", "jiwer")
     from electra.analysis.n_best import NORMALIZATION, read_n_best_lists
     from electra.analysis.rescoring import HypothesisTable, evaluate_rescoring
     from electra.export.display_name import display_names

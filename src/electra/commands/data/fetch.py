@@ -49,7 +49,7 @@ class FetchConfig:
 
 
 def run(config: FetchConfig) -> str:
-    """Fetch prepared data from a web server or an object store (`pip install 'electra[remote]'`), and check them.
+    """Fetch prepared data from a web server or an object store (`pip install "electra[remote]"`), and check them.
 
     Every file is compared with its checksum in the manifest, which comes last: before that the folder is no data.
     The same command goes on where it was stopped.
@@ -164,7 +164,7 @@ def _why(error: Exception) -> str:
         if any(isinstance(cause, kind) for cause in causes):
             return words
     if isinstance(error, ImportError):
-        return f"{error}; pip install 'electra[remote]'"
+        return f'{error}; pip install "electra[remote]"'
     first = causes[-1]
     status = getattr(first, "status", None)
     if isinstance(first, FileNotFoundError) or status == 404:

@@ -7,7 +7,6 @@ there for other tools.
 Shapes: B batch, L length, D hidden size, N positions, V vocabulary.
 """
 
-import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from electra.data import tokenizer as tokenizers
-from electra.errors import CheckpointError
+from electra.errors import CheckpointError, require
 from electra.export.onnx.graph import FACTS, IDS, MASK, MODEL, SEGMENTS
 from electra.export.onnx.heads import KINDS, OnnxKind
 from electra.json_files import read_json, understood
@@ -134,7 +133,7 @@ def load_onnx(folder: Path) -> OnnxModel:
         CheckpointError: onnxruntime is missing, or a file is garbled, missing, or of a later version.
         DataError: the tokenizer cannot be read or lacks a special token.
     """
-    require("onnxruntime")
+    require("ONNX", "onnx", "onnxruntime")
     facts = OnnxFacts.read(folder / FACTS)
     session = open_session(folder / MODEL)
     for what, said, names in (
@@ -174,14 +173,3 @@ def open_session(model: Path | bytes, *, threads: int | None = None) -> Any:
         name = "the graph" if isinstance(model, bytes) else model
         reason = " ".join(str(error).split())[:200]
         raise CheckpointError(f"{name} is damaged, or this onnxruntime is too old for it: {reason}") from error
-
-
-def require(*modules: str) -> None:
-    """
-    Raises:
-        CheckpointError: a package of the extra is not installed.
-    """
-    if missing := [name for name in modules if importlib.util.find_spec(name) is None]:
-        raise CheckpointError(
-            f"ONNX needs {' and '.join(missing)}; install the extra: pip install 'electra[onnx]'"
-        )

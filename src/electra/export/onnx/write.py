@@ -13,12 +13,12 @@ import torch
 
 from electra import __version__, durable
 from electra.data.tokenizer import special_tokens
-from electra.errors import CheckpointError
+from electra.errors import CheckpointError, require
 from electra.export.huggingface import Pretrained
 from electra.export.onnx.check import TOLERANCE, difference, reference, samples
 from electra.export.onnx.graph import FACTS, MASK, MODEL, SEGMENTS
 from electra.export.onnx.heads import OnnxKind, build
-from electra.export.onnx.model import FORMAT, OnnxFacts, OnnxModel, open_session, require
+from electra.export.onnx.model import FORMAT, OnnxFacts, OnnxModel, open_session
 from electra.export.tokenizer_files import tokenizer_files
 from electra.json_files import json_text
 
@@ -56,7 +56,7 @@ def save_onnx(
         CheckpointError: a package is missing, the folder is there already, the network is none that goes out, its
             graph computes something else, or the disk refuses.
     """
-    require("onnx", "onnxruntime")
+    require("ONNX", "onnx", "onnx", "onnxruntime")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise CheckpointError(f"{folder} is there already; give another --out, or remove it")
     graph, kind = build(pretrained)

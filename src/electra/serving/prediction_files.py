@@ -1,0 +1,260 @@
+"""The files of `electra predict`: the texts in them, and the predictions written next to the texts.
+
+Tables get new columns. Tagged text (CoNLL, CoNLL-U) and questions (SQuAD) are written in their own formats.
+"""
+
+import csv
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from electra.errors import ConfigError, DataError
+from electra.readers.base import TableReader, get_reader
+from electra.readers.files import read_lines
+from electra.readers.read import read_records
+from electra.serving.text_files import STANDARD_INPUT, Lines, WrittenFile, no_text_error, write_lines
+from electra.tasks import conll
+from electra.tasks.table_columns import SECONDS, TEXTS, find_text_columns
+
+if TYPE_CHECKING:
+    from electra.serving.predictor import Predictor, Text
+    from electra.tasks.base import Prediction
+
+logger = logging.getLogger(__name__)
+
+QUESTIONS, PASSAGES = ("question",), ("context", "passage")
+"""Usual column names for models that answer questions."""
+TABLE_SUFFIXES = (".jsonl", ".csv", ".tsv")
+Record = dict[str, Any]
+
+
+def read_inputs(
+    predictor: "Predictor",
+    texts: Sequence[str],
+    name: str | None,
+    *,
+    columns: tuple[str | None, str | None] = (None, None),
+) -> Iterator[tuple[Record, "Text"]]:
+    """The texts of the command line, then those of a file: the fields of each row, and its text or texts.
+
+    Args:
+        name: the path of a table or text file, - for standard input (one text per line), or None.
+        columns: the column of the text and that of the second text in a table. None: detected.
+
+    Raises:
+        ConfigError: the model needs pairs of texts, and their number is odd.
+        DataError: the file cannot be read; or, after the last row, there was no text at all.
+    """
+    found = False
+    for record, text in _read_inputs(predictor, texts, name, columns):
+        found = found or bool("".join(text).strip())
+        yield record, text
+    if not found:
+        raise no_text_error(name)
+
+
+def _read_inputs(
+    predictor: "Predictor", texts: Sequence[str], name: str | None, columns: tuple[str | None, str | None]
+) -> Iterator[tuple[Record, "Text"]]:
+    if predictor.pairs:
+        if len(texts) % 2:
+            raise ConfigError(
+                f"this model needs pairs of texts, but {len(texts)} texts were given; give two per pair"
+            )
+        for first, second in zip(texts[::2], texts[1::2], strict=True):
+            yield {"text": first, "pair": second}, (first, second)
+    else:
+        for text in texts:
+            yield {"text": text}, text
+    if name is None:
+        return
+    if name != STANDARD_INPUT and isinstance(get_reader(Path(name)), TableReader):
+        yield from _read_table(predictor, Path(name), columns)
+        return
+    if predictor.pairs:
+        raise DataError(f"{name}: this model needs pairs of texts; give a table with two columns")
+    for text in _read_text_lines(name):
+        yield {"text": text}, text
+
+
+def _read_table(
+    predictor: "Predictor", path: Path, columns: tuple[str | None, str | None]
+) -> Iterator[tuple[Record, "Text"]]:
+    usual = (QUESTIONS, PASSAGES) if predictor.problem.kind == "answering" else (TEXTS, SECONDS)
+    names: tuple[str, str | None] | None = None
+    for line, record in read_records(path):
+        if names is None:
+            names = find_text_columns(
+                path, list(record), *columns, pairs=predictor.pairs, usual=usual,
+                options=("--text-column", "--pair-column"),
+            )  # fmt: skip
+        texts = [_checked_text(record.get(name), path, line, name) for name in names if name]
+        yield record, tuple(texts) if predictor.pairs else texts[0]
+
+
+def _checked_text(value: Any, path: Path, line: int, column: str) -> str:
+    if not isinstance(value, str):
+        raise DataError(f"{path}:{line}: the text in column {column!r} is {type(value).__name__}, not a string")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:  # JSON can contain half of a surrogate pair
+        raise DataError(f"{path}:{line}: broken Unicode in column {column!r} ({error.reason})") from error
+    return value
+
+
+def _read_text_lines(name: str) -> Iterator[str]:
+    """The lines of a file. Unlike for scoring, a broken line is an error, because predictions are matched by
+    line."""
+    numbered = enumerate(sys.stdin.buffer, start=1) if name == STANDARD_INPUT else read_lines(Path(name))
+    for number, line in numbered:
+        try:
+            text = (line or b"").decode().rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{name}:{number}: broken UTF-8 ({error.reason}); fix this line") from error
+        if text and not text.isspace():
+            yield text
+        else:
+            logger.warning("%s:%s is skipped: the line is empty", name, number)
+
+
+def write_table(path: Path, predictions: Iterable[tuple[Record, "Prediction"]], *, answer_key: str) -> WrittenFile:
+    """Write each record with its prediction, as .jsonl, .csv or .tsv.
+
+    Args:
+        answer_key: the key of the answer in a prediction.
+
+    Raises:
+        ConfigError: the suffix of the file is another one.
+        DataError: the input has a column of the same name as the prediction, or the file cannot be written.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in TABLE_SUFFIXES:
+        raise ConfigError(f"--output: {path.name} must end in .jsonl, .csv or .tsv")
+    count = write_lines(path, _table_lines(path, predictions, answer_key, suffix))
+    has_header = suffix != ".jsonl"
+    return WrittenFile(max(0, count - has_header), "prediction", path)
+
+
+def _table_lines(
+    path: Path, predictions: Iterable[tuple[Record, "Prediction"]], answer_key: str, suffix: str
+) -> Iterator[str]:
+    """A JSON object per record, or a header and a row per record."""
+    names: list[str] = []
+    for record, prediction in predictions:
+        added = _json_fields(prediction, answer_key) if suffix == ".jsonl" else _columns(prediction, answer_key)
+        if existing := [name for name in added if name in record]:
+            raise DataError(
+                f"the input already has a column {', '.join(map(repr, existing))}, which the prediction would "
+                "replace; rename this column"
+            )
+        if suffix == ".jsonl":
+            yield json.dumps({**record, **added}, ensure_ascii=False, default=str)
+            continue
+        row = {**{name: _cell(value) for name, value in record.items()}, **added}
+        if not names:
+            names = list(row)
+            yield _csv_row(names, suffix)
+        if more := [name for name in row if name not in names]:
+            raise DataError(
+                f"{path}: a row has {', '.join(more)}, which the first row lacks; write .jsonl instead"
+            )
+        yield _csv_row([row.get(name, "") for name in names], suffix)
+
+
+def _json_fields(prediction: "Prediction", answer_key: str) -> Record:
+    fields = {"predicted": prediction[answer_key]}
+    if (scores := prediction.get("scores")) is not None:
+        fields["scores"] = scores
+    return {**fields, "cut": True} if prediction.get("cut") else fields
+
+
+def _columns(prediction: "Prediction", answer_key: str) -> Record:
+    """A prediction as columns of a table: `predicted`, and the score of each label."""
+    scores = prediction.get("scores")
+    columns = {f"score {label}": score for label, score in scores.items()} if isinstance(scores, dict) else {}
+    return {"predicted": _cell(prediction[answer_key]), **columns}
+
+
+def _cell(value: Any) -> Any:
+    return ",".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _csv_row(values: list[Any], suffix: str) -> str:
+    stream = io.StringIO()
+    csv.writer(stream, delimiter="," if suffix == ".csv" else "\t", lineterminator="").writerow(values)
+    return stream.getvalue()
+
+
+def is_tagged_text(name: str) -> bool:
+    """Whether an input of this name is tagged text or a list of words, with one word per line."""
+    path = Path(name)
+    file = path.with_suffix("") if path.suffix in (".gz", ".zst") else path
+    return name != STANDARD_INPUT and file.suffix.lower() not in (".jsonl", ".csv", ".parquet")
+
+
+def predict_tags(
+    predictor: "Predictor", path: Path, columns: conll.Columns, *, output: Path | None, check_columns: bool
+) -> WrittenFile | Lines:
+    """Tag a file with one word per line. The tags become the last column, or a field of CoNLL-U.
+
+    Args:
+        columns: which column has the words, and which field gets the tags.
+        output: None: the words and tags are returned as lines.
+        check_columns: refuse a file that may have one sentence per line.
+
+    Raises:
+        ConfigError: the output has another format than the input.
+        DataError: the file cannot be read.
+    """
+    if output is not None and not is_tagged_text(str(output)):
+        raise ConfigError(
+            f"--output: tagged text keeps the format of the input; name it {output.stem}{path.suffix}"
+        )
+    try:
+        if check_columns:
+            conll.check_is_columns(path, columns, getattr(predictor.problem, "labels", ()))
+        sentences = conll.read(path, columns)
+    except DataError as error:
+        hint = "a tagging model reads one word per line from such a file; to give one sentence per line: --input -"
+        raise DataError(f"{error}\n  {hint}") from error
+    tags = [prediction["tags"] for prediction in predictor([sentence.words for sentence in sentences])]
+    if output is not None:
+        conll.write(path, output, columns, tags)
+        return WrittenFile(len(tags), "prediction", output)
+    return Lines([
+        "".join(f"{word}\t{tag}\n" for word, tag in zip(sentence.words, of_words, strict=True))
+        for sentence, of_words in zip(sentences, tags, strict=True)
+    ])  # fmt: skip
+
+
+def predict_squad(predictor: "Predictor", path: Path, *, output: Path | None) -> WrittenFile | Lines:
+    """Answer the questions of a file in SQuAD's format. The answers are written by the id of the question.
+
+    Args:
+        output: None: the ids and answers are returned as lines.
+
+    Raises:
+        ConfigError: the model does not answer questions, or the output is no .json file.
+        DataError: the file cannot be read.
+    """
+    from electra.tasks import squad_files
+
+    if predictor.problem.kind != "answering":
+        raise ConfigError(
+            f"{path}: is a file of questions, and the model was not fine-tuned for question answering"
+        )
+    if output is not None and output.suffix != ".json":
+        raise ConfigError(f"--output: SQuAD's predictions are a .json file; name it {output.stem}.json")
+    questions, notes = squad_files.read_questions(path)
+    for note in notes:
+        logger.info("%s", note)
+    predictions = predictor([(question.question, question.context) for question in questions])
+    answers = {one.id: prediction["answer"] for one, prediction in zip(questions, predictions, strict=True)}
+    if output is None:
+        return Lines([f"{name}\t{answer}" for name, answer in answers.items()])
+    write_lines(output, [json.dumps(answers, ensure_ascii=False, indent=1)])
+    return WrittenFile(len(answers), "prediction", output)

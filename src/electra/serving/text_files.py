@@ -1,0 +1,104 @@
+"""The texts that `electra score` and `electra predict` read, and their results as lines."""
+
+import logging
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from electra import durable
+from electra.errors import DataError
+from electra.readers import read
+from electra.readers.base import Item, Reject, make_document
+from electra.readers.text import texts_of_lines
+
+logger = logging.getLogger(__name__)
+
+STANDARD_INPUT = "-"
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Results to print, one per line."""
+
+    lines: list[str]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A file of results.
+
+    Attributes:
+        count: the number of results in it.
+        what: the name of one result, such as "prediction".
+    """
+
+    count: int
+    what: str
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{self.count:,} {self.what}{'s' * (self.count != 1)}: {self.path}"
+
+
+def read_texts(texts: Iterable[str], name: str | None, *, text_column: str | None = None) -> Iterator[str]:
+    """The texts of the command line, then those of a file. A line that cannot be used is skipped with a warning.
+
+    Args:
+        name: the path of the file, - for standard input (one text per line), or None.
+        text_column: the column of the texts in a table. None: it is detected.
+
+    Raises:
+        DataError: the file is missing or of an unknown format; or, after the last line, there was no text at all.
+    """
+    given = (make_document(text, "the command line", number) for number, text in enumerate(texts, start=1))
+    items: Iterator[Item] = iter(())
+    if name == STANDARD_INPUT:
+        items = texts_of_lines("standard input", enumerate(sys.stdin.buffer, start=1))
+    elif name is not None:
+        items = read.read_texts(Path(name), text_column=text_column)
+    return _usable(chain(given, items), name)
+
+
+def _usable(items: Iterable[Item], name: str | None) -> Iterator[str]:
+    found = False
+    for item in items:
+        if isinstance(item, Reject):
+            logger.warning("%s:%s is skipped: %s", item.source, item.line, item.reason)
+        else:
+            found = True
+            yield item.text
+    if not found:
+        raise no_text_error(name)
+
+
+def no_text_error(name: str | None) -> DataError:
+    """The error for an input file, or a command line (None), without any text."""
+    where = {None: "the command line", STANDARD_INPUT: "standard input"}.get(name, name)
+    return DataError(f"there is no text in {where}; give a text, or --input FILE with a text")
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> int:
+    """Write lines to a file, all of them or none, and return their number.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    count = 0
+
+    def write(partial: Path) -> None:
+        nonlocal count
+        with partial.open("w", encoding="utf-8") as file:
+            for line in lines:
+                file.write(f"{line}\n")
+                count += 1
+
+    try:
+        durable.write(path, write)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror or error})") from error
+    return count
