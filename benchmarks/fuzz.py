@@ -246,6 +246,9 @@ def _study(folder: Path) -> Iterator[Target]:
     place.write_text(json.dumps(result))
     yield Target("study.json", study, "study.json", lambda path: read_study(path).tables())
     yield Target("result.json", study, "runs/electra/1/seed-0/result.json", lambda path: read_study(path).tables())
+    (archive := folder / "archive").mkdir()
+    (archive / "runs.jsonl").write_text(f"{json.dumps(facts)}\n{json.dumps(result)}\n")
+    yield Target("runs.jsonl", archive, "runs.jsonl", lambda path: read_study(path).tables())
 
 
 def _documents(path: Path) -> int:

@@ -4,8 +4,8 @@ from typing import Any
 
 from electra.reports.analyses import parts_of_speech, rescore
 from electra.reports.figures import new_figure
-from electra.reports.study import Row
 from electra.reports.study_figure import study_figure
+from electra.reports.study_results import ArmResult
 
 
 def value(share: float) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def test_the_line_of_the_first_best_is_explained_and_titles_are_alike() -> None:
 
 
 def test_the_line_of_a_study_is_explained() -> None:
-    row = Row("base", "as it is", 1.0, (), 0, 0, (80.0, 81.0), None, None, "", None, None)
+    row = ArmResult("base", "as it is", 1.0, (), 0, 0, (80.0, 81.0), None, None, "", None, None)
     facts = {
         "arms": {"base": {"x": None}},
         "shares": [1.0],

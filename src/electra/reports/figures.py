@@ -1,6 +1,7 @@
 """Pictures without a window, and their files."""
 
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ def new_figure(width: float, height: float) -> Any:
     return figure
 
 
-def save_figure(figure: Any, out: Path, name: str) -> list[Path]:
+def save_figure(figure: Any, out: Path, name: str, *, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
     """NAME.png and NAME.svg in a folder, whole or not there."""
-    files = [out / f"{name}.png", out / f"{name}.svg"]
+    files = [out / f"{name}.{one}" for one in formats]
     for file in files:
         partial = file.with_name(f".{secrets.token_hex(4)}.{file.name}")
         figure.savefig(partial, dpi=130)

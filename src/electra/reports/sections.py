@@ -17,6 +17,7 @@ from electra.reports.metrics import read_metrics
 from electra.reports.page import Picture, Section
 from electra.reports.study import read_study
 from electra.reports.study_figure import study_figure
+from electra.reports.study_results import is_study
 
 Facts = Mapping[str, Any]
 
@@ -60,7 +61,7 @@ def kind_of(folder: Path) -> str:
     Raises:
         CheckpointError: none of these.
     """
-    if (folder / "study.json").is_file():
+    if is_study(folder):
         return "study"
     if (folder / "metrics.jsonl").is_file():
         return "pre-training"
@@ -174,11 +175,11 @@ def _study(folder: Path) -> list[Section]:
     ]
     if report.facts["paper"]:
         facts.append(("published", report.facts["paper"]))
-    figure = study_figure(report.facts, report.rows)
+    figure = study_figure(report.facts, report.arms)
     pictures = [Picture(report.facts["title"], _svg(figure))] if figure is not None else []
-    notes = [] if report.rows else ["No run has ended yet."]
-    if report.rows and report.facts["suite"]:
-        notes = [f"As for the paper: {report.sum_up()}."]
+    notes = [] if report.arms else ["No run has ended yet."]
+    if report.arms and report.facts["suite"]:
+        notes = [f"As for the paper: {report.summarize_agreement()}."]
     return [Section(_name(folder), "study", facts, notes, report.tables(), pictures)]
 
 

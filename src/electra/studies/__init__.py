@@ -1,1 +1,1 @@
-"""A study: several arms at equal compute, and what came of them."""
+"""Studies: several arms that are trained at equal compute and compared."""

@@ -15,16 +15,17 @@ from electra.modeling.flops import training_flops
 from electra.pretraining.build import build
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.warm_start import WarmStart
-from electra.studies.runs import Common, task_config, tower_of
+from electra.studies.arms import StudySetup
+from electra.studies.finetuning import finetune_config
+from electra.studies.runs import scored_network
 from electra.training.optim import build_optimizer
 from electra.training.update import Update
 
-MEASURED, WARM_UP = 15, 5
-"""Steps of the control that are timed, and those before them."""
+WARM_UP_STEPS, MEASURED_STEPS = 5, 15
 
 
-def flops_a_second(config: PretrainConfig, data: TokenData) -> float:
-    """The speed of a config's steps on this machine."""
+def measure_flops_per_second(config: PretrainConfig, data: TokenData) -> float:
+    """The speed of training steps with a config on this machine."""
     config = replace(config, train=replace(config.train, batch_ramp_steps=0))
     parts = build(config, data, WarmStart())
     objective, precision, device = parts.objective, parts.precision, parts.device
@@ -34,8 +35,8 @@ def flops_a_second(config: PretrainConfig, data: TokenData) -> float:
     )  # fmt: skip
     objective.train()
     steps, seconds = config.train.steps or 1, []
-    for step in range(WARM_UP + MEASURED):
-        objective.begin_step(steps - 1, steps)  # of two stages the last one
+    for step in range(WARM_UP_STEPS + MEASURED_STEPS):
+        objective.begin_step(steps - 1, steps)  # the last of several stages
         started = time.perf_counter()
         update(parts.feed.micro_batches(step), rate=0.0)
         if device.type == "cuda":
@@ -43,19 +44,18 @@ def flops_a_second(config: PretrainConfig, data: TokenData) -> float:
         seconds.append(time.perf_counter() - started)
     length = config.packing.sequence_length
     flops = config.train.batch_size * training_flops(objective.networks(length), length)
-    return flops / statistics.median(seconds[WARM_UP:])
+    return flops / statistics.median(seconds[WARM_UP_STEPS:])
 
 
-def tuning_seconds(common: Common, config: PretrainConfig, data: TokenData) -> float:
-    """Of all fine-tunings of one model, of the shape that a config describes; weights do not matter to it."""
-    objective = build(config, data, WarmStart()).objective
-    towers = objective.exportable_networks()
-    tower = towers[tower_of(towers)]
+def estimate_finetuning_seconds(setup: StudySetup, config: PretrainConfig, data: TokenData) -> float:
+    """Seconds of all fine-tunings of one model with the shapes of a config; its weights do not matter."""
+    networks = build(config, data, WarmStart()).objective.exportable_networks()
+    network = networks[scored_network(networks)]
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder, "model")
-        save(model, encoder=tower.encoder, head=tower.head, tokenizer_json=data.tokenizer_path, card="")
+        save(model, encoder=network.encoder, head=network.head, tokenizer_json=data.tokenizer_path, card="")
         total = 0.0
-        for task in common.suite:
-            plan = plan_finetuning(task_config(common, task, model=model, out=Path(folder, "out")))
-            total += plan.preparation + plan.predictions + common.task_seeds * plan.seconds
+        for task in setup.suite:
+            plan = plan_finetuning(finetune_config(setup, task, model=model, out=Path(folder, "out")))
+            total += plan.preparation + plan.predictions + setup.task_seeds * plan.seconds
     return total

@@ -1,4 +1,4 @@
-"""What all runs of a study have in common: OUT/study.json; whoever comes first writes it, others keep to it."""
+"""OUT/study.json: what all runs of a study share. The first process writes it, the others check against it."""
 
 import json
 import os
@@ -13,132 +13,151 @@ from electra import durable
 from electra.config import flat
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError
+from electra.pretraining.build import build
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.resolve import IGNORED
-from electra.reports.study import Results, read_facts
-from electra.studies.config import seen_from
-from electra.studies.plan import Configs, precision_here
-from electra.studies.runs import Common
+from electra.reports.study_results import STUDY_FILE, Record, read_facts
+from electra.studies.arms import ArmConfigs, StudySetup
+from electra.studies.config import relative_source
+from electra.training.precision import PrecisionName
 from electra.training.run_lock import acquire
 
-COMMON = "study.json"
-PAUSE = 0.1
-"""Seconds until it is tried again to write what another process is just writing."""
+RETRY_SECONDS = 0.1
+"""Pause before the next attempt to lock the study's folder."""
 
 
-def stored(out: Path) -> Results:
-    """What the study of a folder was begun with; empty where none was.
+def check_empty(out: Path) -> None:
+    """Check that a new study does not write into a folder of something else.
 
     Raises:
-        CheckpointError: the file is damaged.
+        CheckpointError: naming some of its files.
     """
-    path = out / COMMON
-    return read_facts(path) if path.is_file() else {}
+    if out.is_file():
+        raise CheckpointError(f"{out} is a file; give another --out")
+    if out.is_dir() and (names := sorted(one.name for one in out.iterdir() if not _is_lock_file(one.name))):
+        raise CheckpointError(
+            f"{out} is not empty and holds no study (found {', '.join(names[:3])}); give another --out"
+        )
 
 
-def check_same(common: Common, configs: Configs, data: TokenData, before: Results) -> None:
-    """Refuse to go on with a study that was begun with something else.
+def _is_lock_file(name: str) -> bool:
+    return name.startswith((".", "taken."))
+
+
+def check_matches(setup: StudySetup, configs: ArmConfigs, data: TokenData, stored: Record) -> None:
+    """Check that a study that is continued has the settings that it was started with.
+
+    Args:
+        stored: the object of study.json.
 
     Raises:
         CheckpointError: naming what differs.
     """
-    study, another = common.study, "give another --out"
-    if before["study"] != study.name:
-        raise CheckpointError(f"{common.out} holds the study {before['study']}; {another}")
-    if before["data"] != data.fingerprint:
-        raise CheckpointError(f"{common.out} was begun with other data; give them, or {another}")
-    if common.budget not in (before["budget"], before["flops"]):
+    study, another = setup.study, "give another --out"
+    if stored["study"] != study.name:
+        raise CheckpointError(f"{setup.out} holds the study {stored['study']}; {another}")
+    if stored["data"] != data.fingerprint:
+        raise CheckpointError(f"{setup.out} was started with other data; give that data, or {another}")
+    if setup.budget not in (stored["budget"], stored["flops"]):
         raise CheckpointError(
-            f"{common.out} was begun with a budget of {before['budget']:g} ({before['flops']:.4g} FLOPs); "
+            f"{setup.out} was started with a budget of {stored['budget']:g} ({stored['flops']:.4g} FLOPs); "
             f"give that, or {another}"
         )
-    if before["base"] not in (study.base, seen_from(common.out, study.base)):  # the former of early versions
-        raise CheckpointError(f"{common.out} was begun with --base {before['base']}; give that, or {another}")
-    for name in ("shares", "reached"):
-        if (had := before[name]) != (wanted := _json(getattr(study, name))):
-            raise CheckpointError(f"{common.out} was begun with {name} = {had}, not {wanted}; {another}")
-    if common.suite and (lost := [task for task in before["suite"] if task not in common.suite]):
+    bases = study.base, relative_source(setup.out, study.base)  # early versions wrote the former
+    if stored["base"] not in bases:
+        raise CheckpointError(f"{setup.out} was started with --base {stored['base']}; give that, or {another}")
+    for key, value in (("shares", study.budget_fractions), ("reached", study.thresholds)):
+        if stored[key] != (given := _as_json(value)):
+            raise CheckpointError(f"{setup.out} was started with {key} = {stored[key]}, not {given}; {another}")
+    if setup.suite and (missing := [task for task in stored["suite"] if task not in setup.suite]):
         raise CheckpointError(
-            f"{common.out} was begun with the tasks {' '.join(before['suite'])}; --suite may add to them, and "
-            f"lacks {' '.join(lost)}; {another}"
+            f"{setup.out} was started with the tasks {' '.join(stored['suite'])}; --suite may add tasks, but it "
+            f"lacks {' '.join(missing)}; {another}"
         )
     for name, config in configs.items():
-        have, want = before["arms"].get(name, {}).get("settings"), _settings(config)
-        if have is not None and have != want:
-            changed = [key for key in {**have, **want} if have.get(key) != want.get(key)]
-            lines = [f"{key}: {_or_default(have, key)} then, {_or_default(want, key)} now" for key in changed]
+        old, new = stored["arms"].get(name, {}).get("settings"), _changed_settings(config)
+        if old is not None and old != new:
+            changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+            lines = [f"{key}: {_or_default(old, key)} before, {_or_default(new, key)} now" for key in changed]
             raise CheckpointError(
-                f"{common.out} has runs of another arm {name}; {another}:\n  " + "\n  ".join(lines)
+                f"{setup.out} has runs of another arm {name}; {another}:\n  " + "\n  ".join(lines)
             )
 
 
-def begun(common: Common, configs: Configs, data: TokenData) -> Common:
-    """Write down what the runs have in common, or take over what another process has written.
+def open_study(setup: StudySetup, configs: ArmConfigs, data: TokenData) -> StudySetup:
+    """Write study.json, or join the study whose study.json is there; the setup gets its FLOPs and precision.
 
     Raises:
-        CheckpointError: another one was first, with something else.
+        CheckpointError: another process was first and has other settings.
     """
-    path, facts = common.out / COMMON, _facts(common, configs, data)
+    path, facts = setup.out / STUDY_FILE, _facts(setup, configs, data)
     if not path.is_file():
-        facts["precision"] = precision_here(configs[common.study.control], data)
-        common.out.mkdir(parents=True, exist_ok=True)
-        first = path.with_name(f".{path.name}.{secrets.token_hex(4)}.first")
-        durable.write_text(first, json.dumps(facts, indent=1) + "\n")
+        first = read_facts(setup.out)  # of an archive
+        if not first:
+            first = {**facts, "precision": measure_precision(configs[setup.study.control], data)}
+        setup.out.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.first")
+        durable.write_text(temporary, json.dumps(first, indent=1) + "\n")
         try:
-            os.link(first, path)  # only one can be first, and the file is whole from the first moment
+            os.link(temporary, path)  # only one process can be first, and the file is complete from the start
         except FileExistsError:
             pass
         finally:
-            first.unlink()
+            temporary.unlink()
     while True:
-        with acquire(common.out) as mine:
-            if mine:
-                before = read_facts(path)
-                check_same(common, configs, data, before)
-                merged = before | {
-                    "suite": list(common.suite) or before["suite"],
-                    "tune": list(common.tune) if common.suite else before.get("tune", []),
-                    "arms": before["arms"] | facts["arms"],
+        with acquire(setup.out) as acquired:
+            if acquired:
+                stored = read_facts(setup.out)
+                check_matches(setup, configs, data, stored)
+                merged = stored | {
+                    "suite": list(setup.suite) or stored["suite"],
+                    "tune": list(setup.finetune_settings) if setup.suite else stored.get("tune", []),
+                    "arms": stored["arms"] | facts["arms"],
                 }
-                if merged != before:
+                if merged != stored:
                     durable.write_text(path, json.dumps(merged, indent=1) + "\n")
-                return replace(common, flops=float(merged["flops"]), precision=merged["precision"])
-        time.sleep(PAUSE)
+                return replace(setup, flops=float(merged["flops"]), precision=merged["precision"])
+        time.sleep(RETRY_SECONDS)
 
 
-def _facts(common: Common, configs: Configs, data: TokenData) -> Results:
-    study = common.study
-    facts = {
-        "study": study.name, "title": study.title, "base": seen_from(common.out, study.base),
+def measure_precision(config: PretrainConfig, data: TokenData) -> PrecisionName:
+    """The faster precision for a config on this machine, if the config says "auto"."""
+    return build(config, data, None).precision.name
+
+
+def _facts(setup: StudySetup, configs: ArmConfigs, data: TokenData) -> Record:
+    study = setup.study
+    facts: Record = _as_json({
+        "study": study.name, "title": study.title, "base": relative_source(setup.out, study.base),
         "control": study.control,
-        "paper": study.paper, "axis": study.axis, "shares": study.shares, "reached": study.reached,
-        "suite": common.suite, "tune": common.tune, "flops": common.flops, "budget": common.budget,
-        "data": data.fingerprint, "own_rows": study.own_rows,
-        "figure": study.figure, "costs": study.costs,
+        "paper": study.source, "axis": study.axis, "shares": study.budget_fractions, "reached": study.thresholds,
+        "suite": setup.suite, "tune": setup.finetune_settings, "flops": setup.flops, "budget": setup.budget,
+        "data": data.fingerprint, "own_rows": study.own_packing,
+        "figure": study.metric, "costs": study.show_costs,
         "arms": {
             arm.name: {
-                "says": arm.says, "control": arm.control, "paper": arm.paper, "line": arm.line, "x": arm.x,
-                "settings": _settings(configs[arm.name]),
+                "says": arm.label, "control": arm.control, "paper": arm.published, "line": arm.line, "x": arm.x,
+                "settings": _changed_settings(configs[arm.name]),
             }
             for arm in study.arms
         },
-    }  # fmt: skip
-    found: Results = _json(facts)
-    return found
+    })  # fmt: skip
+    return facts
 
 
-def _settings(config: PretrainConfig) -> dict[str, Any]:
-    """Those of an arm that are not the defaults: settings that come with later versions change nothing."""
+def _changed_settings(config: PretrainConfig) -> dict[str, Any]:
+    """The settings of an arm that are not the defaults, so that settings of later versions change nothing."""
     defaults = flat(PretrainConfig())
-    own = {name: value for name, value in flat(config).items() if value != defaults[name] and name not in IGNORED}
-    found: dict[str, Any] = _json(own)
-    return found
+    changed: dict[str, Any] = _as_json(
+        {name: value for name, value in flat(config).items() if value != defaults[name] and name not in IGNORED}
+    )
+    return changed
 
 
 def _or_default(settings: Mapping[str, Any], name: str) -> str:
     return f"{settings[name]!r}" if name in settings else "the default"
 
 
-def _json(value: Any) -> Any:
-    """As it comes back from a file."""
+def _as_json(value: Any) -> Any:
+    """A value as it is read back from a JSON file."""
     return json.loads(json.dumps(value, default=str))

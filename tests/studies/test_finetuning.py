@@ -1,0 +1,39 @@
+"""How a study fine-tunes: one spelling for what is the same."""
+
+import pytest
+
+from electra.errors import ConfigError
+from electra.studies.finetuning import normalize_settings
+
+
+def test_one_spelling_for_what_is_the_same() -> None:
+    found = normalize_settings(("optimizer.learning_rate=1e-3", "optimizer.layer_decay=1"), ())
+    assert found == ("optimizer.layer_decay=1.0", "optimizer.learning_rate=0.001")
+    assert normalize_settings(("optimizer.layer_decay=1.0", "optimizer.learning_rate=0.001"), ()) == found
+    assert (
+        normalize_settings(("optimizer.layer_decay=1", "optimizer.learning_rate=0.001", "train.dropout=0.1"), ())
+        == found
+    )
+
+
+def test_what_is_left_out_is_that_of_before_and_defaults_are_asked_for_by_name() -> None:
+    before = ["optimizer.layer_decay=1.0"]
+    assert normalize_settings((), before) == ("optimizer.layer_decay=1.0",)
+    assert normalize_settings(("defaults",), before) == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (("optimizer.learning_rat=1",), "--tune: 1 problem:\n.*did you mean 'learning_rate'"),
+        (("optimizer.layer_decay=1", "optimizer.layer_decay=0.9"), "optimizer.layer_decay is given twice"),
+        (("seeds=2",), "--tune: seeds: only settings of fine-tuning itself"),
+        (("train.report_every=10",), "--tune: train.report_every: only settings"),
+        (("data={fraction=0.5}",), "--tune: data: only settings|--tune: data.fraction: only settings"),
+        (("defaults", "train.epochs=2"), "either defaults or settings"),
+        (("train.epochs",), "--tune: "),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(given: tuple[str, ...], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        normalize_settings(given, ())
