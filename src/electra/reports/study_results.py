@@ -156,7 +156,7 @@ def _read_archive(folder: Path) -> list[Record]:
     path = folder / ARCHIVE_FILE
     if not path.is_file():
         return []
-    records = []
+    records: list[Record] = []
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         try:
             record = json.loads(line)
