@@ -3,16 +3,12 @@
 ElectraForMaskedLM and ElectraForPreTraining with shared embeddings, scaled-dot-product attention, the generator's
 head at the chosen positions only, AdamW (fused), clip 1.0, linear warm-up and decay. Nothing of electra is used.
 
-    python benchmarks/peer.py                 tokens/s on random ids
-
 Shapes: B batch, L length, n chosen positions of the batch, V vocabulary, T tokens of text.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -214,32 +210,3 @@ def _sample(logits_nV: Tensor, random: torch.Generator | None = None) -> Tensor:
     """By Gumbel noise, the quickest of the usual ways on a CPU (multinomial takes a quarter longer)."""
     uniform_nV = torch.rand(logits_nV.shape, generator=random, device=logits_nV.device)
     return (logits_nV.float() - (-uniform_nV.log()).log()).argmax(-1)
-
-
-def main() -> None:
-    """Speed on random ids: the median and the best step."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--bf16", action="store_true")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    peer = TransformersPeer(PeerConfig(dropout=arguments.dropout, bf16=arguments.bf16))
-    input_ids_BL = torch.randint(1000, 30_522, (64, 128))
-    lengths_B, segment_ids_BL = torch.full((64,), 128), torch.zeros_like(input_ids_BL)
-    seconds = []
-    cpu = time.process_time()
-    for _ in range(arguments.steps):
-        start = time.perf_counter()
-        losses = peer.step(input_ids_BL, segment_ids_BL, lengths_B)
-        seconds.append(time.perf_counter() - start)
-    median, best = sorted(seconds)[len(seconds) // 2], min(seconds)
-    cpu = (time.process_time() - cpu) / arguments.steps
-    tokens = input_ids_BL.numel()
-    print(f"{tokens / median:,.0f} tokens/s (best step {tokens / best:,.0f}), {cpu:.2f} CPU seconds a step")
-    print(f"loss {float(losses['loss']):.2f}")
-
-
-if __name__ == "__main__":
-    main()
