@@ -44,7 +44,7 @@ def test_every_token_is_a_button_that_says_its_probability(page: Any, addresses:
         assert float(tokens.nth(number).evaluate("token => token.style.getPropertyValue('--p')")) == p
     labels = [tokens.nth(number).get_attribute("aria-label") for number in range(len(right["tokens"]))]
     assert all(
-        re.fullmatch(re.escape(token) + r", (<\.1|\d+(\.\d)?) % likely replaced(, flagged)?", label)
+        re.fullmatch(re.escape(token) + r", (<0\.1|\d+(\.\d)?)% likely replaced(, flagged)?", label)
         for token, label in zip(right["tokens"], labels, strict=True)
     )
 

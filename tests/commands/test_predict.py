@@ -1,4 +1,4 @@
-"""`electra predict`: texts from anywhere, answers in the order of the input."""
+"""`electra predict`: every kind of input, and predictions in its order."""
 
 import csv
 import gzip
@@ -52,7 +52,7 @@ def mean_logits(encoder: Encoder, head: TextHead, tokenizer: Tokenizer) -> torch
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
-    """Folders of networks whose heads know nothing, but say different things of different texts."""
+    """Folders of networks with random heads that give different predictions for different texts."""
     folder = tmp_path_factory.mktemp("models")
     tokenizers.train(TEXTS * 5, vocabulary_size=90).save(str(folder / "tokenizer.json"))
     torch.manual_seed(0)
@@ -68,7 +68,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
             torch.manual_seed(1)
             head = problem.head(config)
             if isinstance(head, TextHead):
-                with torch.no_grad():  # so that none of the labels is always the likeliest
+                with torch.no_grad():  # so that no label is always the most likely
                     head.prediction.bias -= mean_logits(encoder, head, tokenizers.load(folder / "tokenizer.json"))
             huggingface.save(
                 folder / name / "model", encoder=encoder, head=head, card="", task=problem.facts(),
@@ -89,15 +89,15 @@ def lines(result: object) -> list[str]:
     return result.lines
 
 
-def test_the_networks_say_different_things(models: Models) -> None:
-    """Or the tests below could not tell an order from another."""
-    said = [one["label"] for one in Predictor(models("labels"))(TEXTS)]
-    assert len(set(said)) > 1 and said != said[::-1]
+def test_the_networks_give_different_predictions(models: Models) -> None:
+    """Otherwise the tests below could not detect a wrong order."""
+    labels = [one["label"] for one in Predictor(models("labels"))(TEXTS)]
+    assert len(set(labels)) > 1 and labels != labels[::-1]
     answers = [one["answer"] for one in Predictor(models("answering"))(PAIRS)]
     assert len(set(answers)) == 3
 
 
-def test_texts_are_answered_one_a_line(models: Models, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_prediction_per_line(models: Models, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", models("labels"), *TEXTS]) == 0
     found = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     expected = Predictor(models("labels"))(TEXTS)
@@ -122,7 +122,7 @@ def test_every_kind_has_a_line(kind: str, models: Models) -> None:
             assert line == f"{one['value']:.3f}\t{text}"
 
 
-def test_pairs_and_questions_are_two_arguments_each(models: Models) -> None:
+def test_pairs_and_questions_are_two_arguments(models: Models) -> None:
     given = tuple(text for pair in PAIRS for text in pair)
     for kind, key in (("pair", "label"), ("answering", "answer")):
         expected = [one[key] or "(no answer)" for one in Predictor(models(kind))(PAIRS)]
@@ -151,7 +151,7 @@ def test_a_table_gets_columns_and_keeps_its_order(
     assert not list(tmp_path.glob(".*"))
 
 
-def test_json_lines_keep_what_is_known(models: Models, tmp_path: Path) -> None:
+def test_json_lines_keep_the_fields_of_the_input(models: Models, tmp_path: Path) -> None:
     path, out = tmp_path / "in.jsonl.gz", tmp_path / "out.jsonl"
     path.write_bytes(
         gzip.compress("".join(json.dumps({"n": i, "text": t}) + "\n" for i, t in enumerate(TEXTS)).encode())
@@ -182,7 +182,7 @@ def test_columns_can_be_named(models: Models, tmp_path: Path) -> None:
 
 
 def test_questions_in_a_table(models: Models, tmp_path: Path) -> None:
-    """A column called answer is not the passage, nor one called text the question."""
+    """A column named answer is not the passage, and a column named text is not the question."""
     (tmp_path / "in.csv").write_text(
         "text,question,answer,context\n" + "".join(f"x,{a},?,{b}\n" for a, b in PAIRS)
     )
@@ -191,7 +191,7 @@ def test_questions_in_a_table(models: Models, tmp_path: Path) -> None:
     assert [row["predicted"] for row in table(tmp_path / "out.csv")] == expected
 
 
-def test_questions_of_a_file_like_squads(models: Models, tmp_path: Path) -> None:
+def test_questions_of_a_squad_file(models: Models, tmp_path: Path) -> None:
     paragraphs = [
         {"context": context, "qas": [{"id": f"q{i}", "question": question}]}
         for i, (question, context) in enumerate(PAIRS)
@@ -290,7 +290,7 @@ def test_a_text_file_and_arguments_together(models: Models, tmp_path: Path) -> N
     assert [line.split("\t")[2] for line in found] == ["the cat", "a dog", "on the mat"]
 
 
-def test_the_columns_of_training_are_the_first_guess(models: Models, tmp_path: Path) -> None:
+def test_the_columns_of_the_fine_tuning_are_the_default(models: Models, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("text,review\na dog,the cat sat\n")
     config = Path(models("labels")) / "config.toml"
     config.write_text('model = "x"\n[data]\ntext = "review"\n')
@@ -304,7 +304,7 @@ def test_the_columns_of_training_are_the_first_guess(models: Models, tmp_path: P
 
 
 def test_a_model_of_glue_knows_its_columns(models: Models, tmp_path: Path) -> None:
-    """As in the official test.tsv, with marks that are text and a column that others would take for the text."""
+    """As in the official test.tsv, with quotation marks that are text, and an index column."""
     (tmp_path / "test.tsv").write_text('index\tquestion\tsentence\n0\ta "dog sat\tthe mat\n1\tmy cat\tthe "mat\n')
     config = Path(models("pair")) / "config.toml"
     config.write_text('model = "x"\ntask = "qnli"\n')
@@ -337,14 +337,14 @@ def test_an_input_without_any_text_is_an_error(name: str, content: str, models: 
     assert len(lines(run(PredictConfig(models("labels"), ("", "a dog"))))) == 2
 
 
-def test_json_lines_say_which_texts_were_cut(models: Models, tmp_path: Path) -> None:
+def test_json_lines_mark_cut_texts(models: Models, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     run(PredictConfig(models("labels"), ("the cat sat", "the cat sat " * 20), output=out))
     first, second = map(json.loads, out.read_text().splitlines())
     assert "cut" not in first and second["cut"] is True
 
 
-def test_a_folder_of_several_models_names_them(models: Models) -> None:
+def test_a_folder_of_several_models_is_refused_with_their_names(models: Models) -> None:
     folder = Path(models("labels")).parent
     models("pair")
     with pytest.raises(CheckpointError, match=r"holds several models: .*labels.*pair.*; give one, as"):
@@ -369,7 +369,7 @@ def test_a_folder_of_several_models_names_them(models: Models) -> None:
         ("labels", "a.csv", "text,predicted\nx,1\n", {"output": Path("o.csv")}, "a column 'predicted', which"),
     ],
 )  # fmt: skip
-def test_mistakes_are_named(
+def test_mistakes_are_explained(
     kind: str, name: str, content: str, options: dict[str, object], message: str, models: Models, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_text(content)

@@ -1,4 +1,4 @@
-"""`electra score`: texts from anywhere, for people and for programs."""
+"""`electra score`: every kind of input, and results for people and for programs."""
 
 import gzip
 import io
@@ -50,13 +50,13 @@ def texts(result: object) -> list[str]:
     return [scored.text for scored in result.texts]
 
 
-def test_texts_are_shown_for_people(model, capsys) -> None:  # type: ignore[no-untyped-def]
+def test_texts_are_printed_for_people(model, capsys) -> None:  # type: ignore[no-untyped-def]
     assert main(["score", model, "the cat sat", "a dog"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4 and lines[1].startswith("  most likely replaced: ")
 
 
-def test_json_is_an_object_a_line(model, capsys) -> None:  # type: ignore[no-untyped-def]
+def test_json_is_one_object_per_line(model, capsys) -> None:  # type: ignore[no-untyped-def]
     assert main(["score", model, "the  Cat [MASK] é", "a dog", "--json"]) == 0
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert list(first) == ["text", "tokens", "offsets", "probabilities"]
@@ -122,7 +122,7 @@ def test_a_bad_line_is_named_and_skipped(model, tmp_path, caplog) -> None:  # ty
     assert "broken JSON" in messages[0] and "broken UTF-8" in messages[2]
 
 
-def test_a_file_of_any_size_goes_to_a_file(model, tmp_path, monkeypatch, caplog) -> None:  # type: ignore[no-untyped-def]
+def test_a_file_of_any_size_is_scored_in_chunks(model, tmp_path, monkeypatch, caplog) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(scorer, "CHUNK_CHARACTERS", 60)
     lines = [f"the cat {'sat ' * (i % 5)}{i}" for i in range(10)]
     (tmp_path / "in.txt").write_text("\n".join(lines))
@@ -138,7 +138,7 @@ def test_a_file_of_any_size_goes_to_a_file(model, tmp_path, monkeypatch, caplog)
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_failure_leaves_what_was_there(model, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_failure_keeps_the_old_file(model, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     out = tmp_path / "out.txt"
     out.write_text("before")
 
@@ -151,7 +151,7 @@ def test_a_failure_leaves_what_was_there(model, tmp_path, monkeypatch) -> None: 
     assert out.read_text() == "before" and [file.name for file in tmp_path.iterdir()] == ["out.txt"]
 
 
-def test_mistakes_are_named(model, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_mistakes_are_explained(model, tmp_path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "a.doc").write_text("x")
     (tmp_path / "b.txt").write_bytes(b"\0\1\2")
     (tmp_path / "c.csv").write_text("a,b\n1,text\n")

@@ -37,7 +37,7 @@ def test_a_process_serves_until_a_signal_stops_it(run_folder: Path, tmp_path: Pa
         headers = {"Authorization": "Bearer abc"}
         with httpx.Client(
             base_url=address[0], timeout=30
-        ) as client:  # no retries: it accepts connections when it logs its address
+        ) as client:  # no retries: it accepts connections before it logs this
             answer = client.post("/score", json={"texts": ["a dog"]}, headers=headers)
             assert answer.json()["results"][0]["tokens"] == ["a", "dog"]
             assert client.post("/score", json={"texts": ["a dog"]}).status_code == 401

@@ -1,4 +1,4 @@
-"""The verbs that ask a model without training it."""
+"""The verbs `electra similarity` and `electra prompt`."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def cosines(model: str) -> list[float]:
     return found
 
 
-def test_the_cosine_of_pairs_that_are_given(small_model: str) -> None:
+def test_the_cosine_of_given_pairs(small_model: str) -> None:
     texts = tuple(text for first, second, _ in PAIRS for text in (first, second))
     found = similarity.run(SimilarityConfig(small_model, texts))
     assert [cosine for cosine, *_ in found.pairs] == pytest.approx(cosines(small_model), abs=1e-5)
@@ -36,7 +36,7 @@ def test_the_cosine_of_pairs_that_are_given(small_model: str) -> None:
         check(SimilarityConfig(small_model, texts[:3]))
 
 
-def test_correlations_of_official_files_and_of_a_table(small_model: str, tmp_path: Path) -> None:
+def test_correlations_of_glue_files_and_of_a_table(small_model: str, tmp_path: Path) -> None:
     folder = tmp_path / "GLUE" / "STS-B"
     folder.mkdir(parents=True)
     rows = "".join(f"{i}\t{a}\t{b}\t{score}\n" for i, (a, b, score) in enumerate(PAIRS))
@@ -85,7 +85,7 @@ def test_prompts_label_texts_and_are_evaluated(
     )
 
 
-def test_what_a_prompt_cannot_do_is_said(small_model: str, tmp_path: Path) -> None:
+def test_unsuitable_prompts_are_refused(small_model: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="give a text, or --task"):
         check(PromptConfig(small_model))
     folder = tmp_path / "MRPC"

@@ -1,4 +1,4 @@
-"""A small network of random weights in a folder, with a tokenizer of a few sentences, as a MODEL for tests."""
+"""A small MODEL for tests: a folder with a network of random weights and a small tokenizer."""
 
 from dataclasses import replace
 from pathlib import Path

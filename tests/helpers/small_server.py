@@ -23,7 +23,7 @@ HEADS = {"discriminator": ReplacedTokenHead, "generator": MaskedLanguageModelHea
 
 
 def write_run(folder: Path, *, seed: int = 0) -> Path:
-    """A run's export of random weights."""
+    """Write the exports of a run, with random weights."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizers.train(TEXTS * 5, vocabulary_size=150).save(str(folder / "tokenizer.json"))
     torch.manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Every token goes through the network once, with context, and with hardly any padding beside it."""
+"""Every token is computed once, with context and with little padding."""
 
 import random
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def test_windows_keep_every_token_once_with_context(tokens: int, size: int) -> N
             assert window.end - 1 - position >= min(tokens - 1 - position, (size - 1) // 4)
 
 
-def test_batches_fit_and_hold_what_the_rows_say() -> None:
+def test_batches_fit_the_budget_and_contain_all_rows() -> None:
     draw = random.Random(0)
     texts = [[draw.randrange(100, 200) for _ in range(draw.randrange(60))] for _ in range(300)]
     shapes = []
@@ -65,7 +65,7 @@ def test_batches_fit_and_hold_what_the_rows_say() -> None:
 
 
 @pytest.mark.parametrize("call", [0, 3, 20, 1000])
-def test_rows_are_cut_where_the_least_is_computed(call: int) -> None:
+def test_batch_boundaries_have_the_lowest_cost(call: int) -> None:
     draw = random.Random(call)
     for _ in range(20):
         lengths = sorted((draw.randrange(2, 30) for _ in range(draw.randrange(10))), reverse=True)
@@ -97,6 +97,6 @@ def test_rows_of_one_length_need_no_mask() -> None:
     assert masks == [None]
 
 
-def test_inputs_without_room_for_a_text_are_refused() -> None:
+def test_inputs_too_short_for_any_text_are_refused() -> None:
     with pytest.raises(CheckpointError, match="inputs of 2 tokens are too short for any text"):
         batcher(2)

@@ -1,4 +1,4 @@
-"""Texts longer than the input of a network with a memory, read window behind window or in ones that overlap."""
+"""Long texts and networks with a memory: consecutive windows with memory, or overlapping windows."""
 
 import random
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def framed(scorer: Scorer, text: str) -> list[int]:
 
 @torch.no_grad()
 def by_hand(scorer: Scorer, text: str) -> Tensor:
-    """The logits of a text's tokens, its windows fed to the encoder one by one."""
+    """The logits of a text whose windows go through the encoder one by one."""
     encoder = scorer.backend.encoder
     assert isinstance(encoder, RelativeEncoder)
     memory, logits = None, []
@@ -74,8 +74,8 @@ def by_hand(scorer: Scorer, text: str) -> Tensor:
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 3 * LENGTH, None])
-def test_a_long_text_is_scored_as_its_windows_are_by_hand(model: Path, batch_tokens: int | None) -> None:
-    """Whatever stands beside it, also texts that end where a window does, or one token behind it."""
+def test_scores_with_memory_equal_consecutive_windows(model: Path, batch_tokens: int | None) -> None:
+    """In any batch, also for texts that end at the end of a window or one token after it."""
     scorer = Scorer(model, device="cpu")
     many = texts(3, LENGTH - 2, 0, 90, LENGTH - 1, 2 * LENGTH - 2, 2 * LENGTH - 1, 40, 1)
     for text, found in zip(many, scorer(many, batch_tokens=batch_tokens), strict=True):
@@ -83,7 +83,7 @@ def test_a_long_text_is_scored_as_its_windows_are_by_hand(model: Path, batch_tok
         np.testing.assert_allclose(found.logits, by_hand(scorer, text).numpy(), atol=1e-5)
 
 
-def test_what_fits_is_read_alike_either_way_and_what_does_not_is_not(model: Path) -> None:
+def test_memory_and_windows_differ_for_long_texts_only(model: Path) -> None:
     short, long = texts(LENGTH - 2, LENGTH - 1)
     remembered, overlapping = (
         Scorer(model, device="cpu", long=way)([short, long]) for way in ("memory", "windows")
@@ -92,7 +92,7 @@ def test_what_fits_is_read_alike_either_way_and_what_does_not_is_not(model: Path
     assert np.abs(remembered[1].logits - overlapping[1].logits).max() > 1e-3
 
 
-def test_memory_is_the_way_of_models_that_have_one(model: Path, make: Callable[[int], Path]) -> None:
+def test_memory_is_the_default_of_models_that_have_one(model: Path, make: Callable[[int], Path]) -> None:
     assert Scorer(model, device="cpu").batcher.long == "memory"
     without = make(0)
     scorer = Scorer(without, device="cpu")
@@ -103,7 +103,7 @@ def test_memory_is_the_way_of_models_that_have_one(model: Path, make: Callable[[
 
 @pytest.mark.parametrize("long", ["memory", "windows"])
 def test_states_and_their_mean(model: Path, long: LongTextMode) -> None:
-    """The mean counts what stands on either side of the text, once, wherever the windows part."""
+    """The mean includes the special tokens at both ends of the text once, for any split into windows."""
     encoder, scorer = TextEncoder(model, device="cpu", long=long), Scorer(model, device="cpu")
     many = texts(60, 4, 0, LENGTH - 1, 2 * LENGTH - 2)
     states, means_ND = encoder(many), encoder.encode(many)
@@ -125,7 +125,7 @@ def test_states_and_their_mean(model: Path, long: LongTextMode) -> None:
 
 @pytest.mark.parametrize("length", [3, 4, 16])
 @pytest.mark.parametrize("tokens", [0, 1, 2, 13, 14, 15, 16, 29, 30, 31, 99])
-def test_windows_follow_one_another(tokens: int, length: int) -> None:
+def test_consecutive_windows_cover_the_text(tokens: int, length: int) -> None:
     found = consecutive_windows(7, tokens, length)
     stream = [place for w in found for place in [-1] * w.before + [*range(w.start, w.end)] + [tokens] * w.after]
     assert stream == [*range(-1, tokens + 1)], "every token once, with one special token on either side"

@@ -1,4 +1,4 @@
-"""A correction beside a model: kept, found again, refused where it does not belong, and used."""
+"""A calibration is saved, loaded, checked, and used by a scorer."""
 
 import json
 from pathlib import Path
@@ -21,10 +21,10 @@ def model(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("calibration", [PLATT, CURVE, Calibration("temperature", 0.1, 2.0)])
-def test_what_is_stored_is_found(model: Path, calibration: Calibration) -> None:
+def test_a_saved_calibration_is_loaded(model: Path, calibration: Calibration) -> None:
     assert calibration.save(model) == model / CALIBRATION_FILE
     assert Calibration.load(model) == calibration
-    assert Calibration.load(model.parent) == calibration  # as every MODEL: what holds the folder stands for it
+    assert Calibration.load(model.parent) == calibration  # a MODEL can also be the folder above it
 
 
 def test_corrections_by_hand() -> None:
@@ -36,7 +36,7 @@ def test_corrections_by_hand() -> None:
     np.testing.assert_allclose(np.exp(PLATT.with_target_prior(0.05)(x) - PLATT(x)), (1 / 19) / (3 / 17))
 
 
-def test_a_scorer_corrects_all_that_it_says(model: Path) -> None:
+def test_a_scorer_corrects_logits_and_probabilities(model: Path) -> None:
     raw, corrected = Scorer(model, device="cpu")(TEXTS), Scorer(model, device="cpu", calibration=PLATT)(TEXTS)
     for one, other in zip(raw, corrected, strict=True):
         assert other.logits.dtype == np.float32
@@ -44,12 +44,12 @@ def test_a_scorer_corrects_all_that_it_says(model: Path) -> None:
         np.testing.assert_allclose(other.probabilities, 1 / (1 + np.exp(-other.logits)), atol=1e-6)
 
 
-def test_without_one_it_is_said_how_to_make_one(model: Path) -> None:
+def test_a_missing_calibration_has_a_hint(model: Path) -> None:
     with pytest.raises(CheckpointError, match=r"has no calibration.json; create it: electra analyze calibrate"):
         Calibration.load(model)
 
 
-def test_one_of_other_weights_is_refused(model: Path, tmp_path: Path) -> None:
+def test_a_calibration_of_other_weights_is_refused(model: Path, tmp_path: Path) -> None:
     PLATT.save(model)
     with (model / "model.safetensors").open("r+b") as file:
         file.seek(-1, 2)
@@ -70,7 +70,7 @@ def test_one_of_other_weights_is_refused(model: Path, tmp_path: Path) -> None:
         {"heights": [0.5]},
     ],
 )
-def test_a_garbled_one_is_refused(model: Path, change: dict[str, object]) -> None:
+def test_a_damaged_file_is_refused(model: Path, change: dict[str, object]) -> None:
     PLATT.save(model)
     facts = json.loads((model / CALIBRATION_FILE).read_text())
     (model / CALIBRATION_FILE).write_text(json.dumps(facts | change))

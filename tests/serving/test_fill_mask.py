@@ -1,4 +1,4 @@
-"""The proposals of a masked language model for single places."""
+"""The predictions of a masked language model for single positions."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def test_all_probabilities_sum_to_one_without_special_tokens(proposer: FillMask)
     assert found.probability in falling
 
 
-def test_places_are_answered_in_the_order_given(proposer: FillMask) -> None:
+def test_predictions_are_in_the_order_of_the_queries(proposer: FillMask) -> None:
     every = [
         MaskQuery(proposer.tokenizer.encode(text, add_special_tokens=False).ids, place)
         for text in TEXTS
@@ -40,7 +40,7 @@ def test_places_are_answered_in_the_order_given(proposer: FillMask) -> None:
         assert alone.probability == pytest.approx(found.probability, abs=1e-5)
 
 
-def test_of_a_long_text_the_surroundings_are_read(proposer: FillMask) -> None:
+def test_the_context_of_a_position_in_a_long_text(proposer: FillMask) -> None:
     ids = proposer.tokenizer.encode(" ".join(TEXTS * 20), add_special_tokens=False).ids
     size = proposer.predictor.batcher.max_tokens
     for place in (0, len(ids) // 2, len(ids) - 1):
@@ -48,6 +48,6 @@ def test_of_a_long_text_the_surroundings_are_read(proposer: FillMask) -> None:
         assert proposer([MaskQuery(ids, place)]) == proposer([MaskQuery(ids[start : start + size], place - start)])
 
 
-def test_a_discriminator_proposes_nothing(tmp_path: Path) -> None:
+def test_a_discriminator_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="predicts no masked tokens"):
         FillMask(write_model(tmp_path / "model"))

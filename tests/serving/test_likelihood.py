@@ -1,4 +1,4 @@
-"""How likely a whole text looks, beside plain loops over one text and over a network of transformers."""
+"""Likelihood scores of texts, compared with plain loops over one text and with transformers."""
 
 import math
 import shutil
@@ -23,7 +23,7 @@ from electra.serving.batching import overlapping_windows
 from electra.serving.likelihood import SCORES, load_likelihood_scorer, tokenize_texts
 from electra.serving.scorer import Scorer
 
-SAID = [*TEXTS, "", "the mat", "doge sates matte", "caton homes, Z"]
+SAMPLES = [*TEXTS, "", "the mat", "doge sates matte", "caton homes, Z"]
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +51,9 @@ def small(**others: Any) -> EncoderConfig:
     )  # fmt: skip
 
 
-def test_what_a_discriminator_says(discriminator: Path) -> None:
-    found = load_likelihood_scorer(discriminator, device="cpu")(SAID)
-    scored = Scorer(discriminator, device="cpu")(SAID)
+def test_scores_of_a_discriminator(discriminator: Path) -> None:
+    found = load_likelihood_scorer(discriminator, device="cpu")(SAMPLES)
+    scored = Scorer(discriminator, device="cpu")(SAMPLES)
     assert found.tokens.tolist() == [len(one.tokens) for one in scored]
     for place, one in enumerate(scored):
         replaced = [float(p) for p in one.probabilities]
@@ -67,18 +67,18 @@ def test_what_a_discriminator_says(discriminator: Path) -> None:
         assert {name: found.scores[name][place] for name in found.scores} == pytest.approx(expected, abs=1e-4)
 
 
-def test_what_electric_says(tmp_path: Path) -> None:
+def test_score_of_electric(tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = small(max_positions=40)
     model = saved(tmp_path, Encoder(config), ReplacedTokenHead(config), objective="electric")
-    found = load_likelihood_scorer(model, device="cpu")(SAID)
-    expected = [one.pseudo_log_likelihood for one in Scorer(model, device="cpu")(SAID)]
+    found = load_likelihood_scorer(model, device="cpu")(SAMPLES)
+    expected = [one.pseudo_log_likelihood for one in Scorer(model, device="cpu")(SAMPLES)]
     assert list(found.scores) == ["electric-pll"]
     np.testing.assert_allclose(found.scores["electric-pll"], expected, rtol=1e-5)
 
 
 def plain_pll(network: Any, tokenizer: Any, ids: list[int], *, words: bool) -> float:
-    """One token after the other; with words, the later tokens of the same word (##) are masked, too."""
+    """One token at a time; with words=True, the later tokens of the same word (##) are masked, too."""
     special, total = tokenizers.special_tokens(tokenizer), 0.0
     for place, token in enumerate(ids):
         masked = [*ids]
@@ -102,7 +102,7 @@ def test_pseudo_log_likelihoods_are_those_of_transformers(
     monkeypatch.setattr(likelihoods, "MAX_LOGIT_ROWS", 3)
     model: Any = load_likelihood_scorer(generator, device="cpu")
     network = ElectraForMaskedLM.from_pretrained(generator).eval()
-    short = [text for text in SAID if len(model.predictor.tokenizer.encode(text).ids) <= LENGTH]
+    short = [text for text in SAMPLES if len(model.predictor.tokenizer.encode(text).ids) <= LENGTH]
     assert len(short) >= 5
     found = model(short)
     several = 0
@@ -135,15 +135,15 @@ def test_a_long_text_is_read_in_windows(generator: Path) -> None:
     assert model([text, "the mat"]).scores["pll"][0] == pytest.approx(expected, rel=1e-4)
 
 
-def test_what_a_causal_language_model_says(tmp_path: Path) -> None:
+def test_score_of_a_causal_language_model(tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = small(positions="relative", direction="left", type_vocabulary_size=1, memory_length=16)
     model: Any = load_likelihood_scorer(
         saved(tmp_path, RelativeEncoder(config), LanguageModelHead(config), max_length=64), device="cpu"
     )
-    found = model(SAID)
+    found = model(SAMPLES)
     tokenizer, special = model.tokenizer, tokenizers.special_tokens(model.tokenizer)
-    for place, text in enumerate(SAID):
+    for place, text in enumerate(SAMPLES):
         row = [special.separate, *tokenizer.encode(text, add_special_tokens=False).ids]
         expected = 0.0
         for end in range(1, len(row)):
@@ -155,7 +155,7 @@ def test_what_a_causal_language_model_says(tmp_path: Path) -> None:
         assert found.scores["log-likelihood"][place] == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
 
-def test_the_place_of_an_unknown_word(discriminator: Path) -> None:
+def test_unknown_words(discriminator: Path) -> None:
     scorer = Scorer(discriminator, device="cpu")
     tokenizer, unknown = scorer.tokenizer, tokenizers.special_tokens(scorer.tokenizer).unknown
 
@@ -167,19 +167,19 @@ def test_the_place_of_an_unknown_word(discriminator: Path) -> None:
     assert two.word_ids == [0, 1] and none.ids == ids("the mat")
     assert one.word_ids == sorted(one.word_ids) and len(set(one.word_ids)) == 3
     [plain] = tokenize_texts(tokenizer, ["the <unk> sat"])
-    assert len(plain.ids) > len(one.ids), "without being told, it is text as any other"
+    assert len(plain.ids) > len(one.ids), "by default it is plain text"
     found = load_likelihood_scorer(discriminator, device="cpu")(["the <unk> sat"], unknown="<unk>")
     expected = -scorer.logits([one.ids])[0].sum()
     assert found.scores["log-odds-sum"][0] == pytest.approx(expected, rel=1e-5)
 
 
-def test_every_score_has_its_meaning(discriminator: Path, generator: Path) -> None:
+def test_every_score_has_a_description(discriminator: Path, generator: Path) -> None:
     for model in (discriminator, generator):
         names = load_likelihood_scorer(model).names
         assert set(names) <= set(SCORES) and list(load_likelihood_scorer(model)(["the mat"]).scores) == list(names)
 
 
-def test_a_model_without_the_head_that_is_needed(discriminator: Path, tmp_path: Path) -> None:
+def test_a_model_without_a_suitable_head_is_refused(discriminator: Path, tmp_path: Path) -> None:
     bare = shutil.copytree(discriminator, tmp_path / "bare")
     tensors = load_file(bare / "model.safetensors")
     encoder = {name: tensor for name, tensor in tensors.items() if name.startswith("electra.")}

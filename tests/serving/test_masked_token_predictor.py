@@ -1,4 +1,4 @@
-"""Masked tokens of texts of any length, predicted as one text at a time would have them."""
+"""Masked tokens of texts of any length, compared with one text at a time."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def predictor(tmp_path_factory: pytest.TempPathFactory) -> MaskedTokenPredictor:
 
 
 def plain(predictor: MaskedTokenPredictor, ids: list[int], places: list[int]) -> torch.Tensor:
-    """One text that is not longer than the inputs."""
+    """The log-probabilities of one text that is not longer than the inputs."""
     special = predictor.batcher.special
     masked = [special.mask if place in places else token for place, token in enumerate(ids)]
     with torch.no_grad():
@@ -29,7 +29,7 @@ def plain(predictor: MaskedTokenPredictor, ids: list[int], places: list[int]) ->
     return logits[sorted(places)].log_softmax(-1)
 
 
-def test_all_places_of_all_texts(predictor: MaskedTokenPredictor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_positions_of_all_texts(predictor: MaskedTokenPredictor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masked_token_predictor, "MAX_LOGIT_ROWS", 2)
     ids = [one.ids[: LENGTH - 2] for one in predictor.tokenizer.encode_batch(TEXTS, add_special_tokens=False)]
     places = [[0], [3, 1, 4], [], [len(ids[3]) - 1, 0]]
@@ -55,6 +55,6 @@ def test_a_long_text_is_read_in_windows(predictor: MaskedTokenPredictor) -> None
     assert set(found.values()) == {1}
 
 
-def test_a_discriminator_predicts_no_words(tmp_path: Path) -> None:
+def test_a_discriminator_is_no_masked_language_model(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"predicts no masked tokens; give .* RUN/export/generator"):
         MaskedTokenPredictor(write_model(tmp_path / "model", head=ReplacedTokenHead))

@@ -1,4 +1,4 @@
-"""A network with a head of each kind, saved and loaded: here and in transformers it says the same."""
+"""A saved network with a head of each kind gives the same predictions here and in transformers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,9 +50,9 @@ class Saved:
     problem: Problem
     texts: Sequence[Text]
     module: TaskModel
-    reading: InputSpec
-    held: TaskHead
-    """The head as the folder has it."""
+    input_spec: InputSpec
+    head: TaskHead
+    """The head in the folder."""
 
     @property
     def examples(self) -> list[Any]:
@@ -88,16 +88,16 @@ def saved(request: pytest.FixtureRequest, tokenizer_json: Path, encoder: Encoder
         for name, parameter in module.head.named_parameters():
             if name.endswith("bias"):
                 parameter.normal_(std=0.3)
-    held = (module.head.with_hidden(encoder.config) if isinstance(module.head, TextHead) else None) or module.head
+    head = (module.head.with_hidden(encoder.config) if isinstance(module.head, TextHead) else None) or module.head
     huggingface.save(
-        tmp_path / "model", encoder=encoder, head=held, tokenizer_json=tokenizer_json, card="", max_length=24,
+        tmp_path / "model", encoder=encoder, head=head, tokenizer_json=tokenizer_json, card="", max_length=24,
         task=problem.facts(),
     )  # fmt: skip
-    return Saved(tmp_path / "model", problem, texts, module, InputSpec(tokenizers.load(tokenizer_json), 24), held)
+    return Saved(tmp_path / "model", problem, texts, module, InputSpec(tokenizers.load(tokenizer_json), 24), head)
 
 
 def near(found: Any, expected: Any) -> bool:
-    """Equal, numbers to four digits."""
+    """Whether two results are equal, with floats to four digits."""
     if isinstance(expected, dict):
         return found.keys() == expected.keys() and all(near(found[key], expected[key]) for key in expected)
     if isinstance(expected, list | tuple):
@@ -105,8 +105,8 @@ def near(found: Any, expected: Any) -> bool:
     return found == pytest.approx(expected, abs=1e-4) if isinstance(expected, float) else found == expected
 
 
-def test_a_saved_network_says_what_it_said_before(saved: Saved) -> None:
-    rows = saved.problem.encode(saved.examples, saved.reading)
+def test_a_saved_network_gives_the_same_predictions(saved: Saved) -> None:
+    rows = saved.problem.encode(saved.examples, saved.input_spec)
     outputs = saved.module.outputs(rows, pad=0, device=torch.device("cpu"))
     expected = saved.problem.predictions(saved.examples, rows, outputs)
     predictor = Predictor(saved.folder, device="cpu")
@@ -123,13 +123,13 @@ def test_transformers_gives_the_same_logits(saved: Saved) -> None:
     transformers = pytest.importorskip("transformers")
     kinds = {"tagging": "TokenClassification", "answering": "QuestionAnswering"}
     auto = getattr(transformers, f"AutoModelFor{kinds.get(saved.problem.kind, 'SequenceClassification')}")
-    rows = saved.problem.encode(saved.examples, saved.reading)
+    rows = saved.problem.encode(saved.examples, saved.input_spec)
     batch = collate(rows, torch.arange(len(rows)).numpy(), pad=0)
     mask_BL = torch.arange(batch.input_ids_BL.shape[1]) < batch.lengths_B[:, None]
     difference = parity(
-        saved.folder, saved.module.encoder, saved.held, batch.input_ids_BL, batch.segment_ids_BL, mask_BL
+        saved.folder, saved.module.encoder, saved.head, batch.input_ids_BL, batch.segment_ids_BL, mask_BL
     )
-    many = len(getattr(saved.problem, "labels", ())) == 20  # more than the class can hold
+    many = len(getattr(saved.problem, "labels", ())) == 20  # more labels than the head of transformers has
     if many or getattr(saved.problem, "pointer", "plain") == "conditional":
         assert difference is None
         return
@@ -145,7 +145,7 @@ def test_transformers_gives_the_same_logits(saved: Saved) -> None:
         theirs_BLK = theirs.logits
         labels = getattr(saved.problem, "labels", ("value",))
         assert model.config.id2label == dict(enumerate(labels))
-    inside = slice(None) if isinstance(saved.held, TextHead) else mask_BL
+    inside = slice(None) if isinstance(saved.head, TextHead) else mask_BL
     assert torch.allclose(theirs_BLK[inside], ours[inside], atol=1e-5)
 
 
@@ -171,7 +171,7 @@ def predictor(name: str, tokenizer_json: Path, encoder: Encoder) -> Predictor:
     return Predictor(huggingface.Pretrained(encoder, head, tokenizer, None, 24, problem.facts()), device="cpu")
 
 
-def test_texts_of_the_wrong_form_are_named(tokenizer_json: Path, encoder: Encoder) -> None:
+def test_texts_of_the_wrong_form_are_refused(tokenizer_json: Path, encoder: Encoder) -> None:
     single, pair, tags, span = (
         predictor(name, tokenizer_json, encoder) for name in ("linear", "pair", "tagging", "span")
     )
@@ -198,7 +198,7 @@ def test_words_are_given_as_a_text_or_a_list(tokenizer_json: Path, encoder: Enco
     assert model(["a dog sat"]) == model([["a", "dog", "sat"]])
 
 
-def test_texts_of_any_length_and_sign(tokenizer_json: Path, encoder: Encoder) -> None:
+def test_texts_of_any_length_and_script(tokenizer_json: Path, encoder: Encoder) -> None:
     model = predictor("linear", tokenizer_json, encoder)
     found = model(["the cat " * 500, "", "猫 \u200b 🙂"])
     assert len(found) == 3 and all(sum(one["scores"].values()) == pytest.approx(1, abs=1e-4) for one in found)

@@ -1,4 +1,4 @@
-"""Labels without training: the word that looks least replaced wins."""
+"""Zero-shot classification by the word that looks least replaced."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def written(folder: Path, head: type) -> Path:
 
 
 def plain(model: Path, text: str, word: str) -> float:
-    """The logit of the word's being original, read off the scored sentence by the words themselves."""
+    """The logit that the word is original, found in the scored sentence by the offsets of the word."""
     [scored] = Scorer(model, device="cpu")([f"{text} It was {word}."])
     last = len(scored.text) - 1 - len(word)
     return -float(
@@ -46,7 +46,7 @@ def plain(model: Path, text: str, word: str) -> float:
     )
 
 
-def test_scores_are_those_of_the_words_where_they_stand(model: Path) -> None:
+def test_scores_are_those_of_the_label_words(model: Path) -> None:
     for found, text in zip(
         PromptClassifier(model, template=TEMPLATE, label_words=WORDS)(TEXTS), TEXTS, strict=True
     ):
@@ -55,7 +55,7 @@ def test_scores_are_those_of_the_words_where_they_stand(model: Path) -> None:
         assert found.label == max(expected, key=expected.__getitem__)
 
 
-def test_the_word_may_stand_before_the_text(model: Path) -> None:
+def test_the_word_can_be_before_the_text(model: Path) -> None:
     [one] = PromptClassifier(model, template="{word}: {text}", label_words={"a": ["awful"], "b": ["dull"]})(
         TEXTS[:1]
     )
@@ -73,13 +73,13 @@ def test_the_word_may_stand_before_the_text(model: Path) -> None:
         (TEMPLATE, {"good": ["splendid"], "bad": []}, "each with a word"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(
+def test_bad_templates_and_words_are_refused(
     model: Path, template: str, words: dict[str, list[str]], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         PromptClassifier(model, template=template, label_words=words)
 
 
-def test_only_a_discriminator_can_be_asked(tmp_path: Path) -> None:
+def test_only_a_discriminator_can_classify(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="masked language model"):
         PromptClassifier(written(tmp_path, MaskedLanguageModelHead), template=TEMPLATE, label_words=WORDS)

@@ -1,4 +1,4 @@
-"""Hypotheses in a new order, by numbers worked out by hand."""
+"""N-best rescoring, with totals computed by hand."""
 
 import pytest
 
@@ -16,16 +16,16 @@ def test_the_totals_and_the_order() -> None:
     ]  # fmt: skip
 
 
-def test_without_the_model_the_order_is_the_recognisers_and_a_penalty_prefers_few_words() -> None:
+def test_weight_zero_keeps_the_recognizers_order_and_a_penalty_prefers_few_words() -> None:
     assert [one.index for one in rescore(TEXTS, SCORES, LIKELIHOODS, weight=0)] == [0, 1, 2]
     assert [one.index for one in rescore(TEXTS, SCORES, LIKELIHOODS, weight=0, length_penalty=3)] == [2, 1, 0]
 
 
-def test_equal_ones_stay_as_they_were() -> None:
+def test_ties_keep_their_order() -> None:
     assert [one.text for one in rescore(["b", "a"], [-1, -1], [-5, -5], weight=2)] == ["b", "a"]
     assert rescore([], [], [], weight=1) == []
 
 
-def test_as_many_numbers_as_hypotheses() -> None:
+def test_lists_of_different_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="shorter"):
         rescore(TEXTS, SCORES, [0.0], weight=1)

@@ -1,4 +1,4 @@
-"""Probabilities where they belong: batched, windowed, mapped back onto the text, coloured."""
+"""Scores of batched and windowed texts, their offsets, and their colors."""
 
 import re
 import shutil
@@ -86,7 +86,7 @@ def test_tokens_are_pieces_of_the_text(tmp_path, kind) -> None:  # type: ignore[
     assert {i for i, c in enumerate(text) if not c.isspace()} <= visible
     assert not any(token != token.lstrip() for token in result.tokens if not token.isspace())
     without_marks = re.sub(r"\[(\S+) (?:\.\d\d|1\.00)\]", r"\1", result.colored().plain)
-    assert without_marks == text, "blanks stay, and a character of several tokens stands there once"
+    assert without_marks == text, "blanks are kept, and a character of several tokens is there once"
 
 
 def test_the_name_of_a_special_token_is_plain_text(scorer) -> None:  # type: ignore[no-untyped-def]
@@ -111,13 +111,13 @@ def test_only_a_discriminator_with_its_head_can_score(model, tmp_path) -> None: 
         Scorer(bare)
 
 
-def test_likely_tokens_stand_out_without_colour() -> None:
+def test_likely_tokens_are_in_brackets() -> None:
     text = color_tokens(["the", "un", "##believ", "##able", "cat", "##"], [0.02, 0.3, 0.934, 0.2, 0.5, 1.0])
     assert text.plain == "the un[believ .93]able [cat .50][## 1.00]"
     assert color_tokens([], []).plain == ""
 
 
-def test_colour_grows_with_the_probability() -> None:
+def test_color_grows_with_the_probability() -> None:
     assert background_style(0.05) is None and background_style(float("nan")) is None
     greens = [shade.bgcolor.triplet.green for p in (0.1, 0.4, 0.7, 1.0) if (shade := background_style(p))]
     assert greens == sorted(greens, reverse=True) and len(set(greens)) == 4
@@ -125,7 +125,7 @@ def test_colour_grows_with_the_probability() -> None:
     assert [(text.plain[span.start : span.end]) for span in text.spans] == ["b", "[c .90]"]
 
 
-def test_words_are_named_whole_and_punctuation_in_quotes() -> None:
+def test_listed_words_are_whole_and_punctuation_is_quoted() -> None:
     probabilities = np.array([0.2, 0.1, 0.4, 0.05, 0.3], "f4")
     logits = np.log(probabilities / (1 - probabilities))
     spans = [(0, 1), (2, 5), (5, 7), (7, 8), (8, 9)]
@@ -136,7 +136,7 @@ def test_words_are_named_whole_and_punctuation_in_quotes() -> None:
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
-def test_the_words_named_are_words_of_the_text(kind, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_listed_words_are_words_of_the_text(kind, tmp_path) -> None:  # type: ignore[no-untyped-def]
     scorer = Scorer(write_model(tmp_path / kind, kind=kind))
     for text in ("unhomely catlike, zebras", "naïvest Cafés! yes"):
         [scored] = scorer([text])
@@ -145,7 +145,7 @@ def test_the_words_named_are_words_of_the_text(kind, tmp_path) -> None:  # type:
         assert len(named) == 3 and set(named) < {*re.findall(r"\w+", text), '","', '"!"'}
 
 
-def test_shown_with_and_without_colour() -> None:
+def test_printed_with_and_without_color() -> None:
     probabilities = np.array([0.1, 0.31, 0.96], "f4")
     logits = np.log(probabilities / (1 - probabilities))
     scored = ScoredText("A [b] cat", ["A", "[b]", "cat"], [(0, 1), (2, 5), (6, 9)], logits)

@@ -1,4 +1,4 @@
-"""States and embeddings are those of transformers, whatever the texts are batched with."""
+"""States and embeddings are those of transformers in any batch."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def encoder(model: Path) -> electra.TextEncoder:
 
 
 def of_transformers(model: Path, text: str) -> Tensor:
-    """States (L, D) with those of [CLS] and [SEP]."""
+    """The hidden states (L, D), with those of [CLS] and [SEP]."""
     from transformers import AutoModel, AutoTokenizer
 
     inputs = AutoTokenizer.from_pretrained(model)(text, return_tensors="pt")

@@ -1,1 +1,1 @@
-"""A trained discriminator at work."""
+"""Trained models in use: scores, embeddings, predictions and likelihoods of texts, and an HTTP server."""

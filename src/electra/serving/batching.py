@@ -127,8 +127,11 @@ class Batcher:
             )
 
     def count_windowed(self, lengths: Iterable[int]) -> int:
-        """The number of texts of these lengths (tokens) that are too long for one input and are read in
-        windows."""
+        """Count the texts that are read in windows, because they are too long for one input.
+
+        Args:
+            lengths: of the texts, in tokens.
+        """
         return sum(length > self.max_tokens for length in lengths) if self.long == "windows" else 0
 
     def outputs(
@@ -174,8 +177,8 @@ class Batcher:
     def _batches_with_memory(
         self, ids: Sequence[list[int]], texts: Collection[int], budget: int
     ) -> Iterator[WindowBatch]:
-        """Consecutive windows of several texts. The longest text is the first row, so that finished texts are
-        the last."""
+        """Consecutive windows of several texts; the longest texts are the first rows, so that the last rows end
+        first."""
         length = self.max_tokens + 2
         ordered = sorted(texts, key=lambda text: len(ids[text]), reverse=True)
         batch_size = max(1, budget // length)

@@ -46,6 +46,8 @@ SCORES = {
 """All scores: four of a discriminator, one of an Electric model, two of a masked language model or generator
 (Salazar et al. 2020; Kauf and Ivanova 2023), one of a causal language model."""
 
+DISCRIMINATOR_SCORES = ("log-odds-sum", "log-odds-mean", "log-odds-max", "log-original-sum")
+
 MAX_BUFFERED_ROWS = 2**14
 """Masked rows that are sorted by length at a time. A text of T tokens has T to 2 T - 1 rows."""
 MAX_LOGIT_ROWS = 512
@@ -92,8 +94,7 @@ class LikelihoodScorer(Protocol):
 def load_likelihood_scorer(
     model: str | Path | Pretrained, *, device: str | torch.device | None = None
 ) -> LikelihoodScorer:
-    """Load the likelihood scorer that fits the head of a MODEL: a discriminator, a masked or a causal language
-    model.
+    """Load the likelihood scorer for a discriminator, a masked language model or a causal language model.
 
     Args:
         device: such as "cpu" or "cuda". None: a GPU if there is one.
@@ -129,7 +130,7 @@ class DiscriminatorLikelihoodScorer:
 
     def __init__(self, scorer: Scorer) -> None:
         self.scorer = scorer
-        self.names = tuple(SCORES)[:4] if scorer.objective != "electric" else ("electric-pll",)
+        self.names: tuple[str, ...] = ("electric-pll",) if scorer.objective == "electric" else DISCRIMINATOR_SCORES
 
     def __call__(self, texts: Sequence[str], *, unknown: str | None = None) -> Likelihoods:
         """The scores of texts (`LikelihoodScorer.__call__`)."""

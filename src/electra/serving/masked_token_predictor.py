@@ -49,8 +49,7 @@ class MaskedTokenPredictor:
     def __call__(
         self, ids: Sequence[list[int]], positions: Sequence[Positions], *, batch_tokens: int | None = None
     ) -> Iterator[tuple[int, NDArray[np.int64], Tensor]]:
-        """The index of a text, some of its positions in ascending order, and log-probabilities (m, V) of all
-        tokens.
+        """Predict: the index of a text, some of its positions in ascending order, and log-probabilities (m, V).
 
         The texts are in no particular order, and a text with many positions is split into several results.
 

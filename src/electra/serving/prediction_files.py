@@ -107,8 +107,7 @@ def _checked_text(value: Any, path: Path, line: int, column: str) -> str:
 
 
 def _read_text_lines(name: str) -> Iterator[str]:
-    """The lines of a file. Unlike for scoring, a broken line is an error, because predictions are matched by
-    line."""
+    """The lines of a file. A broken line is an error, because predictions are matched by line."""
     numbered = enumerate(sys.stdin.buffer, start=1) if name == STANDARD_INPUT else read_lines(Path(name))
     for number, line in numbered:
         try:

@@ -64,8 +64,8 @@ class Predictor:
         self.backend = build_task_backend(loaded, self.problem, device, long=long)
 
     def __call__(self, texts: Sequence[Text], *, batch_tokens: int | None = None) -> list[Prediction]:
-        """One prediction per text, in the order of the texts. If a text was too long, its prediction has `cut`:
-        True.
+        """One prediction per text, in the order of the texts. A text that was too long has `cut` in its
+        prediction.
 
         Args:
             texts: texts; pairs of texts, if the task has pairs; for tagging, lists of words, or texts that are

@@ -108,8 +108,7 @@ class ScoredText:
         return color_tokens([self.text[start:end] for start, end in spans], probabilities, separators=separators)
 
     def _most_likely_replaced(self) -> str:
-        """A second line with the words of the highest probability; a word has the probability of its highest
-        token."""
+        """The line with the most likely replaced words. A word has the highest probability of its tokens."""
         tokens_of_word: dict[tuple[int | None, int], list[int]] = {}
         for i in range(len(self.tokens)):
             word = None if self.word_ids is None else self.word_ids[i]

@@ -100,8 +100,7 @@ class TextEncoder:
 
 
 def _pooled(window: Window, tokens: int) -> slice:
-    """The kept part of a window's row, with the special tokens before the first and after the last token of the
-    text."""
+    """The part of a window's row that is pooled: its kept tokens, and the special tokens of the text."""
     kept = window.kept_in_row
     before = window.before if window.keep_start == 0 else 0
     after = window.after if window.keep_end == tokens else 0

@@ -1,4 +1,4 @@
-"""A run, loaded once, and a server of it."""
+"""A run that is loaded once, and a server of it."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -20,7 +20,7 @@ from electra.export import huggingface
 from electra.export.loading import load_pretrained
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead
-from electra.serving.http.hosted_model import HostedModel, display_name
+from electra.serving.http.hosted_model import HostedModel, hosted_name
 from electra.serving.http.limits import Limits
 from electra.serving.scorer import round_values
 from electra.tasks.base import Problem
@@ -60,7 +60,7 @@ def test_embeddings_are_those_of_the_text_encoder(client: httpx.Client, run_fold
     assert np.allclose(answer["embeddings"], electra.TextEncoder(run_folder).encode(TEXTS), atol=2e-6)
 
 
-def test_proposals_are_the_generators(client: httpx.Client, run_folder: Path) -> None:
+def test_proposals_are_from_the_generator(client: httpx.Client, run_folder: Path) -> None:
     encoder, tokenizer = (
         (generator := load_pretrained(run_folder / "export/generator")).encoder,
         generator.tokenizer,
@@ -97,7 +97,7 @@ def fine_tuned(folder: Path, problem: Problem) -> HostedModel:
     return HostedModel(str(folder / "tuned"), device="cpu")
 
 
-def test_a_fine_tuned_model_predicts_and_says_what_it_cannot(tmp_path: Path) -> None:
+def test_a_fine_tuned_model_predicts_and_refuses_other_operations(tmp_path: Path) -> None:
     hosted = fine_tuned(tmp_path / "a", Classification(("accuracy",), labels=("bad", "good")))
     expected = electra.load(tmp_path / "a/tuned").predict(TEXTS)
     with serving(hosted) as (address, _), httpx.Client(base_url=address) as client:
@@ -117,24 +117,24 @@ def test_a_fine_tuned_model_predicts_and_says_what_it_cannot(tmp_path: Path) -> 
         assert wrong.status_code == 422 and "text 2: expected one text" in wrong.json()["error"]
 
 
-def test_nothing_is_predicted_of_nothing(tmp_path: Path) -> None:
+def test_empty_texts_have_no_prediction(tmp_path: Path) -> None:
     one = fine_tuned(tmp_path / "a", Classification(("accuracy",), labels=("bad", "good")))
     tagger = fine_tuned(tmp_path / "b", Tagging(("NOUN", "VERB"), "none", "accuracy", "NOUN"))
     with serving(one, tagger) as (address, _), httpx.Client(base_url=address) as client:
-        for model, text, says in [
+        for model, text, message in [
             (1, "", "text 2 is empty"), (1, " \n", "text 2 is empty"), (2, "", "text 2 has no words"),
             (2, ["pair", ""], "text 2: part 2 is empty"),
         ]:  # fmt: skip
             refused = client.post("/predict", json={"texts": ["a cat", text], "model": model})
-            assert refused.status_code == 422 and says in refused.json()["error"]
+            assert refused.status_code == 422 and message in refused.json()["error"]
 
 
-def test_figures_have_no_negative_zero() -> None:
+def test_rounded_values_have_no_negative_zero() -> None:
     rounded = round_values(np.array([-1e-9, -0.0, -0.5, 0.25]))
     assert rounded == [0, 0, -0.5, 0.25] and [math.copysign(1, one) for one in rounded] == [1, 1, -1, 1]
 
 
-def test_a_text_in_parts_is_no_longer_than_a_whole_one(tmp_path: Path) -> None:
+def test_the_parts_of_a_text_share_its_limit(tmp_path: Path) -> None:
     hosted = fine_tuned(tmp_path / "a", Classification(("accuracy",), labels=("bad", "good")))
     hosted.predictor.pairs = True  # type: ignore[union-attr]
     with serving(hosted, limits=Limits(characters=20)) as (address, _), httpx.Client(base_url=address) as client:
@@ -144,7 +144,7 @@ def test_a_text_in_parts_is_no_longer_than_a_whole_one(tmp_path: Path) -> None:
         assert refused.json()["error"] == "texts[1]: the parts of a text have 31 characters together, at most 20"
 
 
-def test_answers_do_not_depend_on_who_else_asks(tmp_path: Path) -> None:
+def test_predictions_do_not_depend_on_the_batch(tmp_path: Path) -> None:
     hosted = fine_tuned(tmp_path / "a", QuestionAnswering(max_question=8, stride=4))
     with serving(hosted) as (address, _), httpx.Client(base_url=address) as client:
         pairs = [["the cat sat", "a dog"], ["on", "my homework"]]
@@ -153,7 +153,7 @@ def test_answers_do_not_depend_on_who_else_asks(tmp_path: Path) -> None:
         assert "id" not in both[0]
 
 
-def test_two_models_are_asked_by_number(hosted: HostedModel, tmp_path: Path) -> None:
+def test_two_models_are_selected_by_number(hosted: HostedModel, tmp_path: Path) -> None:
     other = HostedModel(str(write_model(tmp_path / "other")), device="cpu")
     with serving(hosted, other) as (address, _), httpx.Client(base_url=address) as client:
         names = [client.post("/score", json={"texts": ["a"], "model": n}).json()["model"] for n in (1, 2)]
@@ -223,13 +223,13 @@ def strict(hosted: HostedModel):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize(("path", "body", "status", "message"), WRONG)
-def test_mistakes_are_named(strict: httpx.Client, path: str, body: bytes, status: int, message: str) -> None:
+def test_mistakes_are_explained(strict: httpx.Client, path: str, body: bytes, status: int, message: str) -> None:
     answer = strict.post(path, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == status
     assert list(answer.json()) == ["error"] and message in answer.json()["error"]
 
 
-def test_fields_that_are_not_there_are_told_first_and_short(client: httpx.Client) -> None:
+def test_unknown_fields_are_reported_first_and_shortened(client: httpx.Client) -> None:
     error = client.post("/score", json={"text": "a"}).json()["error"]
     assert error.startswith("text: unknown field")
     error = client.post("/score", json={letter * 10_000: 1 for letter in "abcdefg"}).json()["error"]
@@ -242,7 +242,7 @@ def test_a_body_without_a_length_is_limited_too(strict: httpx.Client) -> None:
     assert answer.status_code == 413
 
 
-def test_a_body_must_be_called_json(strict: httpx.Client) -> None:
+def test_the_content_type_must_be_json(strict: httpx.Client) -> None:
     assert strict.post("/score", content=b'{"texts": ["a"]}').status_code == 415
     plain = strict.post("/score", content=b'{"texts": ["a"]}', headers={"Content-Type": "text/plain"})
     assert plain.status_code == 415 and "Content-Type: application/json" in plain.json()["error"]
@@ -250,7 +250,7 @@ def test_a_body_must_be_called_json(strict: httpx.Client) -> None:
     assert strict.get("/score").json()["error"].endswith("; POST /score, /rescore, /predict, /embed, /proposals")
 
 
-def test_state_and_figures_are_there(client: httpx.Client) -> None:
+def test_health_readiness_and_metrics(client: httpx.Client) -> None:
     assert client.get("/health").json() == {"status": "ok"}
     assert client.get("/ready").json() == {"status": "ready"}
     client.post("/score", json={"texts": ["a", "a dog"]})
@@ -265,7 +265,7 @@ def test_state_and_figures_are_there(client: httpx.Client) -> None:
     assert families["electra_ready"].samples[0].value == 1
 
 
-def test_the_page_runs_its_own_code_alone(client: httpx.Client) -> None:
+def test_the_page_may_run_its_own_code_only(client: httpx.Client) -> None:
     answer = client.get("/")
     policy = answer.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; style-src 'sha256-") and "unsafe" not in policy
@@ -274,7 +274,7 @@ def test_the_page_runs_its_own_code_alone(client: httpx.Client) -> None:
         assert foreign not in answer.text.replace("http://www.w3.org/2000/svg", ""), foreign
 
 
-def test_a_token_opens_the_api(hosted: HostedModel) -> None:
+def test_the_api_needs_the_access_token(hosted: HostedModel) -> None:
     with serving(hosted, token="s3cret") as (address, _), httpx.Client(base_url=address) as client:
         for given in (None, b"Bearer wrong", b"Basic s3cret", b"Bearer", b"Bearer s3cre\xff", b"Bearer s3cret2"):
             headers = {} if given is None else {b"Authorization": given}
@@ -287,14 +287,14 @@ def test_a_token_opens_the_api(hosted: HostedModel) -> None:
         assert [client.get(path).status_code for path in ("/", "/health", "/ready")] == [200] * 3
 
 
-def test_a_model_is_named_without_its_folders(tmp_path: Path) -> None:
+def test_a_model_is_displayed_without_its_folders(tmp_path: Path) -> None:
     for folder in ("a/run/export/discriminator", "b/run/export/discriminator", "c/tuned/model"):
         (tmp_path / folder).mkdir(parents=True)
-    assert display_name(str(tmp_path / "a/run")) == "run"
-    assert display_name(str(tmp_path / "a/run/export/discriminator")) == "run"
-    assert display_name(str(tmp_path / "c/tuned/model")) == "tuned"
-    assert display_name("google/electra-small") == "google/electra-small"
-    assert display_name(str(tmp_path / "a/run"), other=str(tmp_path / "b/run")) == "a/run"
+    assert hosted_name(str(tmp_path / "a/run")) == "run"
+    assert hosted_name(str(tmp_path / "a/run/export/discriminator")) == "run"
+    assert hosted_name(str(tmp_path / "c/tuned/model")) == "tuned"
+    assert hosted_name("google/electra-small") == "google/electra-small"
+    assert hosted_name(str(tmp_path / "a/run"), other=str(tmp_path / "b/run")) == "a/run"
 
 
 def test_a_generator_of_another_vocabulary_is_refused(run_folder: Path, tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_a_generator_of_another_vocabulary_is_refused(run_folder: Path, tmp_path
         HostedModel(str(tmp_path / "nowhere"), device="cpu")
 
 
-def test_what_the_model_fails_at_is_an_error_of_the_server(
+def test_a_failure_of_the_model_is_an_error_of_the_server(
     hosted: HostedModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     scorer = hosted.scorer

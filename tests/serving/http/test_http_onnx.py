@@ -1,4 +1,4 @@
-"""An ONNX folder behind the server says what the run says that it was made of."""
+"""A served ONNX folder gives the results of the run that it was exported from."""
 
 import dataclasses
 from pathlib import Path
@@ -12,7 +12,7 @@ from small_server import HEADS, serving
 from electra.errors import CheckpointError
 from electra.export.loading import load_pretrained
 from electra.export.onnx.write import save_onnx
-from electra.serving.http.hosted_model import HostedModel, display_name
+from electra.serving.http.hosted_model import HostedModel, hosted_name
 from electra.tasks.classification import Classification
 from electra.tasks.task_model import TaskModel
 
@@ -22,13 +22,13 @@ for package in ("onnx", "onnxruntime"):
 
 @pytest.fixture(scope="module")
 def onnx_folder(run_folder: Path) -> Path:
-    """Both networks of the run, within the run."""
+    """ONNX exports of both networks, inside the folder of the run."""
     for name in HEADS:
         save_onnx(load_pretrained(run_folder / "export" / name), run_folder / "export/onnx" / name)
     return run_folder / "export/onnx"
 
 
-def test_answers_are_those_of_the_run(onnx_folder: Path, hosted: HostedModel) -> None:
+def test_results_are_those_of_the_run(onnx_folder: Path, hosted: HostedModel) -> None:
     texts = [*TEXTS, "", "the cat sat on the mat " * 20]
     with (
         serving(HostedModel(str(onnx_folder)), hosted) as (address, _),
@@ -49,14 +49,14 @@ def test_answers_are_those_of_the_run(onnx_folder: Path, hosted: HostedModel) ->
 
 
 def numbers(answer: object) -> list[float]:
-    """Every number of an answer, in order."""
+    """All numbers of a response, in order."""
     if isinstance(answer, dict | list):
         values = answer.values() if isinstance(answer, dict) else answer
         return [number for value in values for number in numbers(value)]
     return [float(answer)] if isinstance(answer, int | float) else []
 
 
-def test_what_its_graph_does_not_give_is_refused(run_folder: Path, tmp_path: Path) -> None:
+def test_outputs_that_the_graph_lacks_are_refused(run_folder: Path, tmp_path: Path) -> None:
     whole = load_pretrained(run_folder)
     problem = Classification(("accuracy",), labels=("bad", "good"))
     head = TaskModel(whole.encoder, problem).head.eval()
@@ -76,9 +76,9 @@ def test_another_device_is_refused(onnx_folder: Path) -> None:
         HostedModel(str(onnx_folder), device="cuda")
 
 
-def test_names_tell_it_from_its_run(tmp_path: Path) -> None:
+def test_its_name_differs_from_that_of_its_run(tmp_path: Path) -> None:
     for name in ("run/export/onnx-int8/discriminator", "tuned/onnx", "elsewhere/encoder"):
         (tmp_path / name).mkdir(parents=True)
-    assert display_name(str(tmp_path / "run/export/onnx-int8/discriminator")) == "run/export/onnx-int8"
-    assert display_name(str(tmp_path / "tuned/onnx")) == "tuned/onnx"
-    assert display_name(str(tmp_path / "elsewhere/encoder")) == "elsewhere"
+    assert hosted_name(str(tmp_path / "run/export/onnx-int8/discriminator")) == "run/export/onnx-int8"
+    assert hosted_name(str(tmp_path / "tuned/onnx")) == "tuned/onnx"
+    assert hosted_name(str(tmp_path / "elsewhere/encoder")) == "elsewhere"

@@ -1,4 +1,4 @@
-"""What clients do wrong never harms the server, and what it has taken it answers."""
+"""Errors of clients do not harm the server, and accepted requests get their response."""
 
 import json
 import logging
@@ -32,7 +32,7 @@ EXAMPLES = 10
 
 @pytest.fixture(scope="module", autouse=True)
 def no_errors() -> Iterator[None]:
-    """Whatever the server logs as an error while these tests run fails them."""
+    """Any error in the log of the server fails the test."""
     errors: list[str] = []
 
     class Listening(logging.Handler):
@@ -50,7 +50,7 @@ def no_errors() -> Iterator[None]:
 
 
 def malformed(draw: random.Random) -> bytes:
-    """A right body with something wrong about it, or none at all."""
+    """A valid body with an error in it, or no valid body at all."""
     right = json.dumps({"texts": ["the cat sat", "a dog"], "model": 1}).encode()
     value = draw.choice([None, 3, -1.5, True, {}, [], [[]], [[["a"]]], "", "text", 10**400, [None], {"a": "b"}])
     field = draw.choice(["texts", "model", "text", "tokens", "count", "..", "__class__", "\x00", "é"])
@@ -79,7 +79,7 @@ def test_a_thousand_malformed_bodies_are_refused(client: httpx.Client) -> None:
     assert client.post("/score", json={"texts": ["a"]}).status_code == 200
 
 
-def test_the_api_is_what_its_description_says(client: httpx.Client) -> None:
+def test_the_api_follows_its_openapi_description(client: httpx.Client) -> None:
     schema = schemathesis.openapi.from_dict(client.get("/openapi.json").json())
     named = 0
     for found in schema.get_all_operations():
@@ -104,7 +104,7 @@ def test_the_api_is_what_its_description_says(client: httpx.Client) -> None:
     assert named == 9
 
 
-def test_under_load_a_twentieth_of_bad_requests_harms_no_other(hosted: HostedModel) -> None:
+def test_bad_requests_under_load_do_not_affect_others(hosted: HostedModel) -> None:
     with serving(hosted) as (address, _):
         expected = {text: httpx.post(f"{address}/score", json={"texts": [text]}).json() for text in TEXTS}
         statuses: list[tuple[bool, int]] = []
@@ -133,8 +133,8 @@ def test_under_load_a_twentieth_of_bad_requests_harms_no_other(hosted: HostedMod
     assert all(400 <= status < 500 for bad, status in statuses if bad)
 
 
-class Held:
-    """A scorer that holds back its results until it may go."""
+class BlockedScorer:
+    """A scorer that waits for `may_go` before it returns its results."""
 
     def __init__(self, hosted: HostedModel) -> None:
         assert hosted.scorer is not None
@@ -149,10 +149,10 @@ class Held:
 
 
 @pytest.fixture
-def held(hosted: HostedModel, monkeypatch: pytest.MonkeyPatch) -> Held:
-    held = Held(hosted)
-    monkeypatch.setattr(hosted, "operations", lambda: {"score": held})
-    return held
+def blocked(hosted: HostedModel, monkeypatch: pytest.MonkeyPatch) -> BlockedScorer:
+    blocked = BlockedScorer(hosted)
+    monkeypatch.setattr(hosted, "operations", lambda: {"score": blocked})
+    return blocked
 
 
 def connected(address: str) -> socket.socket:
@@ -164,26 +164,28 @@ def post(address: str) -> httpx.Response:
     return httpx.post(f"{address}/score", json={"texts": ["a dog"]}, timeout=20)
 
 
-def test_a_full_queue_refuses_with_429_and_says_when_to_come_again(hosted: HostedModel, held: Held) -> None:
+def test_a_full_queue_refuses_with_429_and_retry_after(hosted: HostedModel, blocked: BlockedScorer) -> None:
     with serving(hosted, limits=Limits(waiting=2, seconds=20)) as (address, _), ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(post, address)]
-        assert held.began.wait(10)
-        asked += [pool.submit(post, address) for _ in range(6)]
+        sent = [pool.submit(post, address)]
+        assert blocked.began.wait(10)
+        sent += [pool.submit(post, address) for _ in range(6)]
         until = time.monotonic() + 10
-        while sum(one.done() for one in asked) < 4 and time.monotonic() < until:
+        while sum(one.done() for one in sent) < 4 and time.monotonic() < until:
             time.sleep(0.01)
-        refused = [one.result() for one in asked if one.done()]
+        refused = [one.result() for one in sent if one.done()]
         assert [one.status_code for one in refused] == [429] * 4
         assert all(int(one.headers["retry-after"]) >= 1 for one in refused)
         assert httpx.get(f"{address}/health").status_code == 200
-        held.may_go.set()
-        assert sorted(one.result().status_code for one in asked) == [200] * 3 + [429] * 4
+        blocked.may_go.set()
+        assert sorted(one.result().status_code for one in sent) == [200] * 3 + [429] * 4
 
 
-def test_asked_to_stop_it_answers_what_it_has_taken_and_refuses_the_rest(hosted: HostedModel, held: Held) -> None:
+def test_shutdown_finishes_accepted_requests_and_refuses_new_ones(
+    hosted: HostedModel, blocked: BlockedScorer
+) -> None:
     with serving(hosted) as (address, server), ThreadPoolExecutor(4) as pool:
         taken = [pool.submit(post, address) for _ in range(3)]
-        assert held.began.wait(10)
+        assert blocked.began.wait(10)
         until = time.monotonic() + 10
         while server.server.worker.in_flight < 3 and time.monotonic() < until:
             time.sleep(0.01)
@@ -192,44 +194,42 @@ def test_asked_to_stop_it_answers_what_it_has_taken_and_refuses_the_rest(hosted:
         assert httpx.get(f"{address}/ready").status_code == 503
         assert "electra_ready 0.0" in httpx.get(f"{address}/metrics").text
         assert httpx.get(f"{address}/health").status_code == 200
-        held.may_go.set()
+        blocked.may_go.set()
         assert [one.result().status_code for one in taken] == [200] * 3
     with pytest.raises(httpx.ConnectError):
         post(address)
 
 
-def test_slow_clients_are_sent_away(hosted: HostedModel) -> None:
+def test_slow_clients_get_408(hosted: HostedModel) -> None:
     with serving(hosted, limits=Limits(seconds=0.3)) as (address, _), connected(address) as connection:
         connection.sendall(b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
         assert connection.recv(100).startswith(b"HTTP/1.1 408")
 
 
-def test_what_a_client_has_asked_for_is_not_computed_when_it_has_gone(hosted: HostedModel, held: Held) -> None:
+def test_a_request_of_a_disconnected_client_is_not_computed(hosted: HostedModel, blocked: BlockedScorer) -> None:
     with serving(hosted) as (address, server), ThreadPoolExecutor(1) as pool:
         first = pool.submit(post, address)
-        assert held.began.wait(10)
+        assert blocked.began.wait(10)
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(f"{address}/score", json={"texts": ["nobody waits for this"]}, timeout=0.2)
         until = time.monotonic() + 5
         while server.server.worker.in_flight > 1 and time.monotonic() < until:
             time.sleep(0.01)
         assert server.server.worker.in_flight == 1
-        held.may_go.set()
+        blocked.may_go.set()
         assert first.result().status_code == 200 and post(address).status_code == 200
         figures = httpx.get(f"{address}/metrics").text
-    assert held.texts == ["a dog", "a dog"]
+    assert blocked.texts == ["a dog", "a dog"]
     assert 'electra_requests_total{endpoint="/score",status="499"} 1.0' in figures
 
 
-def test_connections_on_which_nothing_comes_to_an_end_are_cut_off(
-    hosted: HostedModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stalled_connections_are_closed(hosted: HostedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "KEEP_ALIVE_SECONDS", 0.5)
     with serving(hosted, limits=Limits(seconds=0.2)) as (address, server):
         silent, slow = (connected(address) for _ in range(2))
         with silent, slow, httpx.Client(base_url=address) as asking:
             slow.sendall(b"POST /score HTTP/1.1\r\nHost: x\r\n")
-            for _ in range(14):  # longer than the others last
+            for _ in range(14):  # longer than the limit of idle connections
                 assert asking.get("/health").status_code == 200
                 time.sleep(0.1)
             assert silent.recv(100) == slow.recv(100) == b""
@@ -240,8 +240,8 @@ def test_connections_on_which_nothing_comes_to_an_end_are_cut_off(
     ("path", "headers"),
     [("/health?{}", {}), ("/{}", {}), ("/health", {"X": "{}"}), ("/health", {"{}": "x"})],
 )
-def test_a_head_has_a_limit(client: httpx.Client, path: str, headers: dict[str, str]) -> None:
-    def ask(size: int) -> tuple[int, str | None, bytes]:  # by a client that has no limit of its own
+def test_headers_have_a_limit(client: httpx.Client, path: str, headers: dict[str, str]) -> None:
+    def ask(size: int) -> tuple[int, str | None, bytes]:  # http.client has no limit of its own
         filled = {name.format("a" * size): value.format("a" * size) for name, value in headers.items()}
         with closing(HTTPConnection(client.base_url.host, client.base_url.port, timeout=10)) as connection:
             connection.request("GET", path.format("a" * size), headers=filled)
@@ -255,31 +255,31 @@ def test_a_head_has_a_limit(client: httpx.Client, path: str, headers: dict[str, 
     assert json.loads(says) == {"error": error}
 
 
-def test_many_small_headers_are_a_large_head(client: httpx.Client) -> None:
+def test_many_small_headers_have_the_same_limit(client: httpx.Client) -> None:
     assert client.get("/health", headers=[("x", "y")] * 10_000).status_code == 200
     assert client.get("/health", headers=[("x", "y")] * 12_000).status_code == 431
 
 
-def test_a_head_that_comes_in_pieces_is_waited_for(hosted: HostedModel) -> None:
+def test_headers_may_arrive_in_pieces(hosted: HostedModel) -> None:
     with serving(hosted) as (address, server), connected(address) as connection:
-        assert server.config.http == "h11"  # httptools knows no limit
+        assert server.config.http == "h11"  # httptools has no limit
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 60_000)
-        time.sleep(0.2)  # it is read before the rest comes
+        time.sleep(0.2)  # so that it is read before the rest arrives
         connection.sendall(b"\r\n\r\n")
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
 
 
-def test_a_head_without_end_is_refused(hosted: HostedModel) -> None:
+def test_headers_without_end_are_refused(hosted: HostedModel) -> None:
     with serving(hosted) as (address, _):
         with connected(address) as connection:
             connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX: ")
-            with pytest.raises(ConnectionError):  # it is closed while we still send
+            with pytest.raises(ConnectionError):  # the server closes it while we send
                 for _ in range(10_000):
                     connection.sendall(b"a" * 1000)
         assert post(address).status_code == 200
 
 
-def test_clients_that_hang_up_are_forgotten(hosted: HostedModel) -> None:
+def test_disconnected_clients_leave_nothing_behind(hosted: HostedModel) -> None:
     with serving(hosted) as (address, server):
         for sent in (
             b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",

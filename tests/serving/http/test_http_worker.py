@@ -1,4 +1,4 @@
-"""What waits is computed together, in turn, within limits."""
+"""The worker computes waiting requests together, in order, within its limits."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ from electra.serving.http.worker import BATCH_CHARACTERS, Worker
 
 
 class Slow:
-    """A work that doubles numbers, notes what it is given, and waits for a sign where it is told to."""
+    """An operation that doubles numbers, records its batches, and waits for `may_go`."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
@@ -32,7 +32,7 @@ class Slow:
 def run(
     trial: Callable[[Worker, Slow], Awaitable[Any]], *, limits: Limits | None = None, wait: float = 0.0
 ) -> list[list[int]]:
-    """Try something with a worker, and give the batches that it made."""
+    """Run a trial with a worker and return the batches that it computed."""
     slow = Slow()
 
     async def whole() -> None:
@@ -50,22 +50,22 @@ def run(
 
 
 async def busy(worker: Worker, slow: Slow) -> "asyncio.Task[list[Any]]":
-    """A request that is at hand until `may_go`."""
+    """A request that is being computed until `may_go` is set."""
     slow.may_go.clear()
     first = asyncio.create_task(worker.submit("slow", [0], [1]))
     await asyncio.to_thread(slow.began.wait, 10)
     return first
 
 
-async def ask(worker: Worker, numbers: Sequence[int], *, work: str = "slow", size: int = 1) -> list[Any]:
-    return await worker.submit(work, numbers, [size] * len(numbers))
+async def ask(worker: Worker, numbers: Sequence[int], *, operation: str = "slow", size: int = 1) -> list[Any]:
+    return await worker.submit(operation, numbers, [size] * len(numbers))
 
 
-def test_what_comes_while_it_is_busy_is_one_batch_of_a_work() -> None:
+def test_requests_during_a_batch_form_the_next_batch_of_an_operation() -> None:
     async def trial(worker: Worker, slow: Slow) -> None:
         first = await busy(worker, slow)
         others = [asyncio.create_task(ask(worker, [n, n + 10])) for n in (1, 2)]
-        others.append(asyncio.create_task(ask(worker, [5], work="other")))
+        others.append(asyncio.create_task(ask(worker, [5], operation="other")))
         others.append(asyncio.create_task(ask(worker, [3])))
         await asyncio.sleep(0.05)
         slow.may_go.set()
@@ -74,7 +74,7 @@ def test_what_comes_while_it_is_busy_is_one_batch_of_a_work() -> None:
     assert run(trial) == [[0], [1, 11, 2, 12, 3], [5]]
 
 
-def test_an_idle_worker_waits_a_little_for_others() -> None:
+def test_an_idle_worker_waits_for_further_requests() -> None:
     async def trial(worker: Worker, slow: Slow) -> None:
         first = asyncio.create_task(ask(worker, [1]))
         await asyncio.sleep(0.02)
@@ -105,7 +105,7 @@ def test_a_large_request_lets_small_ones_pass() -> None:
     assert run(trial) == [[0], [1, 2], [9, 3, 4]]
 
 
-def test_a_text_larger_than_a_batch_goes_alone() -> None:
+def test_a_text_larger_than_a_batch_is_a_batch() -> None:
     async def trial(worker: Worker, slow: Slow) -> None:
         assert await ask(worker, [1, 2], size=3 * BATCH_CHARACTERS) == [2, 4]
 
@@ -127,7 +127,7 @@ def test_too_many_requests_are_refused() -> None:
     assert run(trial, limits=Limits(waiting=2)) == [[0], [1, 2], [4]]
 
 
-def test_a_request_whose_time_is_over_is_not_computed() -> None:
+def test_a_request_after_its_timeout_is_not_computed() -> None:
     async def trial(worker: Worker, slow: Slow) -> None:
         first = await busy(worker, slow)
         late = asyncio.create_task(ask(worker, [1]))
@@ -139,7 +139,7 @@ def test_a_request_whose_time_is_over_is_not_computed() -> None:
     assert run(trial, limits=Limits(seconds=0.2)) == [[0], [2]]
 
 
-def test_a_request_whose_client_has_gone_is_not_computed() -> None:
+def test_a_cancelled_request_is_not_computed() -> None:
     async def trial(worker: Worker, slow: Slow) -> None:
         first = await busy(worker, slow)
         gone = asyncio.create_task(ask(worker, [1]))
@@ -153,7 +153,7 @@ def test_a_request_whose_client_has_gone_is_not_computed() -> None:
     assert run(trial) == [[0], [2]]
 
 
-def test_requests_whose_clients_have_gone_keep_nobody_out() -> None:
+def test_cancelled_requests_leave_the_queue() -> None:
     async def trial(worker: Worker, slow: Slow) -> None:
         first = await busy(worker, slow)
         gone = [asyncio.create_task(ask(worker, [n], size=9)) for n in (1, 2)]
@@ -170,7 +170,7 @@ def test_requests_whose_clients_have_gone_keep_nobody_out() -> None:
     assert run(trial, limits=Limits(waiting=2)) == [[0], [3]]
 
 
-def test_while_it_drains_nothing_is_taken_but_all_is_answered() -> None:
+def test_draining_refuses_new_requests_and_finishes_accepted_ones() -> None:
     async def trial(worker: Worker, slow: Slow) -> None:
         first = await busy(worker, slow)
         second = asyncio.create_task(ask(worker, [1]))
@@ -185,7 +185,7 @@ def test_while_it_drains_nothing_is_taken_but_all_is_answered() -> None:
     assert run(trial) == [[0], [1]]
 
 
-def test_one_requests_trouble_is_not_the_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_request_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     def fragile(items: Sequence[int]) -> list[int]:
         time.sleep(0.02)
         return [10 // item for item in items]
@@ -194,8 +194,8 @@ def test_one_requests_trouble_is_not_the_others(caplog: pytest.LogCaptureFixture
         worker = Worker({"fragile": fragile}, limits=Limits(), wait=0.05, metrics=Metrics())
         worker.start()
         try:
-            asked = [asyncio.create_task(ask(worker, [n], work="fragile")) for n in (1, 0, 5)]
-            found = await asyncio.gather(*asked, return_exceptions=True)
+            sent = [asyncio.create_task(ask(worker, [n], operation="fragile")) for n in (1, 0, 5)]
+            found = await asyncio.gather(*sent, return_exceptions=True)
         finally:
             worker.stop()
         assert found[0] == [10] and found[2] == [2]

@@ -1,1 +1,1 @@
-"""Models behind HTTP: an API and a page. Needs the extra `serve`."""
+"""The HTTP server: an API and a web page for models. It needs the extra `serve`."""

@@ -36,7 +36,7 @@ class HostedModel:
         device: such as "cpu" or "cuda". None: a GPU if there is one.
         generator: a masked language model with the same vocabulary. None: the generator that the run exported
             next to its discriminator, if there is one.
-        other: the other model of the server. The displayed names of the two are different.
+        other: the other model of the server. The names of the two are different.
 
     Attributes:
         unsupported: for each operation that the model does not support, what would be needed.
@@ -54,7 +54,7 @@ class HostedModel:
         generator: str | None = None,
         other: str | None = None,
     ) -> None:
-        self.name = display_name(model, other=other)
+        self.name = hosted_name(model, other=other)
         self.unsupported: dict[str, str] = {}
         loaded = load_model(model)
         self.scorer = self._try("score", lambda: Scorer(loaded, device=device))
@@ -63,7 +63,7 @@ class HostedModel:
         if not (self.scorer or self.predictor or self.encoder):
             raise CheckpointError(self.unsupported["embed"])
         found = generator or generator_beside(model)
-        self.generator = None if found is None else display_name(str(found))
+        self.generator = None if found is None else hosted_name(str(found))
         source = loaded if found is None else found
         self.fill_mask = self._try(
             "proposals", lambda: FillMask(source, device=device), required=generator is not None
@@ -129,9 +129,8 @@ def _embed(encoder: TextEncoder, texts: list[str]) -> list[NDArray[np.float32]]:
     return list(encoder.encode(texts))
 
 
-def display_name(model: str, *, other: str | None = None) -> str:
-    """The name of a MODEL without the folders above it: `my-run`, `my-run/export/generator`,
-    `google/electra-small`.
+def hosted_name(model: str, *, other: str | None = None) -> str:
+    """The name of a MODEL in the API, a path without parent folders: `my-run`, `my-run/export/generator`.
 
     If another model would have the same name, both names have as many folders more as are needed to differ.
     """

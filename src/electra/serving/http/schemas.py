@@ -139,8 +139,7 @@ Schema = TypeVar("Schema", bound=ModelRequest)
 
 
 def with_limits(schema: type[Schema], limits: Limits) -> type[Schema]:
-    """A subclass of a request schema with the limits of a server, for validation and for the OpenAPI
-    description."""
+    """A subclass of a request schema with the limits of a server, for validation and for OpenAPI."""
     text = Annotated[str, Field(max_length=limits.characters)]
     items = Field(min_length=1, max_length=limits.texts)
     parts = Annotated[list[text], Field(min_length=1)]
@@ -166,8 +165,7 @@ def parse_request(schema: type[Schema], body: bytes) -> Schema:
 
 
 def _describe(error: ValidationError, fields: str) -> str:
-    """The errors with their locations. Unknown fields are first, because they may be misspelled names of
-    others."""
+    """The errors with their locations; unknown fields first, because they may be misspelled names."""
     errors: dict[tuple[int | str, ...], list[ErrorDetails]] = {}
     for one in error.errors(include_url=False):
         errors.setdefault(_location(one["loc"]), []).append(one)
@@ -194,8 +192,7 @@ def _path(location: tuple[int | str, ...]) -> str:
 
 
 def _message(errors: list[ErrorDetails], fields: str) -> str:
-    """The errors at one location. If some of them are not about its type, its type is right, and these are
-    given."""
+    """The errors at one location: those that are not about the type, if there are any."""
     errors = [one for one in errors if not one["type"].endswith("_type")] or errors
     messages = (
         MESSAGES.get(one["type"], "{msg}").format(
