@@ -3,14 +3,14 @@
     python benchmarks/feed.py [DATA] [--seconds 2] [--characters 30000000] [--processes 1 2 4 8] [--json FILE]
 
 DATA is what `electra prepare` made; without it the first characters of ../shared's English Wikipedia are prepared.
-Ours is `feed(...).micro_batches(step)` of `electra pretrain` on a CPU: sampling, gathering and collating, with
-nothing made ahead. The peer (feed_peer.py) is `datasets` and torch's DataLoader on the same ids, in full rows of
-the same length. Each runs for so many seconds in one thread, in turn with the others (the peer with workers is
-alone), after a warm-up, with the data in the page cache; figures are medians over blocks of ten batches. Tokens
-are those of text, special tokens included; positions have the padding as well, of which the peer has none. *Of a
-step* is the share of a training step over as many positions, at --step-tokens-per-second, and how many times as
-fast that is. The processes of the last table each take their share of the steps, from one common start; processor
-seconds leave out the time in which a core was somebody else's.
+Ours is `build_batches(...).micro_batches(step)` of `electra pretrain` on a CPU: sampling, gathering and
+collating, with nothing made ahead. The peer (feed_peer.py) is `datasets` and torch's DataLoader on the same ids,
+in full rows of the same length. Each runs for so many seconds in one thread, in turn with the others (the peer
+with workers is alone), after a warm-up, with the data in the page cache; figures are medians over blocks of ten
+batches. Tokens are those of text, special tokens included; positions have the padding as well, of which the peer
+has none. *Of a step* is the share of a training step over as many positions, at --step-tokens-per-second, and
+how many times as fast that is. The processes of the last table each take their share of the steps, from one
+common start; processor seconds leave out the time in which a core was somebody else's.
 """
 
 import argparse
@@ -31,8 +31,8 @@ import torch
 import electra
 from electra.commands import prepare
 from electra.data.shards import TokenData
-from electra.pretraining.build import feed
-from electra.training.trainer import Feed
+from electra.pretraining.build import build_batches
+from electra.training.batch_source import BatchSource
 from prepare import CORPUS, VOCABULARY, first_part
 
 Shape = tuple[int, int]
@@ -84,19 +84,21 @@ def timed(shape: Shape, kinds: dict[str, Sizes], *, seconds: float) -> list[Meas
     ]
 
 
-def opened(data: TokenData, shape: Shape) -> Feed:
+def opened(data: TokenData, shape: Shape) -> BatchSource:
     rows, length = shape
     settings = {"train.batch_size": rows, "packing.sequence_length": length}
-    return feed(electra.load_config("electra-small", settings), data, torch.device("cpu"))
+    return build_batches(electra.load_config("electra-small", settings), data, torch.device("cpu"))
 
 
-def ours(source: Feed, *, first: int = 0, every: int = 1) -> Sizes:
+def ours(source: BatchSource, *, first: int = 0, every: int = 1) -> Sizes:
     for step in itertools.count(first, every):
         (batch,) = source.micro_batches(step)
         yield int(batch.lengths_B.sum()), batch.input_ids_BL.numel()
 
 
-def compared(data: TokenData, sources: dict[Shape, Feed], folder: Path, *, seconds: float) -> Iterator[Measured]:
+def compared(
+    data: TokenData, sources: dict[Shape, BatchSource], folder: Path, *, seconds: float
+) -> Iterator[Measured]:
     """Ours in turn with the peer in either form, then the peer with workers, which must be alone."""
     os.environ["HF_HOME"] = str(folder / "cache")  # this and the next are read when datasets is imported
     os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
@@ -118,7 +120,7 @@ def compared(data: TokenData, sources: dict[Shape, Feed], folder: Path, *, secon
             yield from timed(shape, {f"peer, {form} format, 2 workers": peer(shape, form, 2)}, seconds=seconds)
 
 
-def together(source: Feed, processes: int, *, seconds: float) -> list[tuple[float, float]]:
+def together(source: BatchSource, processes: int, *, seconds: float) -> list[tuple[float, float]]:
     """Tokens of text a second, and a processor second, of each of some processes that run at once."""
     context = multiprocessing.get_context("fork")  # they share the index
     start, found = context.Barrier(processes, timeout=60), context.SimpleQueue()

@@ -25,7 +25,7 @@ import electra
 from electra.commands import prepare
 from electra.data.collate import Batch
 from electra.data.shards import TokenData
-from electra.pretraining.build import feed, heldout_batches
+from electra.pretraining.build import build_batches, heldout_batches
 from peer import PeerConfig, Text, TransformersPeer
 
 SHARED = Path(__file__).parents[1] / "../shared/data"
@@ -56,7 +56,7 @@ def ours(data: Path, out: Path, minutes: float) -> dict[str, Any]:
 def peer(data: Path, minutes: float, dropout: float, save: Path | None = None) -> dict[str, Any]:
     opened = TokenData.open(data, verify=False)
     config = electra.load_config("electra-tiny", {"data": data})
-    micro_batches = feed(config, opened, torch.device("cpu")).micro_batches
+    micro_batches = build_batches(config, opened, torch.device("cpu")).micro_batches
     network = TransformersPeer(
         PeerConfig(
             vocabulary_size=opened.vocabulary_size, dropout=dropout, generator_heads=1, pad_id=opened.special.pad

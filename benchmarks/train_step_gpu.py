@@ -26,9 +26,9 @@ from electra.config import load_config
 from electra.data.collate import Batch
 from electra.modeling.flops import training_flops
 from electra.pretraining.config import PretrainConfig, build_objective, with_vocabulary
+from electra.training.batch_source import Prefetcher
 from electra.training.optim import build_optimizer
 from electra.training.precision import Precision
-from electra.training.prefetch import Prefetcher
 from electra.training.update import Update, compile_encoders
 from peer import TransformersPeer
 from train_step import SPECIAL, peer_config

@@ -14,7 +14,7 @@ from electra.data.packing import PackingConfig
 from electra.data.shards import Shard, Split, TokenData
 from electra.data.streams import check_stream
 from electra.errors import DataError
-from electra.pretraining.build import feed, heldout_batches
+from electra.pretraining.build import build_batches, heldout_batches
 from electra.pretraining.config import PretrainConfig
 
 LENGTH = 24
@@ -88,7 +88,7 @@ def test_rows_go_on_from_step_to_step(data: TokenData) -> None:
     """Row b reads the b-th stretch; after the last window all rows begin anew."""
     expected = windows(data, data.train)
     steps = len(expected) // 6
-    batches = feed(settings(data), data, torch.device("cpu"))
+    batches = build_batches(settings(data), data, torch.device("cpu"))
     for step in (0, 1, 2, steps - 1, steps, steps + 1):
         [batch] = batches.micro_batches(step)
         assert read(batch) == [expected[row * steps + step % steps] for row in range(6)]
@@ -101,8 +101,8 @@ def test_rows_go_on_from_step_to_step(data: TokenData) -> None:
 
 @pytest.mark.parametrize("at_once", [2, 4])
 def test_micro_batches_are_the_rows_of_the_batch(data: TokenData, at_once: int) -> None:
-    whole = feed(settings(data), data, torch.device("cpu"))
-    parted = feed(settings(data, micro_batch_size=at_once), data, torch.device("cpu"))
+    whole = build_batches(settings(data), data, torch.device("cpu"))
+    parted = build_batches(settings(data, micro_batch_size=at_once), data, torch.device("cpu"))
     for step in (0, 5):
         [batch] = whole.micro_batches(step)
         parts = parted.micro_batches(step)

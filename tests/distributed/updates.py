@@ -9,7 +9,8 @@ from torch.distributed.tensor import DTensor
 
 from electra.data.collate import StreamState
 from electra.modeling.encoders.relative import RelativeEncoder
-from electra.training.optim import OptimizerConfig, build_optimizer
+from electra.training.config import OptimizerConfig
+from electra.training.optim import build_optimizer
 from electra.training.precision import Precision
 from electra.training.sharding import shard
 from electra.training.update import Update

@@ -190,7 +190,7 @@ def test_a_signal_stops_a_run_and_the_same_command_goes_on(
 ) -> None:  # fmt: skip
     breaks(30, lambda: os.kill(os.getpid(), signal.SIGTERM))
     stopped = tune(model, easy, tmp_path / "out", seeds=2)
-    assert f"with --out {tmp_path / 'out'}, without --fresh, goes on from here" in caplog.text
+    assert f"with --out {tmp_path / 'out'}, without --fresh" in caplog.text
     assert stopped.exit_code == 128 + signal.SIGTERM and not (tmp_path / "out/results.json").exists()
     assert "the same command goes on" in str(stopped.__rich__())
     breaks(-1, dies)

@@ -12,14 +12,19 @@ from torch.nn import functional as F
 from electra.data.collate import Batch
 from electra.modeling.flops import Network, Networks
 from electra.objectives.base import Counts, StepOutput
-from electra.training.checkpoint import CheckpointConfig
-from electra.training.evaluation import EvaluationConfig
-from electra.training.optim import OptimizerConfig
+from electra.training.batch_source import BatchSource
+from electra.training.config import (
+    CheckpointConfig,
+    EvaluationConfig,
+    OptimizerConfig,
+    TrackingConfig,
+    TrainConfig,
+    TrainerConfig,
+)
 from electra.training.precision import Precision, PrecisionName
+from electra.training.run_context import RunContext
 from electra.training.run_folder import RunFolder
-from electra.training.tracking import TrackingConfig
-from electra.training.train_config import TrainConfig
-from electra.training.trainer import Feed, Outcome, Trainer
+from electra.training.trainer import Outcome, Trainer
 
 LENGTH, VOCABULARY = 8, 11
 
@@ -83,26 +88,31 @@ def train(
     evaluate: Callable[[int], dict[str, float]] = healthy,
     waits_seldom: bool = False,
     rows: Callable[[int], list[dict[str, Any]]] = lambda step: [],
-    passed_over: Sequence[int] = (),
+    excluded_steps: Sequence[int] = (),
     precision: PrecisionName = "float32",
 ) -> tuple[Trainer, Outcome]:
     path.mkdir(exist_ok=True)
-    trainer = Trainer(
-        objective or NextId(),
+    sections = TrainerConfig(
         config,
         optimizer=OptimizerConfig(learning_rate=0.05, warmup_steps=warmup_steps),
-        feed=Feed(micro_batches, epochs=lambda steps: 1.0, length=LENGTH, identity={"data": identity}, rows=rows),
         evaluation=evaluation or EvaluationConfig(),
-        evaluate=evaluate,
         checkpoint=checkpoint or CheckpointConfig(every=4),
         tracking=TrackingConfig(tensorboard=False),
-        run=RunFolder(path),
+    )
+    context = RunContext(
+        BatchSource(
+            micro_batches, epochs=lambda steps: 1.0, sequence_length=LENGTH, identity={"data": identity},
+            describe_rows=rows,
+        ),
+        evaluate=evaluate,
+        run_folder=RunFolder(path),
         config_text=lambda steps: f"steps = {steps}\n",
-        texts={"tokenizer.json": "{}"},
         precision=Precision(precision, "", 1e9),
         device=torch.device("cpu"),
-    )
-    trainer.progress.passed_over = list(passed_over)
+        checkpoint_texts={"tokenizer.json": "{}"},
+    )  # fmt: skip
+    trainer = Trainer(objective or NextId(), sections, context)
+    trainer.progress.excluded_steps = list(excluded_steps)
     if waits_seldom:
         trainer.device = torch.device("cuda")  # the trainer itself puts nothing there
     return trainer, trainer.run()

@@ -26,11 +26,11 @@ from electra.data.collate import Batch
 from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.pretraining.build import feed
+from electra.pretraining.build import build_batches
 from electra.pretraining.config import PretrainConfig, build_objective
 from electra.pretraining.dry_run import dry_run
 from electra.pretraining.run import PretrainResult, pretrain
-from electra.training.trainer import Feed
+from electra.training.batch_source import BatchSource
 from electra.training.update import compile_encoders
 
 
@@ -206,8 +206,8 @@ def test_a_run_that_dies_before_its_length_is_known_can_be_resumed(
 ) -> None:
     settings = config(data_folder, tmp_path / "run", "train.minutes=0.02")
 
-    def dies(*arguments: Any) -> Feed:
-        whole = feed(*arguments)
+    def dies(*arguments: Any) -> BatchSource:
+        whole = build_batches(*arguments)
 
         def micro_batches(step: int) -> Sequence[Batch]:
             if step == 1:
@@ -217,7 +217,7 @@ def test_a_run_that_dies_before_its_length_is_known_can_be_resumed(
         return dataclasses.replace(whole, micro_batches=micro_batches)
 
     with monkeypatch.context() as patched:
-        patched.setattr("electra.pretraining.build.feed", dies)
+        patched.setattr("electra.pretraining.build.build_batches", dies)
         with pytest.raises(RuntimeError):
             pretrain(settings)
     outcome = pretrain(settings).outcome

@@ -14,7 +14,8 @@ from power import survived
 from electra.errors import CheckpointError
 from electra.training import checkpoint
 from electra.training import checkpoint as module
-from electra.training.checkpoint import CheckpointConfig, Checkpoints, read_checkpoint, write_tensors
+from electra.training.checkpoint import Checkpoints, read_checkpoint, write_tensors
+from electra.training.config import CheckpointConfig
 
 
 def save(checkpoints: Checkpoints, step: int) -> Path:

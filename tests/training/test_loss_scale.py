@@ -8,9 +8,8 @@ from loop import batch_of, metrics, same, train, weights
 
 from electra.data.collate import Batch
 from electra.training import loss_scale
-from electra.training.checkpoint import CheckpointConfig
+from electra.training.config import CheckpointConfig, TrainConfig
 from electra.training.loss_scale import FIRST, STEPS, LossScale
-from electra.training.train_config import TrainConfig
 
 
 def test_it_halves_when_a_gradient_overflows_and_doubles_after_long() -> None:
@@ -32,9 +31,9 @@ def test_overflows_are_skipped_and_no_reason_to_go_back(tmp_path: Path, monkeypa
     assert 0 < skipped < 20 and trainer.update.scale is not None
     assert trainer.update.scale.value == 2.0 ** (24 - skipped)
     records = metrics(tmp_path / "run")
-    assert not [record for record in records if "health" in record] and not trainer.progress.passed_over
+    assert not [record for record in records if "health" in record] and not trainer.progress.excluded_steps
     assert records[-2]["loss_scale"] == 2.0 ** (24 - skipped)
-    train(tmp_path / "plain", config, passed_over=range(skipped))
+    train(tmp_path / "plain", config, excluded_steps=range(skipped))
     assert records[-2]["loss"] == pytest.approx(metrics(tmp_path / "plain")[-2]["loss"], rel=0.03)
 
 

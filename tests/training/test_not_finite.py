@@ -14,9 +14,7 @@ from torch import Tensor
 from electra.data.collate import Batch
 from electra.errors import DivergedError
 from electra.objectives.base import Counts, StepOutput
-from electra.training.checkpoint import CheckpointConfig
-from electra.training.evaluation import EvaluationConfig
-from electra.training.train_config import TrainConfig
+from electra.training.config import CheckpointConfig, EvaluationConfig, TrainConfig
 
 
 def poisoned(steps: set[int]) -> NextId:
@@ -90,13 +88,13 @@ def test_a_run_goes_back_once_and_on_without_the_batch(
             tmp_path / "run", TrainConfig(steps=24, report_every=6), objective=poisoned({9, 17}),
             micro_batches=made, waits_seldom=waits_seldom, rows=lambda step: [{"row": step, "text": "naïve"}],
         )  # fmt: skip
-    assert outcome.step == 24 and trainer.progress.passed_over == [9, 17]
+    assert outcome.step == 24 and trainer.progress.excluded_steps == [9, 17]
     assert seen.count(9) == seen.count(17) == 1 and seen.count(8) == seen.count(16) == 2
     rows = "not-finite/step-00000010.jsonl"
     assert json.loads((tmp_path / "run" / rows).read_text(encoding="utf-8")) == {"row": 9, "text": "naïve"}
-    assert f"to step-00000008, and on without the batch of step 10, whose rows are in {rows}" in caplog.text
+    assert f"to step-00000008; continuing without the batch of step 10, whose rows are in {rows}" in caplog.text
     # What is written is that of a run in which the two batches are no more than left out.
-    without, _ = train(tmp_path / "without", TrainConfig(steps=24, report_every=6), passed_over=[9, 17])
+    without, _ = train(tmp_path / "without", TrainConfig(steps=24, report_every=6), excluded_steps=[9, 17])
     assert same(weights(trainer), weights(without))
     assert [r for r in metrics(tmp_path / "run") if "health" not in r] == metrics(tmp_path / "without")
 
@@ -124,7 +122,7 @@ def test_weights_that_were_poisoned_are_those_of_the_checkpoint_again(tmp_path: 
 
     trainer, outcome = train(tmp_path / "run", TrainConfig(steps=16), objective=objective, micro_batches=poison)
     assert outcome.step == 16 and all(torch.isfinite(value).all() for value in weights(trainer).values())
-    assert trainer.progress.passed_over == [10] and trainer.progress.went_back_from is None
+    assert trainer.progress.excluded_steps == [10] and trainer.progress.rolled_back_from is None
 
 
 def test_a_gradient_that_is_infinite_is_caught_in_its_step(tmp_path: Path) -> None:
@@ -136,7 +134,7 @@ def test_a_gradient_that_is_infinite_is_caught_in_its_step(tmp_path: Path) -> No
 
     next(objective.parameters()).register_hook(poison)
     trainer, _ = train(tmp_path / "run", TrainConfig(steps=16), objective=objective)
-    assert trainer.progress.passed_over == [10] and len(done) == 16 + 2, "steps 9 and 10 were made again"
+    assert trainer.progress.excluded_steps == [10] and len(done) == 16 + 2, "steps 9 and 10 were made again"
     assert all(torch.isfinite(value).all() for value in weights(trainer).values())
 
 
@@ -159,14 +157,14 @@ def test_a_run_goes_back_from_a_spike_where_that_is_wanted(
     config, objective = TrainConfig(steps=32, report_every=2, on_spike="go-back"), leaping({25})
     with caplog.at_level(logging.WARNING, logger="electra"):
         trainer, _ = train(tmp_path / "run", config, objective=objective)
-    assert trainer.progress.passed_over == [24, 25]
+    assert trainer.progress.excluded_steps == [24, 25]
     (spike,) = [r for r in metrics(tmp_path / "run") if r.get("health") == "loss spike"]
     assert spike["step"] == 26 and spike["remedy"] == "the run goes back to step-00000024"
     said = [message for message in caplog.messages if "spike" in message or "went back" in message]
     assert "go back to the checkpoint before it" not in said[0] and said[0].endswith(spike["remedy"])
-    assert said[1:] == ["went back from step 26 to step-00000024, and on without steps 25 to 26"]
+    assert said[1:] == ["went back from step 26 to step-00000024; continuing without steps 25 to 26"]
     warned, _ = train(tmp_path / "warned", replace(config, on_spike="warn"), objective=objective)
-    assert not warned.progress.passed_over
+    assert not warned.progress.excluded_steps
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 import torch
 from torch import nn
 
-from electra.training.optim import OptimizerConfig, build_optimizer, optimizer_tensors, restore_optimizer
+from electra.training.config import OptimizerConfig
+from electra.training.optim import build_optimizer, optimizer_tensors, restore_optimizer
 
 
 class Small(nn.Module):

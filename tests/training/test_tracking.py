@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from electra.training.tracking import MetricsFile, Tracking, TrackingConfig, clock, log_file, report_line
+from electra.training.config import TrackingConfig
+from electra.training.tracking import MetricsFile, Tracking, clock, log_file, report_line
 
 
 def test_resuming_cuts_off_what_lies_behind_the_checkpoint(tmp_path: Path) -> None:

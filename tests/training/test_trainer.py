@@ -13,8 +13,7 @@ from loop import LENGTH, NextId, batch_of, healthy, metrics, same, train, weight
 from electra.data.collate import Batch
 from electra.errors import CheckpointError
 from electra.training import trainer as module
-from electra.training.evaluation import EvaluationConfig
-from electra.training.train_config import TrainConfig
+from electra.training.config import EvaluationConfig, TrainConfig
 from electra.training.trainer import Outcome
 
 

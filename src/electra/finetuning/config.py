@@ -18,9 +18,7 @@ from electra.errors import ConfigError
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.tasks.config import DataConfig, HeadConfig
 from electra.tasks.task_model import Reduction
-from electra.training.optim import AdamWConfig, OptimizerConfig
-from electra.training.tracking import TrackingConfig
-from electra.training.train_config import LoopConfig
+from electra.training.config import AdamWConfig, LoopConfig, OptimizerConfig, TrackingConfig
 
 Kind = Literal["named", "classification", "pair", "multilabel", "regression", "tagging"]
 SMALL, LARGE = 256, 1024

@@ -27,13 +27,12 @@ from electra.reports.metrics import read_metrics
 from electra.tasks.base import InputSpec, Outputs, Prediction, Problem, Rows, Task, TaskBatch, collate
 from electra.tasks.subsampling import subsample
 from electra.tasks.task_model import TaskModel, layer_decay_scales
-from electra.training.checkpoint import CheckpointConfig
-from electra.training.evaluation import EvaluationConfig
+from electra.training.batch_source import BatchSource, prefetch
+from electra.training.config import CheckpointConfig, EvaluationConfig, TrainConfig, TrainerConfig
 from electra.training.precision import Precision
-from electra.training.prefetch import Prefetcher
+from electra.training.run_context import RunContext, TrainerOptions
 from electra.training.run_folder import RunFolder, agree, open_run
-from electra.training.train_config import TrainConfig
-from electra.training.trainer import Feed, Outcome, Trainer, TrainerOptions
+from electra.training.trainer import Outcome, Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -272,8 +271,7 @@ def _trainer(
     def made(step: int) -> list[TaskBatch]:
         return micro_batches(config, rows, step, pad=setting.pad, device=setting.device)
 
-    trainer = Trainer(
-        module,
+    sections = TrainerConfig(
         TrainConfig(
             steps=steps,
             batch_size=config.train.batch_size,
@@ -284,34 +282,36 @@ def _trainer(
             report_every=config.train.report_every,
         ),
         optimizer=config.optimizer.for_steps(steps),
-        feed=Feed(
-            made if setting.device.type == "cpu" else Prefetcher(made),
-            epochs=lambda steps: steps / epoch,
-            # Long texts are read in windows, of which it is the length. With memory, passes backwards are counted
-            # that are not made.
-            length=max(1, round(float(np.minimum(rows.lengths, config.data.max_length).mean()))),
-            identity={**setting.identity, "training part": fingerprint(rows)},
-        ),
         evaluation=EvaluationConfig(every=config.evaluation.every or (epoch if looks else steps)),
-        evaluate=judge.evaluate,
         checkpoint=CheckpointConfig(every=max(LEAST_LOST, math.ceil(steps / 10))),
         tracking=config.tracking,
-        run=run,
+    )
+    batches = BatchSource(
+        prefetch(made, setting.device),
+        epochs=lambda steps: steps / epoch,
+        # Long texts are read in windows, of which it is the length. With memory, passes backwards are counted
+        # that are not made.
+        sequence_length=max(1, round(float(np.minimum(rows.lengths, config.data.max_length).mean()))),
+        identity={**setting.identity, "training part": fingerprint(rows)},
+    )
+    context = RunContext(
+        batches,
+        evaluate=judge.evaluate,
+        run_folder=run,
         config_text=lambda _: to_toml(config),
-        texts={},
         precision=setting.precision,
         device=setting.device,
-        rules=TrainerOptions(
-            rate_scales=layer_decay_scales(
+        options=TrainerOptions(
+            learning_rate_scales=layer_decay_scales(
                 module, config.optimizer.layer_decay, mode=config.optimizer.layer_decay_mode
             ),
             evaluate_first=False,
-            enough=judge.enough,
-            silent=SILENT,
-            out=run.path.parent,
+            should_stop=judge.enough,
+            ignored_findings=SILENT,
+            command_out=run.path.parent,
         ),
     )
-    return trainer, judge
+    return Trainer(module, sections, context), judge
 
 
 def fingerprint(*parts: Rows) -> str:

@@ -29,6 +29,7 @@ from electra.objectives.stream_memory import stream_memories
 from electra.pretraining.config import AnyObjective, PretrainConfig, build_objective
 from electra.pretraining.warm_start import WarmStart, initialize
 from electra.training.allocator import keep_freed_memory
+from electra.training.batch_source import BatchSource, prefetch
 from electra.training.device import resolve_device
 from electra.training.distributed import (
     broadcast_object,
@@ -39,9 +40,7 @@ from electra.training.distributed import (
     world_size,
 )
 from electra.training.precision import Precision, choose_precision
-from electra.training.prefetch import Prefetcher
 from electra.training.run_folder import RunFolder
-from electra.training.trainer import Feed
 from electra.training.update import compile_encoders
 
 logger = logging.getLogger(__name__)
@@ -81,7 +80,7 @@ class RunParts:
     """What a run trains and on what, ready for its first step."""
 
     objective: AnyObjective
-    feed: Feed
+    batches: BatchSource
     precision: Precision
     device: torch.device
 
@@ -102,7 +101,7 @@ def build(config: PretrainConfig, data: TokenData, warm_start: WarmStart | None)
     if warm_start is not None:
         initialize(objective, config, data, warm_start)
     objective = objective.to(device)
-    batches = feed(config, data, device)
+    batches = build_batches(config, data, device)
     precision = _precision(config, objective, batches, device)
     logger.info("%s on %s: %s", precision.name, device, precision.reason)
     if _compiled(config, device):
@@ -156,8 +155,8 @@ def _compiled(config: PretrainConfig, device: torch.device) -> bool:
     return wanted and (config.train.sharding == "none" or world_size() == 1)
 
 
-def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
-    """Batches of the training part. Beside a GPU they are made ahead; a CPU has better to do."""
+def build_batches(config: PretrainConfig, data: TokenData, device: torch.device) -> BatchSource:
+    """The batches of the training part."""
     index = _index(config, data) if data.train.tokens >= LARGE and config.out is not None else None
     examples = ExampleSet(data.train, config.packing, seed=config.train.seed, index=index)
     if len(examples) == 0:
@@ -177,7 +176,7 @@ def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
         order=order,
     )
 
-    def described(step: int) -> list[dict[str, Any]]:
+    def describe_rows(step: int) -> list[dict[str, Any]]:
         tokenizer = load(data.tokenizer_path)
         texts = [
             tokenizer.decode(batch_ids)
@@ -207,14 +206,14 @@ def feed(config: PretrainConfig, data: TokenData, device: torch.device) -> Feed:
             for number, start in enumerate(starts)
         ]
 
-    return Feed(
-        micro_batches if device.type == "cpu" else Prefetcher(micro_batches),
+    return BatchSource(
+        prefetch(micro_batches, device),
         epochs=lambda steps: (
             order.epochs(train.sequences(steps)) if order else train.sequences(steps) / len(examples)
         ),
-        length=config.packing.sequence_length,
+        sequence_length=config.packing.sequence_length,
         identity=identity(config, data),
-        rows=described,
+        describe_rows=describe_rows,
     )
 
 
@@ -304,7 +303,9 @@ def evaluation(
     return evaluate
 
 
-def _precision(config: PretrainConfig, objective: AnyObjective, batches: Feed, device: torch.device) -> Precision:
+def _precision(
+    config: PretrainConfig, objective: AnyObjective, batches: BatchSource, device: torch.device
+) -> Precision:
     batch = batches.micro_batches(0)[0]
 
     def step() -> None:

@@ -23,11 +23,13 @@ from electra.objectives.replace_mlm import ReplaceMlm
 from electra.objectives.replaced_token import ReplacedToken
 from electra.objectives.two_stage import TwoStage
 from electra.objectives.vocabulary import Vocabulary
-from electra.training.checkpoint import CheckpointConfig
-from electra.training.evaluation import EvaluationConfig
-from electra.training.optim import OptimizerConfig
-from electra.training.tracking import TrackingConfig
-from electra.training.train_config import TrainConfig
+from electra.training.config import (
+    CheckpointConfig,
+    EvaluationConfig,
+    OptimizerConfig,
+    TrackingConfig,
+    TrainConfig,
+)
 
 RELATIVE: tuple[ObjectiveKind, ...] = ("causal-lm", "permutation-lm", "masked-lm", "replaced-token")
 """What networks with relative positions learn."""

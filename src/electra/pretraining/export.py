@@ -18,7 +18,8 @@ from electra.json_files import read_json
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.objectives.base import ExportableNetwork, NetworkName
 from electra.pretraining.config import AnyObjective, PretrainConfig, build_objective
-from electra.training.checkpoint import Checkpoint, CheckpointConfig, Checkpoints, read_checkpoint
+from electra.training.checkpoint import Checkpoint, Checkpoints, read_checkpoint
+from electra.training.config import CheckpointConfig
 from electra.training.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)

@@ -83,7 +83,7 @@ def profile_steps(config: PretrainConfig, steps: int) -> Profile:
 
     def train(begin: int, end: int) -> None:
         for step in range(begin, end):
-            update(parts.feed.micro_batches(step), rate=config.optimizer.learning_rate)
+            update(parts.batches.micro_batches(step), rate=config.optimizer.learning_rate)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
 

@@ -24,6 +24,7 @@ from electra.pretraining.config import PretrainConfig
 from electra.pretraining.export import ExportResult, export_run
 from electra.pretraining.resolve import Resolved, resolve, resolve_for_run
 from electra.reports.curves import plot_curves
+from electra.training.config import TrainerConfig
 from electra.training.deterministic import deterministic_algorithms
 from electra.training.distributed import (
     broadcast_object,
@@ -35,10 +36,11 @@ from electra.training.distributed import (
 )
 from electra.training.events import Events, events
 from electra.training.precision import Precision
+from electra.training.run_context import RunContext, TrainerOptions
 from electra.training.run_folder import RunFolder, environment, open_run
 from electra.training.run_lock import acquire, heartbeat, owner
 from electra.training.tracking import log_file
-from electra.training.trainer import Outcome, Trainer, TrainerOptions
+from electra.training.trainer import Outcome, Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -134,23 +136,19 @@ def _build_trainer(session: _Session, parts: RunParts) -> Trainer:
     config = replace(config, train=replace(config.train, precision=precision.name))
     if is_main_process():
         _write_environment(run_folder, data, precision)
-    trainer = Trainer(
-        parts.objective,
-        config.train,
-        optimizer=config.optimizer,
-        feed=parts.feed,
-        evaluation=config.evaluation,
+    context = RunContext(
+        batches=parts.batches,
         evaluate=evaluation(config, data, parts.objective, precision, parts.device),
-        checkpoint=config.checkpoint,
-        tracking=config.tracking,
-        run=run_folder,
+        run_folder=run_folder,
         config_text=lambda steps: to_toml(replace(config, train=replace(config.train, steps=steps))),
-        texts={"tokenizer.json": data.tokenizer_path.read_text(encoding="utf-8")},
         precision=precision,
         device=parts.device,
-        rules=_trainer_options(config),
+        checkpoint_texts={"tokenizer.json": data.tokenizer_path.read_text(encoding="utf-8")},
+        options=_trainer_options(config),
         on_event=session.on_event,
     )
+    sections = TrainerConfig(config.train, config.optimizer, config.evaluation, config.checkpoint, config.tracking)
+    trainer = Trainer(parts.objective, sections, context)
     session.on_event.reached = lambda: trainer.progress.step
     return trainer
 
@@ -160,12 +158,12 @@ def _trainer_options(config: PretrainConfig) -> TrainerOptions:
     if config.objective.kind != "two-stage":
         return TrainerOptions()
 
-    def schedule_of(step: int, steps: int | None) -> tuple[int, int | None]:
+    def stage_of(step: int, steps: int | None) -> tuple[int, int | None]:
         assert steps is not None, "the length of a run of two stages is given in steps"
         change = change_of(config.objective.first_share, steps)
         return (step, change) if step < change else (step - change, steps - change)
 
-    return TrainerOptions(schedule_of=schedule_of)
+    return TrainerOptions(stage_of=stage_of)
 
 
 def _finish(session: _Session, outcome: Outcome) -> "PretrainResult":

@@ -38,7 +38,7 @@ def measure_flops_per_second(config: PretrainConfig, data: TokenData) -> float:
     for step in range(WARM_UP_STEPS + MEASURED_STEPS):
         objective.begin_step(steps - 1, steps)  # the last of several stages
         started = time.perf_counter()
-        update(parts.feed.micro_batches(step), rate=0.0)
+        update(parts.batches.micro_batches(step), rate=0.0)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         seconds.append(time.perf_counter() - started)

@@ -9,9 +9,9 @@ from rich.table import Table
 
 from electra.errors import ConfigError
 from electra.studies.arms import ArmConfigs, StudySetup, meta_objective
+from electra.training.config import TrainConfig
 from electra.training.cost_estimate import count_parameters, flops_a_sequence
 from electra.training.tracking import clock
-from electra.training.train_config import TrainConfig
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from electra.durable import MODE, flush
 from electra.errors import CheckpointError
+from electra.training.config import CheckpointConfig
 from electra.training.sharding import OF_OPTIMIZER, load_whole
 
 logger = logging.getLogger(__name__)
@@ -28,22 +29,6 @@ STATE = "state.json"
 LONGEST_NAME = 255
 CHECKSUM = "state.sha256"
 """Of state.json, which has those of all other files; as `sha256sum -c` reads it."""
-
-
-@dataclass(frozen=True)
-class CheckpointConfig:
-    """When checkpoints are written and which are kept."""
-
-    every: int = 0
-    """Steps between checkpoints; 0: ten in a run."""
-    keep: int = 2
-    """How many of the latest are kept: at least 2, so that there is one before a damaged one."""
-    milestone_every: int = 0
-    """Checkpoints at multiples of this step are kept for good; 0: none but the last."""
-
-    def problems(self) -> Iterator[str]:
-        if self.keep < 2:
-            yield f"keep: must be at least 2, so that there is one before a damaged one, got {self.keep}"
 
 
 @dataclass(frozen=True)

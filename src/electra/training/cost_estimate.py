@@ -9,9 +9,9 @@ from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.flops import Convention, Networks, training_flops
 from electra.modeling.kernels.cross_entropy import ROWS
 from electra.objectives.base import ExportableNetwork, NetworkName
+from electra.training.config import TrainConfig
 from electra.training.precision import PRECISIONS, product_flops
 from electra.training.tracking import clock
-from electra.training.train_config import TrainConfig
 
 UTILISATION = 0.4
 """Share of the speed of plain products that a step is expected to reach; measured ones lie at .3 to .6."""

@@ -1,54 +1,15 @@
 """The optimiser: AdamW with decay by kind of parameter."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
-from electra.config import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Range
+from electra.training.config import OptimizerConfig
 from electra.training.sharding import local_shard
 
 _FAR = 1e6
 """Steps after which 1 - β^t is 1 in double precision, for any β up to .9999."""
-
-
-@dataclass(frozen=True)
-class AdamWConfig:
-    """Settings of AdamW that pre-training and fine-tuning share."""
-
-    learning_rate: NonNegativeFloat = 5e-4
-    """Peak learning rate."""
-    epsilon: NonNegativeFloat = 1e-6
-    """Added to the root of the second moment."""
-    weight_decay: NonNegativeFloat = 0.01
-    """Decoupled weight decay of matrices and embeddings. Biases and LayerNorms have none."""
-    gradient_clip: PositiveFloat = 1.0
-    """Maximum norm of the gradient, over all networks together."""
-    bias_correction: bool = True
-    """Correct Adam's moments for their start at 0 (Kingma and Ba, algorithm 1). The original ELECTRA does not."""
-    warmup_over_decay: bool = False
-    """Start warm-up and decay both at step 0 and multiply them, as the original ELECTRA does. Default: the decay
-    starts when the warm-up ends."""
-
-
-@dataclass(frozen=True)
-class OptimizerConfig(AdamWConfig):
-    """AdamW with linear warm-up and linear decay (paper, table 6)."""
-
-    learning_rate: PositiveFloat = 5e-4
-    """Peak learning rate, reached at the end of the warm-up."""
-    warmup_steps: PositiveInt = 10_000
-    """Steps over which the learning rate rises from 0."""
-    beta_1: Annotated[float, Range(ge=0, lt=1)] = 0.9
-    """Decay of the running mean of gradients."""
-    beta_2: Annotated[float, Range(ge=0, lt=1)] = 0.999
-    """Decay of the running mean of squared gradients."""
-    steps_before: NonNegativeInt = 0
-    """Steps that the weights were trained for before this run, to continue their learning-rate schedule: only the
-    rest of the warm-up, then decay from the full rate to 0 within this run. 4,000,000 for the released small and
-    base ELECTRA."""
 
 
 def build_optimizer(

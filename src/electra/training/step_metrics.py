@@ -1,17 +1,59 @@
-"""What came of the steps, added up. The device is asked about many steps at once, since only that waits for it."""
+"""The metrics of steps, summed until the next report.
 
+They stay on the device until they are needed: only `MetricAccumulator.sync` waits for it, for many steps at once.
+"""
+
+import dataclasses
 import itertools
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from electra.training.progress import Progress
 from electra.training.update import Figures
 
-STEPS_WITH = "steps with "
-"""Before the name of a figure: the number of steps that are in its sum."""
+COUNT_OF = "steps with "
+"""Before the name of a metric: the number of steps that are in its sum."""
+
+_KEYS = {"excluded_steps": "passed_over", "rolled_back_from": "went_back_from", "step_seconds": "measured"}
+"""Keys of a checkpoint's state.json that differ from the names of the fields."""
+
+
+@dataclass
+class Progress:
+    """How far a run has come: what changes besides the weights. Every checkpoint stores it."""
+
+    step: int = 0
+    tokens: int = 0
+    flops: float = 0.0
+    seconds: float = 0.0
+    skipped: int = 0
+    """Steps that were not applied, because the loss or the gradient was not finite."""
+    skipped_in_a_row: int = 0
+    excluded_steps: list[int] = field(default_factory=list)
+    """Steps (from 0) whose batches are left out, because the run was rolled back because of them."""
+    rolled_back_from: int | None = None
+    """The step at which the run was last rolled back to a checkpoint. None once there is a newer checkpoint."""
+    step_seconds: list[float] = field(default_factory=list)
+    """Duration of each step, until the number of steps in `train.minutes` is known."""
+    evaluation_seconds: float = 0.0
+    """Duration of the last evaluation."""
+    steps: int | None = None
+    """Length of the run. None while it is still being computed from `train.minutes`."""
+    sums: dict[str, float] = field(default_factory=dict)
+    """Sums since the last report, by the name of the metric."""
+
+    def to_state(self) -> dict[str, Any]:
+        """The content for state.json."""
+        return {_KEYS.get(name, name): value for name, value in dataclasses.asdict(self).items()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> "Progress":
+        """Read back what `to_state` returned."""
+        names = {key: name for name, key in _KEYS.items()}
+        return cls(**{names.get(key, key): value for key, value in state.items()})
 
 
 @dataclass(frozen=True)
@@ -19,7 +61,8 @@ class SkippedStep:
     """A step that was not applied, because its loss or its gradient was not finite.
 
     Attributes:
-        in_a_row: how many such steps this one ends.
+        step: counted from 1.
+        in_a_row: the number of skipped steps in a row, this one included.
     """
 
     step: int
@@ -29,53 +72,61 @@ class SkippedStep:
 
 
 class MetricAccumulator:
-    """Adds steps up in a run's progress."""
+    """Sums the metrics of steps in a run's progress."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
-        self._unsettled: list[tuple[float, float, Figures]] = []
-        self._began: float | None = None  # when the first of them did
+        self._pending: list[tuple[float, float, Figures]] = []
+        self._started: float | None = None  # the time at which the first pending step started
 
-    def begin(self) -> None:
-        """A step begins."""
-        self._began = self._began or time.perf_counter()
+    def start_step(self) -> None:
+        """Start the clock, if it does not run already."""
+        self._started = self._started or time.perf_counter()
 
-    def fits(self, figures: Figures) -> bool:
-        """Whether those before have the same figures: else another stage has begun, and they are settled first."""
-        return not self._unsettled or self._unsettled[-1][-1].keys() == figures.keys()
+    def accepts(self, metrics: Figures) -> bool:
+        """Whether the pending steps have the same metrics. If not (in a new stage), call `sync` first."""
+        return not self._pending or self._pending[-1][-1].keys() == metrics.keys()
 
-    def note(self, rate: float, flops: float, figures: Figures) -> None:
-        """A step was made, of so many FLOPs a position; what came of it is not known yet."""
-        self._unsettled.append((rate, flops, figures))
+    def add(self, learning_rate: float, flops: float, metrics: Figures) -> None:
+        """Add a step whose metrics the device may still be computing.
+
+        Args:
+            flops: FLOPs per position (token or padding).
+        """
+        self._pending.append((learning_rate, flops, metrics))
         self.progress.step += 1
 
     def sync(self) -> list[SkippedStep]:
-        """Take the steps since the last time into the account. Only this waits for the device."""
-        if not self._unsettled:
+        """Wait for the device, and add all pending steps to the progress.
+
+        Returns:
+            Those that were skipped.
+        """
+        if not self._pending:
             return []
-        names = list(self._unsettled[0][-1])
-        rows = [torch.stack([x.detach().double() for x in figures.values()]) for *_, figures in self._unsettled]
-        known = torch.stack(rows).tolist()
-        assert self._began is not None
-        seconds = (time.perf_counter() - self._began) / len(known)
-        settled, self._unsettled, self._began = self._unsettled, [], None
-        first, refused = self.progress.step - len(known) + 1, []
-        for step, (rate, flops, _), row in zip(itertools.count(first), settled, known, strict=False):
-            figures = dict(zip(names, row, strict=True))
-            figures |= {"flops": flops * figures.pop("positions"), "seconds": seconds}
-            if not self._add_step(figures, rate):
+        names = list(self._pending[0][-1])
+        rows = [torch.stack([x.detach().double() for x in metrics.values()]) for *_, metrics in self._pending]
+        values = torch.stack(rows).tolist()
+        assert self._started is not None
+        seconds = (time.perf_counter() - self._started) / len(values)
+        pending, self._pending, self._started = self._pending, [], None
+        first, skipped = self.progress.step - len(values) + 1, []
+        for step, (learning_rate, flops, _), row in zip(itertools.count(first), pending, values, strict=False):
+            metrics = dict(zip(names, row, strict=True))
+            metrics |= {"flops": flops * metrics.pop("positions"), "seconds": seconds}
+            if not self._add_step(metrics, learning_rate):
                 in_a_row = self.progress.skipped_in_a_row
-                refused.append(SkippedStep(step, figures["loss"], figures["gradient_norm"], in_a_row))
-        return refused
+                skipped.append(SkippedStep(step, metrics["loss"], metrics["gradient_norm"], in_a_row))
+        return skipped
 
     def report(self) -> dict[str, Any] | None:
-        """Means since the last report, and totals; None where every step since was refused."""
+        """Means since the last report, and totals of the run. None if every step since then was skipped."""
         progress, sums = self.progress, self.progress.sums
         progress.sums = {}
-        counts = {name: sums.pop(name) for name in list(sums) if name.startswith(STEPS_WITH)}
+        counts = {name: sums.pop(name) for name in list(sums) if name.startswith(COUNT_OF)}
         sums.pop("applied", None)
         tokens, seconds, flops = (sums.pop(name, 0.0) for name in ("tokens", "seconds", "flops"))
-        rate = sums.pop("learning_rate", 0.0)
+        learning_rate = sums.pop("learning_rate", 0.0)
         if "loss" not in sums:
             return None
         return {
@@ -83,33 +134,33 @@ class MetricAccumulator:
             "tokens": progress.tokens,
             "flops": progress.flops,
             "seconds": round(progress.seconds, 3),
-            **{name: value / counts[STEPS_WITH + name] for name, value in sums.items()},
-            "learning_rate": rate,
+            **{name: value / counts[COUNT_OF + name] for name, value in sums.items()},
+            "learning_rate": learning_rate,
             "tokens_per_second": tokens / seconds,
             "flops_per_second": flops / seconds,
             "skipped_steps": progress.skipped,
         }
 
-    def _add_step(self, figures: dict[str, float], rate: float) -> bool:
-        """Whether the step was applied; one that was not counts as skipped."""
+    def _add_step(self, metrics: dict[str, float], learning_rate: float) -> bool:
+        """Add one step; return whether it was applied."""
         progress = self.progress
-        work = {name: figures.pop(name) for name in ("tokens", "flops", "seconds")}
-        self._add(work)
+        work = {name: metrics.pop(name) for name in ("tokens", "flops", "seconds")}
+        self._add_to_sums(work)
         progress.tokens += int(work["tokens"])
         progress.flops += work["flops"]
         progress.seconds += work["seconds"]
         if progress.steps is None:
-            progress.measured.append(work["seconds"])
-        if figures["applied"]:
+            progress.step_seconds.append(work["seconds"])
+        if metrics["applied"]:
             progress.skipped_in_a_row = 0
-            self._add(figures)
-            self._add({STEPS_WITH + name: 1.0 for name in figures})  # the stages of a run have different parts
-            progress.sums["learning_rate"] = rate  # the last one, not a mean
+            self._add_to_sums(metrics)
+            self._add_to_sums({COUNT_OF + name: 1.0 for name in metrics})  # not all stages have the same metrics
+            progress.sums["learning_rate"] = learning_rate  # the last one, not a mean
             return True
         progress.skipped += 1
         progress.skipped_in_a_row += 1
         return False
 
-    def _add(self, values: dict[str, float]) -> None:
+    def _add_to_sums(self, values: dict[str, float]) -> None:
         for name, value in values.items():
             self.progress.sums[name] = self.progress.sums.get(name, 0.0) + value

@@ -1,33 +1,53 @@
-"""How many steps a number of minutes is, from the speed of the first of them."""
+"""How many steps fit into `train.minutes`, from the speed of the first steps."""
 
 from collections.abc import Sequence
 
-MEASURED_STEPS, MEASURED_SHARE = 10, 0.05
-"""So many steps, and so much of a run's minutes, are timed before its length is settled."""
+from electra.training.step_metrics import Progress
+
+TIMED_STEPS, TIMED_SHARE = 10, 0.05
+"""More than this number of steps, and this share of the minutes, are timed before the length is computed."""
 EVALUATION_SHARE = 0.2
-"""At most so much of a run's minutes is set aside for evaluations."""
+"""Maximum share of the minutes that is reserved for evaluations."""
+
+
+def estimate_steps(
+    progress: Progress, *, budget: float, warmup_steps: int, evaluations: float
+) -> tuple[int, float, float] | None:
+    """The length of a run that fits into a budget of seconds. None while too few steps are timed.
+
+    Args:
+        evaluations: the number of evaluations in the run, in units of the first one.
+
+    Returns:
+        The number of steps, the seconds per step, and the seconds that are reserved for evaluations.
+    """
+    if not enough_steps_timed(progress.step_seconds, budget=budget, warmup_steps=warmup_steps):
+        return None
+    per_step = seconds_per_step(progress.step_seconds)
+    reserved = evaluation_seconds_reserved(progress.evaluation_seconds, count=evaluations, budget=budget)
+    return progress.step + max(0, int((budget - progress.seconds - reserved) / per_step)), per_step, reserved
 
 
 def enough_steps_timed(seconds: Sequence[float], *, budget: float, warmup_steps: int) -> bool:
-    """Whether the length can be settled: after a share of the budget, and at the latest at the end of the warm-up.
+    """Whether the length can be computed: after a share of the budget, at the latest at the end of the warm-up.
 
     Args:
-        seconds: of each step so far.
+        seconds: the duration of each step so far.
         budget: seconds of the whole run.
-        warmup_steps: the learning rate needs the length from there on.
+        warmup_steps: the learning rate depends on the length after these steps.
     """
     steps, spent = len(seconds), sum(seconds)
-    enough = steps > MEASURED_STEPS and spent >= MEASURED_SHARE * budget
+    enough = steps > TIMED_STEPS and spent >= TIMED_SHARE * budget
     slow = steps > 1 and spent >= 0.5 * budget
     return enough or slow or steps >= warmup_steps
 
 
 def seconds_per_step(seconds: Sequence[float]) -> float:
-    """The mean of the later half: the first steps are slower than all others."""
+    """The mean of the later half, because the first steps are slower than all others."""
     later = seconds[len(seconds) // 2 :]
     return sum(later) / len(later)
 
 
 def evaluation_seconds_reserved(first: float, *, count: float, budget: float) -> float:
-    """Seconds to set aside for `count` evaluations; the `first`, which was timed, is slower than those to come."""
+    """Seconds to reserve for `count` evaluations. The `first`, which was timed, is slower than the later ones."""
     return min(count * first, EVALUATION_SHARE * budget)

@@ -5,11 +5,11 @@ import json
 import logging
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from electra.durable import flush
+from electra.training.config import TrackingConfig
 from electra.training.distributed import is_main_process
 
 logger = logging.getLogger(__name__)
@@ -28,17 +28,6 @@ _HELD_OUT = {
     "eval/discriminator_loss": "discriminator loss",
     "eval/majority_loss": "that of the majority class",
 }
-
-
-@dataclass(frozen=True)
-class TrackingConfig:
-    """What is written besides metrics.jsonl, log.txt and the console."""
-
-    tensorboard: bool = True
-    """Write the same figures for TensorBoard."""
-    on_event: str = ""
-    """A command that the shell starts when something happens, with ELECTRA_EVENT (started, checkpoint, warning,
-    finished, stopped, failed), ELECTRA_RUN, ELECTRA_STEP and ELECTRA_MESSAGE in its environment; empty: none."""
 
 
 class MetricsFile:

@@ -16,7 +16,7 @@ from electra.commands.prepare import run as prepare
 from electra.data.examples import ExampleSet
 from electra.data.shards import TokenData, file_sha256
 from electra.errors import ConfigError, DataError
-from electra.pretraining.build import feed
+from electra.pretraining.build import build_batches
 from electra.pretraining.run import pretrain
 
 
@@ -141,8 +141,8 @@ def test_a_mixture_draws_by_weight_and_goes_on_where_it_was(parts: list[Path], t
     assert np.abs(shares - expected).max() < 1e-3
 
     settings = config(tmp_path / "mixture", tmp_path / "run", "train.steps=20", "checkpoint.every=10")
-    drawn = feed(replace(settings, out=None), mixture, torch.device("cpu"))
-    rows = np.array([row["row"] for step in range(20) for row in drawn.rows(step)])
+    drawn = build_batches(replace(settings, out=None), mixture, torch.device("cpu"))
+    rows = np.array([row["row"] for step in range(20) for row in drawn.describe_rows(step)])
     first = len(ExampleSet(apart[0].train, settings.packing, seed=settings.train.seed))
     assert abs((rows < first).mean() - 1 / 4) < 0.08, "a quarter of the rows are of the first part"
     pretrain(settings)

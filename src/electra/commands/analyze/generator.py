@@ -118,7 +118,8 @@ class Source:
 def _find_sources(model: str, name: str, config: AnalyzeGeneratorConfig) -> list[Source]:
     from electra.errors import CheckpointError
     from electra.export.loading import generator_beside, load_pretrained
-    from electra.training.checkpoint import CheckpointConfig, Checkpoints
+    from electra.training.checkpoint import Checkpoints
+    from electra.training.config import CheckpointConfig
     from electra.training.run_folder import RunFolder
 
     if not config.checkpoints:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from electra.data.collate import Batch
-from electra.training.prefetch import Prefetcher
+from electra.training.batch_source import Prefetcher
 
 
 def batches(step: int) -> list[Batch]:

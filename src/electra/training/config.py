@@ -1,0 +1,163 @@
+"""Settings of the training loop, which pre-training and fine-tuning share."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from electra.config import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Range
+from electra.data.sampling import sequences_before
+
+
+@dataclass(frozen=True)
+class LoopConfig:
+    """Settings of the training loop that pre-training and fine-tuning share."""
+
+    batch_size: PositiveInt = 128
+    """Rows (sequences) per step."""
+    micro_batch_size: NonNegativeInt = 0
+    """Rows per forward and backward pass. Gradients are accumulated over the batch. 0: the whole batch at once."""
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Precision of matrix products. auto: bfloat16 if it is clearly faster, which is measured at the start.
+    float16, for GPUs without bfloat16, uses loss scaling."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Device to compute on. auto: the GPU if there is one."""
+    report_every: PositiveInt = 50
+    """Steps between two reports on the console and in metrics.jsonl."""
+
+    def problems(self) -> Iterator[str]:
+        if self.micro_batch_size and self.batch_size % self.micro_batch_size:
+            yield f"micro_batch_size: {self.micro_batch_size} does not divide a batch_size of {self.batch_size}"
+
+
+@dataclass(frozen=True)
+class TrainConfig(LoopConfig):
+    """Length of a run, size of its batches, precision and device."""
+
+    steps: PositiveInt | None = None
+    """Length of the run in steps."""
+    minutes: Annotated[float, Range(gt=0, lt=math.inf)] | None = None
+    """Length of the run in minutes, instead of `steps`. The number of steps is computed from the speed of the
+    first steps."""
+    batch_ramp_steps: NonNegativeInt = 0
+    """Steps over which the batch size grows. Each third of them uses a quarter, a half, then three quarters of
+    batch_size. 0: the full batch size from the start."""
+    seed: int = 0
+    """Seed of everything random."""
+    compile: Literal["auto", "on", "off"] = "auto"
+    """Compile the encoders with torch.compile, which takes a minute at the start. auto: on a GPU only. On a CPU it
+    has not been faster (docs/results/performance.md)."""
+    deterministic: bool = False
+    """Use deterministic kernels, so that a repeated run on a GPU gives the same bits. They are slower. On a CPU,
+    runs with the same number of threads give the same bits in any case."""
+    sharding: Literal["none", "full"] = "none"
+    """Sharding over several processes. none: each process holds the whole networks. full: each process holds a
+    part of the weights, gradients and optimizer state (FSDP2), for networks that do not fit on one device. With
+    full, nothing is compiled."""
+    timeout_minutes: PositiveFloat = 10.0
+    """With several processes: how long a process waits for the others before the run ends with an error."""
+    on_spike: Literal["warn", "go-back"] = "warn"
+    """What to do when the loss jumps. warn: print a warning. go-back: also return to the last checkpoint and
+    continue without the batches since the last report; this happens once until there is a newer checkpoint. (When
+    the loss or gradient is not finite, a run always goes back once and continues without that batch.)"""
+
+    def sequences(self, steps: int) -> int:
+        """The number of sequences in the first `steps` steps."""
+        return sequences_before(steps, batch_size=self.batch_size, ramp_steps=self.batch_ramp_steps)
+
+    def problems(self) -> Iterator[str]:
+        if self.steps is None and self.minutes is None:
+            yield "steps: give the length of the run, --train.steps N or --train.minutes M"
+        if self.batch_ramp_steps and self.minutes is not None:
+            yield "batch_ramp_steps: the speed of small batches is not that of the run; give steps, not minutes"
+        yield from super().problems()
+
+
+@dataclass(frozen=True)
+class AdamWConfig:
+    """Settings of AdamW that pre-training and fine-tuning share."""
+
+    learning_rate: NonNegativeFloat = 5e-4
+    """Peak learning rate."""
+    epsilon: NonNegativeFloat = 1e-6
+    """Added to the root of the second moment."""
+    weight_decay: NonNegativeFloat = 0.01
+    """Decoupled weight decay of matrices and embeddings. Biases and LayerNorms have none."""
+    gradient_clip: PositiveFloat = 1.0
+    """Maximum norm of the gradient, over all networks together."""
+    bias_correction: bool = True
+    """Correct Adam's moments for their start at 0 (Kingma and Ba, algorithm 1). The original ELECTRA does not."""
+    warmup_over_decay: bool = False
+    """Start warm-up and decay both at step 0 and multiply them, as the original ELECTRA does. Default: the decay
+    starts when the warm-up ends."""
+
+
+@dataclass(frozen=True)
+class OptimizerConfig(AdamWConfig):
+    """AdamW with linear warm-up and linear decay (paper, table 6)."""
+
+    learning_rate: PositiveFloat = 5e-4
+    """Peak learning rate, reached at the end of the warm-up."""
+    warmup_steps: PositiveInt = 10_000
+    """Steps over which the learning rate rises from 0."""
+    beta_1: Annotated[float, Range(ge=0, lt=1)] = 0.9
+    """Decay of the running mean of gradients."""
+    beta_2: Annotated[float, Range(ge=0, lt=1)] = 0.999
+    """Decay of the running mean of squared gradients."""
+    steps_before: NonNegativeInt = 0
+    """Steps that the weights were trained for before this run, to continue their learning-rate schedule: only the
+    rest of the warm-up, then decay from the full rate to 0 within this run. 4,000,000 for the released small and
+    base ELECTRA."""
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """When the held-out metrics are computed, and on how many examples."""
+
+    every: NonNegativeInt = 0
+    """Steps between evaluations. 0: ten evaluations per run."""
+    examples: PositiveInt = 512
+    """Held-out examples in the evaluation at the end of the run."""
+    interim_examples: NonNegativeInt = 0
+    """Held-out examples in the evaluations before that (the first ones of the same examples). 0: all of them."""
+    memory_length: NonNegativeInt = 0
+    """Length of the memory during evaluation, for networks with a memory, in tokens. 0: the length in training
+    (model.memory_length)."""
+
+    def example_count(self, *, last: bool) -> int:
+        """The number of examples in the last evaluation of a run, or in an earlier one."""
+        return self.examples if last else min(self.interim_examples or self.examples, self.examples)
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """When checkpoints are written, and which are kept."""
+
+    every: NonNegativeInt = 0
+    """Steps between checkpoints. 0: ten checkpoints per run."""
+    keep: Annotated[int, Range(ge=2)] = 2
+    """Number of latest checkpoints to keep. At least 2, so that there is an older one if the latest is damaged."""
+    milestone_every: NonNegativeInt = 0
+    """Checkpoints at multiples of this step are never deleted. 0: only the latest are kept."""
+
+
+@dataclass(frozen=True)
+class TrackingConfig:
+    """What a run writes in addition to metrics.jsonl, log.txt and the console."""
+
+    tensorboard: bool = True
+    """Write the metrics for TensorBoard too."""
+    on_event: str = ""
+    """Shell command to start at every event of the run. Its environment has ELECTRA_EVENT (started, checkpoint,
+    warning, finished, stopped, failed), ELECTRA_RUN, ELECTRA_STEP and ELECTRA_MESSAGE. Empty: no command."""
+
+
+@dataclass(frozen=True)
+class TrainerConfig:
+    """The sections of a config that the trainer reads."""
+
+    train: TrainConfig
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
