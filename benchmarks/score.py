@@ -1,17 +1,19 @@
-"""Using a model: scores and embeddings of 2,000 real sentences, beside transformers' own loop.
+"""Scores and embeddings of 2,000 real sentences, compared with a plain loop over transformers.
 
     python benchmarks/score.py [MODEL] [--sentences 2000] [--seconds 60] [--preset electra-small] [--json FILE]
 
-MODEL is a run or a folder of a discriminator; without one, an untrained network of --preset's shape is written
-first. The sentences are ../shared's learner English in the order of the file, but for those that are longer than
-the network's input; in each, a tenth of the words are exchanged for words of the others, so that there is
-something to find. Ours is `Scorer` and `TextEncoder` as they are. The *peer* is what a skilled user writes:
-AutoTokenizer, the classes with sdpa under inference_mode, 32 sentences at a time in the order given, padded to the
-longest of them. Both run in float32, in this process and in turn, tokenization included, and give an array a
-sentence; ours finds the characters of each token as well. Medians over as many rounds as fit into --seconds, at
-least one; ratios are those of the same round. States, which take the time of embeddings, are only compared, in the
-first sentences. The area under the curve is that of the logits against which tokens were exchanged. Last, the
-command `electra score` is timed once, from its start to its end.
+MODEL is a run or a folder of a discriminator. Without one, an untrained network with the shape of
+--preset is written. The sentences are learner English from ../shared, in the order of the file, without those
+longer than the network's input. In each sentence, a tenth of the words are replaced by words of other
+sentences.
+
+Ours is `Scorer` and `TextEncoder` with their defaults. The peer is what a skilled user writes: AutoTokenizer
+and the model classes with sdpa in inference_mode, 32 sentences at a time in the given order, padded to the
+longest. Both run in float32 in this process, alternately, including tokenization, and return an array per
+sentence; ours also returns the offsets of the tokens. Times are medians over as many rounds as fit into
+--seconds, at least one. A ratio compares times of the same round. States take as long as embeddings, so they
+are only compared, for the first sentences. The area under the ROC curve is that of the logits for replaced
+tokens. At the end, one run of `electra score` is timed from start to end.
 """
 
 import argparse
@@ -44,36 +46,36 @@ from electra.modeling.heads import ReplacedTokenHead
 from electra.pretraining.config import PretrainConfig, with_vocabulary
 
 SHARED = Path(__file__).parents[1] / "../shared/data"
-EXCHANGED = 0.1
+REPLACED_SHARE = 0.1
 PEER_BATCH = 32
 COMPARED = 10 * PEER_BATCH
-"""Sentences of which the states are compared."""
+"""Sentences whose states are compared."""
 Arrays = list[NDArray[np.float32]]
-Works = dict[str, tuple[Callable[[], Any], Callable[[], Any]]]
+Tasks = dict[str, tuple[Callable[[], Any], Callable[[], Any]]]
 Times = dict[str, tuple[list[float], list[float]]]
 Results = dict[str, tuple[Arrays, Arrays]]
-"""By name, ours and the peer's."""
+"""Ours and the peer's, by task."""
 
 
 def sentences(path: Path, tokenizer: Any, count: int) -> tuple[list[str], list[list[bool]]]:
-    """Sentences with exchanged words, and which words of each were exchanged."""
+    """Sentences with replaced words, and whether each word was replaced."""
     blocks = path.read_text(encoding="utf-8").split("\n\n")
     words = [[line.split("\t")[0] for line in block.splitlines()] for block in blocks if block.strip()]
     everywhere = [word for sentence in words for word in sentence]
     draw = random.Random(0)
     texts: list[str] = []
-    exchanged: list[list[bool]] = []
+    replaced: list[list[bool]] = []
     for sentence in words:
-        new = [draw.choice(everywhere) if draw.random() < EXCHANGED else word for word in sentence]
+        new = [draw.choice(everywhere) if draw.random() < REPLACED_SHARE else word for word in sentence]
         text = " ".join(new)
         if len(texts) < count and len(tokenizer.tokenize(text)) + 2 <= tokenizer.model_max_length:
             texts.append(text)
-            exchanged.append([a != b for a, b in zip(new, sentence, strict=True)])
-    return texts, exchanged
+            replaced.append([a != b for a, b in zip(new, sentence, strict=True)])
+    return texts, replaced
 
 
-def untrained(preset: str, folder: Path) -> Path:
-    """A discriminator of a preset's shape, as pre-training would export it before its first step."""
+def write_untrained(preset: str, folder: Path) -> Path:
+    """Write a discriminator with the shape of a preset, as pre-training would export it before its first step."""
     (folder / "tokenizer.json").write_text(tokenizers.load(SHARED / "vocab/bert-uncased").to_str())
     config = with_vocabulary(load_config(PretrainConfig, preset)).model
     torch.manual_seed(0)
@@ -85,7 +87,7 @@ def untrained(preset: str, folder: Path) -> Path:
 
 
 class Peer:
-    """transformers in the loop that its users write."""
+    """The loop over transformers."""
 
     def __init__(self, folder: Path) -> None:
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -116,10 +118,10 @@ class Peer:
     def embeddings(self, texts: list[str]) -> Arrays:
         return self._loop(texts, lambda **inputs: self.model.electra(**inputs).last_hidden_state, pooled=True)
 
-    def labels(self, texts: list[str], exchanged: list[list[bool]]) -> NDArray[np.bool_]:
-        """Whether each token belongs to an exchanged word, of all texts one after the other."""
+    def labels(self, texts: list[str], replaced: list[list[bool]]) -> NDArray[np.bool_]:
+        """Whether each token of all texts belongs to a replaced word."""
         found = []
-        for text, marks in zip(texts, exchanged, strict=True):
+        for text, marks in zip(texts, replaced, strict=True):
             starts = np.cumsum([0, *(len(word) + 1 for word in text.split(" ")[:-1])])
             offsets = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
             owners = np.searchsorted(starts, [start for start, _ in offsets], side="right") - 1
@@ -128,49 +130,49 @@ class Peer:
 
 
 def padding(peer: Peer, texts: list[str]) -> float:
-    """Tokens that the peer computes for each token that there is."""
+    """Tokens that the peer computes, with padding, per token of the texts."""
     lengths = list(map(len, peer.tokenizer(texts)["input_ids"]))
     batches = [lengths[first : first + PEER_BATCH] for first in range(0, len(lengths), PEER_BATCH)]
     return sum(max(batch) * len(batch) for batch in batches) / sum(lengths)
 
 
-def measured(works: Works, seconds: float) -> tuple[Times, Results]:
-    """Seconds of ours and of the peer, one of each in turn, and what they gave."""
-    times: Times = {name: ([], []) for name in works}
+def measure(tasks: Tasks, seconds: float) -> tuple[Times, Results]:
+    """The seconds of ours and the peer, run alternately, and their results."""
+    times: Times = {name: ([], []) for name in tasks}
     results: Results = {}
     began, rounds = time.perf_counter(), 0
     while rounds == 0 or (time.perf_counter() - began) * (1 + 1 / rounds) < seconds:
-        for name, pair in works.items():
+        for name, pair in tasks.items():
             found = []
-            for work, into in zip(pair, times[name], strict=True):
+            for run, seconds_of in zip(pair, times[name], strict=True):
                 start = time.perf_counter()
-                found.append(list(work()))
-                into.append(time.perf_counter() - start)
+                found.append(list(run()))
+                seconds_of.append(time.perf_counter() - start)
             results[name] = found[0], found[1]
         rounds += 1
     return times, results
 
 
 def largest_difference(ours: Arrays, theirs: Arrays) -> float:
-    assert [x.shape for x in ours] == [x.shape for x in theirs], "another order, or other tokens"
+    assert [x.shape for x in ours] == [x.shape for x in theirs], "a different order or different tokens"
     return max(float(np.abs(x - y).max(initial=0)) for x, y in zip(ours, theirs, strict=True))
 
 
 def command(model: Path, texts: list[str], folder: Path) -> float:
-    """Seconds of `electra score` from its start to its end."""
+    """Seconds of one run of `electra score`."""
     (folder / "in.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     arguments = ["score", str(model), "--input", str(folder / "in.txt"), "--json", "--output", str(folder / "out")]
     start = time.perf_counter()
     subprocess.run([sys.executable, "-m", "electra", *arguments], check=True, stdout=subprocess.DEVNULL)
     seconds = time.perf_counter() - start
     lines = (folder / "out").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line)["text"] for line in lines] == texts, "another order"
+    assert [json.loads(line)["text"] for line in lines] == texts, "a different order"
     return seconds
 
 
-def shown(times: Times, results: Results) -> dict[str, Any]:
-    """The table, and its figures for a program."""
-    print("| | ours, seconds | sentences/s | peer, seconds | ours is quicker by | largest difference |")
+def print_table(times: Times, results: Results) -> dict[str, Any]:
+    """Print a table, and return its values for JSON."""
+    print("| | ours, seconds | sentences/s | peer, seconds | speedup | largest difference |")
     print("|---|---|---|---|---|---|")
     facts = {}
     for name, (ours, theirs) in times.items():
@@ -187,7 +189,9 @@ def shown(times: Times, results: Results) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", type=Path)
-    parser.add_argument("--preset", default="electra-small", help="the shape, where no MODEL is given")
+    parser.add_argument(
+        "--preset", default="electra-small", help="shape of the untrained network, if no MODEL is given"
+    )
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--json", type=Path)
@@ -195,34 +199,40 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as name:
-        folder = find(options.model) if options.model else untrained(options.preset, Path(name))
+        folder = find(options.model) if options.model else write_untrained(options.preset, Path(name))
         peer, scorer = Peer(folder), electra.Scorer(folder, device="cpu")
         encoder = electra.TextEncoder(folder, device="cpu")
         file = SHARED / "tasks/ged/en_realec_dev.tsv"
-        texts, exchanged = sentences(file, peer.tokenizer, options.sentences)
-        works: Works = {
+        texts, replaced = sentences(file, peer.tokenizer, options.sentences)
+        tasks: Tasks = {
             "scores": (lambda: [scored.logits for scored in scorer(texts)], lambda: peer.scores(texts)),
             "embeddings": (lambda: encoder.encode(texts), lambda: peer.embeddings(texts)),
         }
-        for work in (scorer, encoder, encoder.encode, peer.scores):  # the first call of each is slower
-            work(texts[:PEER_BATCH])
-        times, results = measured(works, options.seconds)
+        for run in (scorer, encoder, encoder.encode, peer.scores):  # warm-up
+            run(texts[:PEER_BATCH])
+        times, results = measure(tasks, options.seconds)
         states = largest_difference(encoder(texts[:COMPARED]), peer.states(texts[:COMPARED]))
         whole = command(folder, texts, Path(name))
-    labels, waste = peer.labels(texts, exchanged), padding(peer, texts)
-    curves = [float(roc_auc_score(labels, np.concatenate(logits))) for logits in results["scores"]]
+    labels, padding_ratio = peer.labels(texts, replaced), padding(peer, texts)
+    areas = [float(roc_auc_score(labels, np.concatenate(logits))) for logits in results["scores"]]
     model, shape = str(options.model or options.preset), scorer.backend.encoder.config
     threads, processor = torch.get_num_threads(), torch.backends.cpu.get_cpu_capability()
     print(f"{model}: {shape.layers} layers of {shape.hidden_size}; float32, {processor}, {threads} threads;")
     print(f"{len(texts):,} sentences of {len(labels):,} tokens, {len(times['scores'][0])} rounds;")
-    print(f"the peer computes {waste:.2f} tokens for each one that there is\n")
-    facts = shown(times, results)
+    print(f"the peer computes {padding_ratio:.2f} tokens, with padding, per token of the texts\n")
+    facts = print_table(times, results)
     print(f"\nlargest difference of states: {states:.1e}")
-    print(f"area under the curve: ours {curves[0]:.4f}, peer {curves[1]:.4f}")
-    print(f"`electra score --json --output`, from its start to its end: {whole:.1f} seconds")
+    print(f"area under the ROC curve: ours {areas[0]:.4f}, peer {areas[1]:.4f}")
+    print(f"`electra score --json --output`: {whole:.1f} seconds from start to end")
     if options.json:
         about = {"model": model, "processor": processor, "threads": threads}
-        more = {"sentences": len(texts), "tokens": len(labels), "padding": waste, "auc": curves, "command": whole}
+        more = {
+            "sentences": len(texts),
+            "tokens": len(labels),
+            "padding": padding_ratio,
+            "auc": areas,
+            "command": whole,
+        }
         options.json.write_text(json.dumps({**about, **more, **facts}, indent=1) + "\n")
 
 

@@ -1,18 +1,18 @@
-"""`electra serve` under load: requests a second and waiting times, beside a plain server of the same model.
+"""`electra serve` under load: requests per second and latencies, compared with a plain server of the same model.
 
     python benchmarks/serve.py [MODEL] [--clients 32] [--seconds 20] [--rounds 3] [--preset NAME] [--json FILE]
     python benchmarks/serve.py [MODEL] --soak 60 [--json FILE]
 
-MODEL is a run or a folder of a discriminator; without one, an untrained network of --preset's shape is written
-first. The texts are single sentences of ../shared's learner English. Each client sends one, waits for its scores,
-and sends the next, over a connection that stays open. Ours and the peer (benchmarks/serve_peer.py) are processes
-of their own on this machine; both are there all the time, but only one is asked, in turn, in rounds of --seconds.
-The figures are medians of the rounds; the waiting times are those of all requests of a round. First, both answer
-the same texts, and their probabilities are compared.
+MODEL is a run or a folder of a discriminator. Without one, an untrained network with the shape of
+--preset is written. The texts are single sentences of learner English from ../shared. Each client sends one
+text, waits for its scores, and sends the next, over a connection that stays open. Ours and the peer
+(benchmarks/serve_peer.py) are two processes on this machine that run all the time, but get requests
+alternately, in rounds of --seconds. The values are medians over the rounds; the latencies of a round are those
+of all its requests. Before that, both score the same texts, and their probabilities are compared.
 
---soak: ours alone, at full load for so many minutes, with one malformed request in twenty. Counted are answers of
-right requests other than 200, answers of malformed ones other than 4xx, and connections that broke; the server's
-memory (RSS) is read every ten seconds.
+--soak: only ours, under full load for MINUTES, with one malformed request in twenty. It counts responses to valid
+requests other than 200, responses to malformed requests other than 4xx, and broken connections, and reads the
+server's memory (RSS) every ten seconds.
 """
 
 import argparse
@@ -38,11 +38,11 @@ import torch
 
 from electra.data import tokenizer as tokenizers
 from electra.export.loading import find
-from score import SHARED, untrained
+from score import SHARED, write_untrained
 
 HERE = Path(__file__).parent
-WARM = 2.0
-"""Seconds of load before each server is measured for the first time."""
+WARM_UP_SECONDS = 2.0
+"""Seconds of load on each server before the first measurement."""
 READ_EVERY = 10.0
 BAD_SHARE = 0.05
 BAD = [
@@ -53,24 +53,24 @@ BAD = [
 
 
 @dataclass
-class Seen:
-    """What clients saw."""
+class Observations:
+    """What the clients observed."""
 
-    waited: list[float] = field(default_factory=list)
-    """Seconds, of right requests."""
+    latencies: list[float] = field(default_factory=list)
+    """Seconds of valid requests."""
     statuses: Counter[str] = field(default_factory=Counter)
-    """Of right requests, and of malformed ones as "malformed 422"."""
+    """The number of responses by status: "200" for valid requests, "malformed 422" for malformed ones."""
 
 
 def sentences(count: int = 2000) -> list[str]:
-    """The first sentences of the file, as they are."""
+    """The first sentences of the file."""
     blocks = (SHARED / "tasks/ged/en_realec_dev.tsv").read_text(encoding="utf-8").split("\n\n")
     texts = [" ".join(line.split("\t")[0] for line in block.splitlines()) for block in blocks if block.strip()]
     return texts[:count]
 
 
 async def ask(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], body: bytes) -> tuple[int, bytes, bool]:
-    """The status of an answer, its body, and whether the connection stays open."""
+    """Send a request; its status, its response, and whether the connection stays open."""
     reader, writer = streams
     head = (
         f"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -82,23 +82,25 @@ async def ask(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], body: 
     return int(lines[0].split()[1]), answer, b"connection: close" not in lines
 
 
-async def client(port: int, texts: Sequence[str], *, until: float, seed: int, bad: float, seen: Seen) -> None:
-    """One client, which asks until the time is over."""
-    draw = random.Random(seed)
+async def client(
+    port: int, texts: Sequence[str], *, until: float, seed: int, bad: float, observations: Observations
+) -> None:
+    """One client, which sends requests until the time is over."""
+    random_state = random.Random(seed)
     bodies = [json.dumps({"texts": [text]}).encode() for text in texts]
     streams = None
     while time.perf_counter() < until:
-        malformed = draw.random() < bad
-        body = draw.choice(BAD if malformed else bodies)
+        malformed = random_state.random() < bad
+        body = random_state.choice(BAD if malformed else bodies)
         try:
             streams = streams or await asyncio.open_connection("127.0.0.1", port)
             began = time.perf_counter()
             status, _, stays = await ask(streams, body)
             if not malformed:
-                seen.waited.append(time.perf_counter() - began)
-            seen.statuses[f"malformed {status}" if malformed else str(status)] += 1
+                observations.latencies.append(time.perf_counter() - began)
+            observations.statuses[f"malformed {status}" if malformed else str(status)] += 1
         except (OSError, asyncio.IncompleteReadError) as error:
-            seen.statuses[f"{'malformed ' * malformed}{type(error).__name__}"] += 1
+            observations.statuses[f"{'malformed ' * malformed}{type(error).__name__}"] += 1
             stays = False
         if not stays and streams:
             streams[1].close()
@@ -107,12 +109,14 @@ async def client(port: int, texts: Sequence[str], *, until: float, seed: int, ba
         streams[1].close()
 
 
-async def load(port: int, texts: Sequence[str], *, clients: int, seconds: float, bad: float = 0.0) -> Seen:
-    """What so many clients see within the time."""
-    seen, until = Seen(), time.perf_counter() + seconds
-    work = [client(port, texts, until=until, seed=seed, bad=bad, seen=seen) for seed in range(clients)]
+async def load(port: int, texts: Sequence[str], *, clients: int, seconds: float, bad: float = 0.0) -> Observations:
+    """What several clients observe within a time."""
+    observations, until = Observations(), time.perf_counter() + seconds
+    work = [
+        client(port, texts, until=until, seed=seed, bad=bad, observations=observations) for seed in range(clients)
+    ]
     await asyncio.gather(*work)
-    return seen
+    return observations
 
 
 async def probabilities(port: int, texts: Sequence[str]) -> list[list[float]]:
@@ -132,7 +136,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def running(command: Sequence[str], port: int, log: Path) -> Iterator[psutil.Process]:
-    """A server's process, from when it answers."""
+    """The process of a server that accepts requests."""
     environment = {name: value for name, value in os.environ.items() if name != "ELECTRA_TOKEN"}
     with log.open("w") as file:
         process = subprocess.Popen([sys.executable, *command], stdout=file, stderr=file, env=environment)
@@ -141,22 +145,22 @@ def running(command: Sequence[str], port: int, log: Path) -> Iterator[psutil.Pro
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
                 break
             if process.poll() is not None:
-                sys.exit(f"{' '.join(command)} has ended:\n{log.read_text()}")
+                sys.exit(f"{' '.join(command)} has stopped:\n{log.read_text()}")
             time.sleep(0.1)
-        time.sleep(1)  # ours is bound before it has loaded the model, and answers a little later
+        time.sleep(1)  # clients can connect to ours a little before it responds
         yield psutil.Process(process.pid)
     finally:
         process.terminate()
         process.wait(60)
 
 
-def measured(
+def measure(
     ports: dict[str, int], texts: Sequence[str], *, clients: int, seconds: float, rounds: int
-) -> dict[str, list[Seen]]:
-    """Rounds of load on each server, in turn."""
+) -> dict[str, list[Observations]]:
+    """Rounds of load on each server, alternately."""
     for port in ports.values():
-        asyncio.run(load(port, texts, clients=clients, seconds=WARM))
-    found: dict[str, list[Seen]] = {name: [] for name in ports}
+        asyncio.run(load(port, texts, clients=clients, seconds=WARM_UP_SECONDS))
+    found: dict[str, list[Observations]] = {name: [] for name in ports}
     for _ in range(rounds):
         for name, port in ports.items():
             found[name].append(asyncio.run(load(port, texts, clients=clients, seconds=seconds)))
@@ -164,7 +168,7 @@ def measured(
 
 
 def compare(folder: Path, texts: Sequence[str], options: argparse.Namespace, logs: Path) -> dict[str, object]:
-    """Ours beside the peer: a table, and its figures."""
+    """Compare ours with the peer: print a table and return its values."""
     ports = {"ours": free_port(), "peer": 0}
     threads = ["--threads", str(options.threads)]
     ours = ["-m", "electra", "serve", str(folder), "--port", str(ports["ours"]), *threads]
@@ -174,40 +178,43 @@ def compare(folder: Path, texts: Sequence[str], options: argparse.Namespace, log
         with running(theirs, ports["peer"], logs / "peer.txt"):
             pair = [asyncio.run(probabilities(port, texts[:50])) for port in ports.values()]
             difference = max(float(np.abs(np.subtract(*one)).max(initial=0)) for one in zip(*pair, strict=True))
-            found = measured(ports, texts, clients=options.clients, seconds=options.seconds, rounds=options.rounds)
+            found = measure(ports, texts, clients=options.clients, seconds=options.seconds, rounds=options.rounds)
     facts: dict[str, object] = {"clients": options.clients, "largest_difference": difference}
-    print(f"{options.clients} clients, {options.rounds} rounds of {options.seconds:g} seconds each, in turn\n")
+    print(f"{options.clients} clients, {options.rounds} rounds of {options.seconds:g} seconds each, alternating\n")
     print("| | requests/s | p50, ms | p95, ms | other than 200 |\n|---|---|---|---|---|")
     for name, rounds in found.items():
-        speed = statistics.median(len(seen.waited) / options.seconds for seen in rounds)
+        speed = statistics.median(len(observations.latencies) / options.seconds for observations in rounds)
         p50, p95 = (
-            statistics.median(1000 * float(np.percentile(seen.waited, q)) for seen in rounds) for q in (50, 95)
+            statistics.median(1000 * float(np.percentile(observations.latencies, q)) for observations in rounds)
+            for q in (50, 95)
         )
-        errors = sum(count for seen in rounds for status, count in seen.statuses.items() if status != "200")
+        errors = sum(
+            count for observations in rounds for status, count in observations.statuses.items() if status != "200"
+        )
         print(f"| {name} | {speed:,.0f} | {p50:.1f} | {p95:.1f} | {errors} |")
         facts[name] = {"requests_per_second": speed, "p50_ms": p50, "p95_ms": p95, "errors": errors}
     ratio = statistics.median(
-        len(a.waited) / len(b.waited) for a, b in zip(found["ours"], found["peer"], strict=True)
+        len(a.latencies) / len(b.latencies) for a, b in zip(found["ours"], found["peer"], strict=True)
     )
-    print(f"\nours gives {ratio:.2f} × the requests; largest difference of a probability: {difference:.1e}")
+    print(f"\nours handles {ratio:.2f} times the requests; largest difference of a probability: {difference:.1e}")
     return {**facts, "ratio": ratio}
 
 
 def soak(folder: Path, texts: Sequence[str], options: argparse.Namespace, logs: Path) -> dict[str, object]:
-    """Full load for long: errors that are not the client's, and memory."""
+    """Full load for a long time: the errors of the server, and its memory."""
     port = free_port()
     threads = ["--threads", str(options.threads)]
     command = ["-m", "electra", "serve", str(folder), "--port", str(port), *threads]
     statuses: Counter[str] = Counter()
-    waited: list[float] = []
+    latencies: list[float] = []
     memory: list[float] = []
     with running(command, port, logs / "ours.txt") as process:
         end = time.perf_counter() + 60 * options.soak
         while (left := end - time.perf_counter()) > 0:
             seconds = min(READ_EVERY, left)
-            seen = asyncio.run(load(port, texts, clients=options.clients, seconds=seconds, bad=BAD_SHARE))
-            statuses += seen.statuses
-            waited += random.sample(seen.waited, min(100, len(seen.waited)))
+            observations = asyncio.run(load(port, texts, clients=options.clients, seconds=seconds, bad=BAD_SHARE))
+            statuses += observations.statuses
+            latencies += random.sample(observations.latencies, min(100, len(observations.latencies)))
             memory.append(process.memory_info().rss / 2**20)
     errors = sum(
         count
@@ -215,27 +222,32 @@ def soak(folder: Path, texts: Sequence[str], options: argparse.Namespace, logs: 
         if status != "200" and not (status.startswith("malformed 4") and len(status) == 13)
     )
     total, tail = sum(statuses.values()), len(memory) // 2
-    print(f"{total:,} requests in {options.soak:g} minutes; {errors} errors that are not the client's")
-    print("answers: " + ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items())))
-    print(f"p50 {1000 * np.percentile(waited, 50):.1f} ms, p95 {1000 * np.percentile(waited, 95):.1f} ms")
+    print(f"{total:,} requests in {options.soak:g} minutes; {errors} errors of the server")
+    print("responses: " + ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items())))
+    print(f"p50 {1000 * np.percentile(latencies, 50):.1f} ms, p95 {1000 * np.percentile(latencies, 95):.1f} ms")
     early, late = max(memory[: tail + 1]), max(memory[tail:])
-    print(f"memory: {memory[0]:.0f} MiB at first, at most {early:.0f} in the first half, {late:.0f} in the second")
+    print(
+        f"memory: {memory[0]:.0f} MiB at the start, at most {early:.0f} in the first half, {late:.0f} in the "
+        f"second"
+    )
     return {"statuses": dict(statuses), "errors": errors, "memory_mib": memory, "minutes": options.soak}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", type=Path)
-    parser.add_argument("--preset", default="electra-small", help="the shape, where no MODEL is given")
+    parser.add_argument(
+        "--preset", default="electra-small", help="shape of the untrained network, if no MODEL is given"
+    )
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of either model")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads of each server")
     parser.add_argument("--soak", type=float, metavar="MINUTES")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = find(options.model) if options.model else untrained(options.preset, Path(name))
+        folder = find(options.model) if options.model else write_untrained(options.preset, Path(name))
         tokenizer = tokenizers.load(folder)
         texts = [text for text in sentences() if len(tokenizer.encode(text).ids) <= 128]
         what = str(options.model.name if options.model else options.preset)

@@ -1,10 +1,10 @@
-"""The peer: a server as its users write one with FastAPI and transformers, a text through the network at a time.
+"""The peer of benchmarks/serve.py: a server as users write it with FastAPI and transformers, one text at a time.
 
     python benchmarks/serve_peer.py FOLDER PORT [--threads 2]
 
-It gives what `electra serve` gives for POST /score: tokens, offsets, probabilities. The endpoint is a plain
-function, which FastAPI runs in its pool of threads; one at a time uses the network, since more at once are slower
-on a CPU. Nothing of electra is used.
+Its response to POST /score is that of `electra serve`: tokens, offsets, probabilities. The endpoint is a plain
+function, which FastAPI runs in its thread pool. A lock lets one thread at a time use the network, because
+several are slower on a CPU. Nothing of electra is used.
 """
 
 import argparse
@@ -37,17 +37,17 @@ def application(folder: str) -> FastAPI:
     app = FastAPI()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = ElectraForPreTraining.from_pretrained(folder, attn_implementation="sdpa").eval()
-    alone = threading.Lock()
+    lock = threading.Lock()
 
     @app.post("/score")
-    def score(asked: Texts) -> Scores:
+    def score(request: Texts) -> Scores:
         results = []
-        for text in asked.texts:
+        for text in request.texts:
             inputs = tokenizer(
                 text, return_offsets_mapping=True, truncation=True, max_length=LONGEST, return_tensors="pt"
             )
             offsets = inputs.pop("offset_mapping")[0, 1:-1].tolist()
-            with alone, torch.inference_mode():
+            with lock, torch.inference_mode():
                 probabilities = model(**inputs).logits[0, 1:-1].sigmoid().tolist()
             tokens = [text[start:end] for start, end in offsets]
             results.append(Scored(tokens=tokens, offsets=offsets, probabilities=probabilities))
