@@ -1,4 +1,4 @@
-"""The smallest study that is worth a test: two objectives, on networks of one block."""
+"""A small study: two objectives, with networks of one layer."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Intervals and verdicts of a study, and its picture."""
+"""Intervals and verdicts of a study, its picture, and its archive."""
 
 import io
 import json
@@ -53,7 +53,7 @@ def test_the_interval_is_that_of_a_paired_t_test() -> None:
     assert (low, high) == pytest.approx((expected.low, expected.high))
 
 
-def test_arms_that_have_no_place_on_the_axis_are_lines_that_can_be_told_apart(tmp_path: Path) -> None:
+def test_arms_without_a_place_on_the_axis_are_lines_of_different_colors(tmp_path: Path) -> None:
     arms = {name: {"says": name, "paper": None, "line": "a", "x": None} for name in ("two", "three")}
     arms["one"] = {"says": "one", "paper": None, "line": "a", "x": 0.5}
     results = [result(arm, 0, {"a": 0.6, "b": 0.7}) for arm in arms]
@@ -64,7 +64,7 @@ def test_arms_that_have_no_place_on_the_axis_are_lines_that_can_be_told_apart(tm
     assert set(colors) == {"two", "three"} and colors["two"] != colors["three"]
 
 
-def test_differences_are_of_the_seeds_that_both_have(tmp_path: Path) -> None:
+def test_differences_are_taken_over_the_seeds_that_both_have(tmp_path: Path) -> None:
     results = [result("one", seed, {"a": 0.6, "b": 0.8}) for seed in range(3)]
     results += [result("two", seed, {"a": 0.5 + seed / 1000, "b": 0.7}) for seed in range(3)]
     results += [result("three", 0, {"a": 0.6, "b": 0.9}), result("three", 1, {"a": 0.6})]
@@ -99,7 +99,7 @@ def test_a_seed_is_compared_with_the_same_seed_of_the_control(tmp_path: Path) ->
     assert two.difference == pytest.approx(1.05) and two.verdict == "higher" and two.agrees is False
 
 
-def test_an_arm_may_have_a_control_of_its_own(tmp_path: Path) -> None:
+def test_an_arm_may_have_another_control(tmp_path: Path) -> None:
     arms = {
         name: {"says": name, "paper": None, "line": "", "x": None, "control": control}
         for name, control in (("one", "one"), ("two", "one"), ("three", "two"))
@@ -112,7 +112,7 @@ def test_an_arm_may_have_a_control_of_its_own(tmp_path: Path) -> None:
     assert rows["three"].difference == pytest.approx(-20)
 
 
-def test_without_tasks_the_held_out_auc_is_judged_and_tokens_are_counted(tmp_path: Path) -> None:
+def test_without_tasks_arms_are_compared_by_the_held_out_auc(tmp_path: Path) -> None:
     results = []
     for seed in range(3):
         for name, auc, tokens in (("one", 0.6, None), ("two", 0.8, 1_000_000), ("three", None, None)):
@@ -124,7 +124,7 @@ def test_without_tasks_the_held_out_auc_is_judged_and_tokens_are_counted(tmp_pat
     rows = {row.arm: row for row in report.arms}
     assert rows["two"].verdict == "higher" and rows["two"].difference == pytest.approx(20.1)
     assert rows["three"].scores == () and rows["three"].verdict == ""
-    assert rows["two"].tokens_to("eval/unigram_auc 0.65") == (0, 1_000_000, 2_000_000), "0 tokens are some"
+    assert rows["two"].tokens_to("eval/unigram_auc 0.65") == (0, 1_000_000, 2_000_000), "0 tokens count"
     (console := Console(file=io.StringIO(), width=200)).print(report)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "1.00M (0.00–2.00M)" in shown and "80.1 ± 1.1" not in shown and "81.1 ± 1.1" in shown

@@ -1,4 +1,4 @@
-"""How a study fine-tunes: one spelling for what is the same."""
+"""Fine-tuning settings of a study."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from electra.errors import ConfigError
 from electra.studies.finetuning import normalize_settings
 
 
-def test_one_spelling_for_what_is_the_same() -> None:
+def test_equal_settings_have_one_spelling() -> None:
     found = normalize_settings(("optimizer.learning_rate=1e-3", "optimizer.layer_decay=1"), ())
     assert found == ("optimizer.layer_decay=1.0", "optimizer.learning_rate=0.001")
     assert normalize_settings(("optimizer.layer_decay=1.0", "optimizer.learning_rate=0.001"), ()) == found
@@ -16,7 +16,7 @@ def test_one_spelling_for_what_is_the_same() -> None:
     )
 
 
-def test_what_is_left_out_is_that_of_before_and_defaults_are_asked_for_by_name() -> None:
+def test_without_settings_the_stored_ones_are_kept_and_defaults_resets_them() -> None:
     before = ["optimizer.layer_decay=1.0"]
     assert normalize_settings((), before) == ("optimizer.layer_decay=1.0",)
     assert normalize_settings(("defaults",), before) == ()
@@ -34,6 +34,6 @@ def test_what_is_left_out_is_that_of_before_and_defaults_are_asked_for_by_name()
         (("train.epochs",), "--tune: "),
     ],
 )
-def test_what_cannot_be_meant_is_refused(given: tuple[str, ...], problem: str) -> None:
+def test_invalid_settings_are_refused(given: tuple[str, ...], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         normalize_settings(given, ())

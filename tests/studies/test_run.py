@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("without_transformers")
 
 
 @pytest.mark.parametrize("name", study_names())
-def test_every_study_that_is_shipped_is_named_by_the_help_and_the_page(name: str) -> None:
+def test_every_packaged_study_is_named_by_the_help_and_the_guide(name: str) -> None:
     page = (Path(__file__).parents[2] / "docs/guides/studies.md").read_text(encoding="utf-8")
     assert f"| `{name}` | " in page
     said = inspect.getsource(StudyCommand).split("Name of a study (")[1].split(": docs/guides/studies.md")[0]
@@ -39,7 +39,7 @@ def test_every_study_that_is_shipped_is_named_by_the_help_and_the_page(name: str
 
 
 @pytest.mark.parametrize("name", study_names())
-def test_every_study_that_is_shipped_has_arms_that_can_be_built(name: str, tmp_path: Path) -> None:
+def test_the_arms_of_every_packaged_study_are_valid_configs(name: str, tmp_path: Path) -> None:
     study = load_study(name)
     for arm in study.arms:
         (path := tmp_path / f"{arm.name}.toml").write_text(study.arm_toml(arm, tmp_path))
@@ -75,19 +75,19 @@ def test_runs_have_equal_compute_and_are_scored(
 def test_the_precision_is_measured_once(
     study_file: Path, tasks: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
 
-    def chosen(name: Any, *others: Any) -> Precision:
-        asked.append(name)
-        return Precision("float32", "a test's choice", 1e9)
+    def choose(name: Any, *others: Any) -> Precision:
+        requested.append(name)
+        return Precision("float32", "chosen by the test", 1e9)
 
-    monkeypatch.setattr("electra.pretraining.build.choose_precision", chosen)
-    monkeypatch.setattr("electra.finetuning.run.choose_precision", chosen)
+    monkeypatch.setattr("electra.pretraining.build.choose_precision", choose)
+    monkeypatch.setattr("electra.finetuning.run.choose_precision", choose)
     run(command(study_file, data_folder, tmp_path, tasks=tasks))
-    assert asked == ["auto", *["float32"] * 4], "once for the study, then two runs and a fine-tuning of each"
+    assert requested == ["auto", *["float32"] * 4], "once for the study, then two runs and a fine-tuning of each"
 
 
-def test_a_study_that_was_killed_goes_on(
+def test_a_study_that_was_killed_is_resumed(
     study_file: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
@@ -106,10 +106,10 @@ def test_a_study_that_was_killed_goes_on(
     result = run(command(study_file, data_folder, tmp_path))
     assert isinstance(result, StudyReport) and [len(row.runs) for row in result.arms] == [1, 1]
     assert result.arms[0].scores == (100 * result.arms[0].runs[0]["evaluation"]["eval/unigram_auc"],)
-    assert not result.arms[1].scores, "nothing is fine-tuned without --tasks, and BERT finds no fakes"
+    assert not result.arms[1].scores, "without --tasks nothing is fine-tuned, and BERT has no AUC"
 
 
-def test_tasks_that_come_later_cost_no_pretraining(
+def test_tasks_that_are_added_later_cost_no_pretraining(
     study_file: Path, tasks: Path, data_folder: Path, tmp_path: Path
 ) -> None:
     run(command(study_file, data_folder, tmp_path, arms=("bert",)))
@@ -139,13 +139,13 @@ def test_other_settings_of_fine_tuning_cost_no_pretraining(
     assert "fine-tuned with optimizer.learning_rate=0.03" in console.export_text()
 
     monkeypatch.setattr("electra.studies.runs.finetune", lambda _: pytest.fail("nor fine-tuned"))
-    for asked, expected in (((), tuned), (("optimizer.learning_rate=0.03",), tuned), (("defaults",), first)):
-        again = run(command(study_file, data_folder, tmp_path, tasks=tasks, tune=asked))
+    for settings, expected in (((), tuned), (("optimizer.learning_rate=0.03",), tuned), (("defaults",), first)):
+        again = run(command(study_file, data_folder, tmp_path, tasks=tasks, tune=settings))
         assert isinstance(again, StudyReport)
         assert [row.scores for row in again.arms] == [row.scores for row in expected.arms]
 
 
-def test_a_run_whose_weights_are_gone_is_not_trained_again_unasked(
+def test_a_run_whose_weights_are_missing_is_not_silently_trained_again(
     study_file: Path, tasks: Path, data_folder: Path, tmp_path: Path
 ) -> None:
     run(command(study_file, data_folder, tmp_path))
@@ -154,9 +154,7 @@ def test_a_run_whose_weights_are_gone_is_not_trained_again_unasked(
         run(command(study_file, data_folder, tmp_path, tasks=tasks))
 
 
-def test_an_archive_is_continued_where_the_study_ended(
-    study_file: Path, tasks: Path, data_folder: Path, tmp_path: Path
-) -> None:
+def test_an_archive_can_be_continued(study_file: Path, tasks: Path, data_folder: Path, tmp_path: Path) -> None:
     """Runs that are done are not repeated; their weights are not in the archive, so they cannot be fine-tuned."""
     first = run(command(study_file, data_folder, tmp_path, arms=("bert",)))
     archive = archive_study(tmp_path / "out", tmp_path / "archive")[0].parent
@@ -170,7 +168,7 @@ def test_an_archive_is_continued_where_the_study_ended(
         run(command(study_file, data_folder, tmp_path, tasks=tasks, out=archive))
 
 
-def test_a_run_that_diverges_is_a_result_and_the_others_go_on(
+def test_a_run_that_diverges_is_a_result_and_the_others_continue(
     study_file: Path, data_folder: Path, tmp_path: Path
 ) -> None:
     study_file.write_text(study_file.read_text() + 'set = { "optimizer.learning_rate" = 1e30 }\n')
@@ -191,7 +189,7 @@ def test_a_dry_run_shows_all_arms(study_file: Path, data_folder: Path, tmp_path:
     assert plan.seconds > 0 and plan.finetuning_seconds == 0, "there are no tasks"
 
 
-def test_a_dry_run_says_how_long_fine_tuning_takes(
+def test_a_dry_run_estimates_the_time_of_fine_tuning(
     study_file: Path, tasks: Path, data_folder: Path, tmp_path: Path
 ) -> None:
     plan = run(command(study_file, data_folder, tmp_path, tasks=tasks, dry_run=True))
@@ -201,7 +199,7 @@ def test_a_dry_run_says_how_long_fine_tuning_takes(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_budget_in_minutes_is_that_of_the_control_here(
+def test_a_budget_in_minutes_is_measured_on_the_control(
     study_file: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     speeds: list[float] = []
@@ -232,10 +230,10 @@ def test_runs_that_are_not_scored_are_counted(
     assert "1 (1 not scored)" in console.export_text()
 
 
-def test_of_two_that_begin_at_once_both_have_the_arms_and_the_precision(
+def test_two_processes_that_start_at_once_share_arms_and_precision(
     study_file: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second comes while the first measures its precision."""
+    """The second starts while the first measures its precision."""
     inner: list[Any] = []
 
     def measures(*_: Any) -> str:
@@ -252,10 +250,10 @@ def test_of_two_that_begin_at_once_both_have_the_arms_and_the_precision(
     assert set(json.loads((tmp_path / "out/study.json").read_text())["arms"]) == {"electra", "bert"}
 
 
-def test_a_run_whose_owner_died_meanwhile_is_taken_over(
+def test_a_run_whose_owner_died_is_taken_over(
     study_file: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was another's when it came to it, and is free when the others are done."""
+    """It is locked at first, and free when the other runs are done."""
     monkeypatch.setattr("electra.studies.run.train_and_score", lambda *_: 143)
     assert isinstance(run(command(study_file, data_folder, tmp_path)), StoppedStudy)
     another = tmp_path / "out/runs/electra/1/seed-0/taken.json"
@@ -275,7 +273,7 @@ def test_a_run_whose_owner_died_meanwhile_is_taken_over(
     assert done == ["bert", "electra"]
 
 
-def test_stopping_keeps_the_exit_code(
+def test_a_stopped_study_keeps_the_exit_code(
     study_file: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("electra.studies.run.train_and_score", lambda *_: 143)
@@ -283,8 +281,8 @@ def test_stopping_keeps_the_exit_code(
     assert isinstance(result, StoppedStudy) and result.exit_code == 143
 
 
-def test_a_study_may_be_moved_with_its_base(study_file: Path, data_folder: Path, tmp_path: Path) -> None:
-    """Nothing in its folder says where on a machine it lies."""
+def test_a_study_can_be_moved_together_with_its_base(study_file: Path, data_folder: Path, tmp_path: Path) -> None:
+    """Its folder contains no absolute path."""
     text = study_file.read_text()
     study_file.write_text(text.replace(str(tmp_path / "base.toml"), "base.toml"))
     (here := tmp_path / "here").mkdir()

@@ -1,4 +1,4 @@
-"""Studies that cannot work, or are not what was begun: refused before anything runs."""
+"""Studies that cannot be run, or differ from the one in the folder, are refused before anything runs."""
 
 import json
 import math
@@ -17,16 +17,14 @@ from electra.studies.plan import StudyPlan
 pytestmark = pytest.mark.usefixtures("without_transformers")
 
 
-def test_an_arm_whose_settings_changed_is_another_arm(study_file: Path, data_folder: Path, tmp_path: Path) -> None:
+def test_an_arm_whose_settings_changed_is_refused(study_file: Path, data_folder: Path, tmp_path: Path) -> None:
     run(command(study_file, data_folder, tmp_path, arms=("bert",)))
     study_file.write_text(study_file.read_text() + 'set = { "masking.share" = 0.3 }\n')
     with pytest.raises(CheckpointError, match="runs of another arm bert"):
         run(command(study_file, data_folder, tmp_path))
 
 
-def test_what_the_base_decides_may_not_undo_equal_compute(
-    study_file: Path, data_folder: Path, tmp_path: Path
-) -> None:
+def test_a_base_may_not_set_the_length_of_runs(study_file: Path, data_folder: Path, tmp_path: Path) -> None:
     base = tmp_path / "base.toml"
     base.write_text(base.read_text().replace("[train]", "[train]\nminutes = 1.0", 1))
     with pytest.raises(ConfigError, match=r"electra: train\.minutes"):
@@ -49,18 +47,16 @@ def test_what_the_base_decides_may_not_undo_equal_compute(
         ({"tasks": Path()}, "chunking has no folder chunking-conll2000"),
     ],
 )
-def test_what_cannot_work_is_said_before_anything_runs(
+def test_invalid_options_are_refused_before_anything_runs(
     study_file: Path, data_folder: Path, tmp_path: Path, others: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises((ConfigError, DataError), match=problem):
-        check(asked := command(study_file, data_folder, tmp_path, **others))
-        run(asked)
+        check(options := command(study_file, data_folder, tmp_path, **others))
+        run(options)
     assert not (tmp_path / "out/runs").exists()
 
 
-def test_another_budget_or_other_data_are_no_part_of_a_study(
-    study_file: Path, data_folder: Path, tmp_path: Path
-) -> None:
+def test_another_budget_or_other_data_is_refused(study_file: Path, data_folder: Path, tmp_path: Path) -> None:
     run(command(study_file, data_folder, tmp_path, arms=("bert",)))
     with pytest.raises(CheckpointError, match="was started with a budget"):
         run(command(study_file, data_folder, tmp_path, budget=2e9))
@@ -70,7 +66,7 @@ def test_another_budget_or_other_data_are_no_part_of_a_study(
         run(command(study_file, data_folder, tmp_path))
 
 
-def test_an_arm_without_a_discriminator_cannot_be_asked_when_it_started(
+def test_an_arm_without_a_discriminator_has_no_auc_to_reach(
     study_file: Path, data_folder: Path, tmp_path: Path
 ) -> None:
     study_file.write_text(
@@ -104,7 +100,7 @@ def test_an_arm_without_a_discriminator_cannot_be_asked_when_it_started(
         ("paper = 85.0", 'control = "bart"', "arms.electra.control: there is no arm 'bart'; did you mean 'bert'"),
     ],
 )
-def test_a_study_that_is_wrong_is_refused(
+def test_an_invalid_study_file_is_refused(
     study_file: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, problem: str
 ) -> None:
     study_file.write_text(study_file.read_text().replace(old, new, 1))
@@ -112,14 +108,12 @@ def test_a_study_that_is_wrong_is_refused(
     assert problem in capsys.readouterr().err
 
 
-def test_a_folder_of_something_else_is_no_place_for_a_study(
-    study_file: Path, data_folder: Path, tmp_path: Path
-) -> None:
+def test_a_folder_of_something_else_is_refused(study_file: Path, data_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="is not empty and holds no study"):
         run(command(study_file, data_folder, tmp_path, out=data_folder))
 
 
-def test_an_unknown_study_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_study_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["study", "objective", "--data", "D", "--out", "O"]) == 2
     assert "did you mean 'objectives'" in capsys.readouterr().err
 
@@ -145,7 +139,7 @@ def test_arms_that_cannot_be_compared_are_named(
     assert not (tmp_path / "out/runs").exists()
 
 
-def test_arms_may_cut_the_text_as_they_like_where_that_is_the_question(
+def test_with_own_rows_arms_may_pack_the_text_in_different_ways(
     study_file: Path, data_folder: Path, tmp_path: Path
 ) -> None:
     text = study_file.read_text() + 'set = { "packing.builder" = "full-sentences" }\n'
@@ -182,9 +176,7 @@ def test_a_study_keeps_its_tasks_and_its_base(
         run(command(study_file, data_folder, tmp_path))
 
 
-def test_settings_that_come_with_a_later_version_change_no_study(
-    study_file: Path, data_folder: Path, tmp_path: Path
-) -> None:
+def test_default_settings_are_not_stored(study_file: Path, data_folder: Path, tmp_path: Path) -> None:
     run(command(study_file, data_folder, tmp_path))
     stored = tmp_path / "out/study.json"
     settings = json.loads(stored.read_text())["arms"]["electra"]["settings"]
@@ -194,7 +186,7 @@ def test_settings_that_come_with_a_later_version_change_no_study(
         run(command(study_file, data_folder, tmp_path))
 
 
-def test_a_budget_that_is_too_small_says_what_would_do(
+def test_a_budget_that_is_too_small_names_one_that_is_large_enough(
     study_file: Path, data_folder: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match="give at least") as raised:

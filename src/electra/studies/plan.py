@@ -83,7 +83,7 @@ class StudyPlan:
 
     def __rich__(self) -> RenderableType:
         study = self.setup.study
-        columns = ("arm", "what it is", "parameters", "FLOPs a step", "steps")
+        columns = ("arm", "description", "parameters", "FLOPs a step", "steps")
         table = Table(*columns, title=study.title, title_justify="left")
         for arm in self.arms:
             flops = arm.flops_per_sequence * arm.train.batch_size
