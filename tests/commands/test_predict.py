@@ -16,11 +16,12 @@ from tokenizers import Tokenizer
 from electra.cli import main
 from electra.commands.predict import PredictConfig, run
 from electra.config import check
-from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export import huggingface
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.task_heads import TextHead
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving import predictor
 from electra.serving.predictor import Predictor
 from electra.serving.text_files import Lines, WrittenFile
@@ -54,7 +55,7 @@ def mean_logits(encoder: Encoder, head: TextHead, tokenizer: Tokenizer) -> torch
 def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
     """Folders of networks with random heads that give different predictions for different texts."""
     folder = tmp_path_factory.mktemp("models")
-    tokenizers.train(TEXTS * 5, vocabulary_size=90).save(str(folder / "tokenizer.json"))
+    train_tokenizer(TEXTS * 5, vocabulary_size=90).save(str(folder / "tokenizer.json"))
     torch.manual_seed(0)
     config = EncoderConfig(
         layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=40,
@@ -69,7 +70,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
             head = problem.head(config)
             if isinstance(head, TextHead):
                 with torch.no_grad():  # so that no label is always the most likely
-                    head.prediction.bias -= mean_logits(encoder, head, tokenizers.load(folder / "tokenizer.json"))
+                    head.prediction.bias -= mean_logits(encoder, head, load_tokenizer(folder / "tokenizer.json"))
             huggingface.save(
                 folder / name / "model", encoder=encoder, head=head, card="", task=problem.facts(),
                 tokenizer_json=folder / "tokenizer.json",

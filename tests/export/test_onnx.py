@@ -17,7 +17,6 @@ import torch
 from small_model import LENGTH, TEXTS, write_model
 
 import electra
-from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError, MissingExtraError
 from electra.export import huggingface
 from electra.export.huggingface import Pretrained
@@ -28,6 +27,7 @@ from electra.export.onnx.write import save_onnx
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.encoders.build import build_encoder
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving.calibration import Calibration
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
 from electra.serving.predictor import Predictor, Text
@@ -74,7 +74,7 @@ def pretrained(
     shape: str, head: Callable[[EncoderConfig], Any] | None, problem: Problem | None = None
 ) -> Pretrained:
     """A network of random weights, biases and norms with them."""
-    tokenizer = tokenizers.train(TEXTS * 5, vocabulary_size=150)
+    tokenizer = train_tokenizer(TEXTS * 5, vocabulary_size=150)
     torch.manual_seed(0)
     settings = {"embedding_size": 16, **SHAPES[shape]}
     config = EncoderConfig(

@@ -18,6 +18,7 @@ from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.task_heads import TokenHead
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving import likelihood as likelihoods
 from electra.serving.batching import overlapping_windows
 from electra.serving.likelihood import SCORES, load_likelihood_scorer, tokenize_texts
@@ -37,7 +38,7 @@ def generator(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def saved(folder: Path, encoder: Any, head: Any, **others: Any) -> Path:
-    tokenizers.train(TEXTS * 5, vocabulary_size=150).save(str(folder / "tokenizer.json"))
+    train_tokenizer(TEXTS * 5, vocabulary_size=150).save(str(folder / "tokenizer.json"))
     huggingface.save(
         folder / "model", encoder=encoder, head=head, tokenizer_json=folder / "tokenizer.json", card="", **others
     )

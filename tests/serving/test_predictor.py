@@ -9,13 +9,14 @@ import pytest
 import torch
 
 import electra
-from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, DataError
 from electra.export import huggingface
 from electra.export.parity import parity
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import ReplacedTokenHead
 from electra.modeling.task_heads import TaskHead, TextHead
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving.predictor import Predictor, Text
 from electra.tasks.base import InputSpec, Problem, collate
 from electra.tasks.classification import Classification, Multilabel, Regression, TextExample
@@ -66,7 +67,7 @@ class Saved:
 @pytest.fixture(scope="module")
 def tokenizer_json(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
-    tokenizers.train([" ".join(TEXTS)] * 5, vocabulary_size=90).save(str(path))
+    train_tokenizer([" ".join(TEXTS)] * 5, vocabulary_size=90).save(str(path))
     return path
 
 
@@ -93,7 +94,7 @@ def saved(request: pytest.FixtureRequest, tokenizer_json: Path, encoder: Encoder
         tmp_path / "model", encoder=encoder, head=head, tokenizer_json=tokenizer_json, card="", max_length=24,
         task=problem.facts(),
     )  # fmt: skip
-    return Saved(tmp_path / "model", problem, texts, module, InputSpec(tokenizers.load(tokenizer_json), 24), head)
+    return Saved(tmp_path / "model", problem, texts, module, InputSpec(load_tokenizer(tokenizer_json), 24), head)
 
 
 def near(found: Any, expected: Any) -> bool:
@@ -166,7 +167,7 @@ def test_transformers_loads_the_encoder_of_a_conditional_span(
 
 def predictor(name: str, tokenizer_json: Path, encoder: Encoder) -> Predictor:
     problem, _ = CASES[name]
-    tokenizer = tokenizers.load(tokenizer_json)
+    tokenizer = load_tokenizer(tokenizer_json)
     head = problem.head(encoder.config)
     return Predictor(huggingface.Pretrained(encoder, head, tokenizer, None, 24, problem.facts()), device="cpu")
 
@@ -221,6 +222,6 @@ def test_a_model_without_a_task_is_refused(tokenizer_json: Path, encoder: Encode
 
 def test_a_task_of_an_unknown_kind_is_refused(tokenizer_json: Path, encoder: Encoder) -> None:
     head = TextHead(encoder.config, 2, hidden=False)
-    strange = huggingface.Pretrained(encoder, head, tokenizers.load(tokenizer_json), None, 24, {"kind": "poetry"})
+    strange = huggingface.Pretrained(encoder, head, load_tokenizer(tokenizer_json), None, 24, {"kind": "poetry"})
     with pytest.raises(CheckpointError, match="a task of an unknown kind; known are classification"):
         Predictor(strange)

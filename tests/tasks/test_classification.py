@@ -12,8 +12,9 @@ import torch
 from sklearn import metrics as sklearn
 from tokenizers import Tokenizer
 
-from electra.data.tokenizer import special_tokens, train
+from electra.data.tokenizer import special_tokens
 from electra.modeling.encoders.bert import EncoderConfig
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.tasks.base import InputSpec, Outputs, collate
 from electra.tasks.classification import (
     Classification,
@@ -32,7 +33,9 @@ STARS = Regression(("spearman", "error"), low=1.0, high=5.0)
 
 @pytest.fixture(scope="module")
 def words() -> Tokenizer:
-    return train(["the ferry leaves the harbour at seven and comes back at noon"] * 9, vocabulary_size=120)
+    return train_tokenizer(
+        ["the ferry leaves the harbour at seven and comes back at noon"] * 9, vocabulary_size=120
+    )
 
 
 def said(problem: TextProblem, logits: Sequence[Sequence[float]]) -> list[dict[str, Any]]:

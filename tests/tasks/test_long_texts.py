@@ -8,10 +8,10 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from electra.data.tokenizer import train
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.encoders.build import AnyEncoder, build_encoder
 from electra.modeling.encoders.relative import RelativeEncoder
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.tasks.base import InputSpec, Rows, collate
 from electra.tasks.classification import Classification, TextExample
 from electra.tasks.long_texts import LongTextMethod, LongTexts, split_into_windows
@@ -25,7 +25,7 @@ SIZES = (33, 4, ROOM, ROOM + 1, 2 * ROOM, 57, 1, 19)
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return train([" ".join(WORDS)] * 9, vocabulary_size=80)
+    return train_tokenizer([" ".join(WORDS)] * 9, vocabulary_size=80)
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,11 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from electra.data.tokenizer import special_tokens, train
+from electra.data.tokenizer import special_tokens
 from electra.errors import ConfigError
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.task_heads import ConditionalSpanHead
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.tasks.base import IGNORE_INDEX, InputSpec, Outputs, Prediction, Rows, TaskBatch, collate
 from electra.tasks.problems import problem_from_dict
 from electra.tasks.squad import QuestionAnswering
@@ -30,12 +31,12 @@ SMALL = EncoderConfig(hidden_size=12)
 
 @pytest.fixture(scope="module", params=["wordpiece", "bpe", "unigram"])
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
-    return train([*CONTEXTS * 3, CHINESE * 3, "who saw what?"], kind=request.param, vocabulary_size=700)
+    return train_tokenizer([*CONTEXTS * 3, CHINESE * 3, "who saw what?"], kind=request.param, vocabulary_size=700)
 
 
 @pytest.fixture(scope="module")
 def words() -> Tokenizer:
-    return train([*CONTEXTS, "who saw what?"], vocabulary_size=700)
+    return train_tokenizer([*CONTEXTS, "who saw what?"], vocabulary_size=700)
 
 
 def question(context: str, text: str, start: int, **others: Any) -> Question:
@@ -106,7 +107,7 @@ def test_what_an_oracle_points_at_is_read_back_letter_for_letter(tokenizer: Toke
 
 
 def test_every_chinese_character_can_be_an_answer() -> None:
-    tokenizer = train([CHINESE], vocabulary_size=700)
+    tokenizer = train_tokenizer([CHINESE], vocabulary_size=700)
     pieces = [(i, i + 1) for i, character in enumerate(CHINESE) if ord(character) > 0x3000]
     examples = ranges(CHINESE, [piece for piece in pieces if piece[1] < 10]) + ranges(CHINESE, pieces[-4:])
     problem = QuestionAnswering("plain", max_question=8, stride=8, max_answer=20)

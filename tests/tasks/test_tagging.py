@@ -10,9 +10,10 @@ import torch
 from tokenizers import Tokenizer, pre_tokenizers
 from torch import nn
 
-from electra.data.tokenizer import Kind, train
 from electra.errors import DataError
 from electra.modeling.encoders.bert import EncoderConfig
+from electra.preparation.config import TokenizerKind
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.tasks.base import IGNORE_INDEX, InputSpec, Outputs, Rows, Task, collate
 from electra.tasks.conll import Sentence
 from electra.tasks.problems import problem_from_dict
@@ -41,8 +42,8 @@ def sentence(line: str, source: str = "train.txt") -> Sentence:
 EXAMPLES = [sentence(line) for line in LINES]
 
 
-def tokenizer(kind: Kind = "wordpiece") -> Tokenizer:
-    return train(TEXTS, kind=kind, vocabulary_size=400, lowercase=False)
+def tokenizer(kind: TokenizerKind = "wordpiece") -> Tokenizer:
+    return train_tokenizer(TEXTS, kind=kind, vocabulary_size=400, lowercase=False)
 
 
 def oracle(problem: Tagging, rows: Rows, sure: float = 0.9) -> list[Outputs]:
@@ -72,7 +73,9 @@ def test_labels_are_the_closed_set_of_bioes_and_come_back_from_their_facts() -> 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
 @pytest.mark.parametrize("max_length", [64, 12, 5, 3])
 @pytest.mark.parametrize("scheme", ["bio", "iob1", "bioes"])
-def test_every_word_gets_its_tag_back_in_the_files_scheme(kind: Kind, max_length: int, scheme: Scheme) -> None:
+def test_every_word_gets_its_tag_back_in_the_files_scheme(
+    kind: TokenizerKind, max_length: int, scheme: Scheme
+) -> None:
     examples = [replace(one, tags=tuple(convert_scheme(one.tags or (), scheme))) for one in EXAMPLES]
     problem = tagging(examples)
     assert problem.scheme == scheme

@@ -8,11 +8,12 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from electra.data.tokenizer import special_tokens, train
+from electra.data.tokenizer import special_tokens
 from electra.modeling.encoders.bert import Encoder, EncoderConfig, attention_mask
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.flops import training_flops
 from electra.objectives.base import Counts
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.tasks.base import InputSpec, Rows, TaskBatch, collate
 from electra.tasks.classification import Classification, TextExample
 from electra.tasks.conll import Sentence
@@ -28,7 +29,7 @@ LABELS = Classification(("accuracy",), pair=True, labels=("a", "b", "c"))
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return train([" ".join(WORDS)] * 9, vocabulary_size=120)
+    return train_tokenizer([" ".join(WORDS)] * 9, vocabulary_size=120)
 
 
 @pytest.fixture(scope="module")

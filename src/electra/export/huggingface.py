@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 
 from electra import durable
 from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError
 from electra.export.model_config import ARCHITECTURES, Described, from_json, to_json
 from electra.export.names import (
@@ -144,7 +145,7 @@ def save(
         family = "xlnet"
     words = kind in ("generator", "language-model")
     assert family in ("electra", "xlnet") or (words and family == family_of(config))
-    tokenizer = tokenizers.load(tokenizer_json)
+    tokenizer = load_tokenizer(tokenizer_json)
     agree(tokenizer, config, tokenizer_json)
     special = tokenizers.special_tokens(tokenizer)
     modules: list[tuple[nn.Module, HeadKind]] = [(encoder, kind), (head, kind)]
