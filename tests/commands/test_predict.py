@@ -26,9 +26,11 @@ from electra.serving import predictor
 from electra.serving.predictor import Predictor
 from electra.serving.text_files import Lines, WrittenFile
 from electra.tasks.base import Problem
-from electra.tasks.classification import Classification, Multilabel, Regression
+from electra.tasks.classification import Classification
 from electra.tasks.conll import Sentence
-from electra.tasks.squad import QuestionAnswering
+from electra.tasks.multilabel import Multilabel
+from electra.tasks.question_answering import QuestionAnswering
+from electra.tasks.regression import Regression
 from electra.tasks.tagging import build_tagging_task
 
 TEXTS = ["the cat sat on the mat", "a dog", "my homework, ate a dog", "on the mat", "a cat sat"]
@@ -67,12 +69,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
         if not (folder / name).exists():
             problem = PROBLEMS[name]
             torch.manual_seed(1)
-            head = problem.head(config)
+            head = problem.build_head(config)
             if isinstance(head, TextHead):
                 with torch.no_grad():  # so that no label is always the most likely
                     head.prediction.bias -= mean_logits(encoder, head, load_tokenizer(folder / "tokenizer.json"))
             huggingface.save(
-                folder / name / "model", encoder=encoder, head=head, card="", task=problem.facts(),
+                folder / name / "model", encoder=encoder, head=head, card="", task=problem.to_dict(),
                 tokenizer_json=folder / "tokenizer.json",
             )  # fmt: skip
         return str(folder / name)
@@ -250,7 +252,7 @@ CHUNKS = "a DT B-NP\ndog NN I-NP\n\nmy PRP$ B-NP\ncat NN I-NP\n. . O\n"
 def test_whole_sentences_are_not_taken_for_columns(text: str, models: Models, tmp_path: Path) -> None:
     path = tmp_path / "in.txt"
     path.write_text(text)
-    with pytest.raises(DataError, match=r"may be columns or a whole sentence; .*--text-column 0\n.*--input -"):
+    with pytest.raises(DataError, match=r"can be columns or a whole sentence; .*--text-column 0\n.*--input -"):
         run(PredictConfig(models("tagging"), input=str(path)))
     words = [line.split("\t")[0] for line in tagged_as_columns(models, path, "0")]
     assert words == [line.split()[0] for line in text.split("\n") if line]

@@ -183,8 +183,8 @@ def test_a_fine_tuned_model_is_for_predict(model, tmp_path, capsys) -> None:  # 
     torch.manual_seed(0)
     encoder = huggingface.load(Path(model) / "export/discriminator").encoder
     huggingface.save(
-        tmp_path / "tuned/model", encoder=encoder, head=problem.head(encoder.config), card="",
-        task=problem.facts(), tokenizer_json=Path(model) / "export/discriminator/tokenizer.json",
+        tmp_path / "tuned/model", encoder=encoder, head=problem.build_head(encoder.config), card="",
+        task=problem.to_dict(), tokenizer_json=Path(model) / "export/discriminator/tokenizer.json",
     )  # fmt: skip
     assert main(["score", str(tmp_path / "tuned"), "the cat"]) == 2
     shown = capsys.readouterr().err

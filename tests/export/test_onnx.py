@@ -30,13 +30,15 @@ from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, R
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving.calibration import Calibration
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
-from electra.serving.predictor import Predictor, Text
+from electra.serving.predictor import Predictor
 from electra.serving.scorer import Scorer
 from electra.serving.text_encoder import TextEncoder
-from electra.tasks.base import Problem
-from electra.tasks.classification import Classification, Multilabel, Regression
+from electra.tasks.base import Problem, Text
+from electra.tasks.classification import Classification
 from electra.tasks.conll import Sentence
-from electra.tasks.squad import QuestionAnswering
+from electra.tasks.multilabel import Multilabel
+from electra.tasks.question_answering import QuestionAnswering
+from electra.tasks.regression import Regression
 from electra.tasks.tagging import build_tagging_task
 from electra.tasks.task_model import TaskModel
 
@@ -87,7 +89,7 @@ def pretrained(
         for parameter in [] if module is None else module.parameters():
             if parameter.dim() == 1:
                 parameter.data += 0.2 * torch.randn_like(parameter)
-    task = None if problem is None else problem.facts()
+    task = None if problem is None else problem.to_dict()
     made = None if made is None else made.eval()
     return Pretrained(encoder, made, tokenizer, "replaced-token" if task is None else None, LENGTH + 8, task)
 
@@ -248,7 +250,7 @@ def test_the_script_for_pairs_runs_without_torch(shape: str, kind: str, tmp_path
             scores = np.exp([*literal_eval(said).values()])
             assert near([*(scores / scores.sum())], [*predictor([pair])[0]["scores"].values()])
         else:
-            rows = predictor.problem.encode([predictor._example(pair, 0)], predictor.input_spec)
+            rows = predictor.problem.encode([predictor.problem.make_example(pair, 0)], predictor.input_spec)
             assert len(rows) == 1  # one window
             [found] = predictor.backend.outputs(rows, pad=predictor.pad)
             assert near(float(said.rpartition(" ")[2]), float(found["scores"].max()), 2e-4)

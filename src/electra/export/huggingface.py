@@ -85,7 +85,7 @@ class Pretrained:
     max_length: int
     """The longest input, special tokens included: later positions exist, perhaps, but were never trained."""
     task: dict[str, Any] | None = None
-    """What a network that was fine-tuned here knows of its task (`electra.tasks.problems`)."""
+    """What a network that was fine-tuned here knows of its task (`electra.tasks.catalog`)."""
     pairs: SentencePairHead | None = None
     """Beside a masked language model: whether two segments belong together."""
 

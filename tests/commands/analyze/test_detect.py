@@ -58,11 +58,11 @@ def write_tagger(folder: Path, tokenizer: Path, tags: tuple[str, ...], **reading
         vocabulary_size=tokenizers.vocabulary_size(load_tokenizer(tokenizer)),
         initializer_range=0.4, linear_initializer_range=0.4,
     )  # fmt: skip
-    head = problem.head(config)
+    head = problem.build_head(config)
     torch.nn.init.normal_(head.prediction.weight)
     huggingface.save(
         folder, encoder=Encoder(config), head=head, card="", tokenizer_json=tokenizer,
-        task=problem.facts() | reading,
+        task=problem.to_dict() | reading,
     )  # fmt: skip
     return str(folder)
 

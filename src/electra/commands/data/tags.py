@@ -94,7 +94,7 @@ def _tagged(data: TokenData, tagger: str, count: int) -> Iterator[Sentence]:
     from electra.serving.predictor import Predictor
 
     predictor = Predictor(tagger)
-    if predictor.problem.kind != "tagging":
+    if not predictor.problem.reads_words:
         raise ConfigError(f"--tagger: {tagger} does {predictor.problem.kind}; give a model that tags words")
     words = _words(data, count)
     for first in range(0, len(words), AT_ONCE):
