@@ -77,7 +77,7 @@ def test_a_model_alone_is_measured_on_texts_that_are_given(small_model: str, tmp
     shutil.copytree(small_model, here := tmp_path / "model")
     [one] = exported(here, quantize="int8", data=tmp_path / "texts.txt").exports
     assert one.written.folder == here / "onnx-int8"
-    assert one.quality is not None and "texts.txt, some replaced by tokens at random" in one.quality.on
+    assert one.quality is not None and "texts.txt, some replaced by random tokens" in one.quality.on
     [encoder] = exported(here, quantize="int8", part="encoder").exports
     assert encoder.quality is not None and 0.9 < encoder.quality.onnx <= 1.0001
     assert "our own sentences" in encoder.quality.on

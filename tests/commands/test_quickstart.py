@@ -1,4 +1,4 @@
-"""A small quickstart: corpus of the machine, shards, a few steps, and what a new user sees."""
+"""The whole way in little: corpus of the machine, shards, a few steps, and what a newcomer is shown."""
 
 import io
 import json
@@ -32,7 +32,7 @@ def little_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
                 file.write(json.dumps({"id": number, "text": f"{text} Page {number}."}) + "\n")
         return documentation.Documentation(out, out.with_suffix(".licences.json"), 5000, 60, cached=False)
 
-    monkeypatch.setattr(documentation, "collect_documentation", collect)
+    monkeypatch.setattr(quickstart, "collect", collect)
     monkeypatch.setattr(quickstart, "VOCABULARY", 600)
 
 
@@ -48,7 +48,13 @@ def test_it_ends_with_all_that_a_newcomer_needs(tmp_path: Path) -> None:
     result = quickstart.run(config)
     assert result.exit_code == 0 and len(result.sentences) == 3
     text = shown(result)
-    for part in ("unigram auc", "really replaced", "electra prepare", "electra score", "export/discriminator"):
+    for part in (
+        "AUC on unigram fakes",
+        "really replaced",
+        "electra prepare",
+        "electra score",
+        "export/discriminator",
+    ):
         assert part in text.replace("\n", ""), part
     picture = result.trained.picture
     assert picture is not None and picture.read_bytes().startswith(b"\x89PNG")

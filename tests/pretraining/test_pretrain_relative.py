@@ -12,9 +12,9 @@ from small_run import SMALL
 from electra.cli import main
 from electra.commands.data.merge import MergeConfig
 from electra.commands.data.merge import run as merge
+from electra.commands.prepare import run as prepare
 from electra.config import load_config
 from electra.errors import CheckpointError, ConfigError
-from electra.preparation.run import prepare
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.dry_run import dry_run
 from electra.pretraining.run import pretrain
@@ -193,4 +193,4 @@ def test_a_run_goes_on_with_its_memory(trained: Callable[..., Path], capsys: pyt
     assert main(["score", str(run), "the fox"]) == 2
     assert "is a language model; this needs a discriminator" in capsys.readouterr().err
     assert main(["status", str(run)]) == 0
-    assert "perplexity a token" in capsys.readouterr().out
+    assert "perplexity per token" in capsys.readouterr().out

@@ -41,7 +41,12 @@ def test_only_what_an_objective_has_is_drawn(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
     training, filling = run_figure(tmp_path).axes
     labels = [text.get_text() for axes in (training, filling) for text in axes.get_legend().get_texts()]
-    assert labels == ["encoder", "adversarial", "masks, argmax", "fakes restored"]
+    assert labels == [
+        "encoder loss",
+        "adversarial loss",
+        "masked-LM accuracy",
+        "accuracy at replaced tokens",
+    ]
     assert training.get_yscale() == "linear", "a loss below zero has no logarithm"
 
 

@@ -19,7 +19,7 @@ def test_marks_at_zero_are_whole() -> None:
     }
     titles = ("all tokens", "tag", "position")
     facts = {"groups": {title: [{**group, "name": "one"}] for title in titles}}
-    figure = parts_of_speech.figure({**facts, "model": "nano", "data": "text", "threshold": 0.5})
+    figure = parts_of_speech.draw({**facts, "model": "nano", "data": "text", "threshold": 0.5})
     assert all(axes.get_xlim()[0] < 0 for axes in figure.axes)
 
 
@@ -28,7 +28,7 @@ def test_the_line_of_the_first_best_is_explained_and_titles_are_alike() -> None:
     model = {"model": "nano", "score": "pll", "alone": value(0.4), "rescored": value(0.4)}
     curve = [{"strength": 1, "rate": 0.4}, {"strength": 2, "rate": 0.5}]
     facts = {**rates, "length_alone": {"rescored": value(0.4)}, "models": [{**model, "curve": curve}]}
-    left, right = rescore.figure(facts).axes
+    left, right = rescore.draw(facts).axes
     assert "first best" in [text.get_text() for text in right.get_legend().get_texts()]
     assert left.title.get_fontsize() == right.title.get_fontsize()
 

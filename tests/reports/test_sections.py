@@ -117,7 +117,7 @@ def test_a_fine_tuning_that_has_only_begun_is_named(tmp_path: Path) -> None:
 
 def test_a_folder_of_tasks_without_tasks_is_named(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text('{"average": 0.5}', encoding="utf-8")
-    with pytest.raises(CheckpointError, match="no task's folder is there any more"):
+    with pytest.raises(CheckpointError, match="the folders of the tasks are missing"):
         build_sections([tmp_path])
 
 
@@ -136,10 +136,10 @@ def test_analyses_are_shown_and_what_is_garbled_is_named(tmp_path: Path) -> None
     written = Path(__file__).parents[2] / "docs" / "studies" / "context" / "speed-64" / "context.json"
     (tmp_path / "context.json").write_text(text := written.read_text())
     (section,) = build_sections([tmp_path])
-    assert section.title == "What a longer memory is worth" and section.kind.startswith("analysis")
-    assert len(section.tables) == 2 and b"<svg" in section.pictures[0].svg
+    assert section.title == "The gain from a longer memory" and section.kind.startswith("analysis")
+    assert len(section.tables) == 2 and b"<svg" in section.figures[0].svg
     assert "1 held-out document," in section.notes[0]
-    assert "so many times" in render_page("analyses", [section])
+    assert "speedup" in render_page("analyses", [section])
     (tmp_path / "context.json").write_text(text.replace('"readings"', '"reading"'))
     with pytest.raises(CheckpointError, match="lacks or garbles 'readings'"):
         build_sections([tmp_path])

@@ -218,6 +218,6 @@ def test_the_archives_of_the_documentation_can_be_read(folder: Path) -> None:
 def test_a_page_holds_the_table_and_the_picture(tmp_path: Path) -> None:
     results = [result(arm, seed, {"a": 0.6, "b": 0.8}) for arm in ("one", "two") for seed in range(2)]
     (section,) = build_sections([study(tmp_path, results, base="nano")])
-    assert section.kind == "study" and section.tables[0].row_count == 2 and len(section.pictures) == 1
+    assert section.kind == "study" and section.tables[0].row_count == 2 and len(section.figures) == 1
     (empty,) = build_sections([study(tmp_path / "new", [], base="nano")])
-    assert empty.notes == ["No run has ended yet."] and not empty.pictures
+    assert empty.notes == ["No run has finished yet."] and not empty.figures

@@ -102,13 +102,13 @@ def run(config: CompareConfig) -> Comparison:
         raise ConfigError(f"--resamples: must be at least 1, got {config.resamples}")
     task = _task(config.first, config.second, config.data)
     examples, problem = task.splits[DEV], task.problem
-    known = json.loads(json.dumps([problem.describe_example(example) for example in examples]))
+    known = json.loads(json.dumps([problem.known(example) for example in examples]))
     sides = [_predictions(folder, known) for folder in (config.first, config.second)]
     metric = problem.metric
 
     def value(runs: list[list[Prediction]], chosen: list[int]) -> list[float]:
         there = [examples[i] for i in chosen]
-        return [problem.compute_metrics(there, [predictions[i] for i in chosen])[metric] for predictions in runs]
+        return [problem.score(there, [predictions[i] for i in chosen])[metric] for predictions in runs]
 
     every = list(range(len(examples)))
     values = [value(runs, every) for runs in sides]
@@ -158,7 +158,7 @@ def _task(first: Path, second: Path, data: Path | None) -> Task:
                 f"{config.data.path}, the data of {folder}, is not there; say where: --data PATH"
             )
         configs.append(config if data is None else replace(config, data=replace(config.data, path=data)))
-    tasks = [load_task(config) for config in configs]
+    tasks = [load_task(config)[0] for config in configs]
     names = [(task.name, len(task.splits[DEV])) for task in tasks]
     if names[0] != names[1] or list(tasks[0].splits[DEV]) != list(tasks[1].splits[DEV]):
         raise CheckpointError(

@@ -12,17 +12,15 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 
 from electra.errors import CheckpointError
+from electra.objectives.metric_labels import metric_label
 
 if TYPE_CHECKING:
     from electra.pretraining.run_status import RunStatus
 
-SHOWN = {
-    "eval/unigram_auc": "AUC on unigram fakes",
-    "eval/discriminator_loss": "discriminator loss",
-    "eval/masked_lm_accuracy": "masked-LM accuracy",
-    "eval/perplexity": "perplexity per token",
-    "eval/permutation_lm_accuracy": "accuracy at the targets",
-}
+SHOWN = (
+    "eval/unigram_auc", "eval/discriminator_loss", "eval/masked_lm_accuracy", "eval/perplexity",
+    "eval/permutation_lm_accuracy",
+)  # fmt: skip
 """Held-out metrics in the table."""
 
 
@@ -70,7 +68,7 @@ class Statuses:
         table = Table(Column("run", overflow="fold"), "state", "step", "left", "loss", "held out", "health")
         several = len(self.runs) > 1
         for run in self.runs:
-            evaluation = [(label, run.evaluation[key]) for key, label in SHOWN.items() if key in run.evaluation]
+            evaluation = [(metric_label(key), run.evaluation[key]) for key in SHOWN if key in run.evaluation]
             health = [name for name, _ in run.health] + (_reason(run).splitlines()[:1] if several else [])
             table.add_row(
                 run.run, run.state, f"{run.step:,}" + (f"/{run.steps:,}" if run.steps else ""),

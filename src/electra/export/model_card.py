@@ -8,6 +8,7 @@ from electra import __version__
 from electra.export.loading import is_id
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.objectives.config import GeneratorConfig
+from electra.objectives.metric_labels import metric_label
 
 Facts = Mapping[str, Any]
 CardKind = Literal["discriminator", "generator", "encoder", "run"]
@@ -20,27 +21,20 @@ WEAK = 0.6
 RESTORING = ("replace-mlm", "all-tokens-mlm")
 """Objectives whose network says what stood in place of fakes."""
 
-_FIGURES = {
-    "eval/discriminator_auc": "discriminator: AUC on fakes as in training",
-    "eval/unigram_auc": "discriminator: AUC on fakes drawn by word frequency",
-    "eval/discriminator_average_precision": "discriminator: average precision",
-    "eval/discriminator_precision": "discriminator: precision at .5",
-    "eval/discriminator_recall": "discriminator: recall at .5",
-    "eval/discriminator_loss": "discriminator: loss",
-    "eval/majority_loss": "loss of always giving the share of replaced tokens",
-    "eval/replaced_share": "share of tokens that were replaced",
-    "eval/masked_lm_accuracy": "generator: accuracy at masked positions",
-    "eval/masked_lm_sample_accuracy": "generator: accuracy of its samples",
-    "eval/masked_lm_loss": "generator: loss",
-    "eval/generator_entropy": "generator: entropy (nats)",
-}
+_METRICS = (
+    "eval/discriminator_auc", "eval/unigram_auc", "eval/discriminator_average_precision",
+    "eval/discriminator_precision", "eval/discriminator_recall", "eval/discriminator_loss", "eval/majority_loss",
+    "eval/replaced_share", "eval/masked_lm_accuracy", "eval/masked_lm_sample_accuracy", "eval/masked_lm_loss",
+    "eval/generator_entropy",
+)  # fmt: skip
+"""The metrics that come first in the card."""
 _RESULTS = {
-    "eval/discriminator_auc": ("roc_auc", "AUC on fakes as in training"),
-    "eval/discriminator_average_precision": ("average_precision", "average precision on fakes as in training"),
-    "eval/masked_lm_accuracy": ("accuracy", "accuracy at masked positions"),
-    "eval/masked_lm_loss": ("loss", "loss at masked positions (nats)"),
+    "eval/discriminator_auc": "roc_auc",
+    "eval/discriminator_average_precision": "average_precision",
+    "eval/masked_lm_accuracy": "accuracy",
+    "eval/masked_lm_loss": "loss",
 }
-"""The figures that the hub shows beside a model, each with the hub's name for its kind."""
+"""The metrics that the hub shows with a model, and the hub's name for the kind of each."""
 _SHAPE = {
     "layers": "layers",
     "hidden_size": "hidden size",
@@ -203,8 +197,8 @@ def _results(evaluation: Facts, *, fills_masks: bool) -> list[dict[str, str]]:
     """The figures of one network in the hub's form; those that were not measured are left out."""
     beginning = "eval/masked_lm" if fills_masks else "eval/discriminator"
     return [
-        {"type": kind, "name": name, "value": f"{evaluation[key]:.4f}"}
-        for key, (kind, name) in _RESULTS.items()
+        {"type": kind, "name": metric_label(key), "value": f"{evaluation[key]:.4f}"}
+        for key, kind in _RESULTS.items()
         if key.startswith(beginning) and evaluation.get(key) is not None
     ]
 
@@ -260,13 +254,10 @@ def _settings(config: Facts) -> str:
 
 
 def _figures(evaluation: Facts) -> list[tuple[str, str]]:
-    """What is known, in the order of the table above; then whatever else was measured."""
-    others = {
-        key: key.removeprefix("eval/") for key in evaluation.keys() - _FIGURES.keys() if key.startswith("eval/")
-    }
-    names = _FIGURES | dict(sorted(others.items()))
-    values = [(name, evaluation[key]) for key, name in names.items() if key in evaluation]
-    return [(name, "–" if value is None else f"{value:.4f}") for name, value in values]
+    """Labels and values of `_METRICS`, in this order; then those of all other metrics."""
+    others = sorted(key for key in evaluation.keys() - {*_METRICS} if key.startswith("eval/"))
+    values = [(metric_label(key), evaluation[key]) for key in (*_METRICS, *others) if key in evaluation]
+    return [(label, "–" if value is None else f"{value:.4f}") for label, value in values]
 
 
 def _duration(seconds: float) -> str:

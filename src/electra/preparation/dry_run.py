@@ -1,7 +1,7 @@
-"""The plan of a preparation: which text would be read, how much there is, and how long it would take."""
+"""What `electra prepare --dry-run` says: which text would be read, how much there is, how long it would take."""
 
 import gzip
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import zstandard
@@ -9,27 +9,22 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from electra.config import check
-from electra.preparation.config import PrepareConfig
-from electra.preparation.corpus import STANDARD_INPUT, Source, find_sources
-from electra.preparation.run import load_given_tokenizer
-from electra.preparation.workers import usable_processors
+from electra.preparation.corpus import Source
 from electra.readers.base import Document, DocumentRule
 
-SAMPLE_CHARACTERS = 1_000_000
-"""Maximum characters that are read of each source."""
+LOOKED_AT = 1_000_000
+"""Characters that are read of each source, at most."""
 CHARACTERS_PER_SECOND = 2_500_000
-"""Speed of one process, all passes over the corpus together (docs/results/benchmarks.md: 2.9 million on an
-EPYC)."""
+"""Of one process, all passes over the corpus together (docs/results/benchmarks.md: 2.9 million on an EPYC)."""
 TRAINING_SECONDS = 30.0
-"""Time to train a tokenizer on the sample; it does not grow with the corpus."""
+"""To train a vocabulary on the sample; it does not grow with the corpus."""
 BYTES_PER_CHARACTER = 0.6
-"""Size of the shards: about four characters per token and two bytes per id, and the ends of sentences."""
+"""Of the shards: about four characters a token and two bytes an id, and the ends of sentences."""
 
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """One source: what it is, how its first text begins, and about how many characters it has (0: unknown)."""
+    """One source: what it is, how its first text begins, and about how many characters it holds."""
 
     source: Source
     beginning: str
@@ -49,68 +44,67 @@ class PreparePlan:
         return sum(plan.characters for plan in self.sources)
 
     def __rich__(self) -> RenderableType:
-        names = ("source", "format", "text column", "characters (estimate)", "beginning")
-        sources = Table(*names, title="corpus", title_justify="left")
+        sources = Table(
+            "source",
+            "format",
+            "text column",
+            "characters (estimate)",
+            "beginning",
+            title="corpus",
+            title_justify="left",
+        )
         for plan in self.sources:
-            characters = f"{plan.characters:,.0f}" if plan.characters else "unknown"
+            source = plan.source
+            about = f"{plan.characters:,.0f}" if plan.characters else "unknown"
             sources.add_row(
-                plan.source.name,
-                plan.source.format,
-                plan.source.column or "",
-                characters,
-                Text(plan.beginning, style="dim"),
+                source.name, source.format, source.column or "", about, Text(plan.beginning, style="dim")
             )
         table = Table("", "", show_header=False)
         for name, value in self.settings.items():
             table.add_row(name, value)
-        table.add_row("disk space (estimate)", f"{self.characters * BYTES_PER_CHARACTER / 1e6:,.0f} MB")
-        table.add_row("time (estimate)", f"{self.seconds:,.0f} s")
+        table.add_row("disk space, about", f"{self.characters * BYTES_PER_CHARACTER / 1e6:,.0f} MB")
+        table.add_row("time, about", f"{self.seconds:,.0f} s")
         return Group(sources, table, Text("A dry run: nothing was written.", style="bold"))
 
 
-def plan_preparation(config: PrepareConfig) -> PreparePlan:
-    """Read the beginning of every source and estimate the rest.
+def plan(
+    sources: Sequence[Source], *, documents: DocumentRule, settings: dict[str, str], workers: int, training: bool
+) -> PreparePlan:
+    """Look at the beginning of every source and reckon with the rest.
+
+    Args:
+        settings: what is shown of the settings, by name.
+        workers: processes that would tokenise.
+        training: whether a vocabulary would be trained first.
 
     Raises:
-        ConfigError: the settings contradict each other.
-        DataError: a source cannot be used.
+        DataError: a source turns out to be damaged.
     """
-    check(config)
-    has_tokenizer = load_given_tokenizer(config) is not None
-    # Standard input is left alone: looking at it would consume it.
-    names = [name for name in config.corpus if name != STANDARD_INPUT]
-    sources = find_sources(names, out=config.out, text_column=config.text_column) if names else []
-    plans = tuple(_plan_source(source, config.documents) for source in sources)
-    workers = config.workers or usable_processors()
-    seconds = sum(plan.characters for plan in plans) / CHARACTERS_PER_SECOND / workers
-    training = f"{config.model}, {config.vocabulary_size:,} entries, to be trained"
-    return PreparePlan(
-        plans,
-        {"tokenizer": str(config.tokenizer) if has_tokenizer else training, "output folder": str(config.out)},
-        seconds if has_tokenizer else seconds + TRAINING_SECONDS,
-    )
+    plans = tuple(_look(source, documents) for source in sources)
+    characters = sum(plan.characters for plan in plans)
+    seconds = characters / CHARACTERS_PER_SECOND / workers + TRAINING_SECONDS * training
+    return PreparePlan(plans, settings, seconds)
 
 
-def _plan_source(source: Source, documents: DocumentRule) -> SourcePlan:
-    texts = list(_read_beginning(source, documents))
+def _look(source: Source, documents: DocumentRule) -> SourcePlan:
+    texts = list(_first_texts(source, documents))
     sample = "\n\n".join(texts)
-    # The compression of the sample tells how many bytes the text takes in the file. Keys and other columns are
-    # ignored.
+    # A file's own packing tells how many bytes its text takes there; keys and other columns are not allowed for.
     raw = sample.encode()
     if source.name.endswith(".gz"):
         raw = gzip.compress(raw)
     elif source.name.endswith(".zst") or (source.reader is not None and source.reader.binary):
         raw = zstandard.compress(raw)
-    complete = sum(map(len, texts)) < SAMPLE_CHARACTERS
-    characters = len(sample) if complete else source.size * len(sample) / max(len(raw), 1)
+    whole = sum(map(len, texts)) < LOOKED_AT
+    characters = len(sample) if whole else source.size * len(sample) / max(len(raw), 1)
     return SourcePlan(source, " ".join(sample[:200].split())[:60], characters)
 
 
-def _read_beginning(source: Source, documents: DocumentRule) -> Iterator[str]:
+def _first_texts(source: Source, documents: DocumentRule) -> Iterator[str]:
     characters = 0
     for item in source.read(documents):
         if isinstance(item, Document):
             yield item.text
             characters += len(item.text)
-        if characters >= SAMPLE_CHARACTERS:
+        if characters >= LOOKED_AT:
             return

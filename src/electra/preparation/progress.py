@@ -1,4 +1,4 @@
-"""The progress of an unfinished preparation: progress.json, written at every commit and deleted at the end."""
+"""What `electra prepare` has done so far: progress.json, written at every commit, gone at the end."""
 
 import json
 from collections import Counter
@@ -8,30 +8,29 @@ from typing import Any, Self
 
 from electra import durable
 from electra.errors import DataError
-from electra.preparation.deduplication import DuplicateCounter
 from electra.preparation.document_batches import Batch, Position
-from electra.preparation.survey import HeldoutRule
+from electra.preparation.survey import DuplicateCounter, HeldoutRule
 
 PROGRESS = "progress.json"
-DEFAULT_FILTERS = {"deduplicate": False, "least_characters": 0, "most_characters": 0, "language": []}
-"""Options that are only stored if they differ from these."""
+NOT_FILTERED = {"deduplicate": False, "least_characters": 0, "most_characters": 0, "language": []}
+"""Options that are written down only where they are others than these."""
 
 
 @dataclass
 class Progress:
-    """The state of an unfinished preparation. Its fields are the keys of progress.json."""
+    """The state of an unfinished preparation; everything that a resumed one needs, and JSON."""
 
     options: dict[str, Any]
-    """The settings and sources that the result depends on."""
+    """What the result depends on: the settings and the sources."""
     heldout: HeldoutRule | None = None
-    """None until the survey is done and the tokenizer is written."""
+    """Known once the survey is done and the tokenizer written."""
     total_characters: int | None = None
-    """Characters in the corpus, including documents that are left out; None: the survey did not read all of it."""
+    """Characters in the corpus, with those that are left out, if the survey saw all of it."""
     position: Position = (0, 0)
     documents: int = 0
     characters: int = 0
     read: int = 0
-    """Characters, including those of documents that are left out."""
+    """Characters, with those of documents that are left out."""
     unknown: int = 0
     rejects: int = 0
     rejects_bytes: int = 0
@@ -42,10 +41,10 @@ class Progress:
 
     @classmethod
     def open(cls, folder: Path, options: dict[str, Any]) -> Self:
-        """Read the progress in a folder, or start a new one.
+        """The progress in a folder, or a fresh one.
 
         Raises:
-            DataError: the folder holds another preparation, or the file is damaged.
+            DataError: when the folder holds another preparation, or the file is damaged.
         """
         path = folder / PROGRESS
         if not path.is_file():
@@ -70,20 +69,20 @@ class Progress:
             raise DataError(f"{path}: damaged ({error!r}); delete {folder} and run the command again") from error
 
     def add(self, batch: Batch, *, unknown: int, rejects_bytes: int) -> None:
-        """Count a batch that has been written."""
+        """Counts a batch that has been written."""
         self.position = batch.end
         self.documents += len(batch.hashes)
         self.characters += batch.characters
-        self.read += batch.characters_read
+        self.read += batch.read
         self.unknown += unknown
         self.rejects += len(batch.rejects)
         self.rejects_bytes += rejects_bytes
         self.left_out.update(batch.left_out)
-        for document in batch.hashes:
-            self.duplicates.add(document)
+        for identity in batch.hashes:
+            self.duplicates.add(identity)
 
     def save(self, folder: Path) -> None:
-        """Replace the file in one step."""
+        """Replaces the file in one step."""
         state = {name: value for name, value in vars(self).items() if name not in ("heldout", "duplicates")}
         state["heldout"] = asdict(self.heldout) if self.heldout else None
         state["duplicates"] = [self.duplicates.modulus, self.duplicates.counts]
@@ -93,12 +92,10 @@ class Progress:
 def check_same_options(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     """
     Raises:
-        DataError: the options of a folder differ from those given now.
+        DataError: naming what differs between the options of a folder and those given now.
     """
-    before, now = DEFAULT_FILTERS | before, DEFAULT_FILTERS | now
+    before, now = NOT_FILTERED | before, NOT_FILTERED | now
     differing = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     if differing:
         changes = "; ".join(f"{name}: {before.get(name)!r} there, {now.get(name)!r} now" for name in differing)
-        raise DataError(
-            f"{folder} was prepared with other options ({changes}); give another --out, or delete the folder"
-        )
+        raise DataError(f"{folder} was prepared with other options ({changes}); give another --out, or delete it")

@@ -18,6 +18,7 @@ from electra.config import to_toml
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError
 from electra.json_files import read_json
+from electra.objectives.metric_labels import metric_label
 from electra.objectives.two_stage import change_of
 from electra.pretraining.build import RunParts, build, evaluation, open_data
 from electra.pretraining.config import PretrainConfig
@@ -214,9 +215,9 @@ class PretrainResult:
     def __rich__(self) -> RenderableType:
         seen, step = self.outcome.evaluation["step"], self.outcome.step
         title = f"step {seen:,}" if seen == step else f"evaluated at step {seen:,}; stopped at step {step:,}"
-        table = Table("held-out figure", "value", title=title, title_justify="left")
+        table = Table("held-out metric", "value", title=title, title_justify="left")
         for name, value in self.outcome.evaluation.items():
             if name.startswith("eval/"):
-                table.add_row(name.removeprefix("eval/").replace("_", " "), f"{value:.4f}")
+                table.add_row(metric_label(name), f"{value:.4f}")
         lines = [f"run: {self.run}", *([str(self.exported)] if self.exported else [])]
         return Group(table, *lines, *([f"curves: {self.picture}"] if self.picture else []))

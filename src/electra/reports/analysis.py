@@ -1,6 +1,6 @@
-"""What `electra analyze` found: NAME.json, a picture, tables on the console, and a section of the report.
+"""Results of `electra analyze`: NAME.json, a figure, tables on the console, and a section of the report.
 
-Each analysis has a module here that presents its facts, which are those of its JSON file.
+Each analysis has a module in `electra.reports.analyses` that presents its results, as they are in its JSON file.
 """
 
 import importlib
@@ -26,79 +26,94 @@ ANALYSES = (
     "minimal-pairs",
     "rescore",
 )
-"""The names of all analyses: of their verbs (with dashes), modules here and files."""
+"""The names of all analyses: of their verbs, of their files, and (with underscores) of the modules that present
+them."""
 
-Facts = Mapping[str, Any]
+Results = Mapping[str, Any]
+"""The contents of NAME.json."""
 
 
 class Presenter(Protocol):
     """A module that presents one analysis.
 
     Attributes:
-        TITLE: what the analysis is about.
-        SHOWS: what its picture shows in words, for those who do not see it.
+        TITLE: of its section in the report.
+        FIGURE_DESCRIPTION: what its figure shows, for readers who do not see it.
     """
 
     TITLE: str
-    SHOWS: str
+    FIGURE_DESCRIPTION: str
 
-    def tables(self, facts: Facts) -> list[Table]:
-        """The figures."""
+    def build_tables(self, results: Results) -> list[Table]:
+        """The numbers."""
         ...
 
-    def notes(self, facts: Facts) -> list[str]:
-        """Sentences that say what was measured on what, and what has to be known to read the figures."""
+    def build_notes(self, results: Results) -> list[str]:
+        """What was measured on what, and how to read the numbers."""
         ...
 
-    def figure(self, facts: Facts) -> Any | None:
-        """matplotlib's figure; None where there is nothing to draw."""
+    def draw(self, results: Results) -> Any | None:
+        """A matplotlib figure; None if there is nothing to draw."""
         ...
 
 
 @dataclass(frozen=True)
 class AnalysisReport:
-    """What was found, and the files that say so."""
+    """The results of an analysis, and the files that hold them."""
 
     name: str
-    facts: dict[str, Any]
+    results: dict[str, Any]
     files: Sequence[Path] = ()
 
     def __rich__(self) -> RenderableType:
         presenter = load_presenter(self.name)
-        lines = [*presenter.notes(self.facts), *(f"wrote {file}" for file in self.files)]
-        return Group(*presenter.tables(self.facts), *lines)
+        lines = [*presenter.build_notes(self.results), *(f"wrote {file}" for file in self.files)]
+        return Group(*presenter.build_tables(self.results), *lines)
 
 
 def load_presenter(name: str) -> Presenter:
-    """The module of an analysis."""
+    """The module that presents an analysis."""
     module: Any = importlib.import_module(f"electra.reports.analyses.{name.replace('-', '_')}")
     return module
 
 
 def make_output_folder(out: Path | None) -> None:
-    """Make the folder for what will be found, so that one that cannot be made is known before hours of work."""
+    """Make the folder for results. Analyses do this first, so that a bad path is found before hours of work."""
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
 
 
-def save_report(name: str, facts: dict[str, Any], out: Path | None) -> AnalysisReport:
-    """What a verb returns, once NAME.json, NAME.png and NAME.svg are written, if a folder for them is given."""
+def save_report(name: str, results: dict[str, Any], out: Path | None) -> AnalysisReport:
+    """Write NAME.json, NAME.png and NAME.svg, if a folder is given, and return the report."""
     if out is None:
-        return AnalysisReport(name, facts)
+        return AnalysisReport(name, results)
     make_output_folder(out)
     file = out / f"{name}.json"
-    durable.write_text(file, json_text(facts))
-    figure = load_presenter(name).figure(facts)
-    return AnalysisReport(name, facts, [file, *(save_figure(figure, out, name) if figure is not None else [])])
+    durable.write_text(file, json_text(results))
+    figure = load_presenter(name).draw(results)
+    return AnalysisReport(name, results, [file, *(save_figure(figure, out, name) if figure is not None else [])])
 
 
 def read_analyses(folder: Path) -> list[AnalysisReport]:
-    """The analyses that a folder holds."""
+    """The analyses in a folder."""
     return [
         AnalysisReport(name, read_json(file)) for name in ANALYSES if (file := folder / f"{name}.json").is_file()
     ]
 
 
-def count_of(number: int, name: str) -> str:
+def count_of(number: int, noun: str) -> str:
     """`1 list`, `1,200 lists`."""
-    return f"{number:,} {name}{'s' * (number != 1)}"
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def windowed_notes(results: Results, texts: str) -> list[str]:
+    """A note for each model that read some texts in windows; results of earlier versions do not say so.
+
+    Args:
+        texts: what the texts are, such as "sentences".
+    """
+    return [
+        f"{model}: {texts} longer than its input, read in windows: {count:,}"
+        for model, count in results.get("in_windows", {}).items()
+        if count
+    ]

@@ -1,29 +1,24 @@
-"""Pictures of runs' curves."""
+"""Figures of runs' training and evaluation curves."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from electra.objectives.metric_labels import metric_label
 from electra.reports.figures import new_figure
-from electra.reports.metrics import Figures, read_metrics
+from electra.reports.metrics import Record, read_metrics
 
-TRAINING = {
-    "generator_loss": "masked LM", "discriminator_loss": "discriminator", "encoder_loss": "encoder",
-    "adversarial_loss": "adversarial", "baseline_loss": "baseline", "sentence_loss": "pairs of segments",
-    "language_model_loss": "language model", "permutation_lm_loss": "permutation LM",
-}  # fmt: skip
-DETECTION = {"eval/unigram_auc": "unigram fakes", "eval/discriminator_auc": "fakes as in training"}
-FILLING = {
-    "eval/masked_lm_accuracy": "masks, argmax", "eval/masked_lm_sample_accuracy": "masks, samples",
-    "eval/encoder_masked_lm_accuracy": "masks, the large network", "eval/restored_accuracy": "fakes restored",
-    "eval/language_model_accuracy": "the next token", "eval/permutation_lm_accuracy": "targets in a random order",
-}  # fmt: skip
-BESIDE = {
-    "eval/unigram_auc": ("finding unigram fakes in held-out text", "area under the ROC curve"),
-    "eval/masked_lm_accuracy": ("filling masks in held-out text", "accuracy"),
-    "loss": ("training loss, all parts", "nats"),
-}
-"""What runs are compared by."""
+TRAINING = (
+    "generator_loss", "discriminator_loss", "encoder_loss", "adversarial_loss", "baseline_loss", "sentence_loss",
+    "language_model_loss", "permutation_lm_loss",
+)  # fmt: skip
+DETECTION = ("eval/unigram_auc", "eval/discriminator_auc")
+PREDICTION = (
+    "eval/masked_lm_accuracy", "eval/masked_lm_sample_accuracy", "eval/encoder_masked_lm_accuracy",
+    "eval/restored_accuracy", "eval/language_model_accuracy", "eval/permutation_lm_accuracy",
+)  # fmt: skip
+COMPARED = {"eval/unigram_auc": "area under the ROC curve", "eval/masked_lm_accuracy": "accuracy", "loss": "nats"}
+"""The metrics by which runs are compared, and their units."""
 
 
 def plot_curves(run: Path, out: Path) -> Path:
@@ -34,69 +29,69 @@ def plot_curves(run: Path, out: Path) -> Path:
 
 
 def run_figure(run: Path) -> Any:
-    """Training losses, held-out detection and held-out masked-LM accuracy of a run against tokens seen; only what
-    its objective has.
+    """A run's training losses, held-out detection and held-out accuracy against tokens, as far as its objective
+    has them.
 
     Raises:
         CheckpointError: the folder has no metrics.
     """
     metrics = read_metrics(run)
-    kinds = [
+    panels = [
         ("training loss", "nats", metrics.reports, TRAINING),
-        ("finding fakes in held-out text", "area under the ROC curve", metrics.evaluations, DETECTION),
-        ("finding the right token in held-out text", "accuracy", metrics.evaluations, FILLING),
+        ("detection of replaced tokens, held out", "area under the ROC curve", metrics.evaluations, DETECTION),
+        ("prediction of tokens, held out", "accuracy", metrics.evaluations, PREDICTION),
     ]
-    known = [{name for record in records for name in record} for _, _, records, _ in kinds]
-    kinds = [kind for kind, names in zip(kinds, known, strict=True) if names & kind[-1].keys()]
-    figure, panels = _panels(max(1, len(kinds)))
-    for axes, (title, unit, records, series) in zip(panels, kinds, strict=False):
-        for name, label in series.items():
+    panels = [panel for panel in panels if any(name in record for record in panel[2] for name in panel[3])]
+    figure, grid = _new_panels(max(1, len(panels)))
+    for axes, (title, unit, records, names) in zip(grid, panels, strict=False):
+        for name in names:
             if any(record.get(name) is not None for record in records):
-                _draw(axes, records, name, label, dots=records is metrics.evaluations)
-        _named(axes, title, unit)
-        if series is DETECTION:
-            _chance(axes)
-        if series is TRAINING and all((one.get(name) or 1) > 0 for one in records for name in TRAINING):
-            axes.set_yscale("log")  # what is adversarial may be negative
+                _draw_curve(axes, records, name, metric_label(name), dots=records is metrics.evaluations)
+        _label_panel(axes, title, unit)
+        if names is DETECTION:
+            _draw_chance(axes)
+        if names is TRAINING and all((record.get(name) or 1) > 0 for record in records for name in TRAINING):
+            axes.set_yscale("log")  # an adversarial loss may be negative
     return figure
 
 
 def comparison_figure(runs: Sequence[Path], names: Sequence[str]) -> Any:
-    """The figures that runs are compared by against tokens seen, a line for each run.
+    """The compared metrics of several runs against tokens, a line for each run.
 
     Raises:
         CheckpointError: a folder has no metrics.
     """
-    figure, panels = _panels(len(BESIDE))
+    figure, grid = _new_panels(len(COMPARED))
     for run, label in zip(runs, names, strict=True):
         metrics = read_metrics(run)
-        for axes, name in zip(panels, BESIDE, strict=True):
-            records = metrics.evaluations if name.startswith("eval/") else metrics.reports
-            _draw(axes, records, name, label, dots=name.startswith("eval/"))
-    for axes, (name, (title, unit)) in zip(panels, BESIDE.items(), strict=True):
-        _named(axes, title, unit)
+        for axes, name in zip(grid, COMPARED, strict=True):
+            is_evaluation = name.startswith("eval/")
+            records = metrics.evaluations if is_evaluation else metrics.reports
+            _draw_curve(axes, records, name, label, dots=is_evaluation)
+    for axes, (name, unit) in zip(grid, COMPARED.items(), strict=True):
+        _label_panel(axes, metric_label(name), unit)
         if name == "eval/unigram_auc":
-            _chance(axes)
+            _draw_chance(axes)
     return figure
 
 
-def _panels(count: int) -> tuple[Any, Sequence[Any]]:
+def _new_panels(count: int) -> tuple[Any, Sequence[Any]]:
     figure = new_figure(13 / 3 * count, 3.8)
     return figure, figure.subplots(1, count, squeeze=False)[0]
 
 
-def _draw(axes: Any, records: list[Figures], name: str, label: str, *, dots: bool) -> None:
-    found = [(record["tokens"] / 1e6, record[name]) for record in records if record.get(name) is not None]
-    x, y = [x for x, _ in found], [y for _, y in found]
+def _draw_curve(axes: Any, records: list[Record], name: str, label: str, *, dots: bool) -> None:
+    points = [(record["tokens"] / 1e6, record[name]) for record in records if record.get(name) is not None]
+    x, y = [x for x, _ in points], [y for _, y in points]
     axes.plot(x, y, label=label, marker="o" if dots else None, markersize=3)
 
 
-def _named(axes: Any, title: str, unit: str) -> None:
+def _label_panel(axes: Any, title: str, unit: str) -> None:
     axes.set(title=title, xlabel="million tokens", ylabel=unit)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize=8)
 
 
-def _chance(axes: Any) -> None:
+def _draw_chance(axes: Any) -> None:
     axes.axhline(0.5, color="grey", linewidth=1, linestyle=":")
     axes.annotate("chance", (0.99, 0.5), xycoords=("axes fraction", "data"), ha="right", va="bottom")

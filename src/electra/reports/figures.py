@@ -1,5 +1,6 @@
-"""Pictures without a window, and their files."""
+"""matplotlib figures without a window, and their files."""
 
+import io
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,22 +8,29 @@ from typing import Any
 
 
 def new_figure(width: float, height: float) -> Any:
-    """An empty figure of so many inches."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window, whatever the machine
+    """An empty figure of a size in inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # needs no display
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    margins = ConstrainedLayoutEngine(w_pad=0.1)  # inches, so that names do not touch the edge
+    margins = ConstrainedLayoutEngine(w_pad=0.1)  # inches, so that labels do not touch the edge
     figure = Figure(figsize=(width, height), layout=margins)
     FigureCanvasAgg(figure)
     return figure
 
 
-def save_figure(figure: Any, out: Path, name: str, *, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
-    """NAME.png and NAME.svg in a folder, whole or not there."""
-    files = [out / f"{name}.{one}" for one in formats]
+def save_figure(figure: Any, folder: Path, name: str, *, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
+    """Write NAME.png and NAME.svg into a folder, each completely or not at all."""
+    files = [folder / f"{name}.{suffix}" for suffix in formats]
     for file in files:
         partial = file.with_name(f".{secrets.token_hex(4)}.{file.name}")
         figure.savefig(partial, dpi=130)
         partial.replace(file)
     return files
+
+
+def figure_svg(figure: Any) -> bytes:
+    """A figure as SVG, the same bytes at every call."""
+    stream = io.BytesIO()
+    figure.savefig(stream, format="svg", metadata={"Date": None})
+    return stream.getvalue()

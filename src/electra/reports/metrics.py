@@ -1,4 +1,4 @@
-"""What a run wrote about itself, read back."""
+"""The metrics that a run wrote."""
 
 import json
 from dataclasses import dataclass
@@ -7,20 +7,26 @@ from typing import Any
 
 from electra.errors import CheckpointError
 
-Figures = dict[str, Any]
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """The objects of a metrics.jsonl, by kind and in order."""
+    """The records of a metrics.jsonl by kind, in order.
 
-    reports: list[Figures]
-    evaluations: list[Figures]
-    findings: list[Figures]
+    Attributes:
+        reports: of training.
+        evaluations: held-out metrics.
+        findings: health problems.
+    """
+
+    reports: list[Record]
+    evaluations: list[Record]
+    findings: list[Record]
 
 
 def read_metrics(run: Path) -> Metrics:
-    """The metrics of a run's folder; lines that are torn, such as one that is just being written, are left out.
+    """Read the metrics in a run's folder; incomplete lines, such as one that is just being written, are left out.
 
     Raises:
         CheckpointError: the folder has no metrics.jsonl.
@@ -31,15 +37,15 @@ def read_metrics(run: Path) -> Metrics:
     metrics = Metrics([], [], [])
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            figures = json.loads(line)
+            record = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if not isinstance(figures, dict) or not isinstance(figures.get("step"), int):
+        if not isinstance(record, dict) or not isinstance(record.get("step"), int):
             continue
-        if "health" in figures:
-            metrics.findings.append(figures)
-        elif any(name.startswith("eval/") for name in figures):
-            metrics.evaluations.append(figures)
+        if "health" in record:
+            metrics.findings.append(record)
+        elif any(name.startswith("eval/") for name in record):
+            metrics.evaluations.append(record)
         else:
-            metrics.reports.append(figures)
+            metrics.reports.append(record)
     return metrics

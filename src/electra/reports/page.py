@@ -1,6 +1,7 @@
-"""One HTML page, self-contained, of whatever folders verbs wrote: runs, fine-tunings, studies, analyses.
+"""One self-contained HTML page about the folders that verbs wrote: runs, fine-tunings, studies, analyses.
 
-A section has facts, tables (those of the console) and pictures, which stand inside the page: nothing is fetched.
+A section has properties, tables (those of the console) and figures. Figures are part of the page: nothing is
+loaded from elsewhere.
 """
 
 import base64
@@ -17,44 +18,46 @@ TEMPLATE = Path(__file__).with_name("page.html.jinja")
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A drawing, as SVG, and what it shows in words, for those who do not see it."""
+class Figure:
+    """A figure, and what it shows, for readers who do not see it."""
 
-    says: str
+    description: str
     svg: bytes
 
     @property
-    def address(self) -> str:
+    def data_url(self) -> str:
         return "data:image/svg+xml;base64," + base64.b64encode(self.svg).decode()
 
 
 @dataclass(frozen=True)
 class Section:
-    """What there is to say of one folder, or of several together.
+    """The report of one folder, or of several together.
 
     Attributes:
         kind: what the folder holds: a pre-training, a fine-tuning, a study, an analysis.
-        facts: names and values.
-        notes: sentences, such as what was found wrong with the run.
+        properties: names and values.
+        notes: sentences, such as the health problems of a run.
     """
 
     title: str
     kind: str
-    facts: Sequence[tuple[str, str]] = ()
+    properties: Sequence[tuple[str, str]] = ()
     notes: Sequence[str] = ()
     tables: Sequence[Table] = ()
-    pictures: Sequence[Picture] = ()
+    figures: Sequence[Figure] = ()
 
 
 def render_page(title: str, sections: Sequence[Section]) -> str:
-    """The page's HTML."""
+    """Render the page as HTML."""
     import jinja2
 
     templates = jinja2.Environment(
         trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, autoescape=True
     )
     template = templates.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    return template.render(title=title, sections=sections, rows=_rows, figures_of=_figures, version=__version__)
+    return template.render(
+        title=title, sections=sections, rows=_rows, numeric_columns=_numeric_columns, version=__version__
+    )
 
 
 def _rows(table: Table) -> list[tuple[str, ...]]:
@@ -62,7 +65,7 @@ def _rows(table: Table) -> list[tuple[str, ...]]:
     return [tuple(map(str, row)) for row in zip(*(column.cells for column in table.columns), strict=True)]
 
 
-def _figures(table: Table) -> list[bool]:
-    """Which columns are of figures, so that they stand on the right and are not broken; the first one never is."""
+def _numeric_columns(table: Table) -> list[bool]:
+    """Which columns are numeric, so that they are right-aligned and not wrapped; the first column never is."""
     others = [are_numeric(map(str, column.cells)) for column in table.columns[1:]]
     return [False, *others]

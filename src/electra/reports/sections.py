@@ -1,6 +1,5 @@
-"""What a page says of a pre-training, a fine-tuning, a study, analyses; and of several pre-trainings together."""
+"""The sections of a report: pre-trainings, fine-tunings, studies, analyses, and comparisons of several runs."""
 
-import io
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,47 +9,54 @@ from rich.table import Table
 
 from electra.config import read_toml
 from electra.errors import CheckpointError
+from electra.export.display_name import display_names
 from electra.json_files import read_json, understood
+from electra.objectives.metric_labels import metric_label
 from electra.reports.analysis import ANALYSES, load_presenter, read_analyses
 from electra.reports.curves import comparison_figure, run_figure
+from electra.reports.figures import figure_svg
 from electra.reports.metrics import read_metrics
-from electra.reports.page import Picture, Section
+from electra.reports.page import Figure, Section
 from electra.reports.study import read_study
 from electra.reports.study_figure import study_figure
 from electra.reports.study_results import is_study
 
-Facts = Mapping[str, Any]
+Contents = Mapping[str, Any]
+"""Of a JSON or TOML file."""
 
 
 def build_sections(folders: Sequence[Path]) -> list[Section]:
-    """A section for each folder; where there are several runs or fine-tunings, one that compares them comes first.
+    """A section for each folder; several runs or fine-tunings are first compared with each other.
 
     Raises:
         CheckpointError: a folder holds nothing that can be reported.
     """
-    folders = [one for folder in folders for one in _each(folder)]
-    runs = [folder for folder in folders if kind_of(folder) == "pre-training"]
-    tuned = [folder for folder in folders if kind_of(folder) == "fine-tuning"]
-    found = []
-    for folder in folders:
+    folders = [part for folder in folders for part in _split_tasks(folder)]
+    kinds = [kind_of(folder) for folder in folders]
+    names = display_names(folders)
+    sections = []
+    for folder, kind, name in zip(folders, kinds, names, strict=True):
         with understood(folder):
-            found += _SECTIONS[kind_of(folder)](folder)
-    if len(tuned) > 1:
-        found.insert(0, _fine_tunings(tuned))
-    if len(runs) > 1:
-        found.insert(0, _side_by_side(runs))
-    return found
+            sections += _SECTIONS[kind](folder, name)
+    by_kind: dict[str, dict[str, Path]] = {}
+    for folder, kind, name in zip(folders, kinds, names, strict=True):
+        by_kind.setdefault(kind, {})[name] = folder
+    if len(fine_tunings := by_kind.get("fine-tuning", {})) > 1:
+        sections.insert(0, _compare_fine_tunings(fine_tunings))
+    if len(runs := by_kind.get("pre-training", {})) > 1:
+        sections.insert(0, _compare_runs(runs))
+    return sections
 
 
-def _each(folder: Path) -> list[Path]:
-    """The folder; or the tasks' folders, where `electra finetune --task glue` made one for each."""
+def _split_tasks(folder: Path) -> list[Path]:
+    """The folder; or the tasks' folders, if `electra finetune --task glue` made one for each."""
     if kind_of(folder) != "fine-tuning" or "seeds" in read_json(folder / "results.json", optional=True):
         return [folder]
     tasks = sorted(path.parent for path in folder.glob("*/results.json"))
     if not tasks:
         raise CheckpointError(
-            f"{folder}: results.json is of several tasks, and no task's folder is there any more; "
-            "give the folder of one task, or fine-tune again"
+            f"{folder}: results.json is of several tasks, but the folders of the tasks are missing; give the "
+            "folder of one task, or fine-tune again"
         )
     return tasks
 
@@ -71,8 +77,7 @@ def kind_of(folder: Path) -> str:
         return "analysis"
     if (folder / "seed-0").is_dir():
         raise CheckpointError(
-            f"{folder}: this fine-tuning has no results yet; the same `electra finetune` goes on with it, and "
-            "then it can be reported"
+            f"{folder}: this fine-tuning has no results yet; the same `electra finetune` command resumes it"
         )
     raise CheckpointError(
         f"{folder} holds no run, fine-tuning, study or analysis; give a folder that `electra pretrain`, "
@@ -80,36 +85,35 @@ def kind_of(folder: Path) -> str:
     )
 
 
-def _pretraining(folder: Path) -> list[Section]:
-    metrics, config, environment = (
-        read_metrics(folder),
-        _config(folder),
-        read_json(folder / "environment.json", optional=True),
-    )
-    facts = []
+def _pretraining(folder: Path, name: str) -> list[Section]:
+    metrics, config = read_metrics(folder), _read_config(folder)
+    environment = read_json(folder / "environment.json", optional=True)
+    properties = []
     if metrics.reports:
         last = metrics.reports[-1]
-        facts = [
+        properties = [
             ("steps", f"{last['step']:,} of {config.get('train', {}).get('steps', 0):,}"),
             ("tokens", f"{last['tokens']:,}"),
             ("training FLOPs", f"{last['flops']:.3e}"),
             ("time", f"{last['seconds'] / 60:.1f} minutes, {last['tokens'] / last['seconds']:,.0f} tokens/s"),
         ]
-    facts += list(_machine(config, environment))
+    properties += list(_setup(config, environment))
     tables = []
     if metrics.evaluations:
         evaluation = metrics.evaluations[-1]
-        table = Table("held-out figure", f"step {evaluation['step']:,}")
-        for name, value in evaluation.items():
-            if name.startswith("eval/"):
-                table.add_row(_words(name), _figure(value))
+        table = Table("held-out metric", f"step {evaluation['step']:,}")
+        for key, value in evaluation.items():
+            if key.startswith("eval/"):
+                table.add_row(metric_label(key), _format(value))
         tables.append(table)
-    notes = [f"Step {one['step']:,}: {one['health']}: {one['message']}" for one in metrics.findings]
-    picture = Picture("losses and held-out figures against tokens", _svg(run_figure(folder)))
-    return [Section(_name(folder), "pre-training", facts, notes, tables, [picture])]
+    notes = [
+        f"Step {finding['step']:,}: {finding['health']}: {finding['message']}" for finding in metrics.findings
+    ]
+    figure = Figure("losses and held-out metrics against tokens", figure_svg(run_figure(folder)))
+    return [Section(name, "pre-training", properties, notes, tables, [figure])]
 
 
-def _machine(config: Facts, environment: Facts) -> Iterator[tuple[str, str]]:
+def _setup(config: Contents, environment: Contents) -> Iterator[tuple[str, str]]:
     yield "objective", str(config.get("objective", {}).get("kind", "replaced-token"))
     if data := environment.get("data", {}).get("statistics"):
         yield "data", f"{data['documents']:,} documents, {data['tokens']:,} tokens"
@@ -121,52 +125,52 @@ def _machine(config: Facts, environment: Facts) -> Iterator[tuple[str, str]]:
         yield "machine", f"{machine}, {precision}, PyTorch {environment['torch']}"
 
 
-def _finetuning(folder: Path) -> list[Section]:
-    results, config = read_json(folder / "results.json", optional=True), _config(folder)
+def _finetuning(folder: Path, name: str) -> list[Section]:
+    results, config = read_json(folder / "results.json", optional=True), _read_config(folder)
     metric, seeds = results["metric"], results["seeds"]
-    facts = [
+    properties = [
         ("task", results["task"]),
         (f"{metric} on dev", f"median {results['median']:.4f}, mean {results['mean']:.4f}"),
         ("started from", str(results["pretrained"])),
         ("examples", ", ".join(f"{split} {count:,}" for split, count in results["examples"].items())),
     ]
     if len(seeds) > 1:
-        facts.insert(2, ("standard deviation over seeds", f"{results['standard_deviation']:.4f}"))
-    for split in dict.fromkeys(split for one in seeds for split in one.get("others", {})):
-        values = [one["others"][split][metric] for one in seeds if metric in one["others"].get(split, {})]
-        facts.append((f"{metric} on {split}", f"median {statistics.median(values):.4f}"))
-    settings = dict(_flat(config))
-    facts += [(says, str(settings[name])) for name, says in _LEARNING.items() if name in settings]
-    table = Table("seed", *(names := _metrics(seeds)), "failed", "steps", "seconds")
-    for one in seeds:
-        figures = [_figure(one["metrics"].get(name)) for name in names]
+        properties.insert(2, ("standard deviation over seeds", f"{results['standard_deviation']:.4f}"))
+    for split in dict.fromkeys(split for seed in seeds for split in seed.get("others", {})):
+        values = [seed["others"][split][metric] for seed in seeds if metric in seed["others"].get(split, {})]
+        properties.append((f"{metric} on {split}", f"median {statistics.median(values):.4f}"))
+    settings = dict(_flatten(config))
+    properties += [(label, str(settings[key])) for key, label in _TRAINING_SETTINGS.items() if key in settings]
+    table = Table("seed", *(keys := _metric_keys(seeds)), "failed", "steps", "seconds")
+    for seed in seeds:
+        values = [_format(seed["metrics"].get(key)) for key in keys]
         table.add_row(
-            str(one["seed"]), *figures, one["failed"] or "", f"{one['steps']:,}", f"{one['seconds']:.0f}"
+            str(seed["seed"]), *values, seed["failed"] or "", f"{seed['steps']:,}", f"{seed['seconds']:.0f}"
         )
-    return [Section(_name(folder), "fine-tuning", facts, results["notes"], [table])]
+    return [Section(name, "fine-tuning", properties, results["notes"], [table])]
 
 
-def _metrics(seeds: Sequence[Facts]) -> list[str]:
-    """The figures of a task; those of its single kinds of spans are in results.json."""
-    return [name for name in dict.fromkeys(name for one in seeds for name in one["metrics"]) if "/" not in name]
+def _metric_keys(seeds: Sequence[Contents]) -> list[str]:
+    """The metrics of a task; those of single kinds of spans are only in results.json."""
+    return [key for key in dict.fromkeys(key for seed in seeds for key in seed["metrics"]) if "/" not in key]
 
 
-_LEARNING = {
+_TRAINING_SETTINGS = {
     "optimizer.learning_rate": "learning rate",
     "optimizer.layer_decay": "layer-wise decay",
     "train.epochs": "epochs",
-    "train.batch_size": "rows a step",
+    "train.batch_size": "rows per step",
     "train.precision": "precision",
-    "data.fraction": "share of the training examples",
-    "data.max_length": "tokens of a row at most",
+    "data.fraction": "fraction of the training examples",
+    "data.max_length": "maximum tokens of a row",
 }
-"""Settings of a fine-tuning that say how it learnt."""
+"""Settings of a fine-tuning that are shown, and their labels."""
 
 
-def _study(folder: Path) -> list[Section]:
+def _study(folder: Path, name: str) -> list[Section]:
     report = read_study(folder)
     precisions = sorted({run["precision"] for run in report.runs if "precision" in run})
-    facts = [
+    properties = [
         ("budget of a run", f"{report.facts['flops']:.3e} FLOPs (modern convention)"),
         ("base", str(report.facts["base"])),
         ("precision", ", ".join(precisions) or "–"),
@@ -174,24 +178,24 @@ def _study(folder: Path) -> list[Section]:
         ("interval", "95 %, Student's t over the seeds, of the difference to the control with the same seed"),
     ]
     if report.facts["paper"]:
-        facts.append(("published", report.facts["paper"]))
+        properties.append(("published", report.facts["paper"]))
     figure = study_figure(report.facts, report.arms)
-    pictures = [Picture(report.facts["title"], _svg(figure))] if figure is not None else []
-    notes = [] if report.arms else ["No run has ended yet."]
+    figures = [Figure(report.facts["title"], figure_svg(figure))] if figure is not None else []
+    notes = [] if report.arms else ["No run has finished yet."]
     if report.arms and report.facts["suite"]:
-        notes = [f"As for the paper: {report.summarize_agreement()}."]
-    return [Section(_name(folder), "study", facts, notes, report.tables(), pictures)]
+        notes = [f"Compared with the paper: {report.summarize_agreement()}."]
+    return [Section(name, "study", properties, notes, report.tables(), figures)]
 
 
-def _analyses(folder: Path) -> list[Section]:
-    found = []
-    for one in read_analyses(folder):
-        presenter = load_presenter(one.name)
-        figure = presenter.figure(one.facts)
-        pictures = [Picture(presenter.SHOWS, _svg(figure))] if figure is not None else []
-        tables, notes = presenter.tables(one.facts), presenter.notes(one.facts)
-        found.append(Section(presenter.TITLE, f"analysis, {_name(folder)}", (), notes, tables, pictures))
-    return found
+def _analyses(folder: Path, name: str) -> list[Section]:
+    sections = []
+    for analysis in read_analyses(folder):
+        presenter, results = load_presenter(analysis.name), analysis.results
+        figure = presenter.draw(results)
+        figures = [Figure(presenter.FIGURE_DESCRIPTION, figure_svg(figure))] if figure is not None else []
+        tables, notes = presenter.build_tables(results), presenter.build_notes(results)
+        sections.append(Section(presenter.TITLE, f"analysis, {name}", (), notes, tables, figures))
+    return sections
 
 
 _SECTIONS = {
@@ -199,74 +203,56 @@ _SECTIONS = {
 }  # fmt: skip
 
 
-def _side_by_side(runs: Sequence[Path]) -> Section:
-    """The held-out figures of several pre-trainings and the settings in which they differ."""
-    names = [_name(run) for run in runs]
-    evaluations = [found[-1] if (found := read_metrics(run).evaluations) else {} for run in runs]
-    shared = set.intersection(*(set(one) for one in evaluations))
-    table = Table("held-out figure, last", *names)
-    for name in evaluations[0]:
-        if name in shared and name.startswith("eval/"):
-            table.add_row(_words(name), *(_figure(one[name]) for one in evaluations))
-    tables = [*([table] if table.row_count else []), *_differences(runs, names)]
-    picture = Picture("held-out figures of all runs against tokens", _svg(comparison_figure(runs, names)))
-    return Section("Side by side", f"{len(runs)} pre-trainings", tables=tables, pictures=[picture])
+def _compare_runs(runs: Mapping[str, Path]) -> Section:
+    """The held-out metrics of several pre-trainings, and the settings in which they differ."""
+    evaluations = [found[-1] if (found := read_metrics(folder).evaluations) else {} for folder in runs.values()]
+    shared = set.intersection(*(set(evaluation) for evaluation in evaluations))
+    table = Table("held-out metric, last", *runs)
+    for key in evaluations[0]:
+        if key in shared and key.startswith("eval/"):
+            table.add_row(metric_label(key), *(_format(evaluation[key]) for evaluation in evaluations))
+    tables = [*([table] if table.row_count else []), *_different_settings(runs)]
+    svg = figure_svg(comparison_figure([*runs.values()], [*runs]))
+    figures = [Figure("held-out metrics of all runs against tokens", svg)]
+    return Section("Comparison of pre-trainings", f"{len(runs)} pre-trainings", tables=tables, figures=figures)
 
 
-def _fine_tunings(folders: Sequence[Path]) -> Section:
-    """The headline figures of several fine-tunings and the settings in which they differ."""
-    table = Table("fine-tuning", "task", "figure on dev", "median", "mean", "seeds", "failed")
-    for folder in folders:
+def _compare_fine_tunings(fine_tunings: Mapping[str, Path]) -> Section:
+    """The results of several fine-tunings, and the settings in which they differ."""
+    table = Table("fine-tuning", "task", "metric on dev", "median", "mean", "seeds", "failed")
+    for name, folder in fine_tunings.items():
         results = read_json(folder / "results.json", optional=True)
         table.add_row(
-            _name(folder), results["task"], results["metric"], f"{results['median']:.4f}",
+            name, results["task"], results["metric"], f"{results['median']:.4f}",
             f"{results['mean']:.4f}", str(len(results["seeds"])), str(results["failed"]),
         )  # fmt: skip
-    names = [_name(folder) for folder in folders]
-    return Section(
-        "All fine-tunings", f"{len(folders)} fine-tunings", tables=[table, *_differences(folders, names)]
-    )
+    tables = [table, *_different_settings(fine_tunings)]
+    return Section("Comparison of fine-tunings", f"{len(fine_tunings)} fine-tunings", tables=tables)
 
 
-def _differences(folders: Sequence[Path], names: Sequence[str]) -> list[Table]:
-    """A table of the settings in which runs differ; none where they do not."""
-    settings = [dict(_flat(_config(folder))) for folder in folders]
-    table = Table("setting that differs", *names)
-    for key in dict.fromkeys(key for one in settings for key in one):
-        values = [one.get(key, "–") for one in settings]
+def _different_settings(folders: Mapping[str, Path]) -> list[Table]:
+    """A table of the settings in which runs differ; none if they are equal."""
+    settings = [dict(_flatten(_read_config(folder))) for folder in folders.values()]
+    table = Table("setting that differs", *folders)
+    for key in dict.fromkeys(key for config in settings for key in config):
+        values = [config.get(key, "–") for config in settings]
         if any(value != values[0] for value in values) and key not in ("out", "data", "data.path"):
             table.add_row(key, *map(str, values))
     return [table] if table.row_count else []
 
 
-def _flat(table: Facts, before: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(table: Contents, prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in table.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{before}{key}.")
+            yield from _flatten(value, f"{prefix}{key}.")
         else:
-            yield f"{before}{key}", value
+            yield f"{prefix}{key}", value
 
 
-def _name(folder: Path) -> str:
-    """Enough of a folder's path to know it by."""
-    parts = [part for part in folder.parts if part not in ("/", ".", "..")] or [folder.resolve().name]
-    return "/".join(parts[-5:] if parts[-1] == "run" else parts[-2:])
-
-
-def _words(name: str) -> str:
-    return name.removeprefix("eval/").replace("_", " ")
-
-
-def _figure(value: float | None) -> str:
+def _format(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"
 
 
-def _config(folder: Path) -> Facts:
+def _read_config(folder: Path) -> Contents:
     path = folder / "config.toml"
     return read_toml(path) if path.is_file() else {}
-
-
-def _svg(figure: Any) -> bytes:
-    stream = io.BytesIO()
-    figure.savefig(stream, format="svg", metadata={"Date": None})
-    return stream.getvalue()

@@ -14,6 +14,7 @@ from rich.table import Table
 from electra import durable
 from electra.errors import CheckpointError
 from electra.json_files import read_json, understood
+from electra.objectives.metric_labels import metric_label
 from electra.reports.study_figure import draw_study
 from electra.reports.study_results import (
     ARCHIVE_FILE,
@@ -23,7 +24,6 @@ from electra.reports.study_results import (
     Record,
     heldout_metric_of,
     is_percent,
-    metric_label,
     read_facts,
     read_runs,
     run_folder,

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from electra.objectives.metric_labels import metric_label
 from electra.reports.figures import new_figure, save_figure
-from electra.reports.study_results import ArmResult, Record, heldout_metric_of, is_percent, metric_label
+from electra.reports.study_results import ArmResult, Record, heldout_metric_of, is_percent
 
 INSIDE_LEGEND = 4
 """A legend with more lines is placed next to the axes."""

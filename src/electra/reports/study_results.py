@@ -287,8 +287,3 @@ def heldout_metric_of(facts: Record) -> str:
 def is_percent(metric: str) -> bool:
     """Whether a metric is shown in percent."""
     return metric.endswith(PERCENT_METRICS)
-
-
-def metric_label(metric: str) -> str:
-    """The name of a metric in words."""
-    return "AUC, unigram fakes" if metric == UNIGRAM_AUC else metric.removeprefix("eval/").replace("_", " ")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.durable import flush
+from electra.objectives.metric_labels import metric_label
 from electra.training.config import TrackingConfig
 from electra.training.distributed import is_main_process
 
@@ -16,18 +17,12 @@ logger = logging.getLogger(__name__)
 
 Figures = Mapping[str, Any]
 
-_HELD_OUT = {
-    "eval/discriminator_auc": "AUC on fakes as in training",
-    "eval/unigram_auc": "on unigram fakes",
-    "eval/masked_lm_accuracy": "masked-LM accuracy",
-    "eval/masked_lm_loss": "masked-LM loss",
-    "eval/perplexity": "perplexity a token",
-    "eval/language_model_accuracy": "accuracy of the next token",
-    "eval/permutation_lm_accuracy": "accuracy at the targets",
-    "eval/permutation_lm_loss": "loss at the targets",
-    "eval/discriminator_loss": "discriminator loss",
-    "eval/majority_loss": "that of the majority class",
-}
+_HELD_OUT = (
+    "eval/discriminator_auc", "eval/unigram_auc", "eval/masked_lm_accuracy", "eval/masked_lm_loss",
+    "eval/perplexity", "eval/language_model_accuracy", "eval/permutation_lm_accuracy",
+    "eval/permutation_lm_loss", "eval/discriminator_loss", "eval/majority_loss",
+)  # fmt: skip
+"""Held-out metrics in the console line of an evaluation."""
 
 
 class MetricsFile:
@@ -136,7 +131,7 @@ def report_line(figures: Figures, *, steps: int | None, utilisation: float, seco
 
 def evaluation_line(figures: Figures) -> str:
     """The figures that say whether the networks learn, in one line: those of `_HELD_OUT`, or of a task all."""
-    known = [f"{words} {figures[key]:.3f}" for key, words in _HELD_OUT.items() if key in figures]
+    known = [f"{metric_label(key)} {figures[key]:.3f}" for key in _HELD_OUT if key in figures]
     if not known:
         named = {key.removeprefix("eval/"): value for key, value in figures.items() if key.startswith("eval/")}
         known = [f"{name} {value:.3f}" for name, value in named.items() if "/" not in name]

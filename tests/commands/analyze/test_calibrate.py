@@ -14,7 +14,6 @@ from electra.analysis.detect import token_scores
 from electra.analysis.error_corpora import LabeledSentence
 from electra.cli import main
 from electra.data import tokenizer as tokenizers
-from electra.data.tokenizer import load_tokenizer
 from electra.export import huggingface
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
@@ -28,7 +27,7 @@ TEXT = "The gardener watches the long road."
 def trained(held_out_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The towers of a run: random networks."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    size = tokenizers.vocabulary_size(load_tokenizer(held_out_data / "tokenizer.json"))
+    size = tokenizers.vocabulary_size(tokenizers.load(held_out_data / "tokenizer.json"))
     for tower, head in (("discriminator", ReplacedTokenHead), ("generator", MaskedLanguageModelHead)):
         torch.manual_seed(0)
         config = EncoderConfig(
@@ -67,7 +66,7 @@ def test_tables_a_picture_and_a_correction_that_score_uses(
     before = Scorer(str(run), device="cpu")([TEXT])[0]
     assert main(command(run, held_out_data, *options)) == 0
     shown = capsys.readouterr().out
-    assert "isotonic is stored beside the model" in shown and "as given" in shown and "log loss" in shown
+    assert "isotonic is stored in the model's folder" in shown and " given " in shown and "log loss" in shown
     text = (out / "calibrate.json").read_text()
     assert str(tmp_path.parent) not in text and "NaN" not in text
     facts = json.loads(text)
@@ -142,8 +141,10 @@ def test_refusals(
     few.write_text("a\tc\nb\ti\n\n" * 9)
     assert "9 sentences are too few for two halves of 10" in calibrate("--errors", str(few))
     assert "has no calibration.json" in refused("score", str(run), TEXT, "--calibrated")
-    assert "give --calibrated with it" in refused("score", str(run), TEXT, "--prior", ".1")
-    assert "--prior: must lie between 0 and 1" in refused("score", str(run), TEXT, "--calibrated", "--prior", "1")
+    assert "give --calibrated, too" in refused("score", str(run), TEXT, "--prior", ".1")
+    assert "--prior: must be above 0 and below 1" in refused(
+        "score", str(run), TEXT, "--calibrated", "--prior", "1"
+    )
     assert "leave one out" in refused("score", str(run), TEXT, "--calibrated", "--electric")
     shutil.move(run / "export" / "generator", tmp_path / "elsewhere")
     assert "has no generator next to it" in calibrate()
@@ -168,7 +169,7 @@ def test_what_turns_the_order_round_is_not_stored_and_no_figure_is_lost(
     assert main(command(run, held_out_data, *options)) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "no correction is stored: tokens that look replaced to the model are replaced less often" in shown
-    assert "run: of the sentences 20 are longer than its input and were read in windows" in shown
+    assert "run: sentences longer than its input, read in windows: 20" in shown
     facts = json.loads((tmp_path / "found" / "calibrate.json").read_text())
     assert facts["stored"] is None and facts["errors"]["rows"][-1]["slope"] < 0
     assert not list(run.rglob("calibration.json"))

@@ -8,19 +8,17 @@ import torch
 
 from electra.cli import main
 from electra.data import tokenizer as tokenizers
-from electra.data.tokenizer import load_tokenizer
 from electra.export import huggingface
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import LanguageModelHead
-from electra.preparation.tokenizer_training import train_tokenizer
 
 
 @pytest.fixture(scope="module")
 def language_model(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("causal") / "causal"
     torch.manual_seed(0)
-    size = tokenizers.vocabulary_size(load_tokenizer(data_folder / "tokenizer.json"))
+    size = tokenizers.vocabulary_size(tokenizers.load(data_folder / "tokenizer.json"))
     config = EncoderConfig(
         layers=2, hidden_size=16, embedding_size=16, feed_forward_size=24, heads=2, vocabulary_size=size,
         positions="relative", direction="left", type_vocabulary_size=1, memory_length=16,
@@ -40,7 +38,7 @@ def test_tables_figures_and_a_picture(
     options = ["--memory", "0", "16", "64", "--documents", "3", "--speed-tokens", "4", "--out", str(out)]
     assert main([*command, *options]) == 0
     shown = capsys.readouterr().out
-    assert "causal (1): windows of 32, trained with a memory of 16" in shown and "so many times" in shown
+    assert "causal (1): windows of 32, trained with a memory of 16" in shown and "speedup" in shown
     text = (out / "context.json").read_text()
     assert str(tmp_path.parent) not in text
     facts = json.loads(text)
@@ -60,7 +58,7 @@ def test_without_timings_and_with_a_window_of_ones_own(
     command = ["analyze", "context", str(language_model), "--data", str(data_folder), "--no-speed"]
     assert main([*command, "--window", "8", "--memory", "0", "--length", "20"]) == 0
     shown = capsys.readouterr().out
-    assert "windows of 8" in shown and "so many times" not in shown
+    assert "windows of 8" in shown and "speedup" not in shown
 
 
 def test_refusals(
@@ -79,7 +77,7 @@ def test_refusals(
     assert "--memory: give different lengths of 0 or more" in refused(str(language_model), "--memory", "4", "-1")
     assert "--length: must be at least 1, got 0" in refused(str(language_model), "--length", "0")
     other = tmp_path / "other"
-    train_tokenizer(["one two three"] * 9, vocabulary_size=60).save(str(tmp_path / "tokenizer.json"))
+    tokenizers.train(["one two three"] * 9, vocabulary_size=60).save(str(tmp_path / "tokenizer.json"))
     config = EncoderConfig(
         layers=1, hidden_size=16, embedding_size=16, feed_forward_size=24, heads=2, vocabulary_size=60,
         positions="relative", direction="left", type_vocabulary_size=1,

@@ -20,7 +20,6 @@ from electra.analysis.detect import (
 from electra.analysis.error_corpora import LabeledSentence, read_error_corpus
 from electra.cli import main
 from electra.data import tokenizer as tokenizers
-from electra.data.tokenizer import load_tokenizer
 from electra.export import huggingface
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead
@@ -55,14 +54,14 @@ def write_tagger(folder: Path, tokenizer: Path, tags: tuple[str, ...], **reading
     torch.manual_seed(1)
     config = EncoderConfig(
         layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=48,
-        vocabulary_size=tokenizers.vocabulary_size(load_tokenizer(tokenizer)),
+        vocabulary_size=tokenizers.vocabulary_size(tokenizers.load(tokenizer)),
         initializer_range=0.4, linear_initializer_range=0.4,
     )  # fmt: skip
-    head = problem.build_head(config)
+    head = problem.head(config)
     torch.nn.init.normal_(head.prediction.weight)
     huggingface.save(
         folder, encoder=Encoder(config), head=head, card="", tokenizer_json=tokenizer,
-        task=problem.to_dict() | reading,
+        task=problem.facts() | reading,
     )  # fmt: skip
     return str(folder)
 
@@ -101,7 +100,7 @@ def test_models_side_by_side(
         assert low <= high
     assert (out / "detect.png").is_file() and (out / "detect.svg").is_file()
     assert main(["report", str(out), "--out", str(tmp_path / "report.html")]) == 0
-    assert "Finding the words that learners got wrong" in (tmp_path / "report.html").read_text()
+    assert "Detection of learners&#39; wrong words" in (tmp_path / "report.html").read_text()
 
 
 def test_a_model_beside_itself_differs_in_no_draw(small_model: str, tagged: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from small_model import write_model
 
 from electra.cli import main
 from electra.commands.analyze.encoders import AnalyzeCompareConfig, run
-from electra.reports.analyses.compare import notes, tables
+from electra.reports.analyses.compare import build_notes, build_tables
 
 NOUNS, VERBS = ["cat", "dog", "mat", "homework"], ["sat", "ate"]
 
@@ -47,7 +47,7 @@ def text(tmp_path: Path) -> Path:
 
 def compared(*models: str, text: Path, chunks: Path | None = None) -> dict[str, Any]:
     """The facts, without a picture, whose drawing takes longer than all the rest."""
-    return run(AnalyzeCompareConfig(models, text=text, chunks=chunks, resamples=50, neighbours=3)).facts
+    return run(AnalyzeCompareConfig(models, text=text, chunks=chunks, resamples=50, neighbours=3)).results
 
 
 def test_two_encoders_side_by_side(
@@ -82,11 +82,13 @@ def test_two_encoders_side_by_side(
 def test_sentences_that_are_read_in_windows_are_counted(models: tuple[str, str], text: Path) -> None:
     facts = compared(*models, text=text)
     assert facts["in_windows"] == {"words": 0, "bytes": 60}  # its tokens are bytes
-    assert not any(note.startswith("words: of the sentences") for note in notes(facts))
+    assert not any(note.startswith("words: sentences longer") for note in build_notes(facts))
     text.write_text(lines() + "".join(f"{i}\tcat\t_\tNOUN\t_\t_\t{i - 1}\t_\t_\t_\n" for i in range(1, 80)))
     facts = compared(*models, text=text)
     assert facts["in_windows"] == {"words": 1, "bytes": 61}
-    assert any(note.startswith("bytes: of the sentences 61 are longer") for note in notes(facts))
+    assert any(
+        note == "bytes: sentences longer than its input, read in windows: 61" for note in build_notes(facts)
+    )
 
 
 def test_the_pages_command_prints_what_the_page_shows(
@@ -103,7 +105,7 @@ def test_the_pages_command_prints_what_the_page_shows(
     Path("chunks.txt").write_text("the DT B-NP\ncat NN I-NP\nsat VBD B-VP\n\n" * 40)
     assert main(words[:-2]) == 0  # without the picture, whose drawing takes longer than all the rest
     shown = capsys.readouterr().out
-    titles = re.findall(r"^(?:last layers: how|linear|nearest).*", page, re.MULTILINE)
+    titles = re.findall(r"^(?:last layers: iso|linear|nearest).*", page, re.MULTILINE)
     assert len(titles) == 4 and all(title in shown for title in titles)
     assert "nearest in electra" in shown and "nearest in bert" in shown and "last layers: CKA" in shown
 
@@ -126,8 +128,8 @@ def test_what_a_text_does_not_say_is_left_out_and_named(models: tuple[str, str],
     plain.write_text("The cat sat on the mat.\nA dog ate my homework, twice!\n" * 20)
     for path in (bare, plain):
         facts = compared(*models, text=path)
-        assert facts["probes"] == [] and len(tables(facts)) == 3
-        said = " ".join(notes(facts))
+        assert facts["probes"] == [] and len(build_tables(facts)) == 3
+        said = " ".join(build_notes(facts))
         assert f"not probed: parts of speech: {path.name}" in said and "not probed: depth in the tree" in said
     tagged = tmp_path / "tagged.conllu"
     tagged.write_text(lines(heads=False))
@@ -136,7 +138,7 @@ def test_what_a_text_does_not_say_is_left_out_and_named(models: tuple[str, str],
     short.write_text("1\tcats\t_\tNOUN\t_\t_\t2\t_\t_\t_\n2\tsat\t_\tVERB\t_\t_\t0\t_\t_\t_\n\n" * 60)
     facts = compared(*models, text=short)
     assert [probe["name"] for probe in facts["probes"]] == ["part of speech"]
-    assert "too few sentences of 5 words or more" in " ".join(notes(facts))
+    assert "too few sentences of 5 words or more" in " ".join(build_notes(facts))
     once = tmp_path / "once.conllu"  # what one sentence has is learnt or measured, not both
     words = ["the", "cat", "sat", "the", "dog"]
     once.write_text(

@@ -66,7 +66,7 @@ def test_all_scores_of_both_networks(
     assert np.mean(list(expected.values())) == pytest.approx(facts["scores"][3]["overall"]["value"])
     assert (out / "minimal-pairs.png").read_bytes().startswith(b"\x89PNG")
     assert main(["report", str(out), "--out", str(tmp_path / "page.html")]) == 0
-    assert "Right and wrong sentences" in (tmp_path / "page.html").read_text()
+    assert "Minimal pairs of good and bad sentences" in (tmp_path / "page.html").read_text()
 
 
 def test_two_columns_of_a_table(models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,7 +87,7 @@ def test_sentences_that_are_read_in_windows_are_counted(
     file.write_text("good,bad\n" + f"{'a dog ' * 100},{'a cat ' * 100}\n" + "a dog,a cat\n" * 3)
     assert main(["analyze", "minimal-pairs", *models, "--data", str(file), "--resamples", "20"]) == 0
     shown = capsys.readouterr().out
-    assert shown.count(": of the sentences 2 are longer than its input and were read in windows") == len(models)
+    assert shown.count(": sentences longer than its input, read in windows: 2") == len(models)
 
 
 def test_refusals(models: list[str], blimp: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,7 +55,7 @@ def test_references_of_their_own(model: str, tmp_path: Path, capsys: pytest.Capt
     command = ["analyze", "rescore", model, "--data", str(lists(tmp_path / "lists.csv")), "--folds", "2"]
     assert main([*command, "--references", str(references), "--resamples", "30", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
-    assert "left out: 1 list without a reference" in shown and "of 4 lists the first best has no score" in shown
+    assert "left out: 1 list without a reference" in shown and "the first best of 4 lists has no score" in shown
     facts = json.loads((tmp_path / "rescore.json").read_text())
     assert facts["first_best"]["value"] == pytest.approx(1 / 16) and facts["hypotheses"] == 16
 
@@ -80,7 +80,7 @@ def test_hypotheses_that_are_read_in_windows_are_counted(
     long = "a dog " * 100
     data.write_text(data.read_text() + f"{long},{long},.5\n{long},a dog,.4\n")
     assert main(["analyze", "rescore", model, "--data", str(data), "--folds", "2", "--resamples", "20"]) == 0
-    assert ": of the hypotheses 1 are longer than its input and were read in windows" in capsys.readouterr().out
+    assert ": hypotheses longer than its input, read in windows: 1" in capsys.readouterr().out
 
 
 def test_refusals(

@@ -1,115 +1,114 @@
-"""What `electra analyze context` found, as tables and as a picture: what a longer memory is worth, and where."""
+"""The results of `electra analyze context` as tables and as a figure: losses by memory length and by position."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from rich.table import Table
 
-from electra.reports.analysis import Facts, count_of
+from electra.reports.analysis import Results, count_of
 from electra.reports.figures import new_figure
 from electra.reports.tables import NumericTable
 
-TITLE = "What a longer memory is worth"
-SHOWS = "perplexity against context, and the loss by where in its document a token stands"
+TITLE = "The gain from a longer memory"
+FIGURE_DESCRIPTION = "perplexity by context length, and loss by the position of a token in its document"
+
+Model = dict[str, Any]
 
 
-def tables(facts: Facts) -> list[Table]:
-    """Of each model, the loss by memory, and what reading costs."""
-    return [table for model in facts["models"] for table in _tables(model)]
+def build_tables(results: Results) -> list[Table]:
+    """The losses by memory length, and the speed of reading, of each model."""
+    return [table for model in results["models"] for table in _model_tables(model)]
 
 
-def notes(facts: Facts) -> list[str]:
+def build_notes(results: Results) -> list[str]:
     """What was read."""
-    return [f"{_read(facts)}; losses in nats"]
+    return [f"{_describe_text(results)}; losses in nats"]
 
 
-def _read(facts: Facts) -> str:
-    return f"{count_of(facts['documents'], 'held-out document')}, {count_of(facts['tokens'], 'token')}"
+def _describe_text(results: Results) -> str:
+    return f"{count_of(results['documents'], 'held-out document')}, {count_of(results['tokens'], 'token')}"
 
 
-def _tables(model: dict[str, Any]) -> Iterator[Table]:
+def _model_tables(model: Model) -> Iterator[Table]:
     late = list(model["readings"][0]["late"])
     title = f"{model['model']}: windows of {model['window']}, trained with a memory of {model['trained_memory']}"
     columns = ("memory", "loss", "perplexity", "early", *(f"from {int(first):,} on" for first in late))
     table = NumericTable(*columns, title=title)
-    for one in model["readings"]:
-        losses = [f"{loss:.4f}" for loss in (one["early"], *one["late"].values())]
-        table.add_row(f"{one['memory']:,}", f"{one['loss']:.4f}", f"{one['perplexity']:.2f}", *losses)
+    for reading in model["readings"]:
+        losses = [f"{loss:.4f}" for loss in (reading["early"], *reading["late"].values())]
+        table.add_row(f"{reading['memory']:,}", f"{reading['loss']:.4f}", f"{reading['perplexity']:.2f}", *losses)
     yield table
     if not model["speeds"]:
         return
-    columns = (
-        "memory",
-        "ms a token",
-        "sliding window of",
-        "ms a token",
-        "so many times",
-        "loss",
-        "sliding window",
-    )
-    table = NumericTable(*columns, title="reading one document with memory, and by a sliding window")
-    for one in model["speeds"]:
+    columns = ("memory", "ms/token", "window", "window ms/token", "speedup", "loss", "window loss")
+    table = NumericTable(*columns, title="reading one document with memory, and with a sliding window")
+    for speed in model["speeds"]:
         table.add_row(
-            f"{one['memory']:,}", f"{1000 * one['memory_seconds']:.3f}", f"{one['context']:,}",
-            f"{1000 * one['sliding_seconds']:.2f}", f"{one['times']:.0f}", f"{one['memory_loss']:.4f}",
-            f"{one['sliding_loss']:.4f}",
+            f"{speed['memory']:,}", f"{1000 * speed['memory_seconds']:.3f}", f"{speed['context']:,}",
+            f"{1000 * speed['sliding_seconds']:.2f}", f"{speed['times']:.0f}", f"{speed['memory_loss']:.4f}",
+            f"{speed['sliding_loss']:.4f}",
         )  # fmt: skip
     yield table
 
 
-def figure(facts: Facts) -> Any:
-    """Perplexity against context, and the loss by where in its document a token stands.
+def draw(results: Results) -> Any:
+    """Perplexity by context length, and loss by position.
 
-    Models that were trained alike have one colour. A ring, and in the second picture a whole line, is for the
-    memory of training; of a single model the shortest and the longest memory are drawn there, too.
+    Models with the same training have one color. The memory of training has a ring, and in the second panel a
+    solid line; for a single model the shortest and the longest memory are drawn there, too.
     """
-    drawing = new_figure(11, 4.5)
-    by_context, by_position = drawing.subplots(1, 2)
-    models = facts["models"]
+    figure = new_figure(11, 4.5)
+    by_context, by_position = figure.subplots(1, 2)
+    models = results["models"]
     kinds = list(dict.fromkeys(_kind(model) for model in models))
     for number, kind in enumerate(kinds):
-        alike = [model for model in models if _kind(model) == kind]
-        label, color = ", ".join(model["model"] for model in alike), f"C{number % 10}"
-        for model in alike:
-            named = label if model is alike[0] else None
-            _perplexities(by_context, model, color, named)
-            _positions(by_position, model, color, named, others=len(models) == 1)
+        similar = [model for model in models if _kind(model) == kind]
+        name, color = ", ".join(model["model"] for model in similar), f"C{number % 10}"
+        for model in similar:
+            label = name if model is similar[0] else None
+            _draw_perplexities(by_context, model, color, label)
+            _draw_losses(by_position, model, color, label, extremes=len(models) == 1)
     by_context.set(xlabel="context: memory and window, tokens", ylabel="perplexity", title="all tokens")
-    by_position.set(xlabel="where in its document a token stands", ylabel="loss, nats", title="early and late")
+    by_position.set(xlabel="position in the document", ylabel="loss, nats", title="by position")
     for axes in (by_context, by_position):
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize=8)
-    drawing.suptitle(_read(facts), fontsize=10)
-    return drawing
+    figure.suptitle(_describe_text(results), fontsize=10)
+    return figure
 
 
-def _kind(model: dict[str, Any]) -> tuple[int, int]:
+def _kind(model: Model) -> tuple[int, int]:
     return model["trained_memory"], model["window"]
 
 
-def _perplexities(axes: Any, model: dict[str, Any], color: str, label: str | None) -> None:
-    readings = sorted(model["readings"], key=lambda one: int(one["memory"]))
-    x = [one["memory"] + model["window"] for one in readings]
-    axes.plot(x, [one["perplexity"] for one in readings], "o-", markersize=4, color=color, label=label)
-    for one in readings:
-        if one["memory"] == model["trained_memory"]:
+def _sorted_readings(model: Model) -> list[Model]:
+    return sorted(model["readings"], key=lambda reading: int(reading["memory"]))
+
+
+def _draw_perplexities(axes: Any, model: Model, color: str, label: str | None) -> None:
+    readings = _sorted_readings(model)
+    x = [reading["memory"] + model["window"] for reading in readings]
+    axes.plot(x, [reading["perplexity"] for reading in readings], "o-", markersize=4, color=color, label=label)
+    for reading in readings:
+        if reading["memory"] == model["trained_memory"]:
             ring: dict[str, Any] = {"markersize": 10, "markerfacecolor": "none", "color": color}
-            axes.plot(one["memory"] + model["window"], one["perplexity"], "o", **ring)
+            axes.plot(reading["memory"] + model["window"], reading["perplexity"], "o", **ring)
 
 
-def _positions(axes: Any, model: dict[str, Any], color: str, label: str | None, *, others: bool) -> None:
-    """Each stretch stands in its (geometric) middle."""
-    readings = sorted(model["readings"], key=lambda one: int(one["memory"]))
-    as_trained = min(readings, key=lambda one: abs(int(one["memory"]) - int(model["trained_memory"])))
-    chosen = [(as_trained, "-")]
-    if others:
-        chosen += [
-            (one, style) for one, style in ((readings[0], ":"), (readings[-1], "--")) if one is not as_trained
+def _draw_losses(axes: Any, model: Model, color: str, label: str | None, *, extremes: bool) -> None:
+    """Each range of positions is drawn at its geometric mean."""
+    readings = _sorted_readings(model)
+    trained = min(readings, key=lambda reading: abs(int(reading["memory"]) - int(model["trained_memory"])))
+    lines = [(trained, "-")]
+    if extremes:
+        shortest, longest = readings[0], readings[-1]
+        lines += [
+            (reading, style) for reading, style in ((shortest, ":"), (longest, "--")) if reading is not trained
         ]
-    for one, style in chosen:
-        x = [((stretch["first"] or 8) * (stretch["last"] + 1)) ** 0.5 for stretch in one["by_position"]]
-        y = [stretch["loss"] for stretch in one["by_position"]]
-        named = None if label is None else f"{label}: memory {one['memory']:,}"
-        axes.plot(x, y, style, marker="o", markersize=3, color=color, label=named)
+    for reading, style in lines:
+        x = [((part["first"] or 8) * (part["last"] + 1)) ** 0.5 for part in reading["by_position"]]
+        y = [part["loss"] for part in reading["by_position"]]
+        name = None if label is None else f"{label}: memory {reading['memory']:,}"
+        axes.plot(x, y, style, marker="o", markersize=3, color=color, label=name)

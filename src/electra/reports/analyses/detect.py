@@ -1,4 +1,4 @@
-"""What `electra analyze detect` found, as tables and as a picture: which wrong words of learners are found."""
+"""The results of `electra analyze detect` as tables and as a figure: which wrong words of learners are found."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,14 +6,16 @@ from typing import Any
 
 from rich.table import Table
 
-from electra.reports.analysis import Facts, count_of
+from electra.reports.analysis import Results, count_of
 from electra.reports.figures import new_figure
 from electra.reports.tables import NO_INTERVAL_NOTE, NumericTable, format_number, format_with_interval
 
-TITLE = "Finding the words that learners got wrong"
-SHOWS = "precision against recall of each model and baseline, and average precision by how many words are wrong"
+TITLE = "Detection of learners' wrong words"
+FIGURE_DESCRIPTION = (
+    "precision and recall of each model and baseline, and average precision by the error rate of sentences"
+)
 
-FIGURES = {
+METRICS = {
     "precision": "precision",
     "recall": "recall",
     "f0.5": "F0.5",
@@ -21,156 +23,162 @@ FIGURES = {
     "auc": "ROC AUC",
 }
 RARE, EVERY = "rare words", "every word"
-"""The baselines; nothing is chosen for the second."""
-BUCKETED = ("flagged", "precision", "recall", "f0.5", "average_precision")
+"""The baselines; the second one has no threshold."""
+BUCKET_METRICS = ("flagged", "precision", "recall", "f0.5", "average_precision")
+
+Model = Mapping[str, Any]
 
 
-def tables(facts: Facts) -> list[Table]:
-    """All figures; by how full of errors a sentence is; sentences beside their rewrites; differences."""
-    found = [_whole(facts), _buckets(facts)]
-    if any("rewrites" in one for one in facts["models"]):
-        found.append(_rewrites(facts))
-    if facts["differences"]:
-        found.append(_differences(facts))
-    return found
+def build_tables(results: Results) -> list[Table]:
+    """All metrics; by the error rate of sentences; sentences against their rewrites; differences."""
+    tables = [_metrics_table(results), _buckets_table(results)]
+    if any("rewrites" in model for model in results["models"]):
+        tables.append(_rewrites_table(results))
+    if results["differences"]:
+        tables.append(_differences_table(results))
+    return tables
 
 
-def notes(facts: Facts) -> list[str]:
+def build_notes(results: Results) -> list[str]:
     """What was read, and how."""
-    tune, scored = facts["parts"]["tune"], facts["parts"]["scored"]
-    share = scored["errors"] / scored["words"]
-    where = f"{facts['tune']}: " if facts["tune"] else "the other "
-    found = [
-        f"{facts['data']}: {count_of(scored['sentences'], 'sentence')} scored, {scored['words']:,} words, "
-        f"{scored['errors']:,} of them wrong ({share:.1%})",
-        "thresholds, and whether a word has the maximum or the mean of its tokens' log-odds, by the best F0.5 and "
-        f"average precision on {where}{count_of(tune['sentences'], 'sentence')}",
-        f"95 % intervals: {facts['resamples']:,} resamples of sentences; every sentence was read by itself",
+    tune, scored = results["parts"]["tune"], results["parts"]["scored"]
+    error_rate = scored["errors"] / scored["words"]
+    source = f"{results['tune']}: " if results["tune"] else "the other "
+    notes = [
+        f"{results['data']}: {count_of(scored['sentences'], 'sentence')} scored, {scored['words']:,} words, "
+        f"{scored['errors']:,} of them wrong ({error_rate:.1%})",
+        "thresholds, and the maximum or mean of the log-odds of a word's tokens, are those with the best F0.5 and "
+        f"average precision on {source}{count_of(tune['sentences'], 'sentence')}",
+        f"95 % intervals: {results['resamples']:,} resamples of sentences; each sentence was read by itself",
         NO_INTERVAL_NOTE,
-        *_rarity(facts),
+        *_rare_words_notes(results),
     ]
-    if facts["references"]:
-        found.append(f"wrong are words that at least {facts['references']} of the rewrites change")
-    for one in facts["models"]:
-        if one["long"]:
-            sentences = count_of(one["long"], "sentence")
-            found.append(f"{one['model']}: {sentences}, longer than its input, read in windows")
-        if one["unseen"]:
-            words = count_of(one["unseen"], "word")
-            found.append(f"{one['model']}: {words} without a token, with the lowest score")
-    return found
+    if results["references"]:
+        notes.append(f"a word is wrong if at least {results['references']} of the rewrites change it")
+    for model in results["models"]:
+        if model["long"]:
+            notes.append(
+                f"{model['model']}: {count_of(model['long'], 'sentence')} longer than its input, read in windows"
+            )
+        if model["unseen"]:
+            words = count_of(model["unseen"], "word")
+            notes.append(f"{model['model']}: {words} without a token, with the lowest score")
+    return notes
 
 
-def _rarity(facts: Facts) -> Iterator[str]:
-    """What the threshold of rare words is in words: its score is minus the log of one more than their count."""
-    for one in facts["models"]:
-        if one["model"] == RARE:
-            most = max(0, round(math.exp(-one["threshold"]) - 1))
-            seen = f"at most {count_of(most, 'time')}" if most else "nowhere"
-            yield f"{RARE}: flagged are those that stand {seen} in the sentences of the thresholds"
+def _rare_words_notes(results: Results) -> Iterator[str]:
+    """The threshold of rare words as a count: a word's score is minus the log of its count plus one."""
+    for model in results["models"]:
+        if model["model"] == RARE:
+            most = max(0, round(math.exp(-model["threshold"]) - 1))
+            condition = f"occur at most {count_of(most, 'time')}" if most else "do not occur"
+            yield f"{RARE}: flags words that {condition} in the sentences for thresholds"
 
 
-def _shown(found: Mapping[str, Any] | None, *, sign: bool = False) -> str:
-    if found is None:
+def _format(value: Mapping[str, Any] | None, *, sign: bool = False) -> str:
+    if value is None:
         return "–"
-    return format_with_interval(found["value"], found["interval"], 3, sign=sign)
+    return format_with_interval(value["value"], value["interval"], 3, sign=sign)
 
 
-def _named(one: Mapping[str, Any]) -> str:
-    return f"{one['model']}, {one['pooling']}" if one["pooling"] else str(one["model"])
-
-
-def _whole(facts: Facts) -> Table:
-    table = NumericTable("", "threshold", *FIGURES.values(), title="all scored sentences")
-    for one in facts["models"]:
-        threshold = "–" if one["model"] == EVERY else format_number(one["threshold"], 2, sign=True)
-        table.add_row(_named(one), threshold, *(_shown(one[name]) for name in FIGURES))
+def _metrics_table(results: Results) -> Table:
+    table = NumericTable("", "threshold", *METRICS.values(), title="all scored sentences")
+    for model in results["models"]:
+        name = f"{model['model']}, {model['pooling']}" if model["pooling"] else model["model"]
+        threshold = "–" if model["model"] == EVERY else format_number(model["threshold"], 2, sign=True)
+        table.add_row(name, threshold, *(_format(model[key]) for key in METRICS))
     return table
 
 
-def _buckets(facts: Facts) -> Table:
-    title = "sentences by the share of their words that is wrong"
-    columns = ("wrong words", "", "sentences", "base rate", "flagged", *(FIGURES[name] for name in BUCKETED[1:]))
-    table = NumericTable(*columns, title=title, keys=2)
-    for bucket in facts["buckets"]:
+def _buckets_table(results: Results) -> Table:
+    title = "sentences by their fraction of wrong words"
+    metrics = (METRICS[key] for key in BUCKET_METRICS[1:])
+    table = NumericTable("wrong words", "", "sentences", "base rate", "flagged", *metrics, title=title, keys=2)
+    for bucket in results["buckets"]:
         if not bucket["sentences"]:
             continue
-        first = [f"{bucket['sentences']:,}", format_number(bucket["errors"] / bucket["words"], 3)]
-        for one in facts["models"]:
-            [there] = [there for there in one["buckets"] if there["bucket"] == bucket["bucket"]]
-            figures = ["–" if there[name] is None else format_number(there[name]["value"], 3) for name in BUCKETED]
-            name = bucket["bucket"] if one is facts["models"][0] else ""
-            table.add_row(name, one["model"], *first, *figures)
-            first = ["", ""]
+        counts = [f"{bucket['sentences']:,}", format_number(bucket["errors"] / bucket["words"], 3)]
+        for model in results["models"]:
+            is_first = model is results["models"][0]
+            [values] = [values for values in model["buckets"] if values["bucket"] == bucket["bucket"]]
+            cells = [
+                "–" if values[key] is None else format_number(values[key]["value"], 3) for key in BUCKET_METRICS
+            ]
+            name = bucket["bucket"] if is_first else ""
+            table.add_row(name, model["model"], *(counts if is_first else ["", ""]), *cells)
     return table
 
 
-def _rewrites(facts: Facts) -> Table:
-    title = "does a sentence look more wrong than its rewrite? (0.5: chance)"
+def _rewrites_table(results: Results) -> Table:
+    title = "does a sentence look more wrong than its rewrite? (chance: 0.5)"
     table = NumericTable("", "pairs", "accuracy", title=title)
-    for one in facts["models"]:
-        if "rewrites" in one:
-            table.add_row(one["model"], f"{one['rewrites']['pairs']:,}", _shown(one["rewrites"]["accuracy"]))
+    for model in results["models"]:
+        if "rewrites" in model:
+            rewrites = model["rewrites"]
+            table.add_row(model["model"], f"{rewrites['pairs']:,}", _format(rewrites["accuracy"]))
     return table
 
 
-def _differences(facts: Facts) -> Table:
-    names = ("f0.5", "average_precision", "auc")
-    title = f"differences from {facts['differences'][0]['than']}, paired"
-    table = NumericTable("", *(FIGURES[name] for name in names), title=title)
-    for row in facts["differences"]:
-        table.add_row(row["model"], *(_shown(row[name], sign=True) for name in names))
+def _differences_table(results: Results) -> Table:
+    keys = ("f0.5", "average_precision", "auc")
+    title = f"differences from {results['differences'][0]['than']}, paired"
+    table = NumericTable("", *(METRICS[key] for key in keys), title=title)
+    for row in results["differences"]:
+        table.add_row(row["model"], *(_format(row[key], sign=True) for key in keys))
     return table
 
 
-def figure(facts: Facts) -> Any:
-    """Precision against recall, a ring where the threshold is; and the average precision by bucket."""
-    drawing = new_figure(11, 4.5)
-    curves, bars = drawing.subplots(1, 2)
-    _curves(curves, facts["models"])
-    _bars(bars, facts)
+def draw(results: Results) -> Any:
+    """Precision and recall, with a ring at the selected threshold; and average precision by bucket."""
+    figure = new_figure(11, 4.5)
+    curves, bars = figure.subplots(1, 2)
+    _draw_curves(curves, results["models"])
+    _draw_bars(bars, results)
     for axes in (curves, bars):
         axes.grid(alpha=0.3)
         axes.set_axisbelow(True)
     curves.legend(frameon=False, fontsize=8)
-    scored = facts["parts"]["scored"]
-    share = scored["errors"] / scored["words"]
-    drawing.suptitle(f"{facts['data']}: {scored['words']:,} words, {share:.1%} of them wrong", fontsize=10)
-    return drawing
+    scored = results["parts"]["scored"]
+    error_rate = scored["errors"] / scored["words"]
+    figure.suptitle(f"{results['data']}: {scored['words']:,} words, {error_rate:.1%} of them wrong", fontsize=10)
+    return figure
 
 
-def _curves(axes: Any, models: Sequence[Mapping[str, Any]]) -> None:
-    for number, one in enumerate(models):
-        color = _color(number, one)
-        if len(one["curve"]) < 2:  # all words have one score
-            axes.axhline(one["precision"]["value"], label=one["model"], color=color, linestyle="--")
+def _draw_curves(axes: Any, models: Sequence[Model]) -> None:
+    for number, model in enumerate(models):
+        color = _color(number, model)
+        if len(model["curve"]) < 2:  # all words have the same score
+            axes.axhline(model["precision"]["value"], label=model["model"], color=color, linestyle="--")
             continue
-        recall, precision = zip(*one["curve"], strict=True)
-        axes.plot(recall, precision, "--" if one["kind"] == "baseline" else "-", label=one["model"], color=color)
-        if one["recall"] and one["precision"]:
-            place = one["recall"]["value"], one["precision"]["value"]
-            axes.plot(*place, "o", markersize=8, markerfacecolor="none", color=color)
-    axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1), title="ring: the chosen threshold")
+        recall, precision = zip(*model["curve"], strict=True)
+        style = "--" if model["kind"] == "baseline" else "-"
+        axes.plot(recall, precision, style, label=model["model"], color=color)
+        if model["recall"] and model["precision"]:
+            point = model["recall"]["value"], model["precision"]["value"]
+            axes.plot(*point, "o", markersize=8, markerfacecolor="none", color=color)
+    axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1), title="ring: the selected threshold")
 
 
-def _bars(axes: Any, facts: Facts) -> None:
-    shown = [bucket for bucket in facts["buckets"] if bucket["errors"]]
-    width = 0.8 / len(facts["models"])
-    for number, one in enumerate(facts["models"]):
-        found = {there["bucket"]: there["average_precision"] for there in one["buckets"]}
-        for place, bucket in enumerate(shown):
-            if (there := found.get(bucket["bucket"])) is None:
+def _draw_bars(axes: Any, results: Results) -> None:
+    buckets = [bucket for bucket in results["buckets"] if bucket["errors"]]
+    width = 0.8 / len(results["models"])
+    for number, model in enumerate(results["models"]):
+        values = {bucket["bucket"]: bucket["average_precision"] for bucket in model["buckets"]}
+        for index, bucket in enumerate(buckets):
+            if (value := values.get(bucket["bucket"])) is None:
                 continue
-            low, high = there["interval"]
-            reach = [[max(0.0, there["value"] - low)], [max(0.0, high - there["value"])]]
-            x, error = place - 0.4 + (number + 0.5) * width, {"elinewidth": 1}
-            axes.bar(x, there["value"], width * 0.9, yerr=reach, color=_color(number, one), error_kw=error)
+            low, high = value["interval"]
+            errors = [[max(0.0, value["value"] - low)], [max(0.0, high - value["value"])]]
+            x, style = index - 0.4 + (number + 0.5) * width, {"elinewidth": 1}
+            axes.bar(x, value["value"], width * 0.9, yerr=errors, color=_color(number, model), error_kw=style)
     axes.set_xticks(
-        range(len(shown)), [f"{bucket['bucket']}\n{bucket['sentences']:,} sentences" for bucket in shown]
+        range(len(buckets)), [f"{bucket['bucket']}\n{bucket['sentences']:,} sentences" for bucket in buckets]
     )
-    axes.set(xlabel="wrong words of a sentence", ylabel="average precision", title="by how many words are wrong")
+    axes.set(
+        xlabel="wrong words of a sentence", ylabel="average precision", title="by the error rate of sentences"
+    )
 
 
-def _color(number: int, one: Mapping[str, Any]) -> str:
+def _color(number: int, model: Model) -> str:
     grays = {RARE: "0.35", EVERY: "0.7"}
-    return grays[one["model"]] if one["kind"] == "baseline" else f"C{number % 10}"
+    return grays[model["model"]] if model["kind"] == "baseline" else f"C{number % 10}"

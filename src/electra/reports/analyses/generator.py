@@ -1,243 +1,246 @@
-"""What `electra analyze generator` found, as tables and as a picture: what is proposed for masked tokens."""
+"""The results of `electra analyze generator` as tables and as a figure: what is proposed for masked tokens."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.table import Table
 
-from electra.reports.analysis import Facts
+from electra.reports.analysis import Results
 from electra.reports.figures import new_figure
 from electra.reports.tables import NumericTable, format_with_interval
 
-TITLE = "What the generator proposes"
-SHOWS = (
-    "how often the original is proposed and what fakes are, by how common the token is; whether probabilities are "
-    "right as often as they say; and the same over training, or by masked share and temperature"
+TITLE = "The generator's proposals"
+FIGURE_DESCRIPTION = (
+    "accuracy and fakes by the frequency of tokens, calibration, and the same over training, or by masked "
+    "fraction and temperature"
 )
 
 Part = Mapping[str, Any]
 
-OF_READINGS = ("", "step", "share", "T")
-"""Columns that say of what a row is."""
+KEYS = ("", "step", "share", "T")
+"""The columns that identify a row: model, step, masked fraction, temperature."""
+TOP = (1, 5, 10, 50)
 
 
-def tables(facts: Facts) -> list[Table]:
-    """All readings; what fakes are like; by frequency band; examples."""
-    found = [_overall(facts), _fakes(facts)]
-    last = _last(facts)
-    found.append(_bands(last))
-    return [*found, *_examples(last)]
+def build_tables(results: Results) -> list[Table]:
+    """All readings; properties of fakes; frequency bands; examples."""
+    last = _last(results, results["models"][0]["model"])
+    return [_original_table(results), _fakes_table(results), _bands_table(last), *_example_tables(last)]
 
 
-def notes(facts: Facts) -> list[str]:
-    """What was masked, and how to read the figures."""
-    found = [
-        f"{facts['texts']} stretches of held-out text of {facts['data']}, {facts['tokens']:,} tokens, at most "
-        f"{facts['length']} each; intervals: 95 %, {facts['resamples']} resamples of the texts",
-        "same: how often a draw would be the original, which is then no fake; special: the probability of special "
-        "and unknown tokens; calib.: calibration, the mean distance between the likeliest token's probability and "
-        "how often it is right",
-        "like the original: of all fakes (by probability, not of one draw) those of the same tag, first letter "
-        "and so on; in brackets how many would be if fakes were drawn by frequency alone",
-        "different and entropy: how many different tokens fakes are, and how evenly used, beside those they "
-        "replaced (of as many)",
+def build_notes(results: Results) -> list[str]:
+    """What was masked, and how to read the numbers."""
+    notes = [
+        f"{results['texts']} segments of held-out text of {results['data']}, {results['tokens']:,} tokens, at "
+        f"most {results['length']} each; intervals: 95 %, {results['resamples']} resamples of the texts",
+        "share: masked fraction; T: temperature; same: how often a sample equals the original, which is then no "
+        "fake; special: the probability of special and unknown tokens; calib.: calibration error, the mean "
+        "distance between the most probable token's probability and its accuracy",
+        "same tag, same first letter and so on: the fraction of fakes that have it in common with the original "
+        "(by probability, not of one sample); in brackets: the same if fakes were sampled by frequency alone",
+        "distinct and entropy: the number of distinct fakes and how evenly they are used; in brackets: the same "
+        "of the equally many tokens that they replaced",
     ]
-    if not facts["tags"]:
-        found.append("the data have no tags; `electra data tags` makes them, and then likeness of tags is shown")
-    alone = [name for name, steps in _steps(facts).items() if len(steps) == 1 and steps[0] is not None]
+    if not results["tags"]:
+        notes.append("the data has no tags; create them with `electra data tags` to compare the tags of fakes")
+    alone = [name for name, steps in _steps(results).items() if len(steps) == 1 and steps[0] is not None]
     if alone:
-        found.append(
-            f"{', '.join(alone)}: one checkpoint, so nothing over training; checkpoint.milestone_every keeps more"
+        notes.append(
+            f"{', '.join(alone)}: there is only one checkpoint, so training cannot be shown; "
+            "checkpoint.milestone_every keeps more"
         )
-    return found
+    return notes
 
 
-def _overall(facts: Facts) -> Table:
-    columns = ("loss, 95 %", "perpl.", "entropy", "same", "top 1", "5", "10", "50", "calib.", "special")
-    table = NumericTable(*OF_READINGS, *columns, title="the original", keys=len(OF_READINGS))
-    for model, one in _readings(facts):
-        loss = one["loss"]
+def _original_table(results: Results) -> Table:
+    top = ("top 1", *(str(k) for k in TOP[1:]))
+    columns = ("loss, 95 %", "perpl.", "entropy", "same", *top, "calib.", "special")
+    table = NumericTable(*KEYS, *columns, title="the original", keys=len(KEYS))
+    for model, reading in _readings(results):
+        loss, perplexity = reading["loss"], reading["perplexity"]
         table.add_row(
-            *_named(model, one), format_with_interval(loss["value"], (loss["low"], loss["high"]), 2),
-            _short_number(one["perplexity"]), f"{one['entropy']['value']:.2f}", f"{one['original']['value']:.1%}",
-            *(f"{one[f'top_{k}']['value']:.1%}" for k in (1, 5, 10, 50)),
-            f"{one['calibration']['error']:.3f}", f"{one['special']:.2%}",
+            *_key_cells(model, reading), format_with_interval(loss["value"], (loss["low"], loss["high"]), 2),
+            f"{perplexity:,.0f}" if perplexity >= 100 else f"{perplexity:.1f}",
+            f"{reading['entropy']['value']:.2f}", f"{reading['original']['value']:.1%}",
+            *(f"{reading[f'top_{k}']['value']:.1%}" for k in TOP),
+            f"{reading['calibration']['error']:.3f}", f"{reading['special']:.2%}",
         )  # fmt: skip
     return table
 
 
-def _fakes(facts: Facts) -> Table:
-    ways = [one["name"] for one in facts["models"][0]["readings"][0]["alike"]]
-    title = "fakes: like the original (by frequency alone), and their diversity (of what they replaced)"
-    columns = (*OF_READINGS, *(f"same {way}" for way in ways), "different", "entropy")
-    table = NumericTable(*columns, title=title, keys=len(OF_READINGS))
-    for model, one in _readings(facts):
-        many = one["diversity"]
+def _fakes_table(results: Results) -> Table:
+    classes = [classes["name"] for classes in results["models"][0]["readings"][0]["alike"]]
+    title = "fakes: similarity to the original (by frequency alone), and diversity (of the replaced tokens)"
+    columns = (*KEYS, *(f"same {name}" for name in classes), "distinct", "entropy")
+    table = NumericTable(*columns, title=title, keys=len(KEYS))
+    for model, reading in _readings(results):
+        diversity = reading["diversity"]
+        similarity = (f"{_percent(same['fakes'])} ({_percent(same['chance'])})" for same in reading["alike"])
         table.add_row(
-            *_named(model, one), *(f"{_share(way['fakes'])} ({_share(way['chance'])})" for way in one["alike"]),
-            f"{many['distinct_fakes']:,} ({many['distinct_text']:,})",
-            f"{many['entropy_fakes']:.2f} ({many['entropy_text']:.2f})",
+            *_key_cells(model, reading), *similarity,
+            f"{diversity['distinct_fakes']:,} ({diversity['distinct_text']:,})",
+            f"{diversity['entropy_fakes']:.2f} ({diversity['entropy_text']:.2f})",
         )  # fmt: skip
     return table
 
 
-def _named(model: Part, one: Part) -> tuple[str, ...]:
+def _key_cells(model: Part, reading: Part) -> tuple[str, ...]:
     step = "" if model["step"] is None else f"{model['step']:,}"
-    return model["model"], step, f"{one['share']:g}", f"{one['temperature']:g}"
+    return model["model"], step, f"{reading['share']:g}", f"{reading['temperature']:g}"
 
 
-def _bands(model: Part) -> Table:
-    one = model["readings"][0]
+def _bands_table(model: Part) -> Table:
+    reading = model["readings"][0]
     columns = (
-        "original", "tokens", "loss", "entropy", "same", "top 1", "5", "10", "50", "of the fakes",
+        "original", "tokens", "loss", "entropy", "same", "top 1", *(str(k) for k in TOP[1:]), "of the fakes",
         "of the replaced",
     )  # fmt: skip
-    title = f"{_label(model)}: by how common the original is (share {one['share']:g}, T {one['temperature']:g})"
+    title = (
+        f"{_label(model)}: by frequency of the original (share {reading['share']:g}, T {reading['temperature']:g})"
+    )
     table = NumericTable(*columns, title=title)
-    for band in one["bands"]:
+    for band in reading["bands"]:
         table.add_row(
             band["name"], f"{band['tokens']:,}", _number(band["loss"]), _number(band["entropy"]),
-            _share(band["original"]), *(_share(band[f"top_{k}"]) for k in (1, 5, 10, 50)),
-            _share(band["share_of_fakes"]), _share(band["share_of_replaced"]),
+            _percent(band["original"]), *(_percent(band[f"top_{k}"]) for k in TOP),
+            _percent(band["share_of_fakes"]), _percent(band["share_of_replaced"]),
         )  # fmt: skip
     return table
 
 
-def _examples(model: Part) -> Iterator[Table]:
+def _example_tables(model: Part) -> Iterator[Table]:
     for example in model["examples"]:
-        table = NumericTable("was", "with probability", "proposed", title=example["text"])
+        table = NumericTable("original", "probability", "proposals", title=example["text"])
         for mask in example["masks"]:
-            proposed = ", ".join(f"{token} {value:.2f}" for token, value in mask["proposals"])
-            table.add_row(mask["original"], f"{mask['probability']:.3f}", proposed)
+            proposals = ", ".join(f"{token} {value:.2f}" for token, value in mask["proposals"])
+            table.add_row(mask["original"], f"{mask['probability']:.3f}", proposals)
         yield table
 
 
-def figure(facts: Facts) -> Any:
-    """Four pictures: by frequency, calibration, bands of fakes, and over training or by setting."""
-    drawing = new_figure(12, 8)
-    (by_band, calibrated), (of_fakes, over) = drawing.subplots(2, 2)
-    shown = [model for model in facts["models"] if model is _last_of(facts, model["model"])]
-    bands = [one["name"] for one in _last(facts)["readings"][0]["bands"]]
-    for number, model in enumerate(shown):
-        _frequency(by_band, model, f"C{number % 10}", bands)
-        _calibration(calibrated, model, f"C{number % 10}")
-    by_band.set(title="the original, by how common it is", ylabel="share of masked tokens", ylim=(0, None))
-    by_band.set_xticks(range(len(bands)), [_short(name) for name in bands], fontsize=8)
-    calibrated.axline((0, 0), slope=1, color="0.6", linestyle=":")
-    calibrated.set(title="the likeliest token", xlabel="its probability", ylabel="how often it is right")
-    _proposed(of_fakes, shown, bands)
-    if any(len(steps) > 1 for steps in _steps(facts).values()):
-        _training(over, facts)
+def draw(results: Results) -> Any:
+    """Four panels: by frequency, calibration, bands of fakes, and over training or by setting."""
+    figure = new_figure(12, 8)
+    (by_band, calibration), (of_fakes, over) = figure.subplots(2, 2)
+    models = [model for model in results["models"] if model is _last(results, model["model"])]
+    bands = [band["name"] for band in models[0]["readings"][0]["bands"]]
+    for number, model in enumerate(models):
+        _draw_by_band(by_band, model, f"C{number % 10}", bands)
+        _draw_calibration(calibration, model, f"C{number % 10}")
+    by_band.set(
+        title="prediction of the original, by its frequency", ylabel="fraction of masked tokens", ylim=(0, None)
+    )
+    by_band.set_xticks(range(len(bands)), [_shorten(name) for name in bands], fontsize=8)
+    calibration.axline((0, 0), slope=1, color="0.6", linestyle=":")
+    calibration.set(title="calibration of the most probable token", xlabel="probability", ylabel="accuracy")
+    _draw_fakes(of_fakes, models, bands)
+    if any(len(steps) > 1 for steps in _steps(results).values()):
+        _draw_training(over, results)
     else:
-        _settings(over, shown)
-    for axes in (by_band, calibrated, of_fakes, over):
+        _draw_settings(over, models)
+    for axes in (by_band, calibration, of_fakes, over):
         axes.grid(alpha=0.3)
         if axes.get_legend() is None:
             axes.legend(frameon=False, fontsize=8)
-    title = f"held-out text of {facts['data']}, {facts['tokens']:,} tokens"
-    drawing.suptitle(title, fontsize=10)
-    return drawing
+    figure.suptitle(f"held-out text of {results['data']}, {results['tokens']:,} tokens", fontsize=10)
+    return figure
 
 
-def _frequency(axes: Any, model: Part, color: str, bands: list[str]) -> None:
-    """How often a draw is the original, and the likeliest token."""
-    for key, style, says in (("original", "o-", "a draw is the original"), ("top_1", "s--", "the likeliest is")):
-        found = {one["name"]: one[key] for one in model["readings"][0]["bands"] if one[key] is not None}
-        x = [bands.index(name) for name in found if name in bands]
-        y = [value for name, value in found.items() if name in bands]
-        axes.plot(x, y, style, color=color, markersize=4, label=f"{_label(model)}: {says}")
+def _draw_by_band(axes: Any, model: Part, color: str, bands: list[str]) -> None:
+    for key, style, label in (
+        ("original", "o-", "a sample is correct"),
+        ("top_1", "s--", "the top token is correct"),
+    ):
+        values = {band["name"]: band[key] for band in model["readings"][0]["bands"] if band[key] is not None}
+        x = [bands.index(name) for name in values if name in bands]
+        y = [value for name, value in values.items() if name in bands]
+        axes.plot(x, y, style, color=color, markersize=4, label=f"{_label(model)}: {label}")
 
 
-def _calibration(axes: Any, model: Part, color: str) -> None:
-    """One point a bin; all have as many tokens."""
-    found = model["readings"][0]["calibration"]
-    x, y = [each["probability"] for each in found["bins"]], [each["right"] for each in found["bins"]]
-    axes.plot(
-        x, y, "o-", color=color, markersize=5, alpha=0.8, label=f"{_label(model)}: error {found['error']:.3f}"
-    )
+def _draw_calibration(axes: Any, model: Part, color: str) -> None:
+    """A point for each bin; all bins have equally many tokens."""
+    calibration = model["readings"][0]["calibration"]
+    x, y = ([part[key] for part in calibration["bins"]] for key in ("probability", "right"))
+    label = f"{_label(model)}: error {calibration['error']:.3f}"
+    axes.plot(x, y, "o-", color=color, markersize=5, alpha=0.8, label=label)
 
 
-def _proposed(axes: Any, shown: list[Part], bands: list[str]) -> None:
-    """What the fakes are, beside what they replaced."""
-    width = 0.8 / (len(shown) + 1)
-    first = {one["name"]: one["share_of_replaced"] for one in shown[-1]["readings"][0]["bands"]}
+def _draw_fakes(axes: Any, models: list[Part], bands: list[str]) -> None:
+    """The frequency bands of fakes, next to those of the tokens that they replaced."""
+    width = 0.8 / (len(models) + 1)
+    replaced = {band["name"]: band["share_of_replaced"] for band in models[-1]["readings"][0]["bands"]}
     x = range(len(bands))
-    axes.bar(x, [first.get(name, 0) for name in bands], width, color="0.7", label="what they replaced")
-    for number, model in enumerate(shown):
-        found = {one["name"]: one["share_of_fakes"] for one in model["readings"][0]["bands"]}
-        left = [place + (number + 1) * width for place in x]
-        heights = [found.get(name, 0) for name in bands]
+    axes.bar(x, [replaced.get(name, 0) for name in bands], width, color="0.7", label="replaced tokens")
+    for number, model in enumerate(models):
+        fakes = {band["name"]: band["share_of_fakes"] for band in model["readings"][0]["bands"]}
+        left = [index + (number + 1) * width for index in x]
+        heights = [fakes.get(name, 0) for name in bands]
         axes.bar(left, heights, width, color=f"C{number % 10}", label=f"fakes of {_label(model)}")
-    axes.set_xticks([place + width * len(shown) / 2 for place in x], [_short(name) for name in bands], fontsize=8)
-    axes.set(title="how common fakes are", ylabel="share")
+    axes.set_xticks(
+        [index + width * len(models) / 2 for index in x], [_shorten(name) for name in bands], fontsize=8
+    )
+    axes.set(title="frequency bands of fakes", ylabel="fraction")
 
 
-CURVES = (("top_1", "likeliest is the original", "s--"), ("original", "a draw is the original", "o-"))
+CURVES = (("top_1", "top token is correct", "s--"), ("original", "a sample is correct", "o-"))
 
 
-def _training(axes: Any, facts: Facts) -> None:
-    """By step: how often the original is proposed, and on the right the perplexity."""
+def _draw_training(axes: Any, results: Results) -> None:
+    """Accuracy by step, and perplexity on the right axis."""
     right = axes.twinx()
-    for number, name in enumerate(_steps(facts)):
-        models = [model for model in facts["models"] if model["model"] == name and model["step"] is not None]
-        x = [model["step"] for model in models]
-        for key, says, style in CURVES:
+    for number, name in enumerate(_steps(results)):
+        models = [model for model in results["models"] if model["model"] == name and model["step"] is not None]
+        x, style = [model["step"] for model in models], {"color": f"C{number % 10}", "markersize": 4}
+        for key, label, fmt in CURVES:
             values = [model["readings"][0][key] for model in models]
-            y = [one["value"] for one in values]
-            spread = [
-                [one["value"] - one["low"] for one in values],
-                [one["high"] - one["value"] for one in values],
+            errors = [
+                [value["value"] - value["low"] for value in values],
+                [value["high"] - value["value"] for value in values],
             ]
-            axes.errorbar(
-                x, y, spread, fmt=style, color=f"C{number % 10}", markersize=4, capsize=2, label=f"{name}: {says}"
-            )
+            y = [value["value"] for value in values]
+            axes.errorbar(x, y, errors, fmt=fmt, capsize=2, label=f"{name}: {label}", **style)
         perplexities = [model["readings"][0]["perplexity"] for model in models]
-        right.plot(x, perplexities, "^:", color=f"C{number % 10}", markersize=4)
-        axes.plot([], [], "^:", color=f"C{number % 10}", markersize=4, label=f"{name}: perplexity (right)")
-    axes.set(title="over training", xlabel="step", ylabel="share of masked tokens")
+        right.plot(x, perplexities, "^:", **style)
+        axes.plot([], [], "^:", label=f"{name}: perplexity (right)", **style)
+    axes.set(title="over training", xlabel="step", ylabel="fraction of masked tokens")
     right.set_ylabel("perplexity")
-    # Left to itself the legend would stand on the curves of the right axis, which it does not know of.
-    for one in (axes, right):
-        low, high = one.get_ylim()
-        one.set_ylim(low, high + (high - low) / 2)
+    # Room for the legend above the curves: its automatic place would ignore those of the right axis.
+    for side in (axes, right):
+        low, high = side.get_ylim()
+        side.set_ylim(low, high + (high - low) / 2)
     axes.legend(frameon=False, fontsize=8, loc="upper left", ncols=2)
 
 
-def _settings(axes: Any, shown: list[Part]) -> None:
-    """By masked share and temperature: bars of how often a draw is the original, and the likeliest token."""
-    places: list[str] = []
-    bars = []
-    for number, model in enumerate(shown):
-        for one in model["readings"]:
-            places.append(f"{_label(model)}\n{one['share']:g}, T {one['temperature']:g}")
-            bars.append((number, [one["original"]["value"], *(one[f"top_{k}"]["value"] for k in (1, 5, 10, 50))]))
-    names = ("a draw", "top 1", "top 5", "top 10", "top 50")
-    for column, name in enumerate(names):
-        x = [place + column * 0.16 for place in range(len(bars))]
-        axes.bar(x, [heights[column] for _, heights in bars], 0.16, color=f"C{column}", label=name)
-    axes.set_xticks([place + 0.32 for place in range(len(bars))], places, fontsize=8)
-    axes.set(title="the original is proposed, by masked share and temperature", ylabel="share of masked tokens")
+def _draw_settings(axes: Any, models: list[Part]) -> None:
+    """Accuracy by masked fraction and temperature: bars for samples and for the top tokens."""
+    labels, bars = [], []
+    for model in models:
+        for reading in model["readings"]:
+            labels.append(f"{_label(model)}\n{reading['share']:g}, T {reading['temperature']:g}")
+            bars.append([reading["original"]["value"], *(reading[f"top_{k}"]["value"] for k in TOP)])
+    for column, name in enumerate(("sample", *(f"top {k}" for k in TOP))):
+        x = [index + column * 0.16 for index in range(len(bars))]
+        axes.bar(x, [heights[column] for heights in bars], 0.16, color=f"C{column}", label=name)
+    axes.set_xticks([index + 0.32 for index in range(len(bars))], labels, fontsize=8)
+    axes.set(
+        title="prediction of the original, by masked fraction and temperature", ylabel="fraction of masked tokens"
+    )
 
 
-def _readings(facts: Facts) -> Iterator[tuple[Part, Part]]:
-    return ((model, one) for model in facts["models"] for one in model["readings"])
+def _readings(results: Results) -> Iterator[tuple[Part, Part]]:
+    return ((model, reading) for model in results["models"] for reading in model["readings"])
 
 
-def _steps(facts: Facts) -> dict[str, list[int | None]]:
-    """Of each model the steps that were measured."""
-    found: dict[str, list[int | None]] = {}
-    for model in facts["models"]:
-        found.setdefault(model["model"], []).append(model["step"])
-    return found
+def _steps(results: Results) -> dict[str, list[int | None]]:
+    """The measured steps of each model."""
+    steps: dict[str, list[int | None]] = {}
+    for model in results["models"]:
+        steps.setdefault(model["model"], []).append(model["step"])
+    return steps
 
 
-def _last(facts: Facts) -> Part:
-    return _last_of(facts, facts["models"][0]["model"])
-
-
-def _last_of(facts: Facts, name: str) -> Part:
-    """A model as it was measured last."""
-    last: Part = [model for model in facts["models"] if model["model"] == name][-1]
+def _last(results: Results, name: str) -> Part:
+    """The last measured step of a model."""
+    last: Part = [model for model in results["models"] if model["model"] == name][-1]
     return last
 
 
@@ -245,16 +248,12 @@ def _label(model: Part) -> str:
     return str(model["model"]) if model["step"] is None else f"{model['model']} step {model['step']:,}"
 
 
-def _short(band: str) -> str:
+def _shorten(band: str) -> str:
     return band.replace(",000", "k")
 
 
-def _share(value: float | None) -> str:
+def _percent(value: float | None) -> str:
     return "" if value is None else f"{value:.1%}"
-
-
-def _short_number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
 def _number(value: float | None) -> str:

@@ -1,102 +1,103 @@
-"""What `electra analyze rescore` found, as tables and as a picture: word error rates before and after."""
+"""The results of `electra analyze rescore` as tables and as a figure: word error rates before and after."""
 
 from typing import Any
 
 from rich.table import Table
 
-from electra.reports.analysis import Facts, count_of
+from electra.reports.analysis import Results, count_of, windowed_notes
 from electra.reports.figures import new_figure
-from electra.reports.notes import windowed_notes
 from electra.reports.tables import NO_INTERVAL_NOTE, NumericTable, format_with_interval
 
-TITLES = 10
-"""Points of the titles in the picture."""
-TITLE = "A speech recogniser's hypotheses, rescored"
-SHOWS = "word error rates of the first best, rescored by each score, and of the best there is"
+TITLE_SIZE = 10
+"""Font size of the panels' titles."""
+TITLE = "Rescoring of a speech recognizer's hypotheses"
+FIGURE_DESCRIPTION = "word error rates of the first best, rescored with each score, and of the oracle"
+
+Model = dict[str, Any]
 
 
-def tables(facts: Facts) -> list[Table]:
-    """Error rates, differences, and what was fitted."""
-    return [_rates(facts), _differences(facts), _weights(facts)]
+def build_tables(results: Results) -> list[Table]:
+    """Error rates, differences, and fitted weights."""
+    return [_rates_table(results), _differences_table(results), _weights_table(results)]
 
 
-def notes(facts: Facts) -> list[str]:
+def build_notes(results: Results) -> list[str]:
     """What was measured, and how."""
-    scores = {"probability": "probabilities, whose logarithms are taken", "log": "logarithms"}[facts["scale"]]
-    found = [
-        f"{count_of(facts['utterances'], 'utterance')}, {facts['reference_words']:,} words, "
-        f"{facts['hypotheses']:,} hypotheses; the recogniser's scores are {scores}. An error rate is all errors "
-        "over all words",
-        "weight and length penalty are those of a grid with the fewest errors over "
-        f"{facts['folds'] - 1} of {facts['folds']} parts of the utterances, and judge the one left; intervals: "
-        f"95 % of {facts['resamples']:,} resamples of the utterances",
+    scale = {"probability": "probabilities, whose logarithms are used", "log": "logarithms"}[results["scale"]]
+    notes = [
+        f"{count_of(results['utterances'], 'utterance')}, {results['reference_words']:,} words, "
+        f"{results['hypotheses']:,} hypotheses; the recognizer's scores are {scale}. An error rate is the number "
+        "of errors over the number of words",
+        "weight and length penalty: the point of a grid with the fewest errors on "
+        f"{results['folds'] - 1} of {results['folds']} folds of the utterances, evaluated on the remaining one; "
+        f"intervals: 95 % of {results['resamples']:,} resamples of the utterances",
         NO_INTERVAL_NOTE,
-        f"words: {facts['normalisation']}",
+        f"words: {results['normalisation']}",
     ]
-    if facts["left_out"]:
-        left = ", ".join(f"{count_of(count, 'list')} {reason}" for reason, count in facts["left_out"].items())
-        found.append(f"left out: {left}")
-    if facts["first_best_added"]:
-        found.append(
-            f"of {count_of(facts['first_best_added'], 'list')} the first best has no score: it was put in front "
-            "with that of the best alternative"
+    if results["left_out"]:
+        reasons = (f"{count_of(count, 'list')} {reason}" for reason, count in results["left_out"].items())
+        notes.append(f"left out: {', '.join(reasons)}")
+    if results["first_best_added"]:
+        notes.append(
+            f"the first best of {count_of(results['first_best_added'], 'list')} has no score; it was added with "
+            "the score of the best alternative"
         )
-    if empty := facts.get("empty_hypotheses", 0):  # files of before do not say
-        found.append(
-            f"{empty:,} {'hypotheses are' if empty != 1 else 'hypothesis is'} empty: nothing to read, as likely "
-            "as the least likely of the same list, and every word of the reference is an error"
+    if empty := results.get("empty_hypotheses", 0):  # unknown in results of earlier versions
+        notes.append(
+            f"{empty:,} {'hypotheses are' if empty != 1 else 'hypothesis is'} empty: an empty one is as likely as "
+            "the least likely one of its list, and every word of the reference is an error"
         )
-    found += windowed_notes(facts, "hypotheses")
-    return [*found, *(f"{name}: {meaning}" for name, meaning in facts["meanings"].items())]
+    notes += windowed_notes(results, "hypotheses")
+    return [*notes, *(f"{name}: {meaning}" for name, meaning in results["meanings"].items())]
 
 
-def _rates(facts: Facts) -> Table:
-    table = NumericTable("", "model alone", "with the recogniser", title="word error rate, %")
-    table.add_row("first best", "", _percent(facts["first_best"]))
-    table.add_row("length penalty alone", "", _percent(facts["length_alone"]["rescored"]))
-    for one in facts["models"]:
-        table.add_row(_label(facts, one), _percent(one["alone"]), _percent(one["rescored"]))
-    table.add_row("any hypothesis, by lot", _percent(facts["random"]), "")
-    table.add_row("the best there is", "", _percent(facts["oracle"]))
+def _rates_table(results: Results) -> Table:
+    table = NumericTable("", "model alone", "with the recognizer", title="word error rate, %")
+    table.add_row("first best", "", _percent(results["first_best"]))
+    table.add_row("length penalty alone", "", _percent(results["length_alone"]["rescored"]))
+    for model in results["models"]:
+        table.add_row(_label(results, model), _percent(model["alone"]), _percent(model["rescored"]))
+    table.add_row("random hypothesis", _percent(results["random"]), "")
+    table.add_row("oracle (best hypothesis)", "", _percent(results["oracle"]))
     return table
 
 
-def _differences(facts: Facts) -> Table:
-    title = "rescored with the recogniser: differences in points, and utterances"
+def _differences_table(results: Results) -> Table:
+    title = "rescored with the recognizer: differences in points, and numbers of utterances"
     columns = ("", "to first best", "to length penalty alone", "better", "worse")
     table = NumericTable(*columns, title=title)
-    for name, one in _rescored(facts):
-        against = "" if one is facts["length_alone"] else _points(one["to_length_alone"])
-        table.add_row(name, _points(one["to_first_best"]), against, f"{one['better']:,}", f"{one['worse']:,}")
+    for name, model in _rescored(results):
+        is_baseline = model is results["length_alone"]
+        table.add_row(
+            name, _percent(model["to_first_best"], sign=True),
+            "" if is_baseline else _percent(model["to_length_alone"], sign=True),
+            f"{model['better']:,}", f"{model['worse']:,}",
+        )  # fmt: skip
     return table
 
 
-def _weights(facts: Facts) -> Table:
-    title = "fitted, from the smallest to the largest of the parts"
-    table = NumericTable("", "weight", "in the recogniser's spread", "length penalty", title=title)
-    for name, one in _rescored(facts):
-        table.add_row(name, *(_range(one[key]) for key in ("weights", "strengths", "length_penalties")))
+def _weights_table(results: Results) -> Table:
+    title = "fitted weights, smallest to largest over the folds"
+    table = NumericTable("", "weight", "relative to the recognizer", "length penalty", title=title)
+    for name, model in _rescored(results):
+        table.add_row(name, *(_range(model[key]) for key in ("weights", "strengths", "length_penalties")))
     return table
 
 
-def _rescored(facts: Facts) -> list[tuple[str, dict[str, Any]]]:
+def _rescored(results: Results) -> list[tuple[str, Model]]:
     return [
-        ("length penalty alone", facts["length_alone"]),
-        *((_label(facts, one), one) for one in facts["models"]),
+        ("length penalty alone", results["length_alone"]),
+        *((_label(results, model), model) for model in results["models"]),
     ]
 
 
-def _label(facts: Facts, one: dict[str, Any]) -> str:
-    alone = len({model["model"] for model in facts["models"]}) == 1
-    return str(one["score"]) if alone else f"{one['score']}, {one['model']}"
+def _label(results: Results, model: Model) -> str:
+    is_one_model = len({model["model"] for model in results["models"]}) == 1
+    return str(model["score"]) if is_one_model else f"{model['score']}, {model['model']}"
 
 
-def _percent(figure: dict[str, Any]) -> str:
-    return format_with_interval(100 * figure["value"], [100 * end for end in figure["interval"]], 2)
-
-
-def _points(figure: dict[str, Any]) -> str:
-    return format_with_interval(100 * figure["value"], [100 * end for end in figure["interval"]], 2, sign=True)
+def _percent(rate: dict[str, Any], *, sign: bool = False) -> str:
+    return format_with_interval(100 * rate["value"], [100 * end for end in rate["interval"]], 2, sign=sign)
 
 
 def _range(values: list[float]) -> str:
@@ -104,51 +105,54 @@ def _range(values: list[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def figure(facts: Facts) -> Any:
-    """Error rates with their intervals; and error rates by how much the model counts."""
-    drawing = new_figure(12, 2.6 + 0.32 * (len(facts["models"]) + 4))
-    rates, curves = drawing.subplots(1, 2, width_ratios=[1.1, 1])
-    _draw_rates(rates, facts)
-    first = 100 * facts["first_best"]["value"]
-    for number, one in enumerate(facts["models"]):
-        points = [point for point in one["curve"] if point["strength"]]
+def draw(results: Results) -> Any:
+    """Error rates with their intervals, and error rates by the weight of the model."""
+    figure = new_figure(12, 2.6 + 0.32 * (len(results["models"]) + 4))
+    rates, curves = figure.subplots(1, 2, width_ratios=[1.1, 1])
+    _draw_rates(rates, results)
+    for number, model in enumerate(results["models"]):
+        points = [point for point in model["curve"] if point["strength"]]
         x, y = [point["strength"] for point in points], [100 * point["rate"] for point in points]
-        curves.plot(x, y, "o-", markersize=3, color=_color(number), label=_label(facts, one))
-    curves.axhline(first, color="grey", linestyle=":", linewidth=1, label="first best")
+        curves.plot(x, y, "o-", markersize=3, color=_color(number), label=_label(results, model))
+    first_best = 100 * results["first_best"]["value"]
+    curves.axhline(first_best, color="grey", linestyle=":", linewidth=1, label="first best")
     curves.set_xscale("log", base=2)
     curves.xaxis.set_major_formatter("{x:.3g}")
-    curves.set(xlabel="the model's spread within a list over the recogniser's", ylabel="word error rate, %")
-    curves.set_title("all utterances, nothing fitted, no length penalty", fontsize=TITLES)
+    curves.set(xlabel="the model's spread within a list over the recognizer's", ylabel="word error rate, %")
+    curves.set_title("all utterances, nothing fitted, no length penalty", fontsize=TITLE_SIZE)
     curves.grid(alpha=0.3)
     curves.legend(frameon=False, fontsize=7)
-    return drawing
+    return figure
 
 
-def _draw_rates(axes: Any, facts: Facts) -> None:
-    """Filled: rescored together with the recogniser; hollow: by the model alone."""
+def _draw_rates(axes: Any, results: Results) -> None:
+    """Filled: rescored together with the recognizer; hollow: with the model alone."""
     rows = [
-        ("first best", facts["first_best"], "black"),
-        ("length penalty alone", facts["length_alone"]["rescored"], "grey"),
-        *((_label(facts, one), one["rescored"], _color(number)) for number, one in enumerate(facts["models"])),
-        ("any, by lot", facts["random"], "grey"), ("the best there is", facts["oracle"], "black"),
+        ("first best", results["first_best"], "black"),
+        ("length penalty alone", results["length_alone"]["rescored"], "grey"),
+        *(
+            (_label(results, model), model["rescored"], _color(number))
+            for number, model in enumerate(results["models"])
+        ),
+        ("random", results["random"], "grey"), ("oracle", results["oracle"], "black"),
     ]  # fmt: skip
-    for row, (_, found, color) in enumerate(rows):
-        _point(axes, row, found, color, hollow=False)
-    for number, one in enumerate(facts["models"]):
-        _point(axes, number + 2.3, one["alone"], _color(number), hollow=True)
-    axes.axvline(100 * facts["first_best"]["value"], color="grey", linestyle=":", linewidth=1)
+    for row, (_, rate, color) in enumerate(rows):
+        _draw_point(axes, row, rate, color, hollow=False)
+    for number, model in enumerate(results["models"]):
+        _draw_point(axes, number + 2.3, model["alone"], _color(number), hollow=True)
+    axes.axvline(100 * results["first_best"]["value"], color="grey", linestyle=":", linewidth=1)
     axes.set_yticks(range(len(rows)), [name for name, _, _ in rows], fontsize=8)
     axes.invert_yaxis()
     axes.set_xlabel("word error rate, %")
-    axes.set_title("filled: with the recogniser, fitted on other parts; hollow: alone", fontsize=TITLES)
+    axes.set_title("filled: with the recognizer, cross-fitted; hollow: model alone", fontsize=TITLE_SIZE)
     axes.grid(axis="x", alpha=0.3)
 
 
-def _point(axes: Any, row: float, found: dict[str, Any], color: str, *, hollow: bool) -> None:
-    value, (low, high) = 100 * found["value"], (100 * end for end in found["interval"])
-    inside = "white" if hollow else color
-    ends = [[abs(value - low)], [abs(high - value)]]
-    axes.errorbar([value], [row], xerr=ends, fmt="o", markersize=5, color=color, markerfacecolor=inside)
+def _draw_point(axes: Any, row: float, rate: dict[str, Any], color: str, *, hollow: bool) -> None:
+    value, (low, high) = 100 * rate["value"], (100 * end for end in rate["interval"])
+    fill = "white" if hollow else color
+    errors = [[abs(value - low)], [abs(high - value)]]
+    axes.errorbar([value], [row], xerr=errors, fmt="o", markersize=5, color=color, markerfacecolor=fill)
 
 
 def _color(number: int) -> str:

@@ -2,7 +2,7 @@
 
 from rich.table import Table
 
-from electra.reports.page import Picture, Section, render_page
+from electra.reports.page import Figure, Section, render_page
 
 
 def test_figures_are_not_broken_and_sentences_are() -> None:
@@ -10,16 +10,16 @@ def test_figures_are_not_broken_and_sentences_are() -> None:
     table.add_row("  NOUN", "0.8690 (0.8490–0.8870)", "the 0.24, a 0.07, in 0.04")
     table.add_row("  VERB", "–", "a 0.5")
     html = render_page("a page", [Section("a section", "an analysis", tables=[table])])
-    assert '<th scope="col" class="figures">missed %</th>' in html
-    assert '<td class="figures">0.8690 (0.8490–0.8870)</td>' in html and '<td class="figures">–</td>' in html
+    assert '<th scope="col" class="numeric">missed %</th>' in html
+    assert '<td class="numeric">0.8690 (0.8490–0.8870)</td>' in html and '<td class="numeric">–</td>' in html
     assert "<td>  NOUN</td>" in html and "<td>the 0.24, a 0.07, in 0.04</td>" in html
 
 
 def test_wide_tables_scroll_by_keys_too_and_pictures_grow_without_a_script() -> None:
     table = Table("group", "figure")
     html = render_page(
-        "a page", [Section("one", "kind", tables=[table], pictures=[Picture("what it shows", b"<svg/>")])]
+        "a page", [Section("one", "kind", tables=[table], figures=[Figure("what it shows", b"<svg/>")])]
     )
     assert '<div class="wide" tabindex="0"><table>' in html
-    assert '<input type="checkbox" aria-label="enlarge the picture"><img' in html and 'alt="what it shows"' in html
+    assert '<input type="checkbox" aria-label="enlarge the figure"><img' in html and 'alt="what it shows"' in html
     assert "<script" not in html

@@ -54,10 +54,10 @@ def test_the_threshold_of_rare_words_is_said_as_a_count() -> None:
     shown = page("detect", detected(), width=200)
     row = next(line for line in shown.splitlines() if "rare words" in line)
     assert "-1.39" in row
-    assert "rare words: flagged are those that stand at most 3 times in the sentences of the thresholds" in shown
+    assert "rare words: flags words that occur at most 3 times in the sentences for thresholds" in shown
     facts = detected()
     facts["models"][1]["threshold"] = 0.0
-    assert "those that stand nowhere in the sentences" in page("detect", facts, width=200)
+    assert "flags words that do not occur in the sentences" in page("detect", facts, width=200)
 
 
 def of_generator() -> dict[str, Any]:
@@ -106,5 +106,5 @@ def test_an_interval_without_width_is_not_shown_and_that_is_said() -> None:
     shown = " ".join(page("parts-of-speech", of_words(0.94), width=160).split())
     assert "94.0 (93.0–94.0)" in shown and "100.0 " in shown and "100.0 (" not in shown
     assert (
-        "a figure without an interval is the same in all resamples" in shown and "1 sentence, 900 words" in shown
+        "a number without an interval is the same in all resamples" in shown and "1 sentence, 900 words" in shown
     )

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from electra.reports.analyses.minimal_pairs import tables
+from electra.reports.analyses.minimal_pairs import build_tables
 
 
 def test_figures_are_whole_where_names_are_long_and_scores_many() -> None:
@@ -21,7 +21,7 @@ def test_figures_are_whole_where_names_are_long_and_scores_many() -> None:
     paradigms = [{"name": name, "field": "syntax_semantics", "pairs": 1000} for name in names]
     facts = {"scores": [score] * 8, "paradigms": paradigms, "differences": []}
     written = io.StringIO()
-    for table in tables(facts):
+    for table in build_tables(facts):
         Console(file=written, width=120).print(table)
     shown = written.getvalue()
     assert "…" not in shown
