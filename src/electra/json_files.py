@@ -1,4 +1,4 @@
-"""JSON files that hold one object."""
+"""JSON files that hold one object: read, checked and written."""
 
 import json
 from collections.abc import Iterator
@@ -6,11 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from electra import durable
 from electra.errors import CheckpointError, ElectraError
 
 
 def read_json(path: Path, *, optional: bool = False) -> dict[str, Any]:
-    """The object in a JSON file; an optional file that is not there is an empty one.
+    """The object in a JSON file; an optional file that does not exist counts as an empty object.
 
     Raises:
         CheckpointError: it cannot be read, or holds something else.
@@ -27,20 +28,25 @@ def read_json(path: Path, *, optional: bool = False) -> dict[str, Any]:
 
 
 @contextmanager
-def understood(where: Path) -> Iterator[None]:
-    """What is read from files in the block may lack something, or hold something else than it should.
+def raise_if_damaged(where: Path) -> Iterator[None]:
+    """Around code that uses what it read: a missing key or a wrong type there means that a file is damaged.
 
     Raises:
-        CheckpointError: it did.
+        CheckpointError: naming `where`, in place of KeyError, TypeError and the like.
     """
     try:
         yield
     except ElectraError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise CheckpointError(f"{where}: a file lacks or garbles {error}; put back a copy of it") from error
+        raise CheckpointError(f"{where}: a file is damaged ({error}); restore a copy of it") from error
 
 
-def json_text(value: dict[str, Any]) -> str:
-    """An object as those files are written."""
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+def write_json(path: Path, value: object, *, indent: int | None = 1, ensure_ascii: bool = True) -> None:
+    """Write a JSON file durably: it is complete or not there at all (see `electra.durable`)."""
+    durable.write_text(path, json_text(value, indent=indent, ensure_ascii=ensure_ascii))
+
+
+def json_text(value: object, *, indent: int | None = 2, ensure_ascii: bool = False) -> str:
+    """A value as the text of a JSON file; by default in the layout of transformers' files."""
+    return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii) + "\n"

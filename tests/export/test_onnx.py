@@ -297,10 +297,10 @@ class TestRefused:
         ("change", "message"),
         [
             (lambda facts: facts.update(format=2), "has format 2, and this version of electra reads up to 1"),
-            (lambda facts: facts.update(format="x"), "lacks or garbles"),
-            (lambda facts: facts.update(kind="oracle"), "lacks or garbles"),
-            (lambda facts: facts.pop("special_tokens"), "lacks or garbles"),
-            (lambda facts: facts.update(inputs=3), "lacks or garbles"),
+            (lambda facts: facts.update(format="x"), "a file is damaged"),
+            (lambda facts: facts.update(kind="oracle"), "a file is damaged"),
+            (lambda facts: facts.pop("special_tokens"), "a file is damaged"),
+            (lambda facts: facts.update(inputs=3), "a file is damaged"),
             (lambda facts: facts["outputs"].pop("states"), "belong to different models"),
         ],
     )

@@ -141,5 +141,5 @@ def test_analyses_are_shown_and_what_is_garbled_is_named(tmp_path: Path) -> None
     assert "1 held-out document," in section.notes[0]
     assert "speedup" in render_page("analyses", [section])
     (tmp_path / "context.json").write_text(text.replace('"readings"', '"reading"'))
-    with pytest.raises(CheckpointError, match="lacks or garbles 'readings'"):
+    with pytest.raises(CheckpointError, match=r"a file is damaged \('readings'\)"):
         build_sections([tmp_path])

@@ -6,7 +6,6 @@ mapped, so that a run that starts again reads nothing but the rows of its steps.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -23,7 +22,7 @@ from electra.data.sampling import shard_seed
 from electra.data.shards import Shard, Split
 from electra.data.spans import SPECIALS_ONE_SEGMENT, SPECIALS_TWO_SEGMENTS, Examples
 from electra.errors import CheckpointError, DataError
-from electra.json_files import read_json
+from electra.json_files import read_json, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +87,7 @@ def write_index(folder: Path, split: Split, config: PackingConfig, *, seed: int,
         "past_last": np.cumsum(counts).tolist(),
         "bytes": {name: (folder / name).stat().st_size for name in COLUMNS},
     }
-    durable.write_text(folder / FACTS, json.dumps(facts) + "\n")
+    write_json(folder / FACTS, facts, indent=None)
 
 
 def read_index(folder: Path, config: PackingConfig, *, seed: int, data: str) -> ExampleIndex | None:

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from electra import durable
 from electra.data.tokenizer import vocabulary_size
 from electra.errors import DataError
+from electra.json_files import write_json
 
 TAGS = "tags.json"
 """The table's name in a folder that `electra prepare` made."""
@@ -62,8 +62,7 @@ class TagTable:
     def write(self, folder: Path) -> Path:
         """Beside the shards of prepared data."""
         path = folder / TAGS
-        text = json.dumps({"names": self.names, "tags": self.tags_V.tolist()}) + "\n"
-        durable.write_text(path, text)
+        write_json(path, {"names": self.names, "tags": self.tags_V.tolist()}, indent=None)
         return path
 
     @classmethod

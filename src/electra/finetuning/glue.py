@@ -9,10 +9,10 @@ from pathlib import Path
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from electra import durable
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.finetuning.config import FinetuneConfig
 from electra.finetuning.run import FinetuneResult, finetune
+from electra.json_files import write_json
 from electra.tasks import glue
 from electra.training.run_folder import RunFolder, open_run
 
@@ -117,7 +117,7 @@ def finetune_glue(config: FinetuneConfig, *, from_mnli: bool, fresh: bool = Fals
         },
         "absent": absent,
     }
-    durable.write_text(folder / "results.json", json.dumps(facts, indent=1) + "\n")
+    write_json(folder / "results.json", facts)
     return found
 
 

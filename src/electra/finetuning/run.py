@@ -1,6 +1,5 @@
 """From a pre-trained encoder to one that does a task, judged over several seeds."""
 
-import json
 import logging
 import statistics
 from dataclasses import asdict, dataclass, field, replace
@@ -20,7 +19,7 @@ from electra.finetuning.export import export_model
 from electra.finetuning.load_task import load_task
 from electra.finetuning.results import MAY_CHANGE, SeedResult, load_finished_seeds, write_predictions
 from electra.finetuning.seed_run import DEV, FinetuneSetup, fingerprint, remove_checkpoints, run_seed
-from electra.json_files import read_json
+from electra.json_files import read_json, write_json
 from electra.serving.predictor import Predictor
 from electra.tasks.base import InputSpec
 from electra.training.allocator import keep_freed_memory
@@ -95,7 +94,7 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> "FinetuneResult"
         agree(folder, setting.config, settled={}, ignore=(*MAY_CHANGE, "seed", "seeds"))
     with log_file(folder.log):
         durable.write_text(folder.config, to_toml(setting.config))
-        durable.write_text(folder.environment, json.dumps(environment(), indent=1) + "\n")
+        write_json(folder.environment, environment())
         before = load_finished_seeds(folder.path, setting.config, setting.identity)
         found = FinetuneResult(folder.path, setting.task.name, setting.task.problem.metric, before)
         for seed in range(config.seed, config.seed + config.seeds):
@@ -110,11 +109,11 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> "FinetuneResult"
             found = replace(found, seeds=sorted([*found.seeds, result], key=lambda one: one.seed))
             if found.best is result and not result.diverged:
                 export_model(setting, ended.module, folder.path, result)
-            durable.write_text(place / "result.json", json.dumps(asdict(result), indent=1) + "\n")
+            write_json(place / "result.json", asdict(result))
             remove_checkpoints(place)
             logger.info("seed %s: %s %.4f%s", seed, found.metric, result.metrics[found.metric], _flag(result))
         facts = {**found.facts(setting), "predicted": _predict_others(setting, folder.path, found.best.seed)}
-        durable.write_text(folder.path / "results.json", json.dumps(facts, indent=1) + "\n")
+        write_json(folder.path / "results.json", facts)
     return found
 
 

@@ -24,6 +24,7 @@ from importlib import metadata
 from pathlib import Path
 
 from electra.errors import DataError
+from electra.json_files import write_json
 from electra.preparation.prose import docstrings, letters, paragraphs, sentences
 from electra.preparation.workers import map_in_order, usable_processors
 
@@ -305,7 +306,7 @@ def _write(out: Path, licences: Path, *, words: int) -> tuple[int, int]:
             if counts[item.name][1]
         ],
     }
-    licences.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write_json(licences, record)
     return total, documents
 
 

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from electra import durable
 from electra.errors import DataError
+from electra.json_files import write_json
 from electra.preparation.document_batches import Batch, Position
 from electra.preparation.survey import DuplicateCounter, HeldoutRule
 
@@ -86,7 +86,7 @@ class Progress:
         state = {name: value for name, value in vars(self).items() if name not in ("heldout", "duplicates")}
         state["heldout"] = asdict(self.heldout) if self.heldout else None
         state["duplicates"] = [self.duplicates.modulus, self.duplicates.counts]
-        durable.write_text(folder / PROGRESS, json.dumps(state))
+        write_json(folder / PROGRESS, state, indent=None)
 
 
 def check_same_options(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:

@@ -1,7 +1,6 @@
 """Pre-train: from token shards to a trained, exported network."""
 
 import contextlib
-import json
 import logging
 import os
 import shutil
@@ -13,11 +12,10 @@ from pathlib import Path
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from electra import durable
 from electra.config import to_toml
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError
-from electra.json_files import read_json
+from electra.json_files import read_json, write_json
 from electra.objectives.metric_labels import metric_label
 from electra.objectives.two_stage import change_of
 from electra.pretraining.build import RunParts, build, evaluation, open_data
@@ -102,7 +100,7 @@ def _open_session(resolved: Resolved, out: Path, *, fresh: bool) -> Iterator[_Se
         if is_local_main_process():
             assert resolved.data is not None
             run_folder.verified.parent.mkdir(exist_ok=True)
-            durable.write_text(run_folder.verified, json.dumps(resolved.data.stamps) + "\n")
+            write_json(run_folder.verified, resolved.data.stamps, indent=None)
         yield _Session(resolved, run_folder, on_event)
 
 
@@ -195,7 +193,7 @@ def _write_environment(run_folder: RunFolder, data: TokenData, precision: Precis
                 )  # fmt: skip
     account = {name: data.manifest[name] for name in ("fingerprint", "tokenizer", "statistics", "made")}
     facts = {**now, "precision": reason, "data": account}
-    durable.write_text(run_folder.environment, json.dumps(facts, indent=1) + "\n")
+    write_json(run_folder.environment, facts)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from electra.config import load_config
 from electra.errors import CheckpointError, ElectraError
-from electra.json_files import read_json, understood
+from electra.json_files import raise_if_damaged, read_json
 from electra.pretraining.config import PretrainConfig
 from electra.reports.metrics import read_metrics
 from electra.training.events import ENDS
@@ -72,7 +72,7 @@ def read_run_status(folder: Path) -> RunStatus:
     Raises:
         CheckpointError: the folder has no metrics.jsonl.
     """
-    with understood(folder):
+    with raise_if_damaged(folder):
         return _read_run_status(folder)
 
 

@@ -12,8 +12,7 @@ from typing import Any, Protocol
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from electra import durable
-from electra.json_files import json_text, read_json
+from electra.json_files import read_json, write_json
 from electra.reports.figures import save_figure
 
 ANALYSES = (
@@ -89,7 +88,7 @@ def save_report(name: str, results: dict[str, Any], out: Path | None) -> Analysi
         return AnalysisReport(name, results)
     make_output_folder(out)
     file = out / f"{name}.json"
-    durable.write_text(file, json_text(results))
+    write_json(file, results, indent=2, ensure_ascii=False)
     figure = load_presenter(name).draw(results)
     return AnalysisReport(name, results, [file, *(save_figure(figure, out, name) if figure is not None else [])])
 

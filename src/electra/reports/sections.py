@@ -10,7 +10,7 @@ from rich.table import Table
 from electra.config import read_toml
 from electra.errors import CheckpointError
 from electra.export.display_name import display_names
-from electra.json_files import read_json, understood
+from electra.json_files import raise_if_damaged, read_json
 from electra.objectives.metric_labels import metric_label
 from electra.reports.analysis import ANALYSES, load_presenter, read_analyses
 from electra.reports.curves import comparison_figure, run_figure
@@ -36,7 +36,7 @@ def build_sections(folders: Sequence[Path]) -> list[Section]:
     names = display_names(folders)
     sections = []
     for folder, kind, name in zip(folders, kinds, names, strict=True):
-        with understood(folder):
+        with raise_if_damaged(folder):
             sections += _SECTIONS[kind](folder, name)
     by_kind: dict[str, dict[str, Path]] = {}
     for folder, kind, name in zip(folders, kinds, names, strict=True):

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from electra import durable
 from electra.errors import CheckpointError
-from electra.json_files import read_json, understood
+from electra.json_files import raise_if_damaged, read_json, write_json
 from electra.objectives.metric_labels import metric_label
 from electra.reports.study_figure import draw_study
 from electra.reports.study_results import (
@@ -88,7 +88,7 @@ class StudyReport:
             ],
         }  # fmt: skip
         results = self.folder / "results.json"
-        durable.write_text(results, json.dumps(facts, indent=1) + "\n")
+        write_json(results, facts)
         return replace(self, files=(table, results, *draw_study(self.facts, self.arms, self.folder)))
 
     def csv(self) -> str:
@@ -121,7 +121,7 @@ def read_study(folder: Path) -> StudyReport:
     """
     if not (facts := read_facts(folder)):
         raise CheckpointError(f"{folder} holds no study; give the --out of an `electra study`")
-    with understood(folder):
+    with raise_if_damaged(folder):
         for key in STUDY_KEYS:
             facts[key]
         runs = [{**run, "tasks": task_scores(run, facts["tune"])} for run in read_runs(folder)]

@@ -16,13 +16,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from electra import durable
 from electra.data.shards import file_sha256
 from electra.errors import CheckpointError
 from electra.export.huggingface import OLD_WEIGHTS, WEIGHTS
 from electra.export.loading import find
 from electra.export.onnx.graph import is_onnx
-from electra.json_files import json_text, read_json, understood
+from electra.json_files import raise_if_damaged, read_json, write_json
 
 CALIBRATION_FILE = "calibration.json"
 
@@ -91,7 +90,7 @@ class Calibration:
                 f"{file} is for other weights than those of the model; create it again: electra analyze "
                 f"calibrate {model} --data DATA --store"
             )
-        with understood(file):
+        with raise_if_damaged(file):
             values = {field.name: facts[field.name] for field in fields(cls) if field.name != "target_prior"}
             calibration = cls(**values | {name: tuple(map(float, values[name])) for name in ("knots", "heights")})
             calibration._check()
@@ -111,7 +110,7 @@ class Calibration:
         """Save it next to the weights of a MODEL, which must be a folder. Returns the path of the file."""
         folder = find(model)
         facts = {name: value for name, value in asdict(self).items() if name != "target_prior"}
-        durable.write_text(folder / CALIBRATION_FILE, json_text({**facts, "weights": _weights(folder)}))
+        write_json(folder / CALIBRATION_FILE, {**facts, "weights": _weights(folder)}, indent=2, ensure_ascii=False)
         return folder / CALIBRATION_FILE
 
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from electra import durable
 from electra.config import flat
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError
+from electra.json_files import write_json
 from electra.pretraining.build import build
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.resolve import IGNORED
@@ -97,7 +97,7 @@ def open_study(setup: StudySetup, configs: ArmConfigs, data: TokenData) -> Study
             first = {**facts, "precision": measure_precision(configs[setup.study.control], data)}
         setup.out.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.first")
-        durable.write_text(temporary, json.dumps(first, indent=1) + "\n")
+        write_json(temporary, first)
         try:
             os.link(temporary, path)  # only one process can be first, and the file is complete from the start
         except FileExistsError:
@@ -115,7 +115,7 @@ def open_study(setup: StudySetup, configs: ArmConfigs, data: TokenData) -> Study
                     "arms": stored["arms"] | facts["arms"],
                 }
                 if merged != stored:
-                    durable.write_text(path, json.dumps(merged, indent=1) + "\n")
+                    write_json(path, merged)
                 return replace(setup, flops=float(merged["flops"]), precision=merged["precision"])
         time.sleep(RETRY_SECONDS)
 

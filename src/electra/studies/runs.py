@@ -8,7 +8,6 @@ OUT/runs/ARM/FRACTION/seed-0/result.json  the results; written last
 OUT/runs/ARM/FRACTION/seed-0/taken.json   the process that works on it; touched while the process lives
 """
 
-import json
 import logging
 import statistics
 import time
@@ -17,11 +16,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from electra import durable
 from electra.analysis.minimal_pairs import paradigm_accuracies
 from electra.config import load_config
 from electra.errors import CheckpointError, DivergedError
 from electra.finetuning.run import finetune
+from electra.json_files import write_json
 from electra.objectives.base import NetworkName
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.run import pretrain
@@ -118,7 +117,7 @@ def train_and_score(setup: StudySetup, run: StudyRun, steps: int) -> int:
         if result.get("blimp") is None and result["tower"] == "discriminator":
             result["blimp"] = _score_blimp(setup, model)
     result["hours"] = result.get("hours", 0.0) + (time.perf_counter() - started) / 3600
-    durable.write_text(folder / RESULT_FILE, json.dumps(result, indent=1) + "\n")
+    write_json(folder / RESULT_FILE, result)
     return 0
 
 

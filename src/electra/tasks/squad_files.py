@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from electra.errors import DataError
+from electra.json_files import write_json
 from electra.tasks.base import Prediction
 
 SOURCE = "the official files come from https://rajpurkar.github.io/SQuAD-explorer"
@@ -99,7 +100,7 @@ def write_predictions(folder: Path, predictions: Sequence[Prediction]) -> None:
         path = folder / name
         values = {prediction["id"]: prediction[key] for prediction in predictions}
         try:
-            path.write_text(json.dumps(values, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+            write_json(path, values, ensure_ascii=False)
         except OSError as error:
             raise DataError(f"{path}: cannot be written ({error.strerror or error})") from error
 

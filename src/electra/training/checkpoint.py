@@ -20,6 +20,7 @@ from torch import Tensor
 
 from electra.durable import MODE, flush
 from electra.errors import CheckpointError
+from electra.json_files import json_text
 from electra.training.config import CheckpointConfig
 from electra.training.sharding import OF_OPTIMIZER, load_whole
 
@@ -104,7 +105,7 @@ class Checkpoints:
             for name, text in texts.items():
                 (partial / name).write_text(text, encoding="utf-8")
             files = {file.name: _fingerprint(file) for file in sorted(partial.iterdir())}
-            text = json.dumps({"step": step, "files": files, **state}, indent=1) + "\n"
+            text = json_text({"step": step, "files": files, **state}, indent=1, ensure_ascii=True)
             (partial / STATE).write_text(text, encoding="utf-8")
             (partial / CHECKSUM).write_text(_checksum_line(text.encode()), encoding="utf-8")
             for file in partial.iterdir():

@@ -1,7 +1,6 @@
 """What happens to a run, told to a command of the user's and to those who look later."""
 
 import contextlib
-import json
 import logging
 import os
 import subprocess
@@ -9,8 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-from electra import durable
 from electra.errors import ElectraError
+from electra.json_files import write_json
 from electra.training.distributed import is_main_process
 from electra.training.run_folder import RunFolder
 
@@ -45,7 +44,7 @@ class Events:
         step = self.reached() if step is None else step
         if event in ENDS:
             facts = {"how": event, "message": message, "step": step, "time": time.time()}
-            durable.write_text(self.run.end, json.dumps(facts) + "\n")
+            write_json(self.run.end, facts, indent=None)
         if self.command:
             told = {"EVENT": event, "RUN": str(self.run.path), "STEP": str(step), "MESSAGE": message}
             environment = {**os.environ, **{f"ELECTRA_{name}": value for name, value in told.items()}}

@@ -20,7 +20,7 @@ from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError, require
 from electra.export.onnx.graph import FACTS, IDS, MASK, MODEL, SEGMENTS
 from electra.export.onnx.heads import KINDS, OnnxKind
-from electra.json_files import read_json, understood
+from electra.json_files import raise_if_damaged, read_json
 
 FORMAT = 1
 """Of onnx.json; one that is higher was written by a later version."""
@@ -55,7 +55,7 @@ class OnnxFacts:
             CheckpointError: the file is garbled, or of a later version.
         """
         facts = read_json(path)
-        with understood(path):
+        with raise_if_damaged(path):
             if not isinstance(version := facts["format"], int) or version < 1:
                 raise ValueError(f"format {version!r}")
             if version > FORMAT:
