@@ -54,7 +54,7 @@ def test_the_facts_of_the_run_are_there() -> None:
     assert "wordpiece, 30,522 entries, lowercased, 4.41 characters a token, 0.12% unknown" in text
     assert "at step 1,100 (the weights are those of step 1,200):" in text
     assert "| AUC on the generator's fakes | 0.7412 |" in text
-    assert "| generator entropy (nats) | – |" in text and "| something_new | 0.5000 |" in text
+    assert "| generator entropy (nats) | – |" in text and "| something new | 0.5000 |" in text
     assert "discriminator_weight = 1.0" in text and "up to 128 tokens" in text
     assert "hardly learnt" not in text
     assert "{{" not in text and "{%" not in text

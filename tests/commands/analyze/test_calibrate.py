@@ -145,7 +145,7 @@ def test_refusals(
     assert "--prior: must be above 0 and below 1" in refused(
         "score", str(run), TEXT, "--calibrated", "--prior", "1"
     )
-    assert "leave one out" in refused("score", str(run), TEXT, "--calibrated", "--electric")
+    assert "leave one of them out" in refused("score", str(run), TEXT, "--calibrated", "--electric")
     shutil.move(run / "export" / "generator", tmp_path / "elsewhere")
     assert "has no generator next to it" in calibrate()
     assert "is a masked language model" in refused(*command(tmp_path / "elsewhere", held_out_data))
