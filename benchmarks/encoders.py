@@ -2,14 +2,14 @@
 
     OMP_NUM_THREADS=1 python benchmarks/encoders.py [--precisions float32 bfloat16] [--rounds 9] [--json FILE]
 
-All run in this process, in turn, on the same random ids: forward and backward passes with a memory from the batch
-before, dropout in the same places, no optimiser.
+All run alternately in this process, on the same random ids: forward and backward passes with a memory from the
+previous batch, dropout in the same places, no optimizer.
 
-*xlnet*: two streams in both directions under a permutation, a sixth of the tokens predicted; beside ours,
-XLNetLMHeadModel, whose head works at the targets alone. *transformer-xl*: one stream to the left, every token
-predicts the next; beside ours, the same class with attn_type "uni", and our network with `attend_plain` and
-PyTorch's cross-entropy. Medians over the rounds; ratios are those of the same round. With one thread the seconds
-are the processor's, which other work on the machine does not lengthen by making us wait.
+*xlnet*: two streams in both directions under a permutation, one sixth of the tokens predicted. The peer is
+XLNetLMHeadModel, whose head computes only the targets. *transformer-xl*: one stream to the left, every token
+predicts the next. The peers are the same class with attn_type "uni", and our network with `attend_plain` and
+PyTorch's cross-entropy. Values are medians over the rounds; a ratio compares times of the same round. With one
+thread, times are processor seconds, so waiting for other processes does not count.
 
 Shapes: B batch, L length, M memory, N targets, Y blocks, D hidden size.
 """
@@ -89,7 +89,7 @@ def ours(options: argparse.Namespace, batch: Batch, *, left: bool, plain: bool =
         return targets_BND.flatten(0, 1), gather_positions(batch.ids_BL, batch.targets_BN).flatten()
 
     def step() -> float:
-        relative_attention.attend_by_head = plainly if plain else BY_HEAD
+        relative_attention.attend_by_head = attend_by_head_plain if plain else BY_HEAD
         x_ND, words_N = states_and_words()
         if plain:
             return backward(F.cross_entropy(F.linear(x_ND, table_VE, bias_V).float(), words_N), encoder)
@@ -101,8 +101,8 @@ def ours(options: argparse.Namespace, batch: Batch, *, left: bool, plain: bool =
     return step
 
 
-def plainly(query_BXHK: Tensor, *others: Any) -> Tensor:
-    """In place of `attend_by_head`."""
+def attend_by_head_plain(query_BXHK: Tensor, *others: Any) -> Tensor:
+    """A replacement for `attend_by_head`."""
     *inputs, sight, share = others
     B, X, H, _ = query_BXHK.shape
     factors = F.dropout(query_BXHK.new_ones(H, B, X, sight.keys), share) if share else 1.0
@@ -118,7 +118,7 @@ def peer(options: argparse.Namespace, batch: Batch, *, left: bool) -> Step:
             mem_len=options.memory or None, dropout=options.dropout,
         )
     ).train()  # fmt: skip
-    same_dropout(network.transformer)
+    disable_extra_dropout(network.transformer)
     L = options.length
     mems = None if batch.memory_YBMD is None else [memory.transpose(0, 1) for memory in batch.memory_YBMD]
     given: dict[str, Any] = {"mems": mems, "use_mems": mems is not None}
@@ -140,8 +140,8 @@ def peer(options: argparse.Namespace, batch: Batch, *, left: bool) -> Step:
     return step
 
 
-def same_dropout(network: Any) -> None:
-    """The class drops more than we do: of the distances, of the last states, inside of the feed-forward layers."""
+def disable_extra_dropout(network: Any) -> None:
+    """Turn off the dropout that only the class has: of distances, last states, inner feed-forward states."""
     network.word_embedding = nn.Sequential(network.word_embedding, network.dropout)
     network.dropout = nn.Identity()
     for layer in network.layer:
@@ -149,8 +149,8 @@ def same_dropout(network: Any) -> None:
         layer.ff.dropout = nn.Identity()
 
 
-def measured(steps: dict[str, Step], rounds: int, precision: str) -> dict[str, list[float]]:
-    """Seconds of single steps, one of each in turn; the first round only warms up."""
+def measure_rounds(steps: dict[str, Step], rounds: int, precision: str) -> dict[str, list[float]]:
+    """Seconds of single steps, one of each alternately; the first round is a warm-up."""
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     for number in range(rounds + 1):
@@ -164,16 +164,16 @@ def measured(steps: dict[str, Step], rounds: int, precision: str) -> dict[str, l
 
 
 def compare(models: dict[str, dict[str, Step]], options: argparse.Namespace) -> None:
-    """Measure our step of each model, the first one, beside the others, and print a line for each."""
+    """Compare our step of each model, which is the first one, with the others, and print a line for each."""
     found = []
     for precision in options.precisions:
         for model, steps in models.items():
-            mine, *others = measured(steps, options.rounds, precision).items()
+            mine, *others = measure_rounds(steps, options.rounds, precision).items()
             line = f"{model}, {precision}: {mine[0]} {statistics.median(mine[1]):.3f} s a step"
             for name, theirs in others:
                 ratios = sorted(a / b for a, b in zip(theirs, mine[1], strict=True))
                 middle = statistics.median(ratios)
-                line += f"; {name} {statistics.median(theirs):.3f}: ours quicker by {middle:.2f}"
+                line += f"; {name} {statistics.median(theirs):.3f}: speedup {middle:.2f}"
                 line += f" ({ratios[0]:.2f}–{ratios[-1]:.2f})"
                 found.append({"model": model, "precision": precision, "beside": name, "ratio": middle})
             print(line, flush=True)
@@ -182,7 +182,7 @@ def compare(models: dict[str, dict[str, Step]], options: argparse.Namespace) -> 
         options.json.write_text(json.dumps(found, indent=1))
 
 
-def parsed(description: str | None, sizes: dict[str, int], models: list[str]) -> argparse.Namespace:
+def parse_options(description: str | None, sizes: dict[str, int], models: list[str]) -> argparse.Namespace:
     """The command line of both benchmarks of encoders."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in sizes.items():
@@ -199,7 +199,7 @@ def main() -> None:
         "layers": 4, "hidden-size": 256, "heads": 4, "rows": 16, "length": 128, "memory": 128,
         "vocabulary": 8_192, "rounds": 9,
     }  # fmt: skip
-    options = parsed(__doc__, sizes, ["xlnet", "transformer-xl"])
+    options = parse_options(__doc__, sizes, ["xlnet", "transformer-xl"])
     keep_freed_memory()
     transformers.logging.set_verbosity_error()
     batch = Batch(options)

@@ -1,10 +1,10 @@
-"""A long run of very small networks: whether memory, open files or the time of a step grow.
+"""A long run of very small networks: do memory, open files or the time of a step grow?
 
     python benchmarks/endurance.py [--steps 20000] [--precision float32] [--json FILE] [--picture FILE.png]
 
-Trains on text that is made here, with reports, evaluations, checkpoints and TensorBoard as any run has, and looks
-at its own process every 100 steps: resident memory, open files, threads, seconds a step. Printed are medians of
-the second and of the last tenth of the run, and how many steps were not finite.
+Trains on generated text, with reports, evaluations, checkpoints and TensorBoard like any run, and measures its
+own process every 100 steps: resident memory, open files, threads, seconds per step. Prints the medians of the
+second and of the last tenth of the run, and the number of steps with non-finite gradients.
 """
 
 import argparse
@@ -24,14 +24,14 @@ from electra.config import load_config
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.run import pretrain
 from electra.training.trainer import Trainer
-from torture import SETTINGS, made
+from torture import SETTINGS, make_data
 
 EVERY = 100
 NAMES = {"resident": "resident memory, MiB", "files": "open files", "seconds": "milliseconds a step"}
 
 
-def watched() -> list[dict[str, float]]:
-    """What is seen of this process in the runs from now on."""
+def watch_process() -> list[dict[str, float]]:
+    """Measurements of this process during the runs that follow."""
     seen: list[dict[str, float]] = []
     me, step = psutil.Process(), Trainer._after_step
     last = time.perf_counter()
@@ -77,10 +77,10 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     logging.getLogger("electra").setLevel(logging.ERROR)
-    seen = watched()
+    seen = watch_process()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        given = [f"data={made(folder)}", f"out={folder / 'run'}", f"train.steps={options.steps}"]
+        given = [f"data={make_data(folder)}", f"out={folder / 'run'}", f"train.steps={options.steps}"]
         given += [f"train.precision={options.precision}", "checkpoint.every=200", "tracking.tensorboard=true"]
         result = pretrain(load_config(PretrainConfig, "electra-tiny", [*SETTINGS, *given]))
         records = [json.loads(line) for line in (folder / "run/metrics.jsonl").read_text().splitlines()]

@@ -1,16 +1,16 @@
-"""The data path with the model taken out: tokens a second of batches as training consumes them.
+"""The data path without the model: tokens per second of batches as training consumes them.
 
     python benchmarks/feed.py [DATA] [--seconds 2] [--characters 30000000] [--processes 1 2 4 8] [--json FILE]
 
-DATA is what `electra prepare` made; without it the first characters of ../shared's English Wikipedia are prepared.
-Ours is `build_batches(...).micro_batches(step)` of `electra pretrain` on a CPU: sampling, gathering and
-collating, with nothing made ahead. The peer (feed_peer.py) is `datasets` and torch's DataLoader on the same ids,
-in full rows of the same length. Each runs for so many seconds in one thread, in turn with the others (the peer
-with workers is alone), after a warm-up, with the data in the page cache; figures are medians over blocks of ten
-batches. Tokens are those of text, special tokens included; positions have the padding as well, of which the peer
-has none. *Of a step* is the share of a training step over as many positions, at --step-tokens-per-second, and
-how many times as fast that is. The processes of the last table each take their share of the steps, from one
-common start; processor seconds leave out the time in which a core was somebody else's.
+DATA is made by `electra prepare`; without it, the beginning of ../shared's English Wikipedia is prepared. Ours is
+`build_batches(...).micro_batches(step)` of `electra pretrain` on a CPU: sampling, gathering and collating,
+without prefetching. The peer (feed_peer.py) is `datasets` and torch's DataLoader on the same ids, in full rows of
+the same length. Each runs for --seconds in one thread, alternately with the others (the peer with workers runs
+alone), after a warm-up, with the data in the page cache. Values are medians over blocks of ten batches. Tokens
+are those of text, special tokens included; positions also count padding, of which the peer has none. *Of a step*
+is the time as a share of a training step with the same number of positions at --step-tokens-per-second, and the
+inverse as a factor. In the last table the processes share the steps and start together; processor seconds do not
+count the time in which other processes had the core.
 """
 
 import argparse
@@ -46,7 +46,7 @@ Sizes = Iterator[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """Batches of one kind in one process."""
 
     name: str
@@ -67,8 +67,8 @@ class Measured:
         return self.batch_tokens / self.seconds
 
 
-def timed(shape: Shape, kinds: dict[str, Sizes], *, seconds: float) -> list[Measured]:
-    """Blocks of batches, one of each kind in turn, until each has had its seconds on average."""
+def time_blocks(shape: Shape, kinds: dict[str, Sizes], *, seconds: float) -> list[Measurement]:
+    """Time blocks of batches, one of each kind alternately, until each kind had its seconds on average."""
     sizes: dict[str, list[tuple[int, int]]] = {name: [] for name in kinds}
     times: dict[str, list[float]] = {name: [] for name in kinds}
     for batches in kinds.values():  # warms up
@@ -80,11 +80,12 @@ def timed(shape: Shape, kinds: dict[str, Sizes], *, seconds: float) -> list[Meas
             sizes[name] += itertools.islice(batches, BLOCK)
             times[name].append((time.perf_counter() - start) / BLOCK)
     return [
-        Measured(name, shape, times[name], *map(statistics.mean, zip(*sizes[name], strict=True))) for name in kinds
+        Measurement(name, shape, times[name], *map(statistics.mean, zip(*sizes[name], strict=True)))
+        for name in kinds
     ]
 
 
-def opened(data: TokenData, shape: Shape) -> BatchSource:
+def open_data(data: TokenData, shape: Shape) -> BatchSource:
     rows, length = shape
     settings = {"train.batch_size": rows, "packing.sequence_length": length}
     return build_batches(electra.load_config("electra-small", settings), data, torch.device("cpu"))
@@ -96,10 +97,10 @@ def ours(source: BatchSource, *, first: int = 0, every: int = 1) -> Sizes:
         yield int(batch.lengths_B.sum()), batch.input_ids_BL.numel()
 
 
-def compared(
+def compare_peer(
     data: TokenData, sources: dict[Shape, BatchSource], folder: Path, *, seconds: float
-) -> Iterator[Measured]:
-    """Ours in turn with the peer in either form, then the peer with workers, which must be alone."""
+) -> Iterator[Measurement]:
+    """Ours alternately with the peer in both formats, then the peer with workers, which must run alone."""
     os.environ["HF_HOME"] = str(folder / "cache")  # this and the next are read when datasets is imported
     os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
     import feed_peer
@@ -115,13 +116,15 @@ def compared(
 
     for shape, source in sources.items():
         alone = {f"peer, {form} format": peer(shape, form, 0) for form in feed_peer.FORMS}
-        yield from timed(shape, {OURS: ours(source), **alone}, seconds=seconds)
+        yield from time_blocks(shape, {OURS: ours(source), **alone}, seconds=seconds)
         for form in feed_peer.FORMS:
-            yield from timed(shape, {f"peer, {form} format, 2 workers": peer(shape, form, 2)}, seconds=seconds)
+            yield from time_blocks(
+                shape, {f"peer, {form} format, 2 workers": peer(shape, form, 2)}, seconds=seconds
+            )
 
 
-def together(source: BatchSource, processes: int, *, seconds: float) -> list[tuple[float, float]]:
-    """Tokens of text a second, and a processor second, of each of some processes that run at once."""
+def run_together(source: BatchSource, processes: int, *, seconds: float) -> list[tuple[float, float]]:
+    """Tokens of text per second, and per processor second, of each of several processes at once."""
     context = multiprocessing.get_context("fork")  # they share the index
     start, found = context.Barrier(processes, timeout=60), context.SimpleQueue()
 
@@ -129,8 +132,8 @@ def together(source: BatchSource, processes: int, *, seconds: float) -> list[tup
         batches = ours(source, first=number, every=processes)
         list(itertools.islice(batches, BLOCK))  # warms up
         start.wait()
-        begun, busy, tokens = time.perf_counter(), time.process_time(), 0
-        while (spent := time.perf_counter() - begun) < seconds:
+        started, busy, tokens = time.perf_counter(), time.process_time(), 0
+        while (spent := time.perf_counter() - started) < seconds:
             tokens += sum(size for size, _ in itertools.islice(batches, BLOCK))
         found.put((tokens / spent, tokens / (time.process_time() - busy)))
 
@@ -143,9 +146,9 @@ def together(source: BatchSource, processes: int, *, seconds: float) -> list[tup
     return [found.get() for _ in children]
 
 
-def report(runs: list[Measured], step_speed: float) -> None:
+def report(runs: list[Measurement], step_speed: float) -> None:
     columns = ("rows × length", "", "ms a batch (least–most)", "M tokens/s", "M positions/s", "of a step")
-    print(f"| {' | '.join((*columns, 'ours is quicker by'))} |\n{'|---' * (len(columns) + 1)}|")
+    print(f"| {' | '.join((*columns, 'speedup'))} |\n{'|---' * (len(columns) + 1)}|")
     own = {run.shape: run.tokens_per_second for run in runs if run.name == OURS}
     for run in runs:
         spread = f"{min(run.batch_seconds) * 1e3:.2f}–{max(run.batch_seconds) * 1e3:.2f}"
@@ -191,12 +194,12 @@ def main() -> None:
             prepare.run(prepare.PrepareConfig(corpus=(str(part),), out=folder / "data", tokenizer=VOCABULARY))
         data = TokenData.open(options.data or folder / "data")  # reads it all: then it is in the page cache
         start = time.perf_counter()
-        sources = {shape: opened(data, shape) for shape in SHAPES}
+        sources = {shape: open_data(data, shape) for shape in SHAPES}
         index_seconds = (time.perf_counter() - start) / len(SHAPES)
         speeds = {
-            count: together(sources[TOGETHER], count, seconds=options.seconds) for count in options.processes
+            count: run_together(sources[TOGETHER], count, seconds=options.seconds) for count in options.processes
         }
-        runs = list(compared(data, sources, folder, seconds=options.seconds))
+        runs = list(compare_peer(data, sources, folder, seconds=options.seconds))
     tokens, cores = data.train.tokens, os.cpu_count()
     print(f"{tokens:,} tokens, {cores} cores; indexed in {index_seconds:.2f} s, once at the start of a run\n")
     report(runs, options.step_tokens_per_second)

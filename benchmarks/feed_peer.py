@@ -1,8 +1,8 @@
-"""The peer of our feed: rows of one length in Arrow, as `datasets` and torch's DataLoader hand them out.
+"""The peer of our data path: rows of one length in Arrow, read with `datasets` and torch's DataLoader.
 
-What a skilled user has after tokenising and grouping: input_ids, token_type_ids and attention_mask in the types
-that transformers' tokenizers are stored in, memory-mapped, `with_format`, shuffled, torch's default collator.
-Nothing of electra is used.
+What a skilled user has after tokenizing and grouping: input_ids, token_type_ids and attention_mask in the types
+of transformers' tokenizers, memory-mapped, `with_format`, shuffled, with torch's default collator. Nothing of
+electra is used.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ FORMS: tuple[Form, ...] = ("torch", "numpy")
 
 
 def write(tokens: npt.NDArray[np.uint16], out: Path, *, length: int, classify: int, separate: int) -> None:
-    """Cut a run of ids into rows [CLS] ids [SEP] of one length; what is left over is dropped."""
+    """Cut the ids into rows [CLS] ids [SEP] of one length; the remainder is dropped."""
     rows, inner = len(tokens) // (length - 2), length - 2
     ids = np.full((rows, length), separate, dtype=np.int32)
     ids[:, 0], ids[:, 1:-1] = classify, tokens[: rows * inner].reshape(rows, inner)

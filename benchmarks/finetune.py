@@ -1,13 +1,13 @@
-"""Fine-tuning beside transformers' Trainer: the same model, rows, hyper-parameters and seeds, in turn.
+"""Fine-tuning and transformers' Trainer: the same model, rows, hyperparameters and seeds, alternately.
 
     python benchmarks/finetune.py MODEL --data TASKS [--tasks cola mrpc ...] [--seeds 3] [--epochs 3] [--json FILE]
 
-Both start from the same weights, with AdamW, linear warm-up over a tenth and linear decay, no layer-wise decay
-(the Trainer has none), and in the same precision: the quicker one for ours here, if none is given. Each line has
-the figure on dev of every seed, the median, and the seconds of all steps, without evaluations and checkpoints; the
-Trainer that pads to the longest input is timed on a few steps, which are all alike. TASKS holds a folder for each
-task: glue, chunking-conll2000, ner-wnut17, squad. The Trainer wants the extra `peers`: pip install
-'electra[peers]'.
+Both start from the same weights, with AdamW, linear warm-up over a tenth and linear decay, without layer-wise
+decay (the Trainer has none), and in the same precision: by default the one that is faster for ours on this
+machine. Each line has the metric on dev of every seed, the median, and the seconds of all steps without
+evaluations and checkpoints. The Trainer that pads to the maximum length is timed on a few steps, which all take
+the same time. TASKS holds a folder for each task: glue, chunking-conll2000, ner-wnut17, squad. The Trainer needs
+the extra `peers`: pip install 'electra[peers]'.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def settings_of(options: argparse.Namespace, task: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def limited(setting: FinetuneSetup, rows: int) -> FinetuneSetup:
+def limit_rows(setting: FinetuneSetup, rows: int) -> FinetuneSetup:
     """The setting with the first rows of the training data only."""
     examples = setting.task.splits["train"]
     if rows == 0 or len(examples) <= rows:
@@ -80,7 +80,7 @@ def main() -> None:
     print("| task | metric | ours, each seed | median | Trainer | median | seconds | Trainer | ratio | padded |")
     print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     for name in options.tasks:
-        setting = limited(build_setup(load_task_config(settings_of(options, name))), options.rows)
+        setting = limit_rows(build_setup(load_task_config(settings_of(options, name))), options.rows)
         problem, config = setting.task.problem, setting.config
         labels = getattr(problem, "labels", None)
         outputs = len(labels) if labels else 1  # a regression has one; the head for answers needs no number

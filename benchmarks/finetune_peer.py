@@ -1,9 +1,9 @@
-"""The peer of fine-tuning: transformers' Trainer over its own classes, on the same rows.
+"""The peer of fine-tuning: transformers' Trainer with transformers' classes, on the same rows.
 
-The rows (ids, segments, targets) are those that ours learns from, so that the tokenizer and the cutting of windows
-are no difference; what differs is the classes, the loop and the padding: `padded` to the longest input allowed, as
-the example scripts of transformers set it up, `dynamic` to the longest row of each batch, or `grouped`, which also
-puts rows of like length together (`group_by_length`).
+The rows (ids, segments, targets) are those of our fine-tuning, so tokenizer and windows are the same. The
+classes, the loop and the padding differ: `padded` to the maximum length, as in the example scripts of
+transformers; `dynamic` to the longest row of each batch; or `grouped`, which also puts rows of similar length
+together (`group_by_length`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ IGNORED = -100
 
 
 class RowData(torch.utils.data.Dataset):  # type: ignore[type-arg]
-    """Rows as the Trainer wants them: dictionaries of lists."""
+    """Rows as the Trainer expects them: dictionaries of lists."""
 
     def __init__(self, rows: Rows, kind: str) -> None:
         self.rows, self.kind = rows, kind
@@ -107,7 +107,7 @@ def train(
     Args:
         settings: learning_rate, batch_size, epochs, warmup_share, weight_decay, epsilon, gradient_clip,
             bfloat16.
-        max_steps: take so many steps only, and give no outputs.
+        max_steps: take only this number of steps, and return no outputs.
     """
     set_seed(seed)
     net = network(model, problem, outputs)
@@ -151,7 +151,7 @@ def train(
 
 @torch.inference_mode()
 def dev_outputs(net: Any, problem: Problem, rows: Rows) -> list[dict[str, NDArray[Any]]]:
-    """What the trained network gives for dev; answers are looked for among its logits as ours are."""
+    """The outputs of the trained network on dev; answers are decoded from its logits as ours are."""
     net.eval()
     data, collate = RowData(rows, problem.kind), collator(None)
     order = np.argsort(-rows.lengths, kind="stable")

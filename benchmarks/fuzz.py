@@ -1,13 +1,13 @@
-"""Bad input in bulk: files of every kind that electra reads, broken at random, and what becomes of them.
+"""Damaged input in bulk: files of every kind that electra reads, damaged at random.
 
     python benchmarks/fuzz.py [--inputs 10000] [--seed 0] [--only NAME] [--json FILE] [--keep FOLDER]
 
-Each input is a good file of some kind (all are made here) that was broken in one to four places: bytes flipped,
-cut out, doubled or put in, the end cut off, words exchanged for others of the file or for what breaks parsers.
-Where a file has a checksum, that is made to fit again, so that what lies behind it is reached. It must be read, or
-be refused by an `ElectraError` with a message; within ten seconds, and in no more than 200 MiB of further memory.
+Each input is a valid file (all are generated here) that is damaged in one to four places: bytes are flipped, cut
+out, repeated or inserted, the end is cut off, words are replaced by others of the file or by ones that break
+parsers. Checksums are then corrected, so that the code behind them is reached. The file must be read, or be
+refused by an `ElectraError` with a message, within ten seconds and with at most 200 MiB of additional memory.
 
-Exit status 1 where anything else came of an input; `--keep` keeps those.
+Exit status 1 if anything else happened; `--keep` keeps those inputs.
 """
 
 import argparse
@@ -93,8 +93,8 @@ class Target:
     memory: int = MEMORY
 
 
-def broken(content: bytes, draw: random.Random) -> bytes:
-    """The same content, broken in some places."""
+def damage(content: bytes, draw: random.Random) -> bytes:
+    """The same content, damaged in some places."""
     for _ in range(draw.randint(1, 4)):
         size = len(content)
         at, end = sorted((draw.randint(0, size), draw.randint(0, size)))
@@ -114,12 +114,12 @@ def broken(content: bytes, draw: random.Random) -> bytes:
             case 5:
                 content = content[:at] + draw.randbytes(end - at) + content[end:]
             case _:
-                content = _exchanged(content, draw)
+                content = _exchange_word(content, draw)
     return content
 
 
-def _exchanged(content: bytes, draw: random.Random) -> bytes:
-    """One word or number exchanged for another, or for something nasty."""
+def _exchange_word(content: bytes, draw: random.Random) -> bytes:
+    """Replace one word or number by another, or by one that breaks parsers."""
     words = [word for word in content[:200_000].replace(b'"', b" ").replace(b",", b" ").split() if len(word) < 100]
     if not words:
         return content
@@ -128,7 +128,7 @@ def _exchanged(content: bytes, draw: random.Random) -> bytes:
 
 
 def targets(folder: Path) -> Iterator[Target]:
-    """Good files of every kind, and how each is read."""
+    """Valid files of every kind, and the function that reads each."""
     draw = random.Random(0)
 
     def text(words: int = 9) -> str:
@@ -283,7 +283,7 @@ def _sha256(path: Path) -> str:
 
 
 def _manifest(folder: Path) -> None:
-    """The checksums in a manifest, if it can be read, and of it."""
+    """Correct the checksums in a manifest, if it can be read, and that of the manifest itself."""
     path = folder / "manifest.json"
     try:
         manifest = json.loads(path.read_text())
@@ -311,8 +311,8 @@ def _state(folder: Path) -> None:
 
 
 @contextmanager
-def limited() -> Iterator[None]:
-    """Ten seconds."""
+def time_limit() -> Iterator[None]:
+    """Raise an error after ten seconds."""
 
     def late(*_: object) -> None:
         raise TimeoutError(f"not done after {PATIENCE} seconds")
@@ -326,17 +326,17 @@ def limited() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def tried(target: Target, draw: random.Random, folder: Path) -> tuple[str, str]:
-    """What became of one input: read, refused, or something that must not be; and how that looked."""
+def try_input(target: Target, draw: random.Random, folder: Path) -> tuple[str, str]:
+    """The outcome of one input: read, refused, or an error that must not happen; and its description."""
     copy = folder / "input"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(target.folder, copy, ignore=shutil.ignore_patterns("checkpoints", "export"))
     file = copy / target.file
-    file.write_bytes(broken(file.read_bytes(), draw))
+    file.write_bytes(damage(file.read_bytes(), draw))
     target.repaired(copy)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
-        with limited(), warnings.catch_warnings():
+        with time_limit(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             target.read(copy)
         outcome, how = "read", ""
@@ -374,7 +374,7 @@ def main() -> int:
         for number in range(options.inputs):
             target = every[number % len(every)]
             draw = random.Random(f"{options.seed} {number}")
-            outcome, how = tried(target, draw, folder)
+            outcome, how = try_input(target, draw, folder)
             outcomes.setdefault(target.name, Counter())[outcome] += 1
             if outcome not in ("read", "refused"):
                 where = "\n".join(how.splitlines()[-6:])

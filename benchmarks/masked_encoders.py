@@ -1,12 +1,12 @@
-"""Training steps of BERT, RoBERTa and ALBERT on a CPU: ours beside transformers' classes, wired with skill.
+"""Training steps of BERT, RoBERTa and ALBERT on a CPU: ours, and transformers' classes used skillfully.
 
     OMP_NUM_THREADS=1 python benchmarks/masked_encoders.py [--precisions float32 bfloat16] [--rounds 9]
 
-Both run in this process, in turn, on the same random rows without padding, with the same dropout: forward and
-backward passes of both losses (words, and pairs where the encoder has such a loss), no optimiser. Ours draws its
-masks in the step; theirs are given to it. Of theirs, words are predicted at the chosen positions alone, and
-attention is PyTorch's fused one. Ratios are those of the same round, medians over the rounds; with one thread the
-seconds are the processor's.
+Both run alternately in this process, on the same random rows without padding, with the same dropout: forward and
+backward passes of both losses (tokens, and sentence pairs if the encoder has such a loss), no optimizer. Ours
+samples its masks in the step; the peer gets them. The peer computes logits only at the masked positions and uses
+PyTorch's fused attention. Values are medians over the rounds; a ratio compares times of the same round. With one
+thread, times are processor seconds.
 
 Shapes: B batch, L length, N slots a row, D hidden size.
 """
@@ -26,7 +26,7 @@ from electra.data.tokenizer import SpecialTokens
 from electra.objectives.masked_lm import MaskedLanguageModel
 from electra.pretraining.config import PretrainConfig, build_objective
 from electra.training.allocator import keep_freed_memory
-from encoders import backward, compare, parsed
+from encoders import backward, compare, parse_options
 
 Step = Callable[[], float]
 SPECIAL = SpecialTokens(0, 1, 2, 3, 4)
@@ -108,7 +108,7 @@ def main() -> None:
     sizes = {
         "layers": 4, "hidden-size": 256, "heads": 4, "rows": 32, "length": 128, "vocabulary": 8_192, "rounds": 9,
     }  # fmt: skip
-    options = parsed(__doc__, sizes, list(PRESETS))
+    options = parse_options(__doc__, sizes, list(PRESETS))
     keep_freed_memory()
     transformers.logging.set_verbosity_error()
     compare(

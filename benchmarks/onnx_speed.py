@@ -1,17 +1,16 @@
-"""One text at a time and in batches: PyTorch, onnxruntime, and onnxruntime with weights in 8 bits.
+"""Single texts and batches: PyTorch, onnxruntime, and onnxruntime with 8-bit weights.
 
     python benchmarks/onnx_speed.py [MODEL] [--presets electra-nano electra-small] [--rounds 40] [--json FILE]
 
-MODEL is a run or any other model; without one, discriminators of the presets' shapes with random weights and
-BERT's vocabulary. All three compute the same batches of random tokens in this process and in turn, with one
-thread each; the machine should do nothing else. The lengths of single texts are those of learner
-English, its 10th, 50th, 90th and 99th percentile, special tokens included; a batch has 32 rows of lengths spread
-over the same. Times are medians, with the quarter and three quarters; a ratio is the median of those of the same
-round. What 8 bits lose is measured on
-sentences of the same text, tokens at random exchanged; of random weights that says only how far the logits are
-from each other. Of a fine-tuned model, `electra export --quantize int8` measures it.
+MODEL is a run or any other model. Without one, discriminators with the presets' shapes, random weights and BERT's
+vocabulary are used. All three compute the same batches of random tokens alternately in this process, with one
+thread each; nothing else should run on the machine. Single texts have the 10th, 50th, 90th and 99th percentile of
+the lengths of learner English, special tokens included; a batch has 32 rows with lengths spread over the same
+range. Times are medians and quartiles; a ratio is the median of the ratios within the rounds. The quality of 8
+bits is measured on sentences of the same text with randomly replaced tokens; with random weights that is only the
+difference of the logits. For a fine-tuned model, `electra export --quantize int8` measures it.
 
-(A file named onnx.py here would be taken for the package.)
+(A file named onnx.py would shadow the package.)
 """
 
 import argparse
@@ -43,7 +42,7 @@ ROWS, JUDGED = 32, 200
 
 
 def untrained(preset: str) -> Pretrained:
-    """A discriminator of a preset's shape, as it is before the first step."""
+    """A discriminator with a preset's shape, before the first step."""
     config = with_vocabulary(load_config(PretrainConfig, preset)).model
     torch.manual_seed(0)
     tokenizer = tokenizers.load(SHARED / "vocab/bert-uncased")
@@ -73,7 +72,7 @@ def shown(one: Timed) -> list[str]:
 
 
 def quality(pretrained: Pretrained, models: dict[str, OnnxModel], texts: list[str]) -> dict[str, Any]:
-    """What each graph comes to, and how far its logits are from PyTorch's."""
+    """The score of each graph, and the difference of its logits to PyTorch's."""
     found: dict[str, Any] = {}
     if pretrained.task is not None:
         return found

@@ -1,10 +1,10 @@
-"""Every benchmark of minutes in one run, and one table of them: `make bench`.
+"""All benchmarks that take minutes, in one run, and a table of them: `make bench`.
 
     python benchmarks/overview.py [--page docs/results/benchmarks.md] [--json FILE] [--only NAME ...]
 
-Each benchmark is a script of this folder, run in a process of its own, one after the other, in about ten minutes
-on two cores. The table goes between the two marks in the page, in place of the one before, with date and hardware;
-the JSON file gets all that the scripts measured. One that fails is named in the table and at the end.
+Each benchmark is a script of this folder that runs in its own process, one after the other; all take about ten
+minutes on two cores. The table replaces the one between the two marks in the page, with date and hardware. The
+JSON file gets everything that the scripts measured. A benchmark that fails is named in the table and at the end.
 """
 
 import argparse
@@ -31,7 +31,7 @@ Line = tuple[str, str, str, str]
 """What was measured, ours, the peer's, and the ratio with what else there is to say."""
 
 
-def of_preparing(facts: Facts) -> Iterator[Line]:
+def prepare_lines(facts: Facts) -> Iterator[Line]:
     speeds = {
         (run["name"], run["processes"]): run["characters"] / run["wall_seconds"] / 1e6 for run in facts["runs"]
     }
@@ -45,7 +45,7 @@ def of_preparing(facts: Facts) -> Iterator[Line]:
     yield "text to shards", f"{speeds[best]:.2f} M characters/s", f"{peer} (datasets.map and grouping)", note
 
 
-def of_feeding(facts: Facts) -> Iterator[Line]:
+def feed_lines(facts: Facts) -> Iterator[Line]:
     runs = {}
     for run in facts["runs"]:
         speed = run["batch_tokens"] / statistics.median(run["batch_seconds"]) / 1e6
@@ -57,7 +57,7 @@ def of_feeding(facts: Facts) -> Iterator[Line]:
         yield f"batches of {rows} × {length}", f"{ours:.1f} M tokens/s", peer, f"{ours / speeds[best]:.1f} ×"
 
 
-def of_a_step(facts: Facts) -> Iterator[Line]:
+def step_lines(facts: Facts) -> Iterator[Line]:
     seconds: dict[str, list[float]] = facts["seconds"]
 
     def ratio(one: str, other: str) -> float:
@@ -73,7 +73,7 @@ def of_a_step(facts: Facts) -> Iterator[Line]:
     yield "", "", f"{speed('naive peer')} (as they are wired plainly)", f"{ratio('naive peer', 'ours'):.2f} ×"
 
 
-def of_using(facts: Facts) -> Iterator[Line]:
+def score_lines(facts: Facts) -> Iterator[Line]:
     for name in ("scores", "states", "embeddings"):
         if found := facts.get(name):
             ours, theirs = (facts["sentences"] / statistics.median(found[side]) for side in ("ours", "peer"))
@@ -85,18 +85,18 @@ def of_using(facts: Facts) -> Iterator[Line]:
             )
 
 
-def of_cards(facts: Facts) -> Iterator[Line]:
+def gpu_lines(facts: Facts) -> Iterator[Line]:
     rows = facts["rows"]
     for ours, theirs in zip(rows[::2], rows[1::2], strict=True):
         speeds = [f"{row['tokens_per_second']:,.0f} tokens/s" for row in (ours, theirs)]
         ratio = f"{ours['tokens_per_second'] / theirs['tokens_per_second']:.2f} ×"
-        ratio += f"; {ours['utilisation']:.0%} of the card"
+        ratio += f"; {ours['utilization']:.0%} of the card"
         yield f"training step, {ours['preset']}, {facts['device']}", speeds[0], speeds[1], ratio
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One script, its arguments, and how its figures become lines; none for one that only passes or fails."""
+    """One script, its arguments, and the function that turns its results into lines (None: it passes or fails)."""
 
     name: str
     arguments: list[str]
@@ -104,17 +104,17 @@ class Benchmark:
 
 
 BENCHMARKS = [
-    Benchmark("prepare", ["prepare.py"], of_preparing),
-    Benchmark("feed", ["feed.py", "--seconds=1"], of_feeding),
-    Benchmark("small", ["train_step.py", "--rounds=5"], of_a_step),
+    Benchmark("prepare", ["prepare.py"], prepare_lines),
+    Benchmark("feed", ["feed.py", "--seconds=1"], feed_lines),
+    Benchmark("small", ["train_step.py", "--rounds=5"], step_lines),
     Benchmark(
-        "base", ["train_step.py", "--preset=electra-base", "--rows=4", "--length=512", "--rounds=2"], of_a_step
+        "base", ["train_step.py", "--preset=electra-base", "--rows=4", "--length=512", "--rounds=2"], step_lines
     ),
-    Benchmark("score", ["score.py"], of_using),
+    Benchmark("score", ["score.py"], score_lines),
     Benchmark("replay", ["replay.py", *map(str, sorted((HERE.parent / "tests/golden").iterdir()))], None),
 ]
 if torch.cuda.is_available():
-    BENCHMARKS.append(Benchmark("card", ["train_step_gpu.py"], of_cards))
+    BENCHMARKS.append(Benchmark("card", ["train_step_gpu.py"], gpu_lines))
 
 
 def main() -> int:
@@ -148,7 +148,7 @@ def main() -> int:
                 lines.append((benchmark.name, "skipped", "", ""))
     about = f"{datetime.date.today()}, {hardware()}, torch {torch.__version__}, "
     about += f"{(time.perf_counter() - start) / 60:.1f} minutes"
-    table = [f"`make bench`, {about}:\n", "| | ours | peer | ours is quicker by |", "|---|---|---|---|"]
+    table = [f"`make bench`, {about}:\n", "| | ours | peer | speedup |", "|---|---|---|---|"]
     table += [f"| {' | '.join(line)} |" for line in lines]
     text = "\n".join(table)
     sys.stdout.write(f"\n{text}\n")
@@ -165,7 +165,7 @@ def main() -> int:
 
 
 def hardware() -> str:
-    """The processor's name, its widest instructions that count here, and the threads."""
+    """The processor's name, its widest relevant instructions, and the number of threads."""
     name = platform.processor() or platform.machine()
     information = Path("/proc/cpuinfo")
     if information.exists():

@@ -1,9 +1,10 @@
 """The peer: ELECTRA's training step as a skilled user writes it with transformers' classes.
 
 ElectraForMaskedLM and ElectraForPreTraining with shared embeddings, scaled-dot-product attention, the generator's
-head at the chosen positions only, AdamW (fused), clip 1.0, linear warm-up and decay. Nothing of electra is used.
+head only at the masked positions, AdamW (fused), gradient clipping at 1.0, linear warm-up and decay. Nothing of
+electra is used.
 
-Shapes: B batch, L length, n chosen positions of the batch, V vocabulary, T tokens of text.
+Shapes: B batch, L length, n masked positions of the batch, V vocabulary, T tokens of text.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class PeerConfig:
 
 
 class TransformersPeer:
-    """Both networks, the optimiser and the schedule; `steps` may be set once it is known how many they are."""
+    """Both networks, the optimizer and the schedule; `steps` may be set when their number is known."""
 
     def __init__(self, config: PeerConfig, *, steps: int | None = None) -> None:
         torch.manual_seed(config.seed)
@@ -113,7 +114,7 @@ class TransformersPeer:
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self._share_of_peak)
 
     def step(self, input_ids_BL: Tensor, segment_ids_BL: Tensor, lengths_B: Tensor) -> dict[str, Tensor]:
-        """One update; the losses before it, which nobody has waited for."""
+        """One update; returns the losses before it, without waiting for the device."""
         with torch.autocast(self.config.device, torch.bfloat16, enabled=self.config.bf16):
             loss, parts = self._forward(input_ids_BL, segment_ids_BL, lengths_B)
         self.optimizer.zero_grad(set_to_none=True)
@@ -125,7 +126,9 @@ class TransformersPeer:
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[Text], *, seed: int = 0) -> dict[str, float]:
-        """`masked_lm_accuracy` (argmax, at [MASK]), `discriminator_auc`; `unigram_auc` where fakes are given."""
+        """`masked_lm_accuracy` (argmax, at [MASK]), `discriminator_auc`; `unigram_auc` if there are unigram
+        fakes.
+        """
         random = torch.Generator().manual_seed(seed)
         self.networks.eval()
         correct = count = 0
@@ -134,11 +137,11 @@ class TransformersPeer:
             ids_BL, lengths_B = batch.input_ids_BL, batch.lengths_B
             with torch.autocast(self.config.device, torch.bfloat16, enabled=self.config.bf16):
                 attention_BL = _attention_mask(ids_BL, lengths_B)
-                masked_BL, chosen_BL = self._mask(ids_BL, random)
-                logits_nV = self._generate(masked_BL, batch.segment_ids_BL, attention_BL, chosen_BL)
-                fakes_BL = ids_BL.masked_scatter(chosen_BL, _sample(logits_nV, random))
-                at_mask_n = masked_BL[chosen_BL] == self.config.mask_id
-                correct += int((logits_nV.argmax(-1) == ids_BL[chosen_BL])[at_mask_n].sum())
+                masked_BL, selected_BL = self._mask(ids_BL, random)
+                logits_nV = self._generate(masked_BL, batch.segment_ids_BL, attention_BL, selected_BL)
+                fakes_BL = ids_BL.masked_scatter(selected_BL, _sample(logits_nV, random))
+                at_mask_n = masked_BL[selected_BL] == self.config.mask_id
+                correct += int((logits_nV.argmax(-1) == ids_BL[selected_BL])[at_mask_n].sum())
                 count += int(at_mask_n.sum())
                 text_BL = self._is_text(ids_BL)
                 for name, corrupted_BL in (("discriminator_auc", fakes_BL), ("unigram_auc", batch.unigram_ids_BL)):
@@ -159,10 +162,10 @@ class TransformersPeer:
         self, input_ids_BL: Tensor, segment_ids_BL: Tensor, lengths_B: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
         attention_BL = _attention_mask(input_ids_BL, lengths_B)
-        masked_BL, chosen_BL = self._mask(input_ids_BL)
-        logits_nV = self._generate(masked_BL, segment_ids_BL, attention_BL, chosen_BL)
-        generator_loss = F.cross_entropy(logits_nV, input_ids_BL[chosen_BL])
-        corrupted_BL = input_ids_BL.masked_scatter(chosen_BL, _sample(logits_nV.detach()))
+        masked_BL, selected_BL = self._mask(input_ids_BL)
+        logits_nV = self._generate(masked_BL, segment_ids_BL, attention_BL, selected_BL)
+        generator_loss = F.cross_entropy(logits_nV, input_ids_BL[selected_BL])
+        corrupted_BL = input_ids_BL.masked_scatter(selected_BL, _sample(logits_nV.detach()))
         discriminator_loss = self.discriminator(
             corrupted_BL,
             attention_mask=attention_BL,
@@ -173,23 +176,23 @@ class TransformersPeer:
         return loss, {"generator_loss": generator_loss, "discriminator_loss": discriminator_loss}
 
     def _generate(
-        self, masked_BL: Tensor, segment_ids_BL: Tensor, attention_BL: Tensor, chosen_BL: Tensor
+        self, masked_BL: Tensor, segment_ids_BL: Tensor, attention_BL: Tensor, selected_BL: Tensor
     ) -> Tensor:
-        """The generator's logits at the chosen positions, row by row: (n, V)."""
+        """The generator's logits at the masked positions, row by row: (n, V)."""
         states_BLD = self.generator.electra(
             masked_BL, attention_mask=attention_BL, token_type_ids=segment_ids_BL
         ).last_hidden_state
-        return self.generator.generator_lm_head(self.generator.generator_predictions(states_BLD[chosen_BL]))
+        return self.generator.generator_lm_head(self.generator.generator_predictions(states_BLD[selected_BL]))
 
     def _mask(self, input_ids_BL: Tensor, random: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """The ids with [MASK] in place, and the chosen positions, drawn without replacement."""
+        """The ids with [MASK] inserted, and the masked positions, sampled without replacement."""
         text_BL = self._is_text(input_ids_BL)
         wanted_B1 = (text_BL.sum(1, keepdim=True) * self.config.masked_share).round().clamp(min=1)
         device = input_ids_BL.device
         order_BL = torch.rand(input_ids_BL.shape, generator=random, device=device).masked_fill(~text_BL, 2.0)
-        chosen_BL = (order_BL.argsort(1).argsort(1) < wanted_B1) & text_BL
+        selected_BL = (order_BL.argsort(1).argsort(1) < wanted_B1) & text_BL
         shown_BL = torch.rand(input_ids_BL.shape, generator=random, device=device) < self.config.mask_token_share
-        return input_ids_BL.masked_fill(chosen_BL & shown_BL, self.config.mask_id), chosen_BL
+        return input_ids_BL.masked_fill(selected_BL & shown_BL, self.config.mask_id), selected_BL
 
     def _is_text(self, input_ids_BL: Tensor) -> Tensor:
         config = self.config
@@ -207,6 +210,6 @@ def _attention_mask(input_ids_BL: Tensor, lengths_B: Tensor) -> Tensor:
 
 
 def _sample(logits_nV: Tensor, random: torch.Generator | None = None) -> Tensor:
-    """By Gumbel noise, the quickest of the usual ways on a CPU (multinomial takes a quarter longer)."""
+    """Sample by Gumbel noise, the fastest common way on a CPU (multinomial takes a quarter longer)."""
     uniform_nV = torch.rand(logits_nV.shape, generator=random, device=logits_nV.device)
     return (logits_nV.float() - (-uniform_nV.log()).log()).argmax(-1)

@@ -1,13 +1,13 @@
-"""Speed and memory of `electra prepare` beside its peer: characters a second, and the peak of all its processes.
+"""Speed and memory of `electra prepare` and its peer: characters per second, peak memory of all processes.
 
     python benchmarks/prepare.py [CORPUS ...] [--characters 40000000] [--workers 1 2] [--train] [--json FILE]
 
-Default corpus: ../shared/data/corpora/enwiki.jsonl.zst. Of each corpus the first so many characters are taken
-(--characters 0: all of it, as it is) and prepared with the vocabulary given by --tokenizer and, with --train, with
-one trained on it; the peer, `datasets` and transformers (prepare_peer.py), has the given vocabulary and as many
-processes as our quickest run. The wall clock runs from starting the command to its end, imports and checksums
-included. Memory is the sum of the resident sets of the command and its workers, sampled every 50 ms; pages that
-they share count more than once.
+Default corpus: ../shared/data/corpora/enwiki.jsonl.zst. The first --characters of each corpus (0: the whole file)
+are prepared with the vocabulary of --tokenizer and, with --train, with one that is trained on them. The peer,
+`datasets` and transformers (prepare_peer.py), has the given vocabulary and as many processes as our fastest run.
+Wall-clock time is measured from the start to the end of the command, imports and checksums included. Memory is
+the sum of the resident sets of the command and its workers, sampled every 50 ms; shared pages count more than
+once.
 """
 
 import argparse
@@ -53,7 +53,7 @@ class Run:
 
 
 def first_part(corpus: Path, characters: int, folder: Path) -> Path:
-    """The first documents of a corpus, about so many characters, as .jsonl.zst."""
+    """The first documents of a corpus, up to about this number of characters, as .jsonl.zst."""
     path, left = folder / f"{corpus.name.partition('.')[0]}.jsonl.zst", characters
     with zstandard.open(path, "wt", encoding="utf-8") as file:
         for source in find_sources([str(corpus)], out=folder, text_column=None):
@@ -67,7 +67,7 @@ def first_part(corpus: Path, characters: int, folder: Path) -> Path:
 
 
 def measure(arguments: list[str]) -> tuple[float, float, int]:
-    """Wall seconds, processor seconds and peak bytes of one call of Python with its children."""
+    """Wall-clock seconds, processor seconds and peak bytes of one Python process with its children."""
     started, before = time.perf_counter(), os.times()
     process = psutil.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL)
     peak = 0
@@ -110,7 +110,7 @@ def peer(corpus: Path, tokenizer: Path, processes: int, *, characters: int) -> R
 
 
 def report(runs: list[Run], theirs: Run | None) -> None:
-    """A table of one corpus; both factors are of speeds."""
+    """Print the table of one corpus; both factors are ratios of speeds."""
     columns = ("", "processes", "tokens", "wall s", "M characters/s", "× one process", "processor s", "peak MiB")
     print(f"\n{runs[0].corpus}, {runs[0].characters:,} characters:\n")
     print(f"| {' | '.join((*columns, '× the peer'))} |\n{'|---' * (len(columns) + 1)}|")

@@ -2,9 +2,9 @@
 
     python benchmarks/prepare_peer.py CORPUS.jsonl.zst --tokenizer vocab.txt --out FOLDER [--processes 2]
 
-load_dataset, `map` with transformers' fast tokenizer, `map` that concatenates and cuts (as transformers' run_mlm
-does), and save_to_disk. It keeps the ids alone: masks of ones and segments of zeros would only be more to write.
-It has no held-out part, no ends of sentences and documents, no checksums. Nothing of electra is used.
+load_dataset, `map` with transformers' fast tokenizer, `map` that concatenates and cuts (like transformers'
+run_mlm), and save_to_disk. It stores only the ids: masks of ones and segments of zeros would only be more to
+write. It has no held-out part, no ends of sentences and documents, and no checksums. Nothing of electra is used.
 """
 
 import argparse

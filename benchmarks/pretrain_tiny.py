@@ -1,13 +1,13 @@
-"""electra-tiny beside the same step with transformers' classes: tokens and figures after the same minutes.
+"""electra-tiny and the same step with transformers' classes: tokens and metrics after the same time.
 
     python benchmarks/pretrain_tiny.py [DATA] [--minutes 5] [--out RUN] [--dropout 0]
 
-DATA is what `electra prepare` made; without it, ../shared's English Wikipedia and vocabulary are prepared first.
-Both take the same rows in the same order, 64 x 128 tokens a step, networks of the same shapes, the same precision
-(float32), and are evaluated on the same held-out rows. Ours runs as `electra pretrain` does, counting of near
-tokens, checkpoints and evaluations included; the peer spends all its minutes on steps. Each runs in a process of
-its own, for ours changes how its process holds memory; with MALLOC_MMAP_THRESHOLD_=1073741824 and
-MALLOC_TRIM_THRESHOLD_=2147483647 in the environment the peer has the same.
+DATA is made by `electra prepare`; without it, ../shared's English Wikipedia is prepared with BERT's vocabulary.
+Both read the same rows in the same order, 64 x 128 tokens per step, have networks of the same shapes and the same
+precision (float32), and are evaluated on the same held-out rows. The time of ours is that of `electra pretrain`,
+including co-occurrence counts, checkpoints and evaluations; the peer only makes steps. Each runs in its own
+process, because ours changes how its process keeps freed memory. With MALLOC_MMAP_THRESHOLD_=1073741824 and
+MALLOC_TRIM_THRESHOLD_=2147483647 in the environment, the peer does the same.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def peer(data: Path, minutes: float, dropout: float, save: Path | None = None) -
 
 
 def alone(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """Call a function in a fresh process."""
+    """Call a function in a new process."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(function, arguments)
 

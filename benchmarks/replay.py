@@ -1,10 +1,10 @@
-"""Recorded training steps of google-research/electra, replayed through our own code and compared tensor by tensor.
+"""Recorded training steps of google-research/electra, replayed with our code and compared tensor by tensor.
 
     python benchmarks/replay.py FOLDER...
 
-A FOLDER holds config.json and replay.npz: five steps of the original with every tensor that matters. Batches,
-masks and samples are fed as they were recorded; networks, objectives, optimiser, schedule and clipping are those
-that train. Prints the largest relative difference of each kind of tensor, and exits with 1 where one is above the
+A FOLDER holds config.json and replay.npz: five steps of the original with every relevant tensor. Batches, masks
+and samples are the recorded ones; networks, objectives, optimizer, schedule and gradient clipping are those of
+our training. Prints the largest relative difference of each kind of tensor. Exit status 1 if one is above the
 tolerance.
 
 Shapes: B batch, L length, N slots a row, V vocabulary.
@@ -38,8 +38,8 @@ from electra.pretraining.config import AnyObjective, PretrainConfig, build_objec
 from electra.training.optim import build_optimizer
 from electra.training.schedule import learning_rate
 from electra.training.update import clip
-from replay_names import Arrays, Named, below, by_variable, joined, names
-from replay_race import explained
+from replay_names import Arrays, Named, join_variables, names, split_parameters, with_prefix
+from replay_race import explain_reads
 
 TOLERANCE = 1e-4
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
@@ -47,7 +47,7 @@ SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
 
 @dataclass(frozen=True)
 class Comparison:
-    """The largest difference of one kind of tensor, relative to the largest number in what was recorded."""
+    """The largest difference of one kind of tensor, relative to the largest recorded number."""
 
     name: str
     difference: float
@@ -56,58 +56,60 @@ class Comparison:
 
 
 def replay(folder: Path) -> list[Comparison]:
-    """Every recorded tensor of a folder beside ours."""
+    """Compare every recorded tensor of a folder with ours."""
     settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     with np.load(folder / "replay.npz") as stored:
         recorded: dict[str, np.ndarray] = {name: stored[name] for name in stored.files}
     config = settings_of(settings, recorded)
-    objective, ours = at_the_start(config, recorded)
+    objective, ours = load_start(config, recorded)
     optimizer = build_optimizer(objective, config.optimizer)
     differences = Differences()
     steps = sum(name.endswith("/input_ids") for name in recorded)
     assert config.train.steps is not None
     for step in range(steps):
-        at, later = (below(recorded, f"step{number}") for number in (step, step + 1))
+        at, later = (with_prefix(recorded, f"step{number}") for number in (step, step + 1))
         for name, found in one_step(objective, at, config):
             differences.add(name, found, at[name], f"step {step}")
         gradients = [parameter.grad.clone() for parameter, _ in ours if parameter.grad is not None]
         update(objective, optimizer, config, step, later or recorded, ours)
         if step == 0:
-            found_gradients, note = as_recorded(gradients, [p.detach() for p, _ in ours], recorded, config)
+            found_gradients, note = explain_gradients(gradients, [p.detach() for p, _ in ours], recorded, config)
             for gradient, (_, theirs) in zip(found_gradients, ours, strict=True):
-                expected = joined(recorded, "step0/grad", theirs)
+                expected = join_variables(recorded, "step0/grad", theirs)
                 differences.add("gradients", gradient, expected, theirs[0] + note)
         optimizer.zero_grad(set_to_none=True)
     for parameter, theirs in ours:
-        differences.add("final parameters", parameter, joined(recorded, "final", theirs), theirs[0])
+        differences.add("final parameters", parameter, join_variables(recorded, "final", theirs), theirs[0])
     return differences.found()
 
 
-def at_the_start(config: PretrainConfig, recorded: Arrays) -> tuple[AnyObjective, Named]:
+def load_start(config: PretrainConfig, recorded: Arrays) -> tuple[AnyObjective, Named]:
     """The objective with the recorded weights, and its parameters with their recorded names."""
     objective = build_objective(config, SPECIAL).train()
     ours = names(objective)
     with torch.no_grad():
         for parameter, theirs in ours:
-            parameter.copy_(joined(recorded, "init", theirs))
+            parameter.copy_(join_variables(recorded, "init", theirs))
     return objective, ours
 
 
-def as_recorded(
+def explain_gradients(
     gradients: list[Tensor], updated: list[Tensor], recorded: Arrays, config: PretrainConfig
 ) -> tuple[list[Tensor], str]:
-    """Gradients as the original's recording took them, and a note where that was not plainly (replay_race.py)."""
-    objective, ours = at_the_start(config, recorded)
-    expected = [joined(recorded, "step0/grad", theirs) for _, theirs in ours]
+    """The gradients as the original recorded them, with a note if a race affected them (replay_race.py)."""
+    objective, ours = load_start(config, recorded)
+    expected = [join_variables(recorded, "step0/grad", theirs) for _, theirs in ours]
     difference = max(map(relative, gradients, expected))
     if difference <= TOLERANCE:
         return gradients, ""
 
     def backward() -> None:
-        for _ in one_step(objective, below(recorded, "step0"), config):
+        for _ in one_step(objective, with_prefix(recorded, "step0"), config):
             pass
 
-    found = explained(backward, ours, by_variable(ours, updated), by_variable(ours, expected), tolerance=TOLERANCE)
+    found = explain_reads(
+        backward, ours, split_parameters(ours, updated), split_parameters(ours, expected), tolerance=TOLERANCE
+    )
     note = f"; {found.updated_reads} of {found.reads} reads saw updated weights; if none had: {difference:.1e}"
     return [torch.cat([found.gradients[name] for name in theirs]) for _, theirs in ours], note
 
@@ -120,11 +122,11 @@ def update(
     later: Arrays,
     ours: Named,
 ) -> None:
-    """One update, at whichever of two learning rates the recording shows.
+    """One update, at one of two learning rates, whichever agrees with the recording.
 
-    The original reads its step counter for the schedule and increases it in the same run of the graph, in no
-    fixed order: a recorded update is made at the rate of its own step or of the next one. Both are tried, and the
-    one that the next recorded step (or the recorded end) agrees with is kept.
+    The original reads its step counter for the schedule and increments it in the same run of the graph, in no
+    fixed order, so a recorded update uses the rate of its own step or of the next one. Both are tried; the one
+    that agrees with the next recorded step (or the recorded end) is kept.
     """
     weights = [parameter.detach().clone() for parameter, _ in ours]
     gradients = [None if parameter.grad is None else parameter.grad.clone() for parameter, _ in ours]
@@ -148,11 +150,11 @@ def update(
             group["lr"] = rate
         optimizer.step()
         if "mlm_logits" in later:
-            batch, masking = fed(later)
+            batch, masking = recorded_batch(later)
             found = slot_logits(objective, batch, masking).view(later["mlm_logits"].shape)
             difference = float((found - torch.from_numpy(later["mlm_logits"])).abs().max())
         else:
-            ends = [(parameter, joined(later, "final", theirs)) for parameter, theirs in ours]
+            ends = [(parameter, join_variables(later, "final", theirs)) for parameter, theirs in ours]
             difference = max(float((parameter.detach() - end).abs().max()) for parameter, end in ends)
         outcomes.append((difference, [p.detach().clone() for p, _ in ours], copy.deepcopy(optimizer.state_dict())))
     _, weights, state = min(outcomes, key=lambda outcome: outcome[0])
@@ -163,9 +165,9 @@ def update(
 
 
 def settings_of(settings: Arrays, recorded: Arrays) -> PretrainConfig:
-    """Our config for the original's settings, on top of the preset of all its quirks.
+    """Our config for the original's settings, on top of the preset with all its quirks.
 
-    A generator with embeddings of its own has them in the width that was recorded; no setting names it.
+    A generator with separate embeddings has them in the recorded width, which no setting names.
     """
     shape = settings["model_hparam_overrides"]
     hidden, layers = shape["hidden_size"], shape["num_hidden_layers"]
@@ -227,8 +229,8 @@ def settings_of(settings: Arrays, recorded: Arrays) -> PretrainConfig:
 
 
 def one_step(objective: AnyObjective, at: Arrays, config: PretrainConfig) -> Iterator[tuple[str, Tensor]]:
-    """Forward and backward of one recorded step; what came out, by the names of the recording."""
-    batch, masking = fed(at)
+    """Forward and backward pass of one recorded step; the results, by the names of the recording."""
+    batch, masking = recorded_batch(at)
     ids_BL, lengths_B, used_BN = batch.input_ids_BL, batch.lengths_B, masking.used_BN
     counts = {**objective.counts(batch)}
     if not isinstance(objective, Electric):
@@ -259,8 +261,8 @@ def one_step(objective: AnyObjective, at: Arrays, config: PretrainConfig) -> Ite
     yield "total_loss", output.loss
 
 
-def fed(at: Arrays) -> tuple[Batch, Masking]:
-    """A recorded batch and what was drawn for it."""
+def recorded_batch(at: Arrays) -> tuple[Batch, Masking]:
+    """A recorded batch and the masks and samples drawn for it."""
     ids_BL = torch.from_numpy(at["input_ids"]).long()
     lengths_B = torch.from_numpy(at["input_mask"]).sum(1).long()
     batch = Batch(ids_BL, torch.from_numpy(at["segment_ids"]).long(), lengths_B, seed=0)

@@ -1,7 +1,7 @@
-"""The variables of google-research/electra by name, and the parameters of ours that hold them.
+"""The variables of google-research/electra by name, and our parameters that hold them.
 
 A recorded array has a prefix and a variable's name (`init/electra/embeddings/word_embeddings`). A dense `kernel`
-is (in, out) there and (out, in) here, and query, key and value are one parameter here.
+is (in, out) there and (out, in) here; query, key and value are one parameter here.
 """
 
 import re
@@ -50,7 +50,7 @@ _SCOPES = {
 
 
 def names(objective: nn.Module) -> Named:
-    """Each parameter with the original's variables that it holds, joined along their last axis."""
+    """Each parameter with the original's variables that it holds, concatenated along their last axis."""
     found = []
     heads = _HEADS | ({"head": "generator_predictions"} if isinstance(objective, MaskedLanguageModel) else {})
     for name, parameter in objective.named_parameters():
@@ -79,8 +79,8 @@ def _leaf(leaf: str, path: str) -> str:
     return {"weight": "kernel", "bias": "bias"}[leaf]
 
 
-def by_variable(ours: Named, tensors: list[Tensor]) -> Variables:
-    """One tensor a variable of the original, from one a parameter of ours."""
+def split_parameters(ours: Named, tensors: list[Tensor]) -> Variables:
+    """One tensor per variable of the original, from one per parameter of ours."""
     return {
         name: part
         for (_, theirs), tensor in zip(ours, tensors, strict=True)
@@ -88,14 +88,14 @@ def by_variable(ours: Named, tensors: list[Tensor]) -> Variables:
     }
 
 
-def below(recorded: Arrays, prefix: str) -> dict[str, Any]:
-    """What was recorded under a prefix, by the names that follow it."""
+def with_prefix(recorded: Arrays, prefix: str) -> dict[str, Any]:
+    """The recorded arrays with a prefix, by the rest of their names."""
     start = f"{prefix}/"
     return {name.removeprefix(start): array for name, array in recorded.items() if name.startswith(start)}
 
 
-def joined(recorded: Arrays, prefix: str, theirs: list[str]) -> Tensor:
-    """Variables of the original as one of our parameters: kernels turned to (out, in), then joined."""
+def join_variables(recorded: Arrays, prefix: str, theirs: list[str]) -> Tensor:
+    """Variables of the original as one of our parameters: kernels transposed to (out, in), then concatenated."""
     parts = [recorded[f"{prefix}/{name}"] for name in theirs]
     return torch.cat(
         [torch.from_numpy(p.T if n.endswith("kernel") else p) for n, p in zip(theirs, parts, strict=True)]

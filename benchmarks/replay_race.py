@@ -1,13 +1,13 @@
 """Which weights the recorded gradients of the original were computed with.
 
-The backward pass that trained the original is not what was recorded. `step0/grad` comes from a second one in the
-same run of the graph, which may still be under way while the optimiser writes the new weights. Its forward values
-are those of the first; but a product `dx = dy W` reads W when it is computed, and the gradient through the
-deviation of a LayerNorm reads its gain. Each such read saw the weights as they were, or as they became, or, in
-the midst of the copying, rows of which a part was new.
+The recorded backward pass is not the one that trained the original. `step0/grad` comes from a second pass in the
+same run of the graph, which may still run while the optimizer writes the new weights. Its forward values are
+those of the first pass; but a product `dx = dy W` reads W when it is computed, and the gradient through the
+deviation of a LayerNorm reads its gain. Each of these reads saw the old weights, the new ones, or, in the middle
+of the copy, rows of which a part was new.
 
-`explained` finds which read saw what. There are about fifty reads to choose for, and a hundred thousand recorded
-numbers that must come out, to 1e-6: a wrong backward pass cannot be explained this way.
+`explain_reads` finds out what each read saw. There are about fifty reads to choose for, and a hundred thousand
+recorded numbers that must be reproduced to 1e-6, so a wrong backward pass cannot be explained this way.
 """
 
 import contextlib
@@ -32,23 +32,23 @@ _plain_linear, _plain_layer_norm = F.linear, F.layer_norm
 
 @dataclass(frozen=True)
 class Explanation:
-    """Variables as they were recorded, and how many of the reads saw updated weights."""
+    """The variables as they were recorded, and the number of reads that saw updated weights."""
 
     gradients: Variables
     updated_reads: int
     reads: int
 
 
-def explained(
+def explain_reads(
     backward: Callable[[], None], parameters: Named, updated: Variables, recorded: Variables, *, tolerance: float
 ) -> Explanation:
-    """Choose what each read saw, from the output downwards, so that the recorded gradients come out.
+    """Choose what each read saw, from the output to the input, so that the recorded gradients are reproduced.
 
     Args:
         backward: a forward and a backward pass over the parameters.
         updated: every variable after the update.
         recorded: its recorded gradient.
-        tolerance: relative to the largest number of a gradient; where rows were cut is only looked for above it.
+        tolerance: relative to the largest number of a gradient; cut rows are only searched for above it.
     """
     search = _Search(backward, parameters, updated, recorded)
     search.choose()
@@ -68,7 +68,7 @@ class _Search:
         self.differences = self._differences(self.gradients)
 
     def choose(self) -> None:
-        """Turn single reads over while that brings the gradients nearer."""
+        """Flip single reads as long as that brings the gradients nearer."""
         changed = True
         while changed:
             changed = False
@@ -79,10 +79,10 @@ class _Search:
                 changed |= self._keep_if_nearer(trial)
 
     def cut_rows(self, tolerance: float) -> None:
-        """For kernels behind a GELU: where each row that they were read by was cut into old and new.
+        """For kernels after a GELU: where each row that they were read by was cut into old and new.
 
-        The gradients of the inner layer's row f depend on row f of the outer kernel alone, so all rows are tried
-        at the same place at once, and each one keeps the place that suits it.
+        The gradients of the inner layer's row f depend only on row f of the outer kernel, so all rows are tried
+        at the same place at once, and each keeps the place that fits it.
         """
         for name, use in self.reads:
             inner = name.replace("output/dense/kernel", "intermediate/dense/kernel")
@@ -121,7 +121,7 @@ class _Search:
         return gradients, reads[::-1]
 
     def _differences(self, gradients: Variables) -> dict[str, float]:
-        """Those of one parameter relative to the largest number among all of its variables."""
+        """The differences of one parameter, relative to the largest number among all of its variables."""
         found = {}
         for _, names in self.parameters:
             largest = max(float(self.recorded[name].abs().max()) for name in names)
@@ -137,13 +137,13 @@ class _Search:
 
 
 def _distance(differences: dict[str, float]) -> float:
-    """The sum of the orders of magnitude above rounding."""
+    """The sum of the orders of magnitude above rounding errors."""
     return float(torch.tensor(list(differences.values())).clamp(min=1e-6).log10().sum())
 
 
 @contextlib.contextmanager
 def _reading(parameters: Named, seen: dict[Read, Tensor], reads: list[Read]) -> Iterator[None]:
-    """Backward passes of what is computed inside read what was `seen`; `reads` is filled in forward order."""
+    """Make backward passes of what the block computes read `seen`; fills `reads` in forward order."""
     known = {parameter.untyped_storage().data_ptr(): (parameter, names) for parameter, names in parameters}
     uses: Counter[str] = Counter()
 

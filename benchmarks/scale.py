@@ -1,16 +1,16 @@
-"""What a run costs on many GPUs, on paper: compute, bytes, checkpoints, failures; and how far that is true here.
+"""Predict the cost of a run on many GPUs: compute, bytes, checkpoints, failures; and check it on this machine.
 
     python benchmarks/scale.py                  tables of the predictions
     python benchmarks/scale.py --check          two processes on this machine, predicted and measured
-    python benchmarks/scale.py --failures       the formula for lost time beside a simulation of failures
+    python benchmarks/scale.py --failures       the formula for lost time compared with a simulation of failures
 
-A step on n GPUs is taken to last as long as its FLOPs at a share of the GPU's speed (UTILISATION), plus what
-of the all-reduce of gradients does not fit behind the backward pass: a ring moves 2 (n - 1) / n times the
-gradient's bytes over the slowest link. Nothing else is modelled: no stragglers, no reading of data (which is
-2 bytes a token), no congestion. Time lost to failures follows Young (1974) and Daly (2006): of a checkpoint
-of δ seconds every T seconds, with a failure every M seconds on average and R seconds to be at work again,
+A step on n GPUs is assumed to take the time of its FLOPs at a fixed utilization (UTILIZATION), plus the part of
+the all-reduce of gradients that does not overlap with the backward pass: a ring moves 2 (n - 1) / n times the
+gradient's bytes over the slowest link. Nothing else is modeled: no stragglers, no reading of data (2 bytes a
+token), no congestion. The time lost to failures follows Young (1974) and Daly (2006): with a checkpoint of δ
+seconds every T seconds, a failure every M seconds on average, and R seconds until the run has restarted,
 
-    lost = δ / T + (T / 2 + R) / M,        least at T = √(2 δ M).
+    lost = δ / T + (T / 2 + R) / M,        minimal at T = √(2 δ M).
 """
 
 import argparse
@@ -38,7 +38,7 @@ from electra.training.cost_estimate import count_parameters
 from electra.training.optim import build_optimizer
 from electra.training.update import Update
 
-UTILISATION = 0.35
+UTILIZATION = 0.35
 """Of the GPU's products in bfloat16; what compiled encoders of these sizes reach is not measured yet."""
 HOURS_BETWEEN_FAILURES = 50_000
 """Of one GPU with its share of the machine: what Llama 3's report comes to (419 in 54 days of 16,384 GPUs)."""
@@ -48,7 +48,7 @@ RESTART = 120.0
 
 @dataclass(frozen=True)
 class Cluster:
-    """GPUs of one kind (H100): FLOP/s; bytes/s of one in its machine, to others, and of all to the disk."""
+    """GPUs of one kind (H100): FLOP/s; bytes/s inside a machine, between machines, and of all to the disk."""
 
     flops: float = 989e12
     inside: float = 450e9
@@ -59,7 +59,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Job:
-    """A preset with its batch: FLOPs of a step, weights that are trained, length."""
+    """A preset with its batch: FLOPs of a step, trained weights, length."""
 
     flops: float
     parameters: int
@@ -77,7 +77,7 @@ class Job:
 
 
 def job(preset: str, *, least: int = 1) -> Job:
-    """A preset as it is; or with a batch of `least` sequences and fewer steps, where its own is smaller."""
+    """A preset as it is; or with a batch of `least` sequences and fewer steps, if its own batch is smaller."""
     settings = with_vocabulary(load_config(PretrainConfig, preset))
     with torch.device("meta"):
         objective = build_objective(settings, SpecialTokens(0, 1, 2, 3, 4))
@@ -93,8 +93,8 @@ def all_reduce_seconds(size: float, processes: int, cluster: Cluster) -> float:
 
 
 def step_seconds(one: Job, gpus: int, cluster: Cluster) -> tuple[float, float, float]:
-    """Of compute, of the all-reduce, and of both, where it hides behind two thirds of the compute (backward)."""
-    compute = one.flops / gpus / (cluster.flops * UTILISATION)
+    """Seconds of compute, of the all-reduce, and of both if it overlaps with two thirds of the compute."""
+    compute = one.flops / gpus / (cluster.flops * UTILIZATION)
     reduce = all_reduce_seconds(one.gradient_bytes, gpus, cluster)
     return compute, reduce, compute + max(0.0, reduce - 2 / 3 * compute)
 
@@ -103,13 +103,13 @@ def best_interval(checkpoint: float, between_failures: float) -> float:
     return math.sqrt(2 * checkpoint * between_failures)
 
 
-def lost(checkpoint: float, interval: float, between_failures: float) -> float:
-    """The share of time that checkpoints and failures take."""
+def lost_fraction(checkpoint: float, interval: float, between_failures: float) -> float:
+    """The fraction of time lost to checkpoints and failures."""
     return checkpoint / interval + (interval / 2 + RESTART) / between_failures
 
 
-def simulated(checkpoint: float, interval: float, between_failures: float, *, work: float, seed: int) -> float:
-    """The same of one simulated run of so many seconds of work, whose failures come at random."""
+def simulate_lost(checkpoint: float, interval: float, between_failures: float, *, work: float, seed: int) -> float:
+    """The same fraction in one simulated run with this many seconds of work and random failures."""
     draw = random.Random(seed)
     clock = saved = done = 0.0
     failure = draw.expovariate(1 / between_failures)
@@ -142,7 +142,7 @@ def tables() -> None:
                 preset, f"{gpus:,}", f"{one.sequences:,}", f"{1e3 * compute:,.1f} ms",
                 f"{2 * (gpus - 1) / gpus * one.gradient_bytes / 1e6:,.0f} MB", f"{1e3 * reduce:.1f} ms",
                 f"{1e3 * step:,.1f} ms", f"{compute / step:.0%}", f"{one.steps * step / 3600:,.1f} h",
-                f"{lost(write, interval, between):.2%}, a checkpoint every {interval / 60:,.0f} min",
+                f"{lost_fraction(write, interval, between):.2%}, a checkpoint every {interval / 60:,.0f} min",
             )  # fmt: skip
 
 
@@ -156,16 +156,16 @@ def failures() -> None:
     for gpus, checkpoint in ((64, 1.0), (1024, 1.0), (1024, 30.0), (16_384, 30.0)):
         between = 3600 * HOURS_BETWEEN_FAILURES / gpus
         interval = best_interval(checkpoint, between)
-        runs = [simulated(checkpoint, interval, between, work=30 * between, seed=seed) for seed in range(20)]
+        runs = [simulate_lost(checkpoint, interval, between, work=30 * between, seed=seed) for seed in range(20)]
         row(
             f"{gpus:,}", f"{between / 3600:,.1f} h", f"{checkpoint:g} s", f"{interval / 60:.1f} min",
-            f"{lost(checkpoint, interval, between):.2%}",
+            f"{lost_fraction(checkpoint, interval, between):.2%}",
             f"{statistics.mean(runs):.2%} ± {statistics.stdev(runs):.2%}",
         )  # fmt: skip
 
 
 def check(data: Path) -> None:
-    """One process with all of a batch, with half of it, and two with a half each; and what an all-reduce takes."""
+    """Time one process with a whole batch, one with half of it, two with half each, and an all-reduce."""
     one = job("electra-small")
     command = [sys.executable, str(Path(__file__)), "--worker", "--data", str(data)]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -187,7 +187,7 @@ def check(data: Path) -> None:
 
 
 def worker(data: Path, rows: int) -> None:
-    """Print the seconds of a step of electra-small (median), and of two processes those of an all-reduce."""
+    """Print the seconds of a step of electra-small (median) and, with two processes, those of an all-reduce."""
     torch.set_num_threads(1)
     settings = load_config(PretrainConfig, "electra-small", [
         f"train.batch_size={rows}", "train.precision=float32", "train.steps=1000", f"data={data}", "out=unused",

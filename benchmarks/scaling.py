@@ -1,11 +1,12 @@
-"""How the time of a training step grows with batch, length, layers and vocabulary, beside its FLOPs.
+"""How the time of a training step grows with batch, length, layers and vocabulary, compared with its FLOPs.
 
     python benchmarks/scaling.py [--preset electra-small] [--rounds 3] [--json FILE] [--picture FILE]
 
-One setting at a time is changed of ELECTRA-Small at 32 × 128 tokens; with the length, the rows change so that a
-step has as many tokens. Medians of single steps on a CPU, float32, as the trainer makes them. The *FLOPs line* is
-what a step would take if its time were as its FLOPs (`electra flops`, modern convention), through the point of the
-unchanged step, which is measured again beside every other one: ratios are of steps made in turn.
+One setting of ELECTRA-Small at 32 × 128 tokens is changed at a time; with the length, the number of rows changes
+so that the number of tokens stays the same. Values are medians of single steps on a CPU in float32, as the
+trainer makes them. The *FLOPs line* is the time of a step if it were proportional to its FLOPs (`electra flops`,
+modern convention), through the point of the unchanged step. That step is measured again alternately with every
+other one, and ratios are of these pairs.
 """
 
 import argparse
@@ -94,7 +95,7 @@ def main() -> None:
 
 
 def draw(found: dict[str, list[dict[str, float]]], path: Path) -> None:
-    """One panel an axis: the measured times and the FLOPs line."""
+    """One panel per axis: the measured times and the FLOPs line."""
     figure, panels = pyplot.subplots(
         1, len(found), figsize=(3.2 * len(found), 3.2), sharey=True, layout="constrained"
     )

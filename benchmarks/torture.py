@@ -1,18 +1,18 @@
-"""Faults on purpose: a run that is killed again and again, and files of which single bytes are flipped.
+"""Fault injection: a run that is killed again and again, and files with flipped bits.
 
     python benchmarks/torture.py [--kills 50] [--flips 2000] [--steps 4000] [--json FILE]
 
-Kills: a run of very small networks on text that is made here, killed by SIGKILL at random moments, every other
-time while a checkpoint is being written (as soon as its partial folder is seen, and up to 10 ms later), and
-started again by the same command, until it has been killed so often; then it goes on to its end. (A run that ends
-before that is followed by another.) It must end with the weights, the optimiser's state and the figures of a run
-that nobody killed, bit for bit, and at no moment may a checkpoint that has its name be damaged.
+Kills: a run of very small networks on generated text is killed by SIGKILL at random moments, every other time
+while a checkpoint is written (up to 10 ms after its partial folder appears), and restarted by the same command,
+until it was killed --kills times; then it runs to its end. (If a run ends earlier, another one follows.) It must
+end with the weights, the optimizer's state and the metrics of a run that nobody killed, bit for bit, and at no
+moment may a checkpoint with its final name be damaged.
 
-Flips: of single bits at random places of every file of a checkpoint and of prepared data, each undone before
-the next. Each must be noticed when the folder is opened; and a run whose newest checkpoint is damaged must go
-on from the one before it, and end the same.
+Flips: single bits at random places of every file of a checkpoint and of prepared data, each restored before the
+next. Each must be detected when the folder is opened; and a run whose newest checkpoint is damaged must resume
+from the previous one, and end with the same result.
 
-Exit status 1 where anything was not as it must be.
+Exit status 1 if any of this failed.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def config(data: Path, out: Path, steps: int) -> PretrainConfig:
     return load_config(PretrainConfig, "electra-tiny", [*SETTINGS, *given])
 
 
-def made(folder: Path) -> Path:
+def make_data(folder: Path) -> Path:
     """Prepared data of a few thousand sentences."""
     draw, corpus = random.Random(0), folder / "text.jsonl"
     words = ["".join(draw.choices(SYLLABLES, k=draw.randint(1, 4))) for _ in range(2000)]
@@ -69,8 +69,8 @@ def made(folder: Path) -> Path:
     return folder / "data"
 
 
-def started(settings: PretrainConfig) -> int:
-    """A process that trains, forked from this one, which has imported everything; its number."""
+def start_training(settings: PretrainConfig) -> int:
+    """The process id of a training, forked from this process, which has imported everything."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -84,25 +84,25 @@ def started(settings: PretrainConfig) -> int:
     return child
 
 
-def ended(child: int) -> int | None:
-    """The status of a process that is over, or None."""
+def exit_status(child: int) -> int | None:
+    """The status of a process that has ended, or None."""
     number, status = os.waitpid(child, os.WNOHANG)
     return status if number else None
 
 
-def kills(data: Path, folder: Path, steps: int, count: int) -> dict[str, Any]:
-    """Kill a run of some steps `count` times, and compare what it comes to with one that is left alone."""
+def run_kills(data: Path, folder: Path, steps: int, count: int) -> dict[str, Any]:
+    """Kill a run `count` times, and compare its result with that of an uninterrupted run."""
     began = time.perf_counter()
     whole, run = folder / "whole", folder / "killed"
-    os.waitpid(started(config(data, whole, steps)), 0)
+    os.waitpid(start_training(config(data, whole, steps)), 0)
     alone = time.perf_counter() - began
     draw, done, writing, damaged, alike = random.Random(1), 0, 0, 0, True
     while done < count:
-        child, start, since = started(config(data, run, steps)), time.perf_counter(), time.time()
+        child, start, since = start_training(config(data, run, steps)), time.perf_counter(), time.time()
         in_checkpoint = done % 2 == 1
         wait, status = draw.uniform(0.3, 0.3 + 2 * alone / count), None
         while status is None:
-            status = ended(child)
+            status = exit_status(child)
             waited = time.perf_counter() - start
             partial = in_checkpoint and waited >= wait and is_writing(run, since)
             if waited >= wait and (partial or not in_checkpoint):
@@ -114,7 +114,7 @@ def kills(data: Path, folder: Path, steps: int, count: int) -> dict[str, Any]:
             time.sleep(0.0002)
         if status is not None:
             print(f"a run reached its end after {done} kills")
-            alike &= status == 0 and same(whole, run)
+            alike &= status == 0 and same_result(whole, run)
             shutil.rmtree(run)
             continue
         for path in (run / "checkpoints").glob("step-*"):
@@ -124,15 +124,16 @@ def kills(data: Path, folder: Path, steps: int, count: int) -> dict[str, Any]:
                 damaged += 1
                 print(error)
         print(f"{done} kills, {writing} of them with a checkpoint half written; at {newest(run)}", flush=True)
-    _, status = os.waitpid(started(config(data, run, steps)), 0)
+    _, status = os.waitpid(start_training(config(data, run, steps)), 0)
     return {
         "kills": done, "with a checkpoint half written": writing, "damaged checkpoints with a name": damaged,
-        "exit": status, "same": alike and same(whole, run), "seconds": round(time.perf_counter() - began, 1),
+        "exit": status, "same": alike and same_result(whole, run),
+        "seconds": round(time.perf_counter() - began, 1),
     }  # fmt: skip
 
 
 def is_writing(run: Path, since: float) -> bool:
-    """Whether a checkpoint was begun since a moment, and is not finished."""
+    """Whether a checkpoint was started since a moment, and is not finished."""
     try:
         return any(path.stat().st_mtime > since for path in (run / "checkpoints").glob(".step-*.partial"))
     except FileNotFoundError:  # finished just now
@@ -143,8 +144,8 @@ def newest(run: Path) -> str:
     return max((path.name for path in (run / "checkpoints").glob("step-*")), default="no checkpoint")
 
 
-def same(one: Path, two: Path) -> bool:
-    """Whether two runs ended with the same tensors and figures, but for what a clock says."""
+def same_result(one: Path, two: Path) -> bool:
+    """Whether two runs ended with the same tensors and metrics, except for times."""
     last = [max((run / "checkpoints").glob("step-*")) for run in (one, two)]
     for name in ("model", "optimizer"):
         mine, theirs = (load_file(path / f"{name}.safetensors") for path in last)
@@ -159,8 +160,8 @@ def figures(run: Path) -> list[dict[str, Any]]:
     return [record for record in plain if record.get("health") != "tokens/s falling"]
 
 
-def flips(folder: Path, opened: Callable[[Path], object], count: int, draw: random.Random) -> tuple[int, int]:
-    """Flip single bits in the files of a folder: how many, and how many of them were not noticed."""
+def flip_bits(folder: Path, opened: Callable[[Path], object], count: int, draw: random.Random) -> tuple[int, int]:
+    """Flip single bits in the files of a folder; the number of flips, and of those that were not detected."""
     files = sorted(path for path in folder.iterdir() if path.stat().st_size)
     tried = missed = 0
     while tried < count:
@@ -185,16 +186,16 @@ def flips(folder: Path, opened: Callable[[Path], object], count: int, draw: rand
     return tried, missed
 
 
-def recovered(data: Path, run: Path, folder: Path, steps: int, draw: random.Random) -> bool:
-    """Whether a run whose newest checkpoint is damaged goes on from the one before it and ends the same."""
+def check_recovery(data: Path, run: Path, folder: Path, steps: int, draw: random.Random) -> bool:
+    """Whether a run whose newest checkpoint is damaged resumes from the previous one, with the same result."""
     copy = folder / "recovered"
     shutil.copytree(run, copy)
     file = copy / "checkpoints" / newest(run) / "model.safetensors"
     content = bytearray(file.read_bytes())
     content[draw.randrange(len(content))] ^= 1
     file.write_bytes(content)
-    _, status = os.waitpid(started(config(data, copy, steps)), 0)
-    return status == 0 and same(run, copy)
+    _, status = os.waitpid(start_training(config(data, copy, steps)), 0)
+    return status == 0 and same_result(run, copy)
 
 
 def main() -> int:
@@ -208,15 +209,15 @@ def main() -> int:
     logging.getLogger("electra").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory() as name:
         folder, draw = Path(name), random.Random(2)
-        data = made(folder)
-        found = kills(data, folder, options.steps, options.kills)
+        data = make_data(folder)
+        found = run_kills(data, folder, options.steps, options.kills)
         checkpoint = folder / "whole" / "checkpoints" / newest(folder / "whole")
         for what, place, opened in (
             ("checkpoint", checkpoint, read_checkpoint), ("data", data, TokenData.open),
         ):  # fmt: skip
-            tried, missed = flips(place, opened, options.flips // 2, draw)
+            tried, missed = flip_bits(place, opened, options.flips // 2, draw)
             found |= {f"flips in the {what}": tried, f"flips in the {what} that were missed": missed}
-        found["recovered from a flip"] = recovered(data, folder / "whole", folder, options.steps, draw)
+        found["recovered from a flip"] = check_recovery(data, folder / "whole", folder, options.steps, draw)
     for name, value in found.items():
         print(f"{name}: {value}")
     if options.json:

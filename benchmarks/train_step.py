@@ -2,13 +2,13 @@
 
     python benchmarks/train_step.py [--preset electra-small] [--rows 32] [--length 128] [--rounds 7] [--json FILE]
 
-All run in this process, in turn, on the same full rows of random ids, with the recipe's dropout, in bfloat16 where
-this processor multiplies quicker in it (then with the peer in float32 besides) and else in float32:
-ours as the trainer does it (forward, backward, clip, AdamW), the *skilled peer* (peer.py: the head at the chosen
-positions only) and the *naive peer*, which makes the vocabulary's logits at every position, as the classes do if
-they are left to it. The peers profit from the memory that our process keeps. *Limit* is the time of our step's own
-products (mm, addmm, bmm) in turn with the others, every shape in its best layout. Medians over the rounds; ratios
-are those of the same round.
+All run alternately in this process, on the same full rows of random ids, with the recipe's dropout, in bfloat16
+if this processor multiplies faster in it (then with the peer in float32, too), otherwise in float32. Ours as the
+trainer runs it (forward, backward, clipping, AdamW); the *skilled peer* (peer.py) has the head only at the masked
+positions; the *naive peer* computes the vocabulary's logits at every position, as the classes do by default. The
+peers benefit from the memory that our process keeps. *Limit* is the time of the matrix products of our step (mm,
+addmm, bmm), every shape in its fastest layout. Values are medians over the rounds; a ratio compares times of the
+same round.
 """
 
 import argparse
@@ -46,10 +46,10 @@ class NaivePeer(TransformersPeer):
     """The same with logits over the vocabulary at every position."""
 
     def _generate(
-        self, masked_BL: Tensor, segment_ids_BL: Tensor, attention_BL: Tensor, chosen_BL: Tensor
+        self, masked_BL: Tensor, segment_ids_BL: Tensor, attention_BL: Tensor, selected_BL: Tensor
     ) -> Tensor:
         logits_BLV = self.generator(masked_BL, attention_mask=attention_BL, token_type_ids=segment_ids_BL).logits
-        return logits_BLV[chosen_BL]
+        return logits_BLV[selected_BL]
 
 
 class Products(TorchDispatchMode):
@@ -101,7 +101,7 @@ def peer(
 
 
 def limit(objective: nn.Module, batch: Batch, precision: PrecisionName) -> Callable[[], None]:
-    """The products of one step and nothing else, each shape in the layout that it is quickest in."""
+    """The matrix products of one step and nothing else, each shape in its fastest layout."""
     cpu = torch.device("cpu")
     with sdpa_kernel(SDPBackend.MATH), Products() as products:
         with Precision(precision, "", 0.0).autocast(cpu):
@@ -120,7 +120,7 @@ def limit(objective: nn.Module, batch: Batch, precision: PrecisionName) -> Calla
 def _best_layout(
     a_shape: tuple[int, ...], b_shape: tuple[int, ...], dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Factors and product: row by row or column by column, as is quickest."""
+    """Factors and product: row-major or column-major, whichever is fastest."""
     layouts = []
     for a_turned, b_turned in itertools.product((False, True), repeat=2):
         a = torch.randn(*a_shape[:-2], *a_shape[:-3:-1]).mT if a_turned else torch.randn(a_shape)
@@ -135,8 +135,8 @@ def _best_layout(
     return min(zip(map(statistics.median, seconds), range(len(layouts)), layouts, strict=True))[2]
 
 
-def measured(steps: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of single steps, one of each in turn; the first round only warms up."""
+def measure_rounds(steps: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of single steps, one of each alternately; the first round is a warm-up."""
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(rounds + 1):
         for name, step in steps.items():
@@ -162,26 +162,30 @@ def main() -> None:
     lengths_B = torch.full((options.rows,), options.length)
     batch = Batch(ids_BL, torch.zeros_like(ids_BL), lengths_B, seed=0)
     cpu = torch.device("cpu")
-    quicker = product_flops(torch.bfloat16, cpu) > product_flops(torch.float32, cpu)
-    precision: PrecisionName = "bfloat16" if quicker else "float32"
+    bfloat16_is_faster = product_flops(torch.bfloat16, cpu) > product_flops(torch.float32, cpu)
+    precision: PrecisionName = "bfloat16" if bfloat16_is_faster else "float32"
     step, objective = ours(config, batch, precision)
     steps = {
         "ours": step,
         "skilled peer": peer(TransformersPeer, config, batch, precision),
-        **({"skilled peer, float32": peer(TransformersPeer, config, batch, "float32")} if quicker else {}),
+        **(
+            {"skilled peer, float32": peer(TransformersPeer, config, batch, "float32")}
+            if bfloat16_is_faster
+            else {}
+        ),
         "naive peer": peer(NaivePeer, config, batch, precision),
         LIMIT: limit(objective, batch, precision),
     }
-    seconds, tokens = measured(steps, options.rounds), ids_BL.numel()
+    seconds, tokens = measure_rounds(steps, options.rounds), ids_BL.numel()
     medians = {name: statistics.median(values) for name, values in seconds.items()}
 
     def ratio(name: str, other: str) -> float:
-        """Of the seconds of the same round: what slows the machine for a while slows both."""
+        """The median ratio of the seconds of the same round: what slows the machine for a while slows both."""
         return statistics.median(map(operator.truediv, seconds[name], seconds[other]))
 
     threads, processor = torch.get_num_threads(), torch.backends.cpu.get_cpu_capability()
     print(f"{options.preset}, {options.rows} x {options.length}, {precision}, {processor}, {threads} threads\n")
-    print("| | seconds a step, median (least–most) | tokens/s | share of the limit | ours is quicker by |")
+    print("| | seconds a step, median (least–most) | tokens/s | share of the limit | speedup |")
     print("|---|---|---|---|---|")
     for name, median in medians.items():
         spread = f"{min(seconds[name]):.2f}–{max(seconds[name]):.2f}"

@@ -1,15 +1,15 @@
-"""Training steps on a GPU, ours and transformers' classes: tokens/s, utilisation, memory, days of the recipe.
+"""Training steps on a GPU, ours and transformers' classes: tokens/s, utilization, memory, days of the recipe.
 
     python benchmarks/train_step_gpu.py [--presets electra-small electra-base] [--steps 50] [--json FILE]
 
-Ours as the trainer runs it on a GPU: bfloat16, compiled encoders, static shapes, fused AdamW, no wait for the
-device inside a step, batches of random ids made and copied ahead. The peer is peer.py on the same card: bfloat16,
-both encoders compiled, the head at the chosen positions only. Full rows of the preset's batch and length. Seconds
-are those of all steps after the first ones, in which the networks are compiled. Utilisation is the FLOPs of
-`electra flops` (modern convention) over the time and --peak, which is the card's own figure for dense bfloat16
-products (H100, H200: 989e12).
+Ours as the trainer runs it on a GPU: bfloat16, compiled encoders, static shapes, fused AdamW, no synchronization
+inside a step, prefetched batches of random ids. The peer is peer.py on the same GPU: bfloat16, both encoders
+compiled, the head only at the masked positions. Full rows of the preset's batch and length. Times are those of
+all steps after the first ones, in which the networks are compiled. Utilization is the FLOPs of `electra flops`
+(modern convention) divided by the time and --peak, the GPU's nominal speed of dense bfloat16 products (H100,
+H200: 989e12).
 
-`--device cpu` tries the script itself where there is no card.
+`--device cpu` tries the script itself on a machine without a GPU.
 """
 
 import argparse
@@ -51,14 +51,14 @@ class Row:
     rows: int
     length: int
     tokens_per_second: float
-    utilisation: float
+    utilization: float
     memory: int
     days: float
     first_step: float
 
 
 def measure(step: Callable[[int], object], steps: int, device: torch.device) -> tuple[float, float, int]:
-    """Seconds a step, of the first step, and the most memory that was held."""
+    """Seconds per step, seconds of the first step, and the peak memory."""
 
     def run(begin: int, end: int) -> float:
         start = time.perf_counter()
@@ -106,13 +106,13 @@ def main() -> None:
             table.append(Row(preset, name, rows, length, speed, flops / seconds / options.peak, held, days, first))
     where = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     print(f"{where}, torch {torch.__version__}, bfloat16\n")
-    print("| preset | | batch | tokens/s | utilisation | peak memory | full recipe | first step |")
+    print("| preset | | batch | tokens/s | utilization | peak memory | full recipe | first step |")
     print("|---|---|---|---|---|---|---|---|")
     for row in table:
         memory = f"{row.memory / 2**30:.1f} GiB"
         print(
             f"| {row.preset} | {row.name} | {row.rows} × {row.length} | {row.tokens_per_second:,.0f} | "
-            f"{row.utilisation:.1%} | {memory} | {row.days:.2f} days | {row.first_step:.0f} s |"
+            f"{row.utilization:.1%} | {memory} | {row.days:.2f} days | {row.first_step:.0f} s |"
         )
     if options.json:
         options.json.write_text(json.dumps({"device": where, "rows": list(map(asdict, table))}, indent=1) + "\n")
