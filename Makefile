@@ -4,35 +4,51 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.core
 READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-browser lint bench torture docs site
+.PHONY: help install quickstart test test-browser test-random lint dist docs site bench torture
 
 help: ## this list
 	@awk -F ': .*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# Made anew when what is to be installed has changed.
-$(READY): pyproject.toml constraints.txt
-	@command -v $(PYTHON) >/dev/null || { echo "make: there is no $(PYTHON); install Python 3.11 or later, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: electra needs Python 3.11 or later, but $(PYTHON) is $$($(PYTHON) --version 2>&1); name another one: make PYTHON=python3.12" >&2; exit 1; }
+# electra and what it needs to run. Installed again when pyproject.toml or constraints.txt has changed.
+$(CORE): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) was not found; install Python 3.11 or later, or give its path: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: electra needs Python 3.11 or later, but $(PYTHON) is $$($(PYTHON) --version 2>&1); give another one: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "make: $(PYTHON) has no venv module; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	@echo "Installing into $(VENV); PyTorch is large, so the first time takes minutes."
-	$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@echo "Installing into $(VENV). PyTorch is large: the first time takes minutes."
+	$(PIP) --editable .
 	@touch $@
 
-install: $(READY) ## make the environment in .venv, nothing else
+# The same, and everything for development.
+$(READY): $(CORE)
+	$(PIP) --editable '.[dev]'
+	@touch $@
 
-quickstart: $(READY) ## make the environment, then the whole way in minutes on text that this machine has
+install: $(READY) ## make the environment for development in .venv
+
+quickstart: $(CORE) ## make an environment without development tools, then train and try a small model in minutes
 	$(BIN)/electra quickstart
 
 test: lint ## lint, types, layers and the whole test suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile
 
-test-browser: $(READY) ## the tests of the page of `electra serve`, in a Chromium that is installed first
+test-browser: $(READY) ## the tests of the page of `electra serve`; installs Chromium if it is missing
 	scripts/install-chromium
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/browser
+	REQUIRE_BROWSER=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/browser
+
+test-random: $(READY) ## the whole test suite in random order of files and of the tests in a file
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --random-order-bucket=module
+
+dist: $(READY) ## build the sdist and the wheel in dist/, and try the wheel in an empty environment
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python scripts/check_wheel.py dist
 
 lint: $(READY) ## ruff, mypy and import-linter
 	$(BIN)/ruff check .

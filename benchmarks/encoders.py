@@ -30,7 +30,8 @@ from torch.nn import functional as F
 
 from electra.modeling.encoders.bert import EncoderConfig, gather_positions
 from electra.modeling.encoders.relative import RelativeEncoder
-from electra.modeling.kernels import relative_attention, sampled_cross_entropy
+from electra.modeling.kernels import relative_attention
+from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
 from electra.training.allocator import keep_freed_memory
 
 Step = Callable[[], float]

@@ -29,8 +29,9 @@ import numpy as np
 import torch
 
 import electra
-from electra.commands import prepare
 from electra.data.shards import TokenData
+from electra.preparation.config import PrepareConfig
+from electra.preparation.run import prepare
 from electra.pretraining.build import build_batches
 from electra.training.batch_source import BatchSource
 from prepare import CORPUS, VOCABULARY, first_part
@@ -191,7 +192,7 @@ def main() -> None:
         folder = Path(name)
         if options.data is None:
             part = first_part(CORPUS, options.characters, folder)
-            prepare.run(prepare.PrepareConfig(corpus=(str(part),), out=folder / "data", tokenizer=VOCABULARY))
+            prepare(PrepareConfig(corpus=(str(part),), out=folder / "data", tokenizer=VOCABULARY))
         data = TokenData.open(options.data or folder / "data")  # reads it all: then it is in the page cache
         start = time.perf_counter()
         sources = {shape: open_data(data, shape) for shape in SHAPES}

@@ -50,7 +50,7 @@ def limit_rows(setting: FinetuneSetup, rows: int) -> FinetuneSetup:
     if rows == 0 or len(examples) <= rows:
         return setting
     task: Task = replace(setting.task, splits={**setting.task.splits, "train": examples[:rows]})
-    kept = task.problem.encode(task.learnt(task.splits["train"]), setting.reading)
+    kept = task.problem.encode(task.training_examples(task.splits["train"]), setting.reading)
     return replace(setting, task=task, rows={**setting.rows, "train": kept})
 
 
@@ -101,8 +101,8 @@ def main() -> None:
             runs["ours"].append((metrics[problem.metric], seconds))
             for kind in options.peers:
                 seconds, steps, dev = peer(kind, seed)
-                predictions = problem.predictions(setting.task.splits["dev"], setting.rows["dev"], dev)
-                metrics = problem.score(setting.task.splits["dev"], predictions)
+                predictions = problem.decode(setting.task.splits["dev"], setting.rows["dev"], dev)
+                metrics = problem.compute_metrics(setting.task.splits["dev"], predictions)
                 runs[kind].append((metrics[problem.metric], seconds))
         padded = 0.0
         if options.padded_steps:

@@ -35,19 +35,19 @@ import pyarrow.parquet as pq
 import torch
 import zstandard
 
-from electra.commands.prepare import PrepareConfig
-from electra.commands.prepare import run as prepare
 from electra.config import load_config, to_toml
-from electra.data import tokenizer as tokenizers
 from electra.data.example_index import read_index, write_index
 from electra.data.examples import ExampleSet
 from electra.data.packing import PackingConfig
 from electra.data.shards import TokenData
+from electra.data.tokenizer import describe_tokenizer, load_tokenizer
 from electra.errors import ElectraError
 from electra.export.loading import load_pretrained
 from electra.finetuning.config import load_task_config
 from electra.finetuning.load_task import load_task
+from electra.preparation.config import PrepareConfig
 from electra.preparation.corpus import find_sources
+from electra.preparation.run import prepare
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.run import pretrain
 from electra.pretraining.run_status import read_run_status
@@ -160,7 +160,7 @@ def targets(folder: Path) -> Iterator[Target]:
     yield Target("unigram counts", data, "unigram.npy", _examples, _manifest)
     yield Target("tokenizer.json", data, "tokenizer.json", lambda path: _tokenizer(path / "tokenizer.json"))
     (vocabulary := folder / "vocabulary").mkdir()
-    entries = tokenizers.load(data / "tokenizer.json").get_vocab()
+    entries = load_tokenizer(data / "tokenizer.json").get_vocab()
     (vocabulary / "vocab.txt").write_text("\n".join(sorted(entries, key=lambda one: entries[one])))
     yield Target("vocab.txt", vocabulary, "vocab.txt", lambda path: _tokenizer(path / "vocab.txt"))
 
@@ -261,8 +261,8 @@ def _examples(path: Path) -> object:
 
 
 def _tokenizer(path: Path) -> object:
-    found = tokenizers.load(path)
-    return tokenizers.describe(found), found.encode("The ferry leaves at seven.").ids
+    found = load_tokenizer(path)
+    return describe_tokenizer(found), found.encode("The ferry leaves at seven.").ids
 
 
 def _checkpoint(path: Path) -> object:

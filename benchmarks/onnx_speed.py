@@ -25,7 +25,7 @@ import torch
 
 from electra.analysis.quantization import compare_on_texts
 from electra.config import load_config
-from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
 from electra.export.onnx.model import OnnxModel, load_onnx
@@ -45,7 +45,7 @@ def untrained(preset: str) -> Pretrained:
     """A discriminator with a preset's shape, before the first step."""
     config = with_vocabulary(load_config(PretrainConfig, preset)).model
     torch.manual_seed(0)
-    tokenizer = tokenizers.load(SHARED / "vocab/bert-uncased")
+    tokenizer = load_tokenizer(SHARED / "vocab/bert-uncased")
     encoder, head = Encoder(config).eval(), ReplacedTokenHead(config).eval()
     return Pretrained(encoder, head, tokenizer, "replaced-token", config.max_positions)
 

@@ -22,9 +22,10 @@ from typing import Any
 import torch
 
 import electra
-from electra.commands import prepare
 from electra.data.collate import Batch
 from electra.data.shards import TokenData
+from electra.preparation.config import PrepareConfig
+from electra.preparation.run import prepare
 from electra.pretraining.build import build_batches, heldout_batches
 from peer import PeerConfig, Text, TransformersPeer
 
@@ -33,7 +34,7 @@ SHARED = Path(__file__).parents[1] / "../shared/data"
 
 def prepared(out: Path) -> Path:
     corpus, vocabulary = SHARED / "corpora" / "enwiki.jsonl.zst", SHARED / "vocab" / "bert-uncased"
-    prepare.run(prepare.PrepareConfig(corpus=(str(corpus),), out=out, tokenizer=vocabulary))
+    prepare(PrepareConfig(corpus=(str(corpus),), out=out, tokenizer=vocabulary))
     return out
 
 

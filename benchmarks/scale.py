@@ -20,7 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -30,9 +30,9 @@ from electra.config import load_config
 from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.flops import training_flops
-from electra.pretraining.build import assembled, with_vocabulary_of
+from electra.pretraining.build import build
 from electra.pretraining.config import PretrainConfig, build_objective, with_vocabulary
-from electra.pretraining.warm_start import WarmStart
+from electra.pretraining.resolve import resolve
 from electra.training import distributed
 from electra.training.cost_estimate import count_parameters
 from electra.training.optim import build_optimizer
@@ -193,18 +193,19 @@ def worker(data: Path, rows: int) -> None:
         f"train.batch_size={rows}", "train.precision=float32", "train.steps=1000", f"data={data}", "out=unused",
     ])  # fmt: skip
     opened = TokenData.open(data, verify=False)
-    settings = replace(settings, model=with_vocabulary_of(settings, opened))
     with distributed.init_distributed(minutes=5):
-        objective, feed, precision, device = assembled(settings, opened, WarmStart())
+        resolved = resolve(settings, opened)
+        parts = build(resolved.config, opened, resolved.warm_start)
+        objective = parts.objective
         update = Update(
-            objective, build_optimizer(objective, settings.optimizer), gradient_clip=1.0, precision=precision,
-            device=device,
+            objective, build_optimizer(objective, settings.optimizer), gradient_clip=1.0,
+            precision=parts.precision, device=parts.device,
         )  # fmt: skip
         objective.train()
         seconds = []
         for step in range(8):
             objective.begin_step(step, 1000)
-            batches = feed.micro_batches(step)
+            batches = parts.feed.micro_batches(step)
             start = time.perf_counter()
             update(batches, 1e-4)
             seconds.append(time.perf_counter() - start)

@@ -38,7 +38,7 @@ from torch import Tensor
 
 import electra
 from electra.config import load_config
-from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.export import huggingface
 from electra.export.loading import find
 from electra.modeling.encoders.bert import Encoder
@@ -76,7 +76,7 @@ def sentences(path: Path, tokenizer: Any, count: int) -> tuple[list[str], list[l
 
 def write_untrained(preset: str, folder: Path) -> Path:
     """Write a discriminator with the shape of a preset, as pre-training would export it before its first step."""
-    (folder / "tokenizer.json").write_text(tokenizers.load(SHARED / "vocab/bert-uncased").to_str())
+    (folder / "tokenizer.json").write_text(load_tokenizer(SHARED / "vocab/bert-uncased").to_str())
     config = with_vocabulary(load_config(PretrainConfig, preset)).model
     torch.manual_seed(0)
     huggingface.save(

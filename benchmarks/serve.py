@@ -36,7 +36,7 @@ import numpy as np
 import psutil
 import torch
 
-from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.export.loading import find
 from score import SHARED, write_untrained
 
@@ -248,7 +248,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = find(options.model) if options.model else write_untrained(options.preset, Path(name))
-        tokenizer = tokenizers.load(folder)
+        tokenizer = load_tokenizer(folder)
         texts = [text for text in sentences() if len(tokenizer.encode(text).ids) <= 128]
         what = str(options.model.name if options.model else options.preset)
         print(f"{what}; {torch.backends.cpu.get_cpu_capability()}, {options.threads} threads of each model;")

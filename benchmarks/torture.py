@@ -32,11 +32,11 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from electra.commands.prepare import PrepareConfig
-from electra.commands.prepare import run as prepare
 from electra.config import load_config
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, DataError
+from electra.preparation.config import PrepareConfig
+from electra.preparation.run import prepare
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.run import pretrain
 from electra.training.checkpoint import read_checkpoint

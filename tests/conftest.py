@@ -49,8 +49,9 @@ def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def data_folder(corpus_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `electra prepare` makes of it, with a vocabulary of 600. Not to be written to."""
-    from electra.commands import prepare
+    from electra.preparation.config import PrepareConfig
+    from electra.preparation.run import prepare
 
     out = tmp_path_factory.mktemp("data") / "stories"
-    prepare.run(prepare.PrepareConfig(corpus=(str(corpus_file),), out=out, vocabulary_size=600, workers=1))
+    prepare(PrepareConfig(corpus=(str(corpus_file),), out=out, vocabulary_size=600, workers=1))
     return out

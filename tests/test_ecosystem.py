@@ -101,11 +101,11 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
         layers=1, hidden_size=WIDTH, embedding_size=WIDTH, feed_forward_size=32, heads=2, max_positions=40,
         vocabulary_size=400, initializer_range=0.4, linear_initializer_range=0.4,
     )  # fmt: skip
-    head = problem.head(config)
+    head = problem.build_head(config)
     torch.nn.init.normal_(head.prediction.weight)
     huggingface.save(
         root / "OUT" / "model", encoder=Encoder(config), head=head, card="", max_length=LENGTH,
-        tokenizer_json=root / "generator" / "tokenizer.json", task=problem.facts(),
+        tokenizer_json=root / "generator" / "tokenizer.json", task=problem.to_dict(),
     )  # fmt: skip
     return root
 

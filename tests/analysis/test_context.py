@@ -17,7 +17,7 @@ from electra.analysis.context import (
     sliding_window_losses,
 )
 from electra.analysis.context_speed import measure_speed
-from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError
 from electra.export.huggingface import Head, Pretrained
 from electra.modeling.encoders.bert import EncoderConfig
@@ -147,7 +147,7 @@ def test_speed_compares_what_both_see() -> None:
 
 
 def test_other_models_are_refused(data_folder: Path) -> None:
-    tokenizer = tokenizers.load(data_folder / "tokenizer.json")
+    tokenizer = load_tokenizer(data_folder / "tokenizer.json")
 
     def refusal(encoder: AnyEncoder, head: Head | None) -> str:
         with pytest.raises(CheckpointError) as caught:

@@ -25,6 +25,7 @@ from electra.analysis.proposals import (
 from electra.data import tokenizer as tokenizers
 from electra.data.tags import TagTable
 from electra.modeling.heads import MaskedLanguageModelHead
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
 
 ROWS = 400
@@ -160,7 +161,7 @@ def test_diversity_of_equal_fakes() -> None:
 
 
 def test_ways_to_be_alike() -> None:
-    tokenizer = tokenizers.train(TEXTS * 5, vocabulary_size=150)
+    tokenizer = train_tokenizer(TEXTS * 5, vocabulary_size=150)
     size = tokenizers.vocabulary_size(tokenizer)
     bands = FrequencyBands.from_counts(np.arange(size + 5))
     table = TagTable(("?", "NOUN"), np.arange(size) % 2)

@@ -11,8 +11,10 @@ from small_model import LENGTH, TEXTS, write_model
 
 from electra.analysis.layers import ATTENTION_STATISTICS, LayerReader
 from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.export.loading import load_pretrained
 from electra.modeling.encoders.bert import Encoder
+from electra.preparation.tokenizer_training import train_tokenizer
 
 transformers: Any = pytest.importorskip("transformers")
 
@@ -43,7 +45,7 @@ CONFIGS = {
 @pytest.fixture(scope="module")
 def tokenizer_json(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
-    tokenizers.train(TEXTS * 5, vocabulary_size=90).save(str(path))
+    train_tokenizer(TEXTS * 5, vocabulary_size=90).save(str(path))
     return path
 
 
@@ -51,7 +53,7 @@ def tokenizer_json(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def both(request: pytest.FixtureRequest, tokenizer_json: Path, tmp_path: Path) -> tuple[LayerReader, Any]:
     """Ours, and theirs of the same folder."""
     name, shape = CONFIGS[request.param]
-    size = tokenizers.vocabulary_size(tokenizers.load(tokenizer_json))
+    size = tokenizers.vocabulary_size(load_tokenizer(tokenizer_json))
     torch.manual_seed(0)
     config = getattr(transformers, f"{name}Config")(**shape, vocab_size=size)
     model = getattr(transformers, f"{name}Model")(config).eval()

@@ -17,6 +17,8 @@ from electra.analysis.tagged_tokens import (
 )
 from electra.data import tokenizer as tokenizers
 from electra.errors import DataError
+from electra.preparation.config import TokenizerKind
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.tasks import conll
 from electra.tasks.conll import Sentence
 
@@ -69,9 +71,9 @@ def test_words_are_found_in_their_text(sentences: list[Sentence]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
-def test_tokens_have_the_word_of_their_first_character(kind: tokenizers.Kind, sentences: list[Sentence]) -> None:
+def test_tokens_have_the_word_of_their_first_character(kind: TokenizerKind, sentences: list[Sentence]) -> None:
     texts = ["I do not see the mat, the dog or his work, once!", "don't mat, home"]
-    tokenizer = tokenizers.train(texts * 20, vocabulary_size=340 if kind == "bpe" else 70, kind=kind)
+    tokenizer = train_tokenizer(texts * 20, vocabulary_size=340 if kind == "bpe" else 70, kind=kind)
     found = tokenize_tagged(sentences, tokenizer)
     assert found.rebuilt == 2 and found.tags[0] in ("DET", "NOUN", "PUNCT") and len(found.tags) == 8
     n = 0
@@ -110,7 +112,7 @@ def test_stretches_of_a_sentence() -> None:
 
 
 def test_what_has_no_tags_or_no_tokens_is_refused(tmp_path: Path) -> None:
-    tokenizer = tokenizers.train(["a b"] * 9, vocabulary_size=40)
+    tokenizer = train_tokenizer(["a b"] * 9, vocabulary_size=40)
     (tmp_path / "bare.conllu").write_text("# x\n1\ta\ta\t_\t_\t_\t_\t_\t_\t_\n\n")
     with pytest.raises(DataError, match=r"bare.conllu:2: no word has a tag in the fourth field"):
         tokenize_tagged(conll.read(tmp_path / "bare.conllu", conll.UPOS), tokenizer)

@@ -1,5 +1,6 @@
-"""A real browser. Without one, these tests are skipped."""
+"""A real browser. Without one these tests are skipped, unless REQUIRE_BROWSER is set, as .ci/run does."""
 
+import importlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -14,12 +15,13 @@ from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.http.hosted_model import HostedModel
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+REQUIRED = bool(os.environ.get("REQUIRE_BROWSER"))
 HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if CHROMIUM is None:
-        skipped = pytest.mark.skip(reason="there is no Chromium; `make test-browser` installs it")
+    if CHROMIUM is None and not REQUIRED:
+        skipped = pytest.mark.skip(reason="Chromium is not installed; `make test-browser` installs it")
         for item in items:
             if HERE in item.path.parents:
                 item.add_marker(skipped)
@@ -27,8 +29,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """For one module only: while the browser is open its event loop runs, and other tests could not start one."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    """Closed at the end of the module: while it is open an event loop runs, and other tests cannot start one."""
+    if REQUIRED:
+        assert CHROMIUM, "Chromium is not installed; run scripts/install-chromium"
+        playwright = importlib.import_module("playwright.sync_api")
+    else:
+        playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser

@@ -16,18 +16,21 @@ from tokenizers import Tokenizer
 from electra.cli import main
 from electra.commands.predict import PredictConfig, run
 from electra.config import check
-from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export import huggingface
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.task_heads import TextHead
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving import predictor
 from electra.serving.predictor import Predictor
 from electra.serving.text_files import Lines, WrittenFile
 from electra.tasks.base import Problem
-from electra.tasks.classification import Classification, Multilabel, Regression
+from electra.tasks.classification import Classification
 from electra.tasks.conll import Sentence
-from electra.tasks.squad import QuestionAnswering
+from electra.tasks.multilabel import Multilabel
+from electra.tasks.question_answering import QuestionAnswering
+from electra.tasks.regression import Regression
 from electra.tasks.tagging import build_tagging_task
 
 TEXTS = ["the cat sat on the mat", "a dog", "my homework, ate a dog", "on the mat", "a cat sat"]
@@ -54,7 +57,7 @@ def mean_logits(encoder: Encoder, head: TextHead, tokenizer: Tokenizer) -> torch
 def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
     """Folders of networks with random heads that give different predictions for different texts."""
     folder = tmp_path_factory.mktemp("models")
-    tokenizers.train(TEXTS * 5, vocabulary_size=90).save(str(folder / "tokenizer.json"))
+    train_tokenizer(TEXTS * 5, vocabulary_size=90).save(str(folder / "tokenizer.json"))
     torch.manual_seed(0)
     config = EncoderConfig(
         layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=40,
@@ -66,12 +69,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
         if not (folder / name).exists():
             problem = PROBLEMS[name]
             torch.manual_seed(1)
-            head = problem.head(config)
+            head = problem.build_head(config)
             if isinstance(head, TextHead):
                 with torch.no_grad():  # so that no label is always the most likely
-                    head.prediction.bias -= mean_logits(encoder, head, tokenizers.load(folder / "tokenizer.json"))
+                    head.prediction.bias -= mean_logits(encoder, head, load_tokenizer(folder / "tokenizer.json"))
             huggingface.save(
-                folder / name / "model", encoder=encoder, head=head, card="", task=problem.facts(),
+                folder / name / "model", encoder=encoder, head=head, card="", task=problem.to_dict(),
                 tokenizer_json=folder / "tokenizer.json",
             )  # fmt: skip
         return str(folder / name)
@@ -249,7 +252,7 @@ CHUNKS = "a DT B-NP\ndog NN I-NP\n\nmy PRP$ B-NP\ncat NN I-NP\n. . O\n"
 def test_whole_sentences_are_not_taken_for_columns(text: str, models: Models, tmp_path: Path) -> None:
     path = tmp_path / "in.txt"
     path.write_text(text)
-    with pytest.raises(DataError, match=r"may be columns or a whole sentence; .*--text-column 0\n.*--input -"):
+    with pytest.raises(DataError, match=r"can be columns or a whole sentence; .*--text-column 0\n.*--input -"):
         run(PredictConfig(models("tagging"), input=str(path)))
     words = [line.split("\t")[0] for line in tagged_as_columns(models, path, "0")]
     assert words == [line.split()[0] for line in text.split("\n") if line]

@@ -1,4 +1,4 @@
-"""The whole way in little: corpus of the machine, shards, a few steps, and what a newcomer is shown."""
+"""A small quickstart: corpus of the machine, shards, a few steps, and what a new user sees."""
 
 import io
 import json
@@ -32,7 +32,7 @@ def little_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
                 file.write(json.dumps({"id": number, "text": f"{text} Page {number}."}) + "\n")
         return documentation.Documentation(out, out.with_suffix(".licences.json"), 5000, 60, cached=False)
 
-    monkeypatch.setattr(quickstart, "collect", collect)
+    monkeypatch.setattr(documentation, "collect_documentation", collect)
     monkeypatch.setattr(quickstart, "VOCABULARY", 600)
 
 

@@ -15,11 +15,11 @@ import torch
 from electra.cli import main
 from electra.commands.score import ScoreConfig, ScoredTexts, run
 from electra.config import check
-from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export import huggingface
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import ReplacedTokenHead
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving import scorer
 from electra.serving.scorer import Scorer
 from electra.serving.text_files import Lines, WrittenFile
@@ -29,7 +29,7 @@ from electra.tasks.classification import Classification
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("score")
-    tokenizer = tokenizers.train(["the cat sat on the mat", "a dog ate my homework"] * 5, vocabulary_size=90)
+    tokenizer = train_tokenizer(["the cat sat on the mat", "a dog ate my homework"] * 5, vocabulary_size=90)
     tokenizer.save(str(folder / "tokenizer.json"))
     torch.manual_seed(0)
     config = EncoderConfig(
@@ -183,8 +183,8 @@ def test_a_fine_tuned_model_is_for_predict(model, tmp_path, capsys) -> None:  # 
     torch.manual_seed(0)
     encoder = huggingface.load(Path(model) / "export/discriminator").encoder
     huggingface.save(
-        tmp_path / "tuned/model", encoder=encoder, head=problem.head(encoder.config), card="",
-        task=problem.facts(), tokenizer_json=Path(model) / "export/discriminator/tokenizer.json",
+        tmp_path / "tuned/model", encoder=encoder, head=problem.build_head(encoder.config), card="",
+        task=problem.to_dict(), tokenizer_json=Path(model) / "export/discriminator/tokenizer.json",
     )  # fmt: skip
     assert main(["score", str(tmp_path / "tuned"), "the cat"]) == 2
     shown = capsys.readouterr().err

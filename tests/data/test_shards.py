@@ -9,10 +9,11 @@ import pytest
 
 from electra.data import shards
 from electra.data.shards import FORMAT, Split, TokenData, file_sha256, fingerprint, token_dtype
-from electra.data.tokenizer import describe, train
+from electra.data.tokenizer import describe_tokenizer
 from electra.errors import DataError
 from electra.preparation.encoding import Encoded
 from electra.preparation.shard_writer import SplitWriter, count_tokens, write_unigram_fakes
+from electra.preparation.tokenizer_training import train_tokenizer
 
 U16 = np.dtype("<u2")
 
@@ -31,9 +32,9 @@ def batch(*documents: list[list[int]], dtype: np.dtype[Any] = U16) -> Encoded:
 def make_data(folder: Path, *, shard_tokens: int = 1000) -> dict[str, Any]:
     """A small finished data folder; its manifest."""
     folder.mkdir()
-    tokenizer = train(["some words to train on, and some more"] * 50, vocabulary_size=512)
+    tokenizer = train_tokenizer(["some words to train on, and some more"] * 50, vocabulary_size=512)
     tokenizer.save(str(folder / "tokenizer.json"))
-    size = describe(tokenizer)["vocabulary_size"]
+    size = describe_tokenizer(tokenizer)["vocabulary_size"]
     random = np.random.default_rng(0)
     records: dict[str, Any] = {}
     for split in ("train", "heldout"):
@@ -51,7 +52,7 @@ def make_data(folder: Path, *, shard_tokens: int = 1000) -> dict[str, Any]:
     splits = {split: {"shards": shards} for split, shards in records.items()}
     manifest = {
         "format": FORMAT,
-        "tokenizer": {"sha256": checksum, **describe(tokenizer)},
+        "tokenizer": {"sha256": checksum, **describe_tokenizer(tokenizer)},
         "dtype": "uint16",
         "splits": splits,
         "fingerprint": fingerprint(checksum, splits),
@@ -121,7 +122,7 @@ def test_damaged_and_truncated_files_are_named(tmp_path: Path, kind: str) -> Non
 
 def test_another_tokenizer_is_noticed(tmp_path: Path) -> None:
     make_data(tmp_path / "data")
-    train(["quite other words"] * 9, vocabulary_size=512).save(str(tmp_path / "data/tokenizer.json"))
+    train_tokenizer(["quite other words"] * 9, vocabulary_size=512).save(str(tmp_path / "data/tokenizer.json"))
     with pytest.raises(DataError, match=r"tokenizer\.json: sha256"):
         TokenData.open(tmp_path / "data", verify=False)
 
@@ -200,7 +201,7 @@ def test_lost_files_of_an_unfinished_preparation_are_noticed(tmp_path: Path) -> 
     state = writer.commit()
     writer.close()
     (tmp_path / "train-00000.tokens.partial").write_bytes(b"x")
-    with pytest.raises(DataError, match="4 bytes expected, 1 found"):
+    with pytest.raises(DataError, match="expected 4 bytes, found 1"):
         SplitWriter(tmp_path, "train", dtype=U16, shard_tokens=100, state=state)
 
 

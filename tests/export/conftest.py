@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.preparation.tokenizer_training import train_tokenizer
 
 TEXTS = [
     "The cat sat on the mat.",
@@ -23,7 +25,7 @@ Tower = tuple[Encoder, MaskedLanguageModelHead | ReplacedTokenHead]
 @pytest.fixture(scope="session")
 def tokenizer_json(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
-    tokenizers.train(TEXTS * 5, vocabulary_size=120).save(str(path))
+    train_tokenizer(TEXTS * 5, vocabulary_size=120).save(str(path))
     return path
 
 
@@ -35,7 +37,7 @@ def tower(tokenizer_json: Path) -> Callable[..., Tower]:
         torch.manual_seed(0)
         config = EncoderConfig(
             layers=2, hidden_size=hidden_size, embedding_size=embedding_size, feed_forward_size=48, heads=4,
-            vocabulary_size=tokenizers.vocabulary_size(tokenizers.load(tokenizer_json)), max_positions=40,
+            vocabulary_size=tokenizers.vocabulary_size(load_tokenizer(tokenizer_json)), max_positions=40,
             initializer_range=0.2, linear_initializer_range=0.2,
         )  # fmt: skip
         head = ReplacedTokenHead(config) if kind == "discriminator" else MaskedLanguageModelHead(config)

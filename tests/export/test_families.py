@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError
 from electra.export import huggingface
 from electra.export.names import family_of
@@ -163,7 +164,7 @@ def test_a_masked_language_model_goes_out_as_what_it_is(
     shape = {"embedding_size": 32, "layers": 4, **OURS[family]}
     config = EncoderConfig(
         hidden_size=32, feed_forward_size=48, heads=4, max_positions=40,
-        vocabulary_size=tokenizers.vocabulary_size(tokenizers.load(tokenizer_json)), activation=activation,
+        vocabulary_size=tokenizers.vocabulary_size(load_tokenizer(tokenizer_json)), activation=activation,
         initializer_range=0.2, linear_initializer_range=0.2, **shape,
     )  # fmt: skip
     assert family_of(config) == family
@@ -182,7 +183,7 @@ def test_a_masked_language_model_goes_out_as_what_it_is(
     model, report = theirs_of_it.from_pretrained(tmp_path, output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
     assert model.num_parameters() < 2e5
-    special = tokenizers.special_tokens(tokenizers.load(tokenizer_json))
+    special = tokenizers.special_tokens(load_tokenizer(tokenizer_json))
     assert model.config.pad_token_id == special.pad
     if family in ("roberta", "albert"):  # whose defaults are those of the released vocabularies
         assert (model.config.bos_token_id, model.config.eos_token_id) == (special.classify, special.separate)
@@ -205,7 +206,7 @@ def test_what_blocks_share_is_one_again(tokenizer_json: Path, tmp_path: Path, sh
     torch.manual_seed(0)
     config = EncoderConfig(
         hidden_size=32, feed_forward_size=48, heads=4, layers=4, embedding_size=16, layer_groups=2,
-        vocabulary_size=tokenizers.vocabulary_size(tokenizers.load(tokenizer_json)), share_layers=sharing,
+        vocabulary_size=tokenizers.vocabulary_size(load_tokenizer(tokenizer_json)), share_layers=sharing,
     )  # fmt: skip
     encoder = Encoder(config)
     huggingface.save(

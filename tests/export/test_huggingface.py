@@ -12,11 +12,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, DataError, MissingExtraError
 from electra.export import huggingface, loading
 from electra.export.parity import parity
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead
+from electra.preparation.tokenizer_training import train_tokenizer
 
 KINDS = {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
 VOCABULARY = Path(__file__).parents[3] / "shared/data/vocab/bert-uncased/vocab.txt"
@@ -122,7 +124,7 @@ def test_transformers_reads_the_same_ids(tower, tmp_path, kind, lowercase) -> No
         "Ein naïves Café über Zürich",
         "中文 text",
     ]
-    tokenizer = tokenizers.train(texts * 5, vocabulary_size=80, kind=kind, lowercase=lowercase)
+    tokenizer = train_tokenizer(texts * 5, vocabulary_size=80, kind=kind, lowercase=lowercase)
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     encoder, head = tower()
     encoder.config = type(encoder.config)(**{**vars(encoder.config), "vocabulary_size": 400})
@@ -149,14 +151,14 @@ def test_transformers_reads_the_same_ids(tower, tmp_path, kind, lowercase) -> No
     vocabulary = tmp_path / "model/vocab.txt"
     assert vocabulary.exists() == (kind == "wordpiece")
     if kind == "wordpiece":
-        again = tokenizers.load(vocabulary, lowercase=lowercase)
+        again = load_tokenizer(vocabulary, lowercase=lowercase)
         assert all(again.encode(text).ids == tokenizer.encode(text).ids for text in texts)
         settings = json.loads((tmp_path / "model/tokenizer_config.json").read_text())
         assert settings["do_lower_case"] is lowercase
 
 
 def test_a_tokenizer_of_other_weights_is_refused(export, tower, tmp_path) -> None:  # type: ignore[no-untyped-def]
-    big = tokenizers.train(["".join(map(chr, range(0x4E00, 0x4F00)))] * 3, vocabulary_size=900)
+    big = train_tokenizer(["".join(map(chr, range(0x4E00, 0x4F00)))] * 3, vocabulary_size=900)
     big.save(str(tmp_path / "big.json"))
     encoder, head = tower()
     with pytest.raises(CheckpointError, match=r"big.json: the tokenizer has \d+ entries"):
@@ -377,7 +379,7 @@ def test_the_vocabulary_of_bert_keeps_its_ids(tower, tmp_path) -> None:  # type:
     transformers = pytest.importorskip("transformers")
     if not VOCABULARY.is_file():
         pytest.skip(f"{VOCABULARY} is missing")
-    tokenizer = tokenizers.load(VOCABULARY)
+    tokenizer = load_tokenizer(VOCABULARY)
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     encoder, head = tower()
     encoder.config = type(encoder.config)(**{**vars(encoder.config), "vocabulary_size": 30522})

@@ -17,7 +17,6 @@ import torch
 from small_model import LENGTH, TEXTS, write_model
 
 import electra
-from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError, MissingExtraError
 from electra.export import huggingface
 from electra.export.huggingface import Pretrained
@@ -28,15 +27,18 @@ from electra.export.onnx.write import save_onnx
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.encoders.build import build_encoder
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving.calibration import Calibration
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
-from electra.serving.predictor import Predictor, Text
+from electra.serving.predictor import Predictor
 from electra.serving.scorer import Scorer
 from electra.serving.text_encoder import TextEncoder
-from electra.tasks.base import Problem
-from electra.tasks.classification import Classification, Multilabel, Regression
+from electra.tasks.base import Problem, Text
+from electra.tasks.classification import Classification
 from electra.tasks.conll import Sentence
-from electra.tasks.squad import QuestionAnswering
+from electra.tasks.multilabel import Multilabel
+from electra.tasks.question_answering import QuestionAnswering
+from electra.tasks.regression import Regression
 from electra.tasks.tagging import build_tagging_task
 from electra.tasks.task_model import TaskModel
 
@@ -74,7 +76,7 @@ def pretrained(
     shape: str, head: Callable[[EncoderConfig], Any] | None, problem: Problem | None = None
 ) -> Pretrained:
     """A network of random weights, biases and norms with them."""
-    tokenizer = tokenizers.train(TEXTS * 5, vocabulary_size=150)
+    tokenizer = train_tokenizer(TEXTS * 5, vocabulary_size=150)
     torch.manual_seed(0)
     settings = {"embedding_size": 16, **SHAPES[shape]}
     config = EncoderConfig(
@@ -87,7 +89,7 @@ def pretrained(
         for parameter in [] if module is None else module.parameters():
             if parameter.dim() == 1:
                 parameter.data += 0.2 * torch.randn_like(parameter)
-    task = None if problem is None else problem.facts()
+    task = None if problem is None else problem.to_dict()
     made = None if made is None else made.eval()
     return Pretrained(encoder, made, tokenizer, "replaced-token" if task is None else None, LENGTH + 8, task)
 
@@ -248,7 +250,7 @@ def test_the_script_for_pairs_runs_without_torch(shape: str, kind: str, tmp_path
             scores = np.exp([*literal_eval(said).values()])
             assert near([*(scores / scores.sum())], [*predictor([pair])[0]["scores"].values()])
         else:
-            rows = predictor.problem.encode([predictor._example(pair, 0)], predictor.input_spec)
+            rows = predictor.problem.encode([predictor.problem.make_example(pair, 0)], predictor.input_spec)
             assert len(rows) == 1  # one window
             [found] = predictor.backend.outputs(rows, pad=predictor.pad)
             assert near(float(said.rpartition(" ")[2]), float(found["scores"].max()), 2e-4)

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, pre_tokenizers
 
-from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.export.tokenizer_files import tokenizer_files
-from electra.preparation.encoding import SpacedWordCache, sentence_encoder
+from electra.preparation.encoding import SpacedWordCache, build_sentence_encoder
+from electra.preparation.tokenizer_training import train_tokenizer
 
 TEXTS = ["The ferry leaves the harbour at seven.", "Is it red, he said, or naïve?", "A café: two rolls!"] * 5
 VARIED = [
@@ -24,7 +25,7 @@ def prefixed(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def ours(prefixed: bool) -> Tokenizer:
-    tokenizer = tokenizers.train(TEXTS, kind="bpe", vocabulary_size=400)
+    tokenizer = train_tokenizer(TEXTS, kind="bpe", vocabulary_size=400)
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefixed)
     return tokenizer
 
@@ -43,7 +44,7 @@ def theirs(folder: Path) -> Any:
 
 
 def test_texts_have_the_same_ids(ours: Tokenizer, theirs: Any, folder: Path) -> None:
-    back = tokenizers.load(folder)
+    back = load_tokenizer(folder)
     for text in VARIED:
         expected = ours.encode(text).ids
         assert theirs(text)["input_ids"] == expected == back.encode(text).ids, text
@@ -70,12 +71,12 @@ def test_characters_of_a_word_are_its_own(theirs: Any) -> None:
 
 
 def test_what_came_back_goes_out_alike(folder: Path) -> None:
-    again = tokenizer_files(tokenizers.load(folder), 24, segments=False)
+    again = tokenizer_files(load_tokenizer(folder), 24, segments=False)
     assert all((folder / name).read_text(encoding="utf-8") == text for name, text in again.items())
 
 
 def test_what_came_back_is_as_quick_and_reads_names_as_text(ours: Tokenizer, folder: Path) -> None:
-    back = tokenizers.load(folder)
-    assert isinstance(getattr(sentence_encoder(back), "__self__", None), SpacedWordCache)
+    back = load_tokenizer(folder)
+    assert isinstance(getattr(build_sentence_encoder(back), "__self__", None), SpacedWordCache)
     assert back.encode("a [MASK].").ids == ours.encode("a [MASK].").ids
     assert back.encode(" The red").offsets == ours.encode(" The red").offsets

@@ -116,7 +116,7 @@ def test_what_cannot_be_run_is_said_before_anything_is(small_model: str, data: P
     shutil.copytree(data, wrong)
     with (wrong / "WNLI" / "dev.tsv").open("a") as file:
         file.write("9\ta\tb\tmaybe\n")
-    with pytest.raises(DataError, match=r"dev\.tsv:8: the label should be one of 0, 1, found 'maybe'"):
+    with pytest.raises(DataError, match=r"dev\.tsv:8: the label should be one of 0, 1, got 'maybe'"):
         finetune_glue(config(small_model, wrong, tmp_path / "out"), from_mnli=False)
     with pytest.raises(DataError, match="nothing to submit"):
         write_submission(tmp_path / "x.zip", {"cola": tmp_path})

@@ -12,12 +12,14 @@ import torch
 import electra
 from electra.cli import main
 from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.export import huggingface
 from electra.finetuning.config import load_task_config
 from electra.finetuning.run import FinetuneResult, finetune
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.encoders.build import build_encoder
 from electra.modeling.heads import LanguageModelHead
+from electra.preparation.tokenizer_training import train_tokenizer
 
 NOUNS = ["gardener", "sailor", "clock", "neighbour", "river", "teacher", "fox", "garden", "boat", "road", "town"]
 WORDS = [*NOUNS, "splendid", "dreadful"]
@@ -41,13 +43,13 @@ def plain(make_model: Callable[[Sequence[str], int, int], str]) -> str:
 
 
 def remembering(folder: Path, direction: Literal["left", "both"], memory_length: int = 20) -> str:
-    tokenizers.train([" ".join(WORDS)] * 9, vocabulary_size=150).save(str(folder / "tokenizer.json"))
+    train_tokenizer([" ".join(WORDS)] * 9, vocabulary_size=150).save(str(folder / "tokenizer.json"))
     torch.manual_seed(0)
     config = EncoderConfig(
         layers=2, hidden_size=32, embedding_size=32, feed_forward_size=64, heads=2, positions="relative",
         direction=direction, memory_length=memory_length, type_vocabulary_size=1, initializer_range=0.1,
         linear_initializer_range=0.1,
-        vocabulary_size=tokenizers.vocabulary_size(tokenizers.load(folder / "tokenizer.json")),
+        vocabulary_size=tokenizers.vocabulary_size(load_tokenizer(folder / "tokenizer.json")),
     )  # fmt: skip
     huggingface.save(
         folder / "model", encoder=build_encoder(config), head=LanguageModelHead(config), card="",

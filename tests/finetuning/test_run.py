@@ -69,7 +69,7 @@ def easy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def hopeless(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Texts whose scores were drawn by lot."""
+    """Texts whose scores were random four fifths."""
     draw, folder = random.Random(0), tmp_path_factory.mktemp("hopeless")
     for name, count in (("train", 96), ("dev", 40)):
         write(folder / f"{name}.csv", [{"text": sentence(draw), "score": draw.random()} for _ in range(count)])
@@ -255,7 +255,7 @@ def test_a_dry_run_plans(model: str, easy: Path, tmp_path: Path, capsys: pytest.
     [
         ({"kind": "named", "task": "rtee"}, r"no task 'rtee'; did you mean 'rte'\?\n  tasks: cola, .*--kind"),
         ({"kind": "named"}, "task: is missing; give --task NAME"),
-        ({"kind": "tagging", "data.text": "upos"}, "data.text: 'upos' is no column of tagged text; give a number"),
+        ({"kind": "tagging", "data.text": "upos"}, "data.text: 'upos' is not a column of tagged text; give"),
         ({"train.epochs": -1, "data.fraction": 2, "seeds": 0}, r"(?s)fraction: .*epochs: .*seeds: must be"),
         ({"train.batch_size": 16, "train.micro_batch_size": 5}, "5 does not divide a batch_size of 16"),
         ({"data.shots": 2, "data.fraction": 0.5}, "give either shots or fraction"),

@@ -9,10 +9,12 @@ import torch
 from small_study import BASE, STUDY
 
 from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.export import huggingface
 from electra.finetuning import seed_run
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import ReplacedTokenHead
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.tasks.base import TaskBatch
 
 NOUNS = ["gardener", "sailor", "clock", "neighbour", "river", "teacher", "fox", "garden", "boat", "road", "town"]
@@ -24,12 +26,12 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[s
 
     def made(texts: Sequence[str], vocabulary_size: int, max_positions: int) -> str:
         folder = tmp_path_factory.mktemp("model")
-        tokenizers.train(texts, vocabulary_size=vocabulary_size).save(str(folder / "tokenizer.json"))
+        train_tokenizer(texts, vocabulary_size=vocabulary_size).save(str(folder / "tokenizer.json"))
         torch.manual_seed(0)
         config = EncoderConfig(
             layers=1, hidden_size=32, embedding_size=32, feed_forward_size=64, heads=2,
             max_positions=max_positions,
-            vocabulary_size=tokenizers.vocabulary_size(tokenizers.load(folder / "tokenizer.json")),
+            vocabulary_size=tokenizers.vocabulary_size(load_tokenizer(folder / "tokenizer.json")),
             initializer_range=0.1, linear_initializer_range=0.1,
         )  # fmt: skip
         huggingface.save(
@@ -89,11 +91,10 @@ def tasks(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def held_out_data(corpus_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Prepared data with a tenth of the documents held out. Not to be written to."""
-    from electra.commands import prepare
+    from electra.preparation.config import PrepareConfig
+    from electra.preparation.run import prepare
 
     out = tmp_path_factory.mktemp("data") / "stories"
-    config = prepare.PrepareConfig(
-        corpus=(str(corpus_file),), out=out, vocabulary_size=520, workers=1, heldout=0.1
-    )
-    prepare.run(config)
+    config = PrepareConfig(corpus=(str(corpus_file),), out=out, vocabulary_size=520, workers=1, heldout=0.1)
+    prepare(config)
     return out

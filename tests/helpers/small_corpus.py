@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from electra.commands.prepare import PrepareConfig
+from electra.preparation.config import PrepareConfig
 
 WORDS = """
     ferry harbour island baker coffee timetable seven noon leaves comes back waits reads the an of to and with wall

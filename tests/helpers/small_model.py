@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 
-from electra.data import tokenizer as tokenizers
 from electra.export import huggingface
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.encoders.build import build_encoder
 from electra.modeling.heads import ReplacedTokenHead
+from electra.preparation.config import TokenizerKind
+from electra.preparation.tokenizer_training import train_tokenizer
 
 TEXTS = [
     "The cat sat on the mat.",
@@ -22,9 +23,9 @@ LENGTH = 16
 
 
 def write_model(
-    folder: Path, *, kind: tokenizers.Kind = "wordpiece", head: type = ReplacedTokenHead, **shape: Any
+    folder: Path, *, kind: TokenizerKind = "wordpiece", head: type = ReplacedTokenHead, **shape: Any
 ) -> Path:
-    tokenizer = tokenizers.train(TEXTS * 5, vocabulary_size=150, kind=kind)
+    tokenizer = train_tokenizer(TEXTS * 5, vocabulary_size=150, kind=kind)
     folder.mkdir()
     tokenizer.save(str(folder / "tokenizer.json"))
     torch.manual_seed(0)

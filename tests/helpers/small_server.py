@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from small_model import LENGTH, TEXTS
 
-from electra.data import tokenizer as tokenizers
 from electra.export import huggingface
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving.http import process
 from electra.serving.http.app import ModelServer
 from electra.serving.http.hosted_model import HostedModel
@@ -25,7 +25,7 @@ HEADS = {"discriminator": ReplacedTokenHead, "generator": MaskedLanguageModelHea
 def write_run(folder: Path, *, seed: int = 0) -> Path:
     """Write the exports of a run, with random weights."""
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizers.train(TEXTS * 5, vocabulary_size=150).save(str(folder / "tokenizer.json"))
+    train_tokenizer(TEXTS * 5, vocabulary_size=150).save(str(folder / "tokenizer.json"))
     torch.manual_seed(seed)
     config = EncoderConfig(
         layers=2, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=40,

@@ -18,12 +18,12 @@ from electra.commands.data.fetch import FetchConfig
 from electra.commands.data.fetch import run as fetch
 from electra.commands.data.merge import MergeConfig
 from electra.commands.data.merge import run as merge
-from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import ConfigError, DataError
 from electra.preparation import datatrove_step
 from electra.preparation.datatrove_step import TokenShards
-from electra.preparation.encoding import encode_plainly
+from electra.preparation.encoding import encode_uncached
 from electra.preparation.sentences import split_sentences
 
 
@@ -47,8 +47,8 @@ def written(folder: Path) -> list[list[int]]:
 
 
 def expected(texts: list[str], tokenizer: Path) -> list[list[int]]:
-    load = tokenizers.load(tokenizer)
-    return [[one for part in split_sentences(text) for one in encode_plainly(load, part)] for text in texts]
+    load = load_tokenizer(tokenizer)
+    return [[one for part in split_sentences(text) for one in encode_uncached(load, part)] for text in texts]
 
 
 def test_a_run_of_several_tasks_is_the_whole_corpus(texts: list[str], data_folder: Path, tmp_path: Path) -> None:

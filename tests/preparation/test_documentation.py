@@ -9,7 +9,7 @@ import pytest
 
 from electra.errors import DataError
 from electra.preparation import documentation
-from electra.preparation.documentation import Documentation, Source, collect
+from electra.preparation.documentation import Documentation, Source, collect_documentation
 
 SENTENCE = "This is sentence {} of the module {}, and it tells what the module is there for in plain words."
 NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
@@ -60,7 +60,7 @@ def read(collected: Documentation) -> list[dict[str, str]]:
 
 @pytest.mark.usefixtures("packages")
 def test_one_document_a_module_in_order_without_duplicates(tmp_path: Path) -> None:
-    collected = collect(tmp_path / "out" / "documentation.jsonl")
+    collected = collect_documentation(tmp_path / "out" / "documentation.jsonl")
     documents = read(collected)
 
     assert [item["id"] for item in documents] == [
@@ -80,7 +80,7 @@ def test_one_document_a_module_in_order_without_duplicates(tmp_path: Path) -> No
 
 @pytest.mark.usefixtures("packages")
 def test_licences_name_every_source_of_the_text(tmp_path: Path) -> None:
-    collected = collect(tmp_path / "documentation.jsonl")
+    collected = collect_documentation(tmp_path / "documentation.jsonl")
     record = json.loads(collected.licences.read_text(encoding="utf-8"))
 
     assert collected.licences == tmp_path / "documentation.licences.json"
@@ -93,9 +93,9 @@ def test_licences_name_every_source_of_the_text(tmp_path: Path) -> None:
 
 
 def test_the_second_time_it_comes_from_the_cache(tmp_path: Path, packages: list[Source]) -> None:
-    first = collect(tmp_path / "a.jsonl")
+    first = collect_documentation(tmp_path / "a.jsonl")
     packages.clear()  # what is there now would give nothing
-    second = collect(tmp_path / "b.jsonl")
+    second = collect_documentation(tmp_path / "b.jsonl")
 
     assert second.cached
     assert (second.words, second.documents) == (first.words, first.documents)
@@ -106,10 +106,10 @@ def test_the_second_time_it_comes_from_the_cache(tmp_path: Path, packages: list[
 
 @pytest.mark.usefixtures("packages")
 def test_a_damaged_cache_is_replaced_and_the_text_is_the_same(tmp_path: Path) -> None:
-    first = collect(tmp_path / "a.jsonl")
+    first = collect_documentation(tmp_path / "a.jsonl")
     (kept,) = (tmp_path / "cache" / "electra").glob("documentation-*/documentation.jsonl")
     kept.write_bytes(kept.read_bytes()[:100])
-    second = collect(tmp_path / "b.jsonl")
+    second = collect_documentation(tmp_path / "b.jsonl")
 
     assert not second.cached
     assert second.path.read_bytes() == first.path.read_bytes() == kept.read_bytes()
@@ -120,20 +120,24 @@ def test_a_damaged_cache_is_replaced_and_the_text_is_the_same(tmp_path: Path) ->
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "cache").write_text("a file where the folder should be")
     with caplog.at_level(logging.WARNING):
-        assert collect(tmp_path / "a.jsonl").documents == 3
+        assert collect_documentation(tmp_path / "a.jsonl").documents == 3
     assert "not cached" in caplog.text
 
 
 @pytest.mark.usefixtures("packages")
 def test_it_stops_at_the_number_of_words(tmp_path: Path) -> None:
-    assert [item["id"] for item in read(collect(tmp_path / "a.jsonl", words=10))] == ["first:first/apple.py"]
-    assert len(read(collect(tmp_path / "a.jsonl", words=200))) == 2, "another size is another entry of the cache"
+    assert [item["id"] for item in read(collect_documentation(tmp_path / "a.jsonl", words=10))] == [
+        "first:first/apple.py"
+    ]
+    assert len(read(collect_documentation(tmp_path / "a.jsonl", words=200))) == 2, (
+        "another size is another entry of the cache"
+    )
 
 
 def test_nothing_found_is_an_error_and_leaves_no_file(tmp_path: Path, packages: list[Source]) -> None:
     packages.clear()
     with pytest.raises(DataError, match="corpus of your own"):
-        collect(tmp_path / "out" / "a.jsonl")
+        collect_documentation(tmp_path / "out" / "a.jsonl")
     assert list((tmp_path / "out").iterdir()) == []
 
 

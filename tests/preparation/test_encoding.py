@@ -5,17 +5,17 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, pre_tokenizers
 
-from electra.data.tokenizer import train
 from electra.preparation import encoding
 from electra.preparation.encoding import (
     DocumentEncoder,
     SpacedWordCache,
     Text,
     WordCache,
+    build_sentence_encoder,
     encode_in_order,
-    encode_plainly,
-    sentence_encoder,
+    encode_uncached,
 )
+from electra.preparation.tokenizer_training import train_tokenizer
 
 CORPUS = [
     "The ferry can't leave before noon. Résumé naïve Straße İstanbul ΣΑΣ ferry's 12 rolls!",
@@ -32,7 +32,7 @@ TRICKY = [
 
 
 def bpe(*, prefixed: bool = True, **options: bool) -> Tokenizer:
-    tokenizer = train(CORPUS, kind="bpe", vocabulary_size=400, **options)  # type: ignore[arg-type]
+    tokenizer = train_tokenizer(CORPUS, kind="bpe", vocabulary_size=400, **options)  # type: ignore[arg-type]
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefixed)
     return tokenizer
 
@@ -40,48 +40,48 @@ def bpe(*, prefixed: bool = True, **options: bool) -> Tokenizer:
 @pytest.mark.parametrize(
     ("make", "cache"),
     [
-        (lambda: train(CORPUS, vocabulary_size=512), WordCache),
-        (lambda: train(CORPUS, vocabulary_size=512, lowercase=False), WordCache),
-        (lambda: train(CORPUS, vocabulary_size=512, strip_accents=False), WordCache),
-        (lambda: train(CORPUS, vocabulary_size=512, lowercase=False, strip_accents=True), WordCache),
+        (lambda: train_tokenizer(CORPUS, vocabulary_size=512), WordCache),
+        (lambda: train_tokenizer(CORPUS, vocabulary_size=512, lowercase=False), WordCache),
+        (lambda: train_tokenizer(CORPUS, vocabulary_size=512, strip_accents=False), WordCache),
+        (lambda: train_tokenizer(CORPUS, vocabulary_size=512, lowercase=False, strip_accents=True), WordCache),
         (bpe, SpacedWordCache),
         (lambda: bpe(prefixed=False), SpacedWordCache),
         (lambda: bpe(lowercase=True), SpacedWordCache),
         (lambda: bpe(lowercase=True, strip_accents=True), None),
-        (lambda: train(CORPUS, kind="unigram", vocabulary_size=300), None),
+        (lambda: train_tokenizer(CORPUS, kind="unigram", vocabulary_size=300), None),
     ],
 )
 def test_cached_ids_are_the_plain_ones(make: Callable[[], Tokenizer], cache: type | None) -> None:
     tokenizer = make()
-    encoder = sentence_encoder(tokenizer)
+    encoder = build_sentence_encoder(tokenizer)
     assert isinstance(getattr(encoder, "__self__", None), cache or type(None))
     random = Random(1)
     for _ in range(4000):
         pieces = (random.choice(TRICKY) if random.random() < 0.7 else " " for _ in range(random.randrange(24)))
         sentence = "".join(pieces) + chr(random.randrange(0xD800))
-        assert np.frombuffer(encoder(sentence), np.uint16).tolist() == encode_plainly(tokenizer, sentence), ascii(
+        assert np.frombuffer(encoder(sentence), np.uint16).tolist() == encode_uncached(tokenizer, sentence), ascii(
             sentence
         )
 
 
 def test_a_full_cache_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "CACHED_WORDS", 5)
-    tokenizer = train(CORPUS, vocabulary_size=512)
-    encoder = sentence_encoder(tokenizer)
+    tokenizer = train_tokenizer(CORPUS, vocabulary_size=512)
+    encoder = build_sentence_encoder(tokenizer)
     for sentence in CORPUS:
-        assert np.frombuffer(encoder(sentence), np.uint16).tolist() == encode_plainly(tokenizer, sentence)
+        assert np.frombuffer(encoder(sentence), np.uint16).tolist() == encode_uncached(tokenizer, sentence)
     assert len(encoder.__self__) <= 5  # type: ignore[attr-defined]
 
 
 def test_a_tokenizer_with_added_words_is_called_plainly() -> None:
-    tokenizer = train(CORPUS, vocabulary_size=512)
+    tokenizer = train_tokenizer(CORPUS, vocabulary_size=512)
     tokenizer.add_tokens(["the harbour"])
-    ids = np.frombuffer(sentence_encoder(tokenizer)("in the harbour"), np.uint16).tolist()
+    ids = np.frombuffer(build_sentence_encoder(tokenizer)("in the harbour"), np.uint16).tolist()
     assert ids[-1] == tokenizer.token_to_id("the harbour")
 
 
 def test_documents_keep_their_boundaries() -> None:
-    tokenizer = train(CORPUS, vocabulary_size=512)
+    tokenizer = train_tokenizer(CORPUS, vocabulary_size=512)
     train_part, heldout = DocumentEncoder(tokenizer)(
         [
             Text("The ferry. The dog!\nNoon"),
@@ -113,19 +113,19 @@ def test_a_byte_level_sentence_has_the_space_before_it(prefixed: bool) -> None:
 
 
 def test_unknown_tokens_are_counted() -> None:
-    part, _ = DocumentEncoder(train(CORPUS, vocabulary_size=512))([Text("the 龘 and 龗")])
+    part, _ = DocumentEncoder(train_tokenizer(CORPUS, vocabulary_size=512))([Text("the 龘 and 龗")])
     assert part.unknown == 2
 
 
 @pytest.mark.parametrize(("sentences", "share", "kept"), [(100, 0.02, 98), (3, 0.02, 2), (2, 0.5, 1), (1, 0.5, 1)])
 def test_the_end_of_a_document_can_be_held_out(sentences: int, share: float, kept: int) -> None:
     text = "\n".join(["The ferry."] * sentences)
-    train_part, heldout = DocumentEncoder(train(CORPUS, vocabulary_size=512))([Text(text, share)])
+    train_part, heldout = DocumentEncoder(train_tokenizer(CORPUS, vocabulary_size=512))([Text(text, share)])
     assert len(train_part.sentence_ends) == kept and len(heldout.sentence_ends) == sentences - kept
 
 
 def test_results_come_in_order_whatever_the_workers() -> None:
-    tokenizer = train(CORPUS, vocabulary_size=512)
+    tokenizer = train_tokenizer(CORPUS, vocabulary_size=512)
     batches = [(i, [Text("the ferry. " * (2000 if i % 3 == 0 else 1)), Text(CORPUS[i % 2])]) for i in range(12)]
     one, two = (list(encode_in_order(tokenizer, batches, workers=workers)) for workers in (1, 2))
     assert [meta for meta, _, _ in two] == list(range(12))
@@ -139,4 +139,4 @@ def test_what_goes_wrong_in_reading_stays_what_it_is() -> None:
         yield
 
     with pytest.raises(OSError, match="no such device"):
-        list(encode_in_order(train(CORPUS, vocabulary_size=512), unreadable(), workers=2))
+        list(encode_in_order(train_tokenizer(CORPUS, vocabulary_size=512), unreadable(), workers=2))

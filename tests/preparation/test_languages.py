@@ -1,10 +1,10 @@
-"""What languages are called."""
+"""Language codes and names."""
 
 from pathlib import Path
 
 import pytest
 
-from electra.preparation.languages import NAMES, near
+from electra.preparation.languages import NAMES, find_language_code
 
 
 def test_the_codes_are_those_of_the_library() -> None:
@@ -23,4 +23,4 @@ def test_the_page_lists_them() -> None:
     [("English", "en"), ("englisch", "en"), ("german", "de"), ("EN", "en"), ("deutsch", None), ("xx", None)],
 )
 def test_a_languages_name_gives_its_code(word: str, code: str | None) -> None:
-    assert near(word) == code
+    assert find_language_code(word) == code

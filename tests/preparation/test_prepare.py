@@ -15,11 +15,12 @@ from power import survived
 from rich.console import Console
 from small_corpus import WORDS, article, config, files, write_corpus
 
-from electra.commands import prepare
-from electra.commands.prepare import run
 from electra.data.shards import TokenData
-from electra.data.tokenizer import load, train
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import ConfigError, DataError
+from electra.preparation import run as run_
+from electra.preparation.run import prepare
+from electra.preparation.tokenizer_training import train_tokenizer
 
 
 def untimed(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def untimed(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def documents_of(data: TokenData, split: str) -> list[str]:
-    tokenizer = load(data.tokenizer_path)
+    tokenizer = load_tokenizer(data.tokenizer_path)
     texts = []
     for shard in getattr(data, split).shards:
         ends = shard.sentence_ends[shard.document_ends - 1]
@@ -37,7 +38,7 @@ def documents_of(data: TokenData, split: str) -> list[str]:
 
 def test_a_corpus_becomes_data(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "a.jsonl", 300)
-    result = run(config(corpus, tmp_path / "data"))
+    result = prepare(config(corpus, tmp_path / "data"))
     data = TokenData.open(tmp_path / "data")
     assert data.manifest == result.manifest
     train_texts, heldout_texts = documents_of(data, "train"), documents_of(data, "heldout")
@@ -57,11 +58,11 @@ def test_a_corpus_becomes_data(tmp_path: Path) -> None:
 
 
 def test_the_report_says_the_figures(tmp_path: Path) -> None:
-    result = run(config(write_corpus(tmp_path / "a.jsonl", 50), tmp_path / "data"))
+    result = prepare(config(write_corpus(tmp_path / "a.jsonl", 50), tmp_path / "data"))
     written = io.StringIO()
     Console(width=200, file=written).print(result)
     text = written.getvalue()
-    for words in ("is prepared", "50 (0.0% of them copies)", "characters a token", "unknown tokens", "0.000%"):
+    for words in ("is prepared", "50 (0.0% of them copies)", "characters per token", "unknown tokens", "0.000%"):
         assert words in text
     assert f"{result.manifest['splits']['train']['tokens']:,} to train on" in text
     assert "! Only" in text, "warnings are in it"
@@ -71,7 +72,9 @@ def test_the_report_says_the_figures(tmp_path: Path) -> None:
 def test_the_workers_do_not_change_a_bit(tmp_path: Path, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("electra.preparation.document_batches.BATCH_CHARACTERS", 2000)
     corpus = write_corpus(tmp_path / "a.jsonl", 200)
-    results = [run(config(corpus, tmp_path / str(n), workers=n, model=model, shard_tokens=4000)) for n in (1, 3)]
+    results = [
+        prepare(config(corpus, tmp_path / str(n), workers=n, model=model, shard_tokens=4000)) for n in (1, 3)
+    ]
     assert len(results[0].manifest["splits"]["train"]["shards"]) > 2
     assert files(tmp_path / "1") == files(tmp_path / "3")
     assert untimed(results[0].manifest) == untimed(results[1].manifest)
@@ -86,19 +89,19 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tmp_path: Path) -> No
     program = f"""
 import sys, time
 from pathlib import Path
-from electra.preparation import document_batches
-from electra.commands import prepare
+from electra.preparation import document_batches, run
+from electra.preparation.config import PrepareConfig
 
-class SlowProgress(prepare.Progress):
+class SlowProgress(run.Progress):
     def save(self, folder):
         super().save(folder)
         time.sleep(float(sys.argv[2]))
 
 if __name__ == "__main__":
-    document_batches.BATCH_CHARACTERS, prepare.COMMIT_CHARACTERS, prepare.Progress = 15_000, 60_000, SlowProgress
+    document_batches.BATCH_CHARACTERS, run.COMMIT_CHARACTERS, run.Progress = 15_000, 60_000, SlowProgress
     corpus = ({str(tmp_path / "a.jsonl")!r}, {str(tmp_path / "b.jsonl")!r})
-    prepare.run(prepare.PrepareConfig(corpus, Path(sys.argv[1]), vocabulary_size=600, workers=int(sys.argv[3]),
-                                      shard_tokens=20_000))
+    run.prepare(PrepareConfig(corpus, Path(sys.argv[1]), vocabulary_size=600, workers=int(sys.argv[3]),
+                              shard_tokens=20_000))
 """
     (tmp_path / "program.py").write_text(program)
 
@@ -127,32 +130,32 @@ if __name__ == "__main__":
 
 def test_finished_data_is_left_alone(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "a.jsonl", 50)
-    first = run(config(corpus, tmp_path / "data"))
+    first = prepare(config(corpus, tmp_path / "data"))
     made = {path: path.stat().st_mtime_ns for path in (tmp_path / "data").iterdir()}
-    again = run(config(corpus, tmp_path / "data", workers=2))
-    assert again.before and again.manifest == first.manifest
+    again = prepare(config(corpus, tmp_path / "data", workers=2))
+    assert again.reused and again.manifest == first.manifest
     assert made == {path: path.stat().st_mtime_ns for path in (tmp_path / "data").iterdir()}
     with pytest.raises(
         DataError, match=r"other options \(vocabulary_size: 600 there, 700 now\); give another --out"
     ):
-        run(config(corpus, tmp_path / "data", vocabulary_size=700))
+        prepare(config(corpus, tmp_path / "data", vocabulary_size=700))
     with pytest.raises(DataError, match=r"\(deduplicate: False there, True now\)"):
-        run(config(corpus, tmp_path / "data", deduplicate=True))
+        prepare(config(corpus, tmp_path / "data", deduplicate=True))
     write_corpus(corpus, 51)
     with pytest.raises(DataError, match=r"other options \(sources: "):
-        run(config(corpus, tmp_path / "data"))
+        prepare(config(corpus, tmp_path / "data"))
 
 
 def test_finished_data_that_are_damaged_are_not_taken_for_done(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "a.jsonl", 50)
-    run(config(corpus, tmp_path / "data"))
+    prepare(config(corpus, tmp_path / "data"))
     tokens = tmp_path / "data/train-00000.tokens"
     tokens.write_bytes(bytes([tokens.read_bytes()[0] ^ 1]) + tokens.read_bytes()[1:])
     with pytest.raises(DataError, match=r"train-00000\.tokens: sha256 (.|\n)*delete .*data, then repeat"):
-        run(config(corpus, tmp_path / "data"))
+        prepare(config(corpus, tmp_path / "data"))
     (tmp_path / "data/manifest.json").write_text("{")
     with pytest.raises(DataError, match=r"it is damaged(.|\n)*delete .*data, then repeat"):
-        run(config(corpus, tmp_path / "data"))
+        prepare(config(corpus, tmp_path / "data"))
 
 
 def test_unfinished_data_of_other_options_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,11 +165,11 @@ def test_unfinished_data_of_other_options_is_left_alone(tmp_path: Path, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(prepare, "encode_in_order", stop)
-        run(config(corpus, tmp_path / "data"))
+        patched.setattr(run_, "encode_in_order", stop)
+        prepare(config(corpus, tmp_path / "data"))
     with pytest.raises(DataError, match=r"heldout: 0\.01 there, 0\.02 now"):
-        run(config(corpus, tmp_path / "data", heldout=0.02))
-    assert run(config(corpus, tmp_path / "data")).manifest["statistics"]["documents"] == 50
+        prepare(config(corpus, tmp_path / "data", heldout=0.02))
+    assert prepare(config(corpus, tmp_path / "data")).manifest["statistics"]["documents"] == 50
 
 
 def test_a_full_disk_is_named_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,26 +179,26 @@ def test_a_full_disk_is_named_and_nothing_is_lost(tmp_path: Path, monkeypatch: p
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched, pytest.raises(DataError, match="the disk is full; make room"):
-        patched.setattr(prepare.SplitWriter, "add", full)
-        run(config(corpus, tmp_path / "data"))
-    assert run(config(corpus, tmp_path / "data")).manifest["statistics"]["documents"] == 50
+        patched.setattr(run_.SplitWriter, "add", full)
+        prepare(config(corpus, tmp_path / "data"))
+    assert prepare(config(corpus, tmp_path / "data")).manifest["statistics"]["documents"] == 50
 
 
 def test_a_given_tokenizer_is_used(tmp_path: Path) -> None:
-    tokenizer = train([" ".join(WORDS)] * 20, vocabulary_size=512)
+    tokenizer = train_tokenizer([" ".join(WORDS)] * 20, vocabulary_size=512)
     names = tokenizer.get_vocab()
     (tmp_path / "vocab.txt").write_text("\n".join(sorted(names, key=lambda name: names[name])))
     corpus = write_corpus(tmp_path / "a.jsonl", 20)
-    manifest = run(config(corpus, tmp_path / "data", tokenizer=tmp_path / "vocab.txt")).manifest
+    manifest = prepare(config(corpus, tmp_path / "data", tokenizer=tmp_path / "vocab.txt")).manifest
     assert manifest["tokenizer"]["vocabulary_size"] == len(names) and manifest["tokenizer"]["lowercase"]
-    assert load(tmp_path / "data/tokenizer.json").get_vocab() == names
+    assert load_tokenizer(tmp_path / "data/tokenizer.json").get_vocab() == names
 
 
 def test_chinese(tmp_path: Path) -> None:
     random = Random(0)
     texts = ["".join(random.choices("渡轮七点离开港口中午回来岛上有一家咖啡馆", k=40)) + "。" for _ in range(40)]
     (tmp_path / "a.txt").write_text("\n\n".join(texts))
-    run(config(tmp_path / "a.txt", tmp_path / "data"))
+    prepare(config(tmp_path / "a.txt", tmp_path / "data"))
     assert sorted(text.replace(" ", "") for split in ("train", "heldout")
                   for text in documents_of(TokenData.open(tmp_path / "data"), split)) == sorted(texts)  # fmt: skip
 
@@ -204,7 +207,7 @@ def test_rejects_are_listed_with_their_place(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "a.jsonl", 50)
     with corpus.open("ab") as file:
         file.write(b'{"text": "cut\n{"text": "\xff"}\n')
-    manifest = run(config(corpus, tmp_path / "data")).manifest
+    manifest = prepare(config(corpus, tmp_path / "data")).manifest
     rejects = [json.loads(line) for line in (tmp_path / "data/rejects.jsonl").read_text().splitlines()]
     assert [(reject["source"], reject["line"]) for reject in rejects] == [(str(corpus), 51), (str(corpus), 52)]
     assert rejects[0]["reason"].startswith("broken JSON") and rejects[1]["reason"].startswith("broken UTF-8")
@@ -214,7 +217,7 @@ def test_rejects_are_listed_with_their_place(tmp_path: Path) -> None:
 
 def test_one_document_is_cut_in_two_with_a_warning(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(article(Random(0), 1000))
-    manifest = run(config(tmp_path / "a.txt", tmp_path / "data")).manifest
+    manifest = prepare(config(tmp_path / "a.txt", tmp_path / "data")).manifest
     assert manifest["splits"]["train"]["sentences"] == 980 and manifest["splits"]["heldout"]["sentences"] == 20
     text = "\n".join(manifest["warnings"])
     assert "The corpus is one document" in text and "the end of one that is also trained on" in text
@@ -224,7 +227,7 @@ def test_figures_that_look_wrong_are_warned_about(tmp_path: Path) -> None:
     tokenizer = tmp_path / "vocab.txt"
     tokenizer.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n.\n")
     (tmp_path / "a.txt").write_text("\n\n".join(["The ferry."] * 40 + ["The baker."] * 40))
-    manifest = run(config(tmp_path / "a.txt", tmp_path / "data", tokenizer=tokenizer)).manifest
+    manifest = prepare(config(tmp_path / "a.txt", tmp_path / "data", tokenizer=tokenizer)).manifest
     text = "\n".join(manifest["warnings"])
     for words in (
         "of the tokens are unknown",
@@ -234,7 +237,7 @@ def test_figures_that_look_wrong_are_warned_about(tmp_path: Path) -> None:
     ):
         assert words in text
     (tmp_path / "b.txt").write_text("The ferry")
-    manifest = run(config(tmp_path / "b.txt", tmp_path / "b", tokenizer=tokenizer)).manifest
+    manifest = prepare(config(tmp_path / "b.txt", tmp_path / "b", tokenizer=tokenizer)).manifest
     assert any("Nothing could be held out" in warning for warning in manifest["warnings"])
 
 
@@ -242,7 +245,7 @@ def test_copies_of_a_document_are_on_one_side(tmp_path: Path) -> None:
     random = Random(0)
     texts = [article(random) for _ in range(60)] * 3
     (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts))
-    run(config(tmp_path / "a.jsonl", tmp_path / "data", heldout=0.2))
+    prepare(config(tmp_path / "a.jsonl", tmp_path / "data", heldout=0.2))
     data = TokenData.open(tmp_path / "data")
     heldout = documents_of(data, "heldout")
     assert heldout and not set(heldout) & set(documents_of(data, "train"))
@@ -277,7 +280,7 @@ def test_an_unusable_corpus_is_refused(tmp_path: Path, name: str, content: bytes
     (tmp_path / name).write_bytes(content)
     column = {"text_column": "text"} if name.endswith("jsonl") else {}
     with pytest.raises(DataError, match=message):
-        run(config(tmp_path / name, tmp_path / "data", tokenizer=tokenizer, **column))
+        prepare(config(tmp_path / name, tmp_path / "data", tokenizer=tokenizer, **column))
 
 
 def test_the_command_exits_with_2(tmp_path: Path) -> None:
@@ -291,14 +294,22 @@ def test_the_command_exits_with_2(tmp_path: Path) -> None:
 
 def test_problems_of_the_settings_are_shown_together(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        run(config("a.txt", tmp_path, heldout=0.7, workers=0, vocabulary_size=5, shard_tokens=0))
-    for name in ("heldout = 0.7", "workers = 0", "vocabulary_size = 5", "shard_tokens = 0"):
-        assert name in str(caught.value)
+        prepare(config("a.txt", tmp_path, heldout=0.7, workers=0, shard_tokens=0))
+    for problem in (
+        "--heldout: must be above 0 and at most 0.5, got 0.7",
+        "--workers: must be at least 1, got 0",
+        "--shard-tokens: must be at least 1, got 0",
+    ):
+        assert problem in str(caught.value)
+    with pytest.raises(ConfigError) as caught:
+        prepare(config("a.txt", tmp_path, vocabulary_size=5, least_characters=9, most_characters=8))
+    assert "--vocabulary-size: must be at least 512, got 5" in str(caught.value)
+    assert "--most-characters: must be at least --least-characters (9), got 8" in str(caught.value)
 
 
 def test_progress_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "electra")
-    run(config(write_corpus(tmp_path / "a.jsonl", 50), tmp_path / "data"))
+    prepare(config(write_corpus(tmp_path / "a.jsonl", 50), tmp_path / "data"))
     done, total = [record.progress for record in caplog.records if hasattr(record, "progress")][-1]
     assert done == total > 0
 
@@ -306,11 +317,11 @@ def test_progress_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
 def test_a_preparation_ends_the_same_whenever_the_power_goes(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus.jsonl", 60)
     whole = tmp_path / "whole"
-    run(config(corpus, whole, shard_tokens=2000))
+    prepare(config(corpus, whole, shard_tokens=2000))
 
     def again(folder: Path) -> None:
         options = {"tokenizer": str(whole / "tokenizer.json"), "shard_tokens": 2000}
-        run(config(corpus, folder / "data", **options))
+        prepare(config(corpus, folder / "data", **options))
 
     def check(folder: Path) -> None:
         if (folder / "data/manifest.json").exists():

@@ -9,10 +9,10 @@ import pytest
 from power import survived
 from small_corpus import article, config, files, write_corpus
 
-from electra.commands import prepare
-from electra.commands.prepare import run
 from electra.errors import DataError
 from electra.preparation import document_batches
+from electra.preparation import run as run_
+from electra.preparation.run import prepare
 
 
 def test_progress_knows_of_what_is_left_out(
@@ -22,7 +22,7 @@ def test_progress_knows_of_what_is_left_out(
     caplog.set_level(logging.INFO, "electra")
     corpus = write_corpus(tmp_path / "a.jsonl", 40)
     corpus.write_text(corpus.read_text() * 2)
-    run(config(corpus, tmp_path / "data", deduplicate=True))
+    prepare(config(corpus, tmp_path / "data", deduplicate=True))
     seen = [record.progress for record in caplog.records if record.msg == "Encoding"]  # type: ignore[attr-defined]
     assert len(seen) == 10 and len(set(seen)) == 10 and seen[-1][0] == seen[-1][1]
 
@@ -33,30 +33,30 @@ def test_copies_and_what_is_too_short_are_left_out_and_counted(tmp_path: Path) -
     lines = [*texts, "Noon.", *texts[:10], article(random), texts[0]]
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in lines))
-    manifest = run(config(corpus, tmp_path / "data", deduplicate=True, least_characters=20)).manifest
+    manifest = prepare(config(corpus, tmp_path / "data", deduplicate=True, least_characters=20)).manifest
     assert manifest["statistics"]["documents"] == 41
     assert manifest["statistics"]["left_out"] == {"too short": 1, "a copy of an earlier one": 11}
     assert manifest["statistics"]["duplicate_share"] == 0 and not (tmp_path / "data/seen.hashes").exists()
     alone = tmp_path / "alone.jsonl"
     alone.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*texts, lines[-2]]))
-    run(config(alone, tmp_path / "alone"))
+    prepare(config(alone, tmp_path / "alone"))
     assert files(tmp_path / "alone") == files(tmp_path / "data"), "as if they had never been there"
     with pytest.raises(DataError, match="left out by the filters"):
-        run(config(corpus, tmp_path / "none", least_characters=10**6))
+        prepare(config(corpus, tmp_path / "none", least_characters=10**6))
 
 
 def test_with_copies_left_out_it_ends_the_same_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document_batches, "BATCH_ITEMS", 8)
-    monkeypatch.setattr(prepare, "COMMIT_CHARACTERS", 3000)
+    monkeypatch.setattr(run_, "COMMIT_CHARACTERS", 3000)
     random = Random(2)
     texts = [article(random) for _ in range(40)]
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("".join(json.dumps({"text": random.choice(texts)}) + "\n" for _ in range(120)))
     whole = tmp_path / "whole"
-    run(config(corpus, whole, deduplicate=True))
+    prepare(config(corpus, whole, deduplicate=True))
 
     def again(folder: Path) -> None:
-        run(config(corpus, folder / "data", deduplicate=True, tokenizer=whole / "tokenizer.json"))
+        prepare(config(corpus, folder / "data", deduplicate=True, tokenizer=whole / "tokenizer.json"))
 
     def check(folder: Path) -> None:
         again(folder)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from electra.commands.prepare import PrepareConfig, run
 from electra.errors import DataError
 from electra.preparation import dry_run
-from electra.preparation.dry_run import PreparePlan
+from electra.preparation.config import PrepareConfig
+from electra.preparation.dry_run import PreparePlan, plan_preparation
 
 TEXTS = [
     f"The ferry number {i} leaves at {i % 24} o'clock, and {i * 7919} gulls fly after it." for i in range(4000)
@@ -19,8 +19,7 @@ LINES = "".join(json.dumps({"number": i, "body": text}) + "\n" for i, text in en
 
 
 def planned(corpus: tuple[str, ...], out: Path, **options: object) -> PreparePlan:
-    result = run(PrepareConfig(corpus, out, dry_run=True, **options))  # type: ignore[arg-type]
-    assert isinstance(result, PreparePlan)
+    result = plan_preparation(PrepareConfig(corpus, out, **options))  # type: ignore[arg-type]
     assert not out.exists()
     return result
 
@@ -37,7 +36,7 @@ def test_it_names_the_text_and_counts_its_characters(tmp_path: Path) -> None:
 def test_a_large_source_is_reckoned_from_its_beginning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, pack
 ) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(dry_run, "LOOKED_AT", 50_000)
+    monkeypatch.setattr(dry_run, "SAMPLE_CHARACTERS", 50_000)
     (tmp_path / f"text.txt{ending}").write_bytes(pack("\n\n".join(TEXTS).encode()))
     result = planned((str(tmp_path),), tmp_path / "out")
     assert result.characters == pytest.approx(sum(map(len, TEXTS)), rel=0.25)

@@ -147,11 +147,12 @@ def test_a_config_that_is_garbled_has_a_copy(finished: PretrainResult, data_fold
 def test_data_made_with_another_tokenizer_is_refused(
     finished: PretrainResult, corpus_file: Path, tmp_path: Path
 ) -> None:
-    from electra.commands import prepare
+    from electra.preparation.config import PrepareConfig
+    from electra.preparation.run import prepare
 
     options = {"corpus": (str(corpus_file),), "lowercase": False, "strip_accents": False, "workers": 1}
-    prepare.run(prepare.PrepareConfig(**options, vocabulary_size=600, out=tmp_path / "same size"))  # type: ignore[arg-type]
-    prepare.run(prepare.PrepareConfig(**options, vocabulary_size=550, out=tmp_path / "other size"))  # type: ignore[arg-type]
+    prepare(PrepareConfig(**options, vocabulary_size=600, out=tmp_path / "same size"))  # type: ignore[arg-type]
+    prepare(PrepareConfig(**options, vocabulary_size=550, out=tmp_path / "other size"))  # type: ignore[arg-type]
     before = contents(finished.run)
     for name in ("same size", "other size"):
         with pytest.raises((CheckpointError, ConfigError), match=r"other data|vocabulary_size"):

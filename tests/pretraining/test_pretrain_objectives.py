@@ -15,7 +15,7 @@ from electra.config import PRESETS, load_config
 from electra.data.sampling import Rows, Sampler
 from electra.data.shards import TokenData
 from electra.data.tags import TagTable
-from electra.data.tokenizer import load
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export.loading import load_pretrained
 from electra.finetuning.config import load_task_config
@@ -156,7 +156,7 @@ def test_fakes_of_the_same_part_of_speech_want_tags(
     )
     assert main(["data", "tags", str(data), "--conllu", str(treebank)]) == 0
     assert "a tag is known for" in " ".join(capsys.readouterr().out.split())
-    table, tokenizer = TagTable.read(data), load(data / "tokenizer.json")
+    table, tokenizer = TagTable.read(data), load_tokenizer(data / "tokenizer.json")
     assert table is not None
     tags = {word: table.names[table.tags_V[tokenizer.token_to_id(word)]] for word in ("the", "fox", "window")}
     assert tags == {"the": "DET", "fox": "NOUN", "window": "NOUN"}

@@ -12,9 +12,9 @@ from small_run import SMALL
 from electra.cli import main
 from electra.commands.data.merge import MergeConfig
 from electra.commands.data.merge import run as merge
-from electra.commands.prepare import run as prepare
 from electra.config import load_config
 from electra.errors import CheckpointError, ConfigError
+from electra.preparation.run import prepare
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.dry_run import dry_run
 from electra.pretraining.run import pretrain

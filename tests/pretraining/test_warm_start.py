@@ -11,12 +11,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from electra.cli import main
-from electra.commands import prepare
 from electra.config import load_config
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export.loading import load_pretrained
 from electra.modeling.heads import MaskedLanguageModelHead
+from electra.preparation.config import PrepareConfig
+from electra.preparation.run import prepare
 from electra.pretraining.config import PretrainConfig, build_objective, with_vocabulary
 from electra.pretraining.dry_run import dry_run
 from electra.pretraining.run import pretrain
@@ -212,11 +213,7 @@ def test_what_does_not_fit_is_named(
         assert not run.exists()
 
     other = tmp_path / "other"
-    prepare.run(
-        prepare.PrepareConfig(
-            corpus=(str(corpus_file),), out=other, vocabulary_size=512, lowercase=False, workers=1
-        )
-    )
+    prepare(PrepareConfig(corpus=(str(corpus_file),), out=other, vocabulary_size=512, lowercase=False, workers=1))
     refused(DataError, r"another vocabulary .* entries differ", f"init.discriminator={discriminator}", data=other)
     refused(ConfigError, "needs init.discriminator", f"init.generator={generator}")
     towers = f"init.discriminator={discriminator}", f"init.generator={discriminator}"

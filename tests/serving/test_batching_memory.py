@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError
 from electra.export import huggingface
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.encoders.build import build_encoder
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import ReplacedTokenHead
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving.batching import LongTextMode, consecutive_windows, overlapping_windows
 from electra.serving.scorer import Scorer
 from electra.serving.text_encoder import TextEncoder
@@ -28,7 +28,7 @@ LENGTH, MEMORY = 16, 24
 def make(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
     def made(memory_length: int) -> Path:
         folder = tmp_path_factory.mktemp("long")
-        tokenizer = tokenizers.train([" ".join(WORDS)] * 9, vocabulary_size=80)
+        tokenizer = train_tokenizer([" ".join(WORDS)] * 9, vocabulary_size=80)
         tokenizer.save(str(folder / "tokenizer.json"))
         torch.manual_seed(0)
         config = EncoderConfig(

@@ -18,6 +18,7 @@ from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.task_heads import TokenHead
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving import likelihood as likelihoods
 from electra.serving.batching import overlapping_windows
 from electra.serving.likelihood import SCORES, load_likelihood_scorer, tokenize_texts
@@ -37,7 +38,7 @@ def generator(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def saved(folder: Path, encoder: Any, head: Any, **others: Any) -> Path:
-    tokenizers.train(TEXTS * 5, vocabulary_size=150).save(str(folder / "tokenizer.json"))
+    train_tokenizer(TEXTS * 5, vocabulary_size=150).save(str(folder / "tokenizer.json"))
     huggingface.save(
         folder / "model", encoder=encoder, head=head, tokenizer_json=folder / "tokenizer.json", card="", **others
     )
@@ -54,7 +55,7 @@ def small(**others: Any) -> EncoderConfig:
 def test_scores_of_a_discriminator(discriminator: Path) -> None:
     found = load_likelihood_scorer(discriminator, device="cpu")(SAMPLES)
     scored = Scorer(discriminator, device="cpu")(SAMPLES)
-    assert found.tokens.tolist() == [len(one.tokens) for one in scored]
+    assert found.token_counts.tolist() == [len(one.tokens) for one in scored]
     for place, one in enumerate(scored):
         replaced = [float(p) for p in one.probabilities]
         odds = [math.log((1 - p) / p) for p in replaced]
@@ -108,7 +109,7 @@ def test_pseudo_log_likelihoods_are_those_of_transformers(
     several = 0
     for place, text in enumerate(short):
         ids = model.predictor.tokenizer.encode(text, add_special_tokens=False).ids
-        assert found.tokens[place] == len(ids)
+        assert found.token_counts[place] == len(ids)
         for name, words in (("pll", False), ("pll-word-l2r", True)):
             expected = plain_pll(network, model.predictor.tokenizer, ids, words=words)
             assert found.scores[name][place] == pytest.approx(expected, rel=1e-4, abs=1e-4)
@@ -151,7 +152,7 @@ def test_score_of_a_causal_language_model(tmp_path: Path) -> None:
                 states_BND = model.model.encoder(torch.tensor([row[:end]]))
                 logits = model.model.head.logits(states_BND[0, -1:], model.model.encoder.embeddings.token.weight)
             expected += logits[0].log_softmax(-1)[row[end]].item()
-        assert found.tokens[place] == len(row) - 1
+        assert found.token_counts[place] == len(row) - 1
         assert found.scores["log-likelihood"][place] == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
 

@@ -9,21 +9,25 @@ import pytest
 import torch
 
 import electra
-from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, DataError
 from electra.export import huggingface
 from electra.export.parity import parity
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import ReplacedTokenHead
 from electra.modeling.task_heads import TaskHead, TextHead
-from electra.serving.predictor import Predictor, Text
-from electra.tasks.base import InputSpec, Problem, collate
-from electra.tasks.classification import Classification, Multilabel, Regression, TextExample
+from electra.preparation.tokenizer_training import train_tokenizer
+from electra.serving.predictor import Predictor
+from electra.tasks.base import InputSpec, Problem, Text, collate
+from electra.tasks.classification import Classification
 from electra.tasks.conll import Sentence
-from electra.tasks.squad import QuestionAnswering
+from electra.tasks.multilabel import Multilabel
+from electra.tasks.question_answering import QuestionAnswering
+from electra.tasks.regression import Regression
 from electra.tasks.squad_files import Question
 from electra.tasks.tagging import build_tagging_task
 from electra.tasks.task_model import TaskModel
+from electra.tasks.texts import TextExample
 
 TEXTS = ["the cat sat on the mat", "a dog", "my homework ate a dog on the mat"]
 PAIRS = [("the cat sat", "a dog"), ("a dog ate", "the mat the mat"), ("on", "my homework")]
@@ -66,7 +70,7 @@ class Saved:
 @pytest.fixture(scope="module")
 def tokenizer_json(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
-    tokenizers.train([" ".join(TEXTS)] * 5, vocabulary_size=90).save(str(path))
+    train_tokenizer([" ".join(TEXTS)] * 5, vocabulary_size=90).save(str(path))
     return path
 
 
@@ -91,9 +95,9 @@ def saved(request: pytest.FixtureRequest, tokenizer_json: Path, encoder: Encoder
     head = (module.head.with_hidden(encoder.config) if isinstance(module.head, TextHead) else None) or module.head
     huggingface.save(
         tmp_path / "model", encoder=encoder, head=head, tokenizer_json=tokenizer_json, card="", max_length=24,
-        task=problem.facts(),
+        task=problem.to_dict(),
     )  # fmt: skip
-    return Saved(tmp_path / "model", problem, texts, module, InputSpec(tokenizers.load(tokenizer_json), 24), head)
+    return Saved(tmp_path / "model", problem, texts, module, InputSpec(load_tokenizer(tokenizer_json), 24), head)
 
 
 def near(found: Any, expected: Any) -> bool:
@@ -108,7 +112,7 @@ def near(found: Any, expected: Any) -> bool:
 def test_a_saved_network_gives_the_same_predictions(saved: Saved) -> None:
     rows = saved.problem.encode(saved.examples, saved.input_spec)
     outputs = saved.module.outputs(rows, pad=0, device=torch.device("cpu"))
-    expected = saved.problem.predictions(saved.examples, rows, outputs)
+    expected = saved.problem.decode(saved.examples, rows, outputs)
     predictor = Predictor(saved.folder, device="cpu")
     assert predictor.problem == saved.problem and predictor.input_spec.max_length == 24
     found = predictor(saved.texts)
@@ -155,8 +159,8 @@ def test_transformers_loads_the_encoder_of_a_conditional_span(
     transformers = pytest.importorskip("transformers")
     problem = QuestionAnswering()
     huggingface.save(
-        tmp_path / "model", encoder=encoder, head=problem.head(encoder.config), tokenizer_json=tokenizer_json,
-        card="", task=problem.facts(),
+        tmp_path / "model", encoder=encoder, head=problem.build_head(encoder.config),
+        tokenizer_json=tokenizer_json, card="", task=problem.to_dict(),
     )  # fmt: skip
     model = transformers.AutoModel.from_pretrained(tmp_path / "model").eval()
     ids_BL = torch.tensor([[2, 20, 30, 3]])
@@ -166,9 +170,9 @@ def test_transformers_loads_the_encoder_of_a_conditional_span(
 
 def predictor(name: str, tokenizer_json: Path, encoder: Encoder) -> Predictor:
     problem, _ = CASES[name]
-    tokenizer = tokenizers.load(tokenizer_json)
-    head = problem.head(encoder.config)
-    return Predictor(huggingface.Pretrained(encoder, head, tokenizer, None, 24, problem.facts()), device="cpu")
+    tokenizer = load_tokenizer(tokenizer_json)
+    head = problem.build_head(encoder.config)
+    return Predictor(huggingface.Pretrained(encoder, head, tokenizer, None, 24, problem.to_dict()), device="cpu")
 
 
 def test_texts_of_the_wrong_form_are_refused(tokenizer_json: Path, encoder: Encoder) -> None:
@@ -221,6 +225,6 @@ def test_a_model_without_a_task_is_refused(tokenizer_json: Path, encoder: Encode
 
 def test_a_task_of_an_unknown_kind_is_refused(tokenizer_json: Path, encoder: Encoder) -> None:
     head = TextHead(encoder.config, 2, hidden=False)
-    strange = huggingface.Pretrained(encoder, head, tokenizers.load(tokenizer_json), None, 24, {"kind": "poetry"})
+    strange = huggingface.Pretrained(encoder, head, load_tokenizer(tokenizer_json), None, 24, {"kind": "poetry"})
     with pytest.raises(CheckpointError, match="a task of an unknown kind; known are classification"):
         Predictor(strange)

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError, ConfigError
 from electra.export import huggingface
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving.prompt_classifier import PromptClassifier
 from electra.serving.scorer import Scorer
 
@@ -24,7 +24,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def written(folder: Path, head: type) -> Path:
-    tokenizers.train([*TEXTS, "It was awful dull splendid"] * 5, vocabulary_size=120).save(str(folder / "t.json"))
+    train_tokenizer([*TEXTS, "It was awful dull splendid"] * 5, vocabulary_size=120).save(str(folder / "t.json"))
     config = EncoderConfig(
         layers=2, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=64,
         vocabulary_size=200, initializer_range=0.4, linear_initializer_range=0.4,

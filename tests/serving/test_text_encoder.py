@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 import electra
-from electra.data import tokenizer as tokenizers
 from electra.export import huggingface
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving.batching import overlapping_windows
 
 TEXTS = ["The cat sat on the mat.", "a", "", "A dog ate my homework, twice!", "naïve Café", "  ", "the mat 中文"]
@@ -22,7 +22,7 @@ LONG = " ".join(["the cat sat on the mat . a dog ate my homework"] * 6)
 @pytest.fixture(scope="module", params=["electra", "bert"])
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp(request.param)
-    tokenizer = tokenizers.train(TEXTS * 5, vocabulary_size=120)
+    tokenizer = train_tokenizer(TEXTS * 5, vocabulary_size=120)
     tokenizer.save(str(folder / "tokenizer.json"))
     torch.manual_seed(0)
     config = EncoderConfig(

@@ -12,18 +12,15 @@ import torch
 from sklearn import metrics as sklearn
 from tokenizers import Tokenizer
 
-from electra.data.tokenizer import special_tokens, train
+from electra.data.tokenizer import special_tokens
 from electra.modeling.encoders.bert import EncoderConfig
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.tasks.base import InputSpec, Outputs, collate
-from electra.tasks.classification import (
-    Classification,
-    Multilabel,
-    Regression,
-    TextExample,
-    TextProblem,
-    truncate_pair,
-)
-from electra.tasks.problems import problem_from_dict
+from electra.tasks.catalog import load_problem
+from electra.tasks.classification import Classification
+from electra.tasks.multilabel import Multilabel
+from electra.tasks.regression import Regression
+from electra.tasks.texts import TextExample, TextProblem, truncate_pair
 
 COLORS = Classification(("accuracy", "macro_f1"), labels=("red", "green", "blue"))
 TOPICS = Multilabel(("micro_f1", "macro_f1", "accuracy"), labels=("sea", "land", "sky"))
@@ -32,13 +29,15 @@ STARS = Regression(("spearman", "error"), low=1.0, high=5.0)
 
 @pytest.fixture(scope="module")
 def words() -> Tokenizer:
-    return train(["the ferry leaves the harbour at seven and comes back at noon"] * 9, vocabulary_size=120)
+    return train_tokenizer(
+        ["the ferry leaves the harbour at seven and comes back at noon"] * 9, vocabulary_size=120
+    )
 
 
 def said(problem: TextProblem, logits: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
     """The predictions of logits, one row of them a text."""
     outputs: list[Outputs] = [{"logits": np.array(row, np.float32)} for row in logits]
-    return problem.predictions([TextExample("a")] * len(logits), None, outputs)  # type: ignore[arg-type]
+    return problem.decode([TextExample("a")] * len(logits), None, outputs)  # type: ignore[arg-type]
 
 
 def answers(*given: Any) -> list[TextExample]:
@@ -116,7 +115,7 @@ def test_losses_are_those_of_the_plain_formulas(problem: TextProblem, words: Tok
     ]
     batch = collate(problem.encode(answers(*given), InputSpec(words, 16)), np.array([1, 0]), pad=0)
     torch.manual_seed(0)
-    head = problem.head(EncoderConfig(hidden_size=8, linear_initializer_range=1.0)).eval()
+    head = problem.build_head(EncoderConfig(hidden_size=8, linear_initializer_range=1.0)).eval()
     x_BLD = torch.randn(2, 1, 8)
     logits_BK = head(x_BLD).tolist()
     expected = []
@@ -151,7 +150,7 @@ def test_values_are_in_the_unit_of_the_data() -> None:
 def test_the_score_of_labels() -> None:
     logits = np.random.default_rng(0).normal(size=(30, 3))
     given = np.random.default_rng(1).integers(0, 3, 30)
-    found = COLORS.score(answers(*given.tolist()), said(COLORS, logits.tolist()))
+    found = COLORS.compute_metrics(answers(*given.tolist()), said(COLORS, logits.tolist()))
     best = logits.argmax(1)
     assert found == pytest.approx({
         "accuracy": sklearn.accuracy_score(given, best),
@@ -163,35 +162,37 @@ def test_the_score_of_labels() -> None:
 def test_the_score_of_sets_of_labels() -> None:
     logits = np.random.default_rng(0).normal(size=(30, 3))
     given = np.random.default_rng(1).normal(size=(30, 3)) > 0.3
-    found = TOPICS.score(answers(*(tuple(np.flatnonzero(row)) for row in given)), said(TOPICS, logits.tolist()))
+    found = TOPICS.compute_metrics(
+        answers(*(tuple(np.flatnonzero(row)) for row in given)), said(TOPICS, logits.tolist())
+    )
     assert found == pytest.approx({
         "micro_f1": sklearn.f1_score(given, logits > 0, average="micro"),
         "macro_f1": sklearn.f1_score(given, logits > 0, average="macro"),
         "accuracy": sklearn.accuracy_score(given, logits > 0),
     })  # fmt: skip
-    nothing = TOPICS.score(answers((), ()), said(TOPICS, [[-1, -1, -1]] * 2))
+    nothing = TOPICS.compute_metrics(answers((), ()), said(TOPICS, [[-1, -1, -1]] * 2))
     assert nothing == {"micro_f1": 0.0, "macro_f1": 0.0, "accuracy": 1.0}
 
 
 def test_the_score_of_values() -> None:
-    found = STARS.score(answers(1, 2.5, 5), said(STARS, [[0.0], [0.25], [0.3]]))
+    found = STARS.compute_metrics(answers(1, 2.5, 5), said(STARS, [[0.0], [0.25], [0.3]]))
     assert found == pytest.approx({"spearman": 1.0, "error": (0 + 0.5 + 2.8) / 3})
 
 
 @pytest.mark.parametrize("problem", [COLORS, TOPICS, STARS])
 def test_problems_come_back_from_their_facts(problem: TextProblem) -> None:
-    assert problem_from_dict(json.loads(json.dumps(problem.facts()))) == problem
+    assert load_problem(json.loads(json.dumps(problem.to_dict()))) == problem
 
 
 def test_heads_are_linear_or_have_a_hidden_layer() -> None:
     config = EncoderConfig(hidden_size=8)
-    assert COLORS.head(config).dense is None and STARS.head(config).prediction.out_features == 1
+    assert COLORS.build_head(config).dense is None and STARS.build_head(config).prediction.out_features == 1
     hidden = Classification(("accuracy",), "hidden", labels=("a", "b"))
-    assert hidden.head(config).dense is not None
+    assert hidden.build_head(config).dense is not None
 
 
 def test_a_pair_can_be_turned() -> None:
-    assert TextExample("a", "b", 1).turned == TextExample("b", "a", 1)
+    assert TextExample("a", "b", 1).swapped == TextExample("b", "a", 1)
 
 
 def test_outputs_are_the_heads_logits() -> None:

@@ -118,12 +118,12 @@ def test_predictions_for_other_words_are_refused(tmp_path: Path) -> None:
         ("a O\nb\n", Columns(), r"a\.txt:2: 1 column in 'b', but the lines before have 2"),
         ("a X O\nb O\n", Columns(), r"a\.txt:2: 2 columns in 'b O', but the lines before have 3"),
         ("a O\n", Columns(tags=2), r"a\.txt:1: 2 columns in 'a O', so there is no column 2 with tags"),
-        ("a\nb\n", Columns(), r"a\.txt:1: 1 column in 'a', so words and tags are the same one"),
+        ("a\nb\n", Columns(), r"a\.txt:1: 1 column in 'a', so words and tags are the same column"),
         ("a\t\tO\n", Columns(tags=1), r"a\.txt:1: column 1 with tags is empty"),
-        ("1\ta\t_\n", UPOS, r"a\.txt:1: 3 columns in .*, but CoNLL-U has 10, parted by tabs"),
-        ("a O\n\xe9 O\n".encode("latin-1"), Columns(), r"a\.txt:2: broken UTF-8"),
+        ("1\ta\t_\n", UPOS, r"a\.txt:1: 3 columns in .*, but CoNLL-U has 10, separated by tabs"),
+        ("a O\n\xe9 O\n".encode("latin-1"), Columns(), r"a\.txt:2: invalid UTF-8"),
         ("a O\n".encode("utf-16"), Columns(), r"a\.txt: the file is UTF-16"),
-        ("\n\n", Columns(), r"a\.txt: there is no sentence in it"),
+        ("\n\n", Columns(), r"a\.txt: the file has no sentence"),
     ],
 )
 def test_bad_files_are_refused_with_the_line(

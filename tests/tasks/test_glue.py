@@ -8,7 +8,10 @@ import pytest
 from electra.errors import DataError
 from electra.tasks import glue
 from electra.tasks.base import Task
-from electra.tasks.classification import Classification, Regression, TextExample
+from electra.tasks.classification import Classification
+from electra.tasks.config import DataConfig, HeadConfig
+from electra.tasks.regression import Regression
+from electra.tasks.texts import TextExample
 
 NLI = "index\tpromptID\tpairID\tgenre\ts1_binary_parse\ts2_binary_parse\ts1_parse\ts2_parse"
 
@@ -80,13 +83,17 @@ def download(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def load(name: str, data: Path) -> Task:
+    return glue.TASKS[name].load_task(name, DataConfig(path=data), HeadConfig())
+
+
 def answers(task: Task, split: str) -> list[object]:
     return [example.answer for example in task.splits[split]]
 
 
-@pytest.mark.parametrize("name", glue.SPECS)
+@pytest.mark.parametrize("name", glue.TASKS)
 def test_every_task_is_read(name: str, download: Path) -> None:
-    task = glue.load_glue_task(name, download)
+    task = load(name, download)
     assert task.name == name and all(task.splits.values())
     assert all(answer is not None for split in ("train", "dev") for answer in answers(task, split))
     pairs = {example.second is not None for split in task.splits.values() for example in split}
@@ -94,23 +101,23 @@ def test_every_task_is_read(name: str, download: Path) -> None:
 
 
 def test_cola_has_no_header_and_no_quoting(download: Path) -> None:
-    task = glue.load_glue_task("cola", download)
+    task = load("cola", download)
     expected = [TextExample("The ferry left.", None, 1), TextExample('Ferry the "left.', None, 0)]
     assert task.splits["train"] == expected
     assert task.splits["test"] == [TextExample("The clock stopped."), TextExample("Clock.")]
-    assert task.problem.metric == "matthews" and task.problem.facts()["metrics"] == ("matthews", "accuracy")
+    assert task.problem.metric == "matthews" and task.problem.to_dict()["metrics"] == ("matthews", "accuracy")
 
 
 def test_mrpc_begins_with_a_mark_and_is_trained_on_in_both_orders(download: Path) -> None:
-    task = glue.load_glue_task("mrpc", download)
+    task = load("mrpc", download)
     one = TextExample('He "left.', "He went.", 1)
-    assert task.learnt(task.splits["train"]) == [one, one.turned]
+    assert task.training_examples(task.splits["train"]) == [one, one.swapped]
     assert len(task.splits["train"]) == len(task.splits["dev"]) == len(task.splits["test"]) == 1
-    assert "every pair is trained on in both orders" in task.notes and answers(task, "test") == [None]
+    assert "runs train on both orders of every pair" in task.notes and answers(task, "test") == [None]
 
 
 def test_sts_b_is_a_number_from_0_to_5(download: Path) -> None:
-    task = glue.load_glue_task("sts-b", download)
+    task = load("sts-b", download)
     assert isinstance(task.problem, Regression) and (task.problem.low, task.problem.high) == (0, 5)
     assert task.splits["dev"] == [TextExample("One dev.", "Two.", 4.25)] and task.symmetric
     assert task.problem.targets([4.25, 0, 5]).tolist() == pytest.approx([0.85, 0, 1])
@@ -118,7 +125,7 @@ def test_sts_b_is_a_number_from_0_to_5(download: Path) -> None:
 
 
 def test_mnli_has_two_dev_sets_two_tests_and_the_diagnostic(download: Path) -> None:
-    task = glue.load_glue_task("mnli", download)
+    task = load("mnli", download)
     assert isinstance(task.problem, Classification)
     assert list(task.splits) == ["train", "dev", "dev-mismatched", "test", "test-mismatched", "diagnostic"]
     assert answers(task, "train") == [task.problem.labels.index("entailment")]
@@ -129,54 +136,58 @@ def test_mnli_has_two_dev_sets_two_tests_and_the_diagnostic(download: Path) -> N
     )
     assert [example.first for example in task.splits["diagnostic"]] == ["A fox.", "C."]
     (download / "AX/diagnostic.tsv").rename(download / "MNLI/diagnostic.tsv")
-    assert glue.load_glue_task("mnli", download).splits == task.splits
-    assert glue.load_glue_task("mnli", download / "MNLI").splits == task.splits
+    assert load("mnli", download).splits == task.splits
+    assert load("mnli", download / "MNLI").splits == task.splits
 
 
 def test_short_lines_of_qqp_are_counted(download: Path) -> None:
-    task = glue.load_glue_task("qqp", download)
+    task = load("qqp", download)
     assert task.splits["train"] == [TextExample("How?", "How so?", 1), TextExample("Who?", "Where?", 0)]
-    assert task.notes[0] == "train.tsv: 2 lines lack a column and were passed over"
+    assert task.notes[0] == "train.tsv: 2 lines lack a column and are skipped"
     assert task.notes[1] == "train: 2 examples; 1 50.0%, 0 50.0%"
-    assert task.problem.facts()["metrics"] == ("accuracy", "f1")
+    assert task.problem.to_dict()["metrics"] == ("accuracy", "f1")
 
 
 def test_a_short_line_of_a_test_part_is_refused(download: Path) -> None:
     """Predictions are handed in by number, and those behind it would be of other lines."""
     (download / "QQP/test.tsv").write_text("id\tquestion1\tquestion2\n0\tA?\tB?\n1\tA?\n2\tC?\tD?\n")
     with pytest.raises(DataError, match=r"test\.tsv:3: the line lacks a column"):
-        glue.load_glue_task("qqp", download)
+        load("qqp", download)
 
 
 def test_labels_of_a_test_part_are_not_looked_at(download: Path) -> None:
     (download / "SST-2/test.tsv").write_text("sentence\tlabel\na film\t7\n")
-    assert answers(glue.load_glue_task("sst-2", download), "test") == [None]
+    assert answers(load("sst-2", download), "test") == [None]
 
 
 @pytest.mark.parametrize("written", ["STS-B", "stsb", "sts_b", "StsB"])
 def test_names_however_they_are_written(written: str, download: Path) -> None:
     assert glue.canonical_name(written) == "sts-b" and glue.canonical_name("sts") is None
     (download / "STS-B").rename(download / written)
-    assert glue.folder_of("sts-b", download) == glue.folder_of("sts-b", download / written) == download / written
+    assert (
+        glue.TASKS["sts-b"].find_folder(download)
+        == glue.TASKS["sts-b"].find_folder(download / written)
+        == download / written
+    )
 
 
 def test_what_is_missing_is_named_with_its_source(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"there is no folder RTE here; the official files come from https://glue"):
-        glue.load_glue_task("rte", tmp_path)
+    with pytest.raises(DataError, match=r"there is no folder RTE; the official files are at https://glue"):
+        load("rte", tmp_path)
     (tmp_path / "RTE").mkdir()
     with pytest.raises(DataError, match=r"train\.tsv and dev\.tsv of RTE missing; .*https://glue"):
-        glue.load_glue_task("rte", tmp_path)
+        load("rte", tmp_path)
 
 
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
-        ("SST-2/dev.tsv", "sentence\tlabel\na\t1\nb\tso\n", r"dev\.tsv:3: .* one of 0, 1, found 'so'"),
+        ("SST-2/dev.tsv", "sentence\tlabel\na\t1\nb\tso\n", r"dev\.tsv:3: .* one of 0, 1, got 'so'"),
         ("STS-B/dev.tsv", "sentence1\tsentence2\tscore\na\tb\t5.5\n", r"dev\.tsv:2: .* a number from 0 to 5"),
-        ("STS-B/dev.tsv", "sentence1\tsentence2\tscore\na\tb\tnan\n", r"dev\.tsv:2: .* found 'nan'"),
+        ("STS-B/dev.tsv", "sentence1\tsentence2\tscore\na\tb\tnan\n", r"dev\.tsv:2: .* got 'nan'"),
         ("RTE/dev.tsv", "sentence1\tsentence\tlabel\na\tb\tc\n", r"dev\.tsv: no column 'sentence2'; the"),
         ("CoLA/train.tsv", "gj04\tx\t\tA.\n", r"train\.tsv:1: the label should be one of 0, 1"),
-        ("QNLI/dev.tsv", "index\tquestion\tsentence\tlabel\n", r"dev\.tsv: there are no examples in it"),
+        ("QNLI/dev.tsv", "index\tquestion\tsentence\tlabel\n", r"dev\.tsv: the file has no examples"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_line(file: str, text: str, message: str, download: Path) -> None:
@@ -184,13 +195,13 @@ def test_what_is_wrong_is_named_with_its_line(file: str, text: str, message: str
     name = glue.canonical_name(file.partition("/")[0])
     assert name is not None
     with pytest.raises(DataError, match=message):
-        glue.load_glue_task(name, download)
+        load(name, download)
 
 
 def test_broken_bytes_are_named(download: Path) -> None:
     (download / "SST-2/dev.tsv").write_bytes(b"sentence\tlabel\na\t1\nb\xff\t0\n")
-    with pytest.raises(DataError, match=r"dev\.tsv:3: broken UTF-8"):
-        glue.load_glue_task("sst-2", download)
+    with pytest.raises(DataError, match=r"dev\.tsv:3: invalid UTF-8"):
+        load("sst-2", download)
 
 
 def test_a_submission_is_numbered_and_in_bounds() -> None:
@@ -201,8 +212,8 @@ def test_a_submission_is_numbered_and_in_bounds() -> None:
 
 
 def test_a_submission_has_the_servers_names(tmp_path: Path) -> None:
-    assert glue.submission_files("cola") == {"test": "CoLA.tsv"}
-    files = glue.submission_files("mnli")
+    assert glue.TASKS["cola"].submission_files() == {"test": "CoLA.tsv"}
+    files = glue.TASKS["mnli"].submission_files()
     assert files == {"test": "MNLI-m.tsv", "test-mismatched": "MNLI-mm.tsv", "diagnostic": "AX.tsv"}
     path = tmp_path / "submission.zip"
     glue.write_submission(path, {"CoLA.tsv": "index\tprediction\n0\t1\n", "AX.tsv": "x"})

@@ -8,14 +8,15 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from electra.data.tokenizer import train
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.encoders.build import AnyEncoder, build_encoder
 from electra.modeling.encoders.relative import RelativeEncoder
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.tasks.base import InputSpec, Rows, collate
-from electra.tasks.classification import Classification, TextExample
+from electra.tasks.classification import Classification
 from electra.tasks.long_texts import LongTextMethod, LongTexts, split_into_windows
 from electra.tasks.task_model import TaskModel, batches_by_length
+from electra.tasks.texts import TextExample
 
 WORDS = ["the", "ferry", "leaves", "harbour", "at", "seven", "and", "comes", "back", "noon"]
 LABELS = Classification(("accuracy",), labels=("a", "b"))
@@ -25,7 +26,7 @@ SIZES = (33, 4, ROOM, ROOM + 1, 2 * ROOM, 57, 1, 19)
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return train([" ".join(WORDS)] * 9, vocabulary_size=80)
+    return train_tokenizer([" ".join(WORDS)] * 9, vocabulary_size=80)
 
 
 @pytest.fixture(scope="module")
@@ -152,4 +153,4 @@ def test_what_is_remembered_counts(tokenizer: Tokenizer) -> None:
 
 
 def test_texts_side_by_side_count_a_window_at_a_time(rows: Rows) -> None:
-    assert [len(chosen) for chosen in batches_by_length(rows, 3 * WINDOW, at_once=WINDOW)][:2] == [3, 3]
+    assert [len(chosen) for chosen in batches_by_length(rows, 3 * WINDOW, tokens_at_once=WINDOW)][:2] == [3, 3]

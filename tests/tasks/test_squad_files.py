@@ -41,7 +41,7 @@ def test_both_versions(tmp_path: Path) -> None:
         Question("3", "Who?", CONTEXT, (("Eve", 30),)),
         Question("4", "Unknown?", CONTEXT),
     ]
-    assert notes == () and [question.known for question in questions] == [True, True, True, False]
+    assert notes == () and [question.has_answer for question in questions] == [True, True, True, False]
 
 
 def test_an_answer_that_stands_elsewhere_is_found_at_the_nearest_place(tmp_path: Path) -> None:
@@ -55,8 +55,8 @@ def test_an_answer_that_stands_elsewhere_is_found_at_the_nearest_place(tmp_path:
         (("Bob", 8), ("Ann", 21)),
     ]
     assert notes == (
-        "file.json: 4 answers stand elsewhere in their context than the file says; the nearest place is taken"
-        " (first of question '1')",
+        "file.json: 4 answers are not at their stated position; the nearest occurrence is used"
+        " (the first is question '1')",
     )
 
 
@@ -65,12 +65,12 @@ def test_answers_that_are_nowhere_are_not_learnt_but_compared_with(tmp_path: Pat
     questions, notes = read_questions(path, training=True)
     assert [(question.id, question.answers) for question in questions] == [("1", (("Eve", 30),))]
     assert notes == (
-        "file.json: 3 answers do not stand in their context (first of question '1')",
-        "file.json: 2 questions have no answer in their context and are left out (first of question '2')",
+        "file.json: 3 answers are not in their context (the first is question '1')",
+        "file.json: 2 questions have no answer in their context and are left out (the first is question '2')",
     )
     questions, notes = read_questions(path)
     assert [question.answers for question in questions[:2]] == [(("Zoe", -1), ("Eve", 30)), (("Zoe", -1),)]
-    assert notes == ("file.json: 3 answers do not stand in their context (first of question '1')",)
+    assert notes == ("file.json: 3 answers are not in their context (the first is question '1')",)
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,13 @@ def test_answers_that_are_nowhere_are_not_learnt_but_compared_with(tmp_path: Pat
             "article 1, paragraph 1, question 2: no key 'id'; the keys are 'question'",
         ),
         ({"id": "2", "answers": []}, "question 2: no key 'question'"),
-        (record("1", ("Bob", 8)), "question 2: the id '1' stood before"),
-        ({"id": "2", "question": "?", "answers": "Bob"}, "question 2: 'answers' should be a list, found str"),
-        (record("2", ("Bob", 8), is_impossible="no"), "'is_impossible' should be true or false, found str"),
+        (record("1", ("Bob", 8)), "question 2: the id '1' occurs twice"),
+        ({"id": "2", "question": "?", "answers": "Bob"}, "question 2: 'answers' should be a list, got str"),
+        (record("2", ("Bob", 8), is_impossible="no"), "'is_impossible' should be true or false, got str"),
         ({"id": "2", "question": "?", "answers": [{"text": "Bob"}]}, "question 2: no key 'answer_start'"),
-        (record("2", ("Bob", True)), "'answer_start' should be a whole number, found bool"),
-        ("Bob?", "question 2: should be an object with the key 'id', found str"),
-        ({"id": "2", "question": "\ud800"}, "question 2: broken Unicode in 'question'"),
+        (record("2", ("Bob", True)), "'answer_start' should be a whole number, got bool"),
+        ("Bob?", "question 2: should be an object with the key 'id', got str"),
+        ({"id": "2", "question": "\ud800"}, "question 2: invalid Unicode in 'question'"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, broken: Any, message: str) -> None:
@@ -105,13 +105,13 @@ def test_training_needs_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"data": [', "broken JSON"),
-        (b"\xff\xfe", "broken JSON"),
-        (b"[1]", "should be an object with the key 'data', found list"),
+        (b'{"data": [', "invalid JSON"),
+        (b"\xff\xfe", "invalid JSON"),
+        (b"[1]", "should be an object with the key 'data', got list"),
         (b'{"rows": []}', "no key 'data'; the keys are 'rows'"),
         (b'{"data": [{"title": "x"}]}', "article 1: no key 'paragraphs'"),
         (b'{"data": [{"paragraphs": [{"qas": []}]}]}', "article 1, paragraph 1: no key 'context'"),
-        (b'{"data": []}', "there are no questions in it"),
+        (b'{"data": []}', "the file has no questions"),
     ],
 )
 def test_another_file(tmp_path: Path, content: bytes, message: str) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from electra.errors import DataError
-from electra.tasks.squad import QuestionAnswering, load_question_files, load_squad
+from electra.tasks.base import Task
+from electra.tasks.config import DataConfig, HeadConfig
+from electra.tasks.question_answering import SQUAD, QuestionAnswering, load_question_files
 
 
 def squad(path: Path, contexts: int, *, impossible: bool) -> Path:
@@ -20,15 +22,17 @@ def squad(path: Path, contexts: int, *, impossible: bool) -> Path:
     return path
 
 
+def load(name: str, folder: Path, **head: Any) -> Task:
+    return SQUAD[name].load_task(name, DataConfig(path=folder), HeadConfig(**head))
+
+
 def test_tasks_from_the_official_files(tmp_path: Path) -> None:
-    with pytest.raises(
-        DataError, match=r"train-v1.1.json and dev-v1.1.json missing; the official files come from"
-    ):
-        load_squad(tmp_path, "1.1")
+    with pytest.raises(DataError, match=r"train-v1.1.json and dev-v1.1.json missing; the official files are at"):
+        load("squad", tmp_path)
     for split in ("train", "dev"):
         squad(tmp_path / f"{split}-v1.1.json", 3, impossible=False)
         squad(tmp_path / f"{split}-v2.0.json", 2, impossible=True)
-    first, second = load_squad(tmp_path, "1.1"), load_squad(tmp_path, "2.0", pointer="plain")
+    first, second = load("squad", tmp_path), load("squad2", tmp_path, span="plain")
     assert first.problem == QuestionAnswering() and second.problem == QuestionAnswering("plain", True)
     assert (first.name, second.name) == ("squad-1.1", "squad-2.0")
     assert [len(first.splits[name]) for name in ("train", "dev")] == [3, 3]
@@ -58,6 +62,6 @@ def test_questions_that_nobody_answered_are_not_judged(tmp_path: Path) -> None:
     train = file("train.json", right)
     task = load_question_files("x", train, file("dev.json", right, {}))
     assert len(task.splits["dev"]) == 1
-    assert task.notes[0] == "dev.json: 1 questions have no answer to be judged by and are left out"
+    assert task.notes[0] == "dev.json: 1 questions have no known answer and are left out"
     with pytest.raises(DataError, match=r"none\.json: no question has an answer"):
         load_question_files("x", train, file("none.json", {}, {}))

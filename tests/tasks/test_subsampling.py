@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from electra.errors import DataError
-from electra.tasks.classification import TextExample
 from electra.tasks.conll import Sentence
 from electra.tasks.subsampling import stratified_split, subsample
+from electra.tasks.texts import TextExample
 
 LABELED = [TextExample(f"text {i}", None, 0 if i % 4 else 1) for i in range(200)]
 VALUED = [TextExample(f"text {i}", None, i / 7) for i in range(200)]
@@ -50,7 +50,7 @@ def test_values_and_sentences_have_shares_without_labels() -> None:
 def test_values_that_come_again_are_no_labels() -> None:
     examples = [TextExample(f"text {i}", None, [1.0, 2.5, 4.0, i / 7][i % 4]) for i in range(400)]
     assert len(subsample(examples, fraction=0.05, shots=0, seed=0)) == 20
-    with pytest.raises(DataError, match=r"the answers are no labels"):
+    with pytest.raises(DataError, match=r"the answers are not labels"):
         subsample(examples, fraction=1, shots=2, seed=0)
 
 
@@ -62,7 +62,7 @@ def test_a_label_of_one_example_is_not_lost() -> None:
 def test_shots_that_cannot_be() -> None:
     with pytest.raises(DataError, match=r"data\.shots: a label has only 50 examples; give 50 or fewer"):
         subsample(LABELED, fraction=1, shots=51, seed=0)
-    with pytest.raises(DataError, match=r"data\.shots: the answers are no labels .* use data\.fraction"):
+    with pytest.raises(DataError, match=r"data\.shots: the answers are not labels.* use data\.fraction"):
         subsample(VALUED, fraction=1, shots=2, seed=0)
 
 

@@ -9,15 +9,22 @@ import pytest
 
 from electra.errors import DataError
 from electra.tasks.base import Task
-from electra.tasks.classification import Classification, Multilabel, Regression, TextExample
-from electra.tasks.table_columns import Columns
-from electra.tasks.tabular import find_files, load_table_task
+from electra.tasks.catalog import get_problem_class
+from electra.tasks.classification import Classification
+from electra.tasks.config import DataConfig, HeadConfig
+from electra.tasks.multilabel import Multilabel
+from electra.tasks.regression import Regression
+from electra.tasks.tabular import find_files
+from electra.tasks.texts import TextExample
 
 GOOD = "text,label\n" + "".join(f"text {i},{'no' if i % 4 else 'yes'}\n" for i in range(40))
 
 
 def read(kind: Any, files: dict[str, Path], *, dev_share: float = 0.1, **columns: Any) -> Task:
-    return load_table_task("mine", files, kind=kind, columns=Columns(**columns), dev_share=dev_share, seed=0)
+    """A task of files in one folder, which are named by split."""
+    names: dict[str, Any] = {split: file.name for split, file in files.items()}
+    data = DataConfig(path=next(iter(files.values())).parent, dev_share=dev_share, **names, **columns)
+    return get_problem_class(kind).load_task("mine", data, HeadConfig())
 
 
 def of(kind: Any, tmp_path: Path, **texts: str) -> Task:
@@ -50,8 +57,8 @@ def test_columns_are_taken_that_are_named(tmp_path: Path) -> None:
     found = read("classification", {"train": tmp_path / "t.csv"}, text="said", label="mood")
     assert labels(found) == ("x", "y") and {one.first for one in found.splits["train"]} == {"a", "b"}
     assert (
-        found.problem.facts()["metrics"] == ("accuracy", "macro_f1", "matthews")
-        and not found.problem.facts()["pair"]
+        found.problem.to_dict()["metrics"] == ("accuracy", "macro_f1", "matthews")
+        and not found.problem.to_dict()["pair"]
     )
 
 
@@ -111,9 +118,9 @@ def test_the_balance_stands_in_the_notes(tmp_path: Path) -> None:
         "train: 40 rows; no 75.0%, yes 25.0%",
         "dev: 40 rows; no 75.0%, yes 25.0%",
         "test: 1 rows, without answers",
-        "train: the columns 'text', 'label'",
-        "dev: the columns 'text', 'label'",
-        "test: the columns 'text'",
+        "train: columns 'text', 'label'",
+        "dev: columns 'text', 'label'",
+        "test: columns 'text'",
     )
 
 
@@ -123,7 +130,7 @@ def test_dev_is_cut_from_train_in_equal_shares(tmp_path: Path) -> None:
     assert counts == {"train": {0: 27, 1: 9}, "dev": {0: 3, 1: 1}}
     everything = [one.first for examples in found.splits.values() for one in examples]
     assert sorted(everything) == sorted(f"text {i}" for i in range(40))
-    assert found.notes[0] == "no file for dev: 4 of the 40 training rows were cut for it"
+    assert found.notes[0] == "no dev file: 4 of the 40 training rows are used for it"
     assert of("classification", tmp_path, train=GOOD).splits == found.splits
 
 
@@ -149,12 +156,12 @@ def test_thousands_of_labels_are_a_mistake(tmp_path: Path) -> None:
         ("classification", "text,label\na,x\nb,x\n", r"train\.csv: there is only one label, 'x'"),
         ("classification", "text,label\na,x\n   ,y\n", r"train\.csv:3: the text in column 'text' is empty"),
         ("classification", "text,label\na,x\nb,\n", r"train\.csv:3: the label is missing"),
-        ("classification", "text,label\n", r"train\.csv: there are no rows in it"),
-        ("classification", "text,label\na,x\nb,y\n", r"train\.csv: no label occurs twice, so none can be cut"),
-        ("regression", "text,score\na,1\nb,nan\n", r"train\.csv:3: the answer should be a number, found 'nan'"),
-        ("regression", "text,score\na,1\nb,inf\n", r"train\.csv:3: the answer should be a number, found 'inf'"),
-        ("regression", "text,score\na,1\nb,good\n", r"train\.csv:3: the answer should be a number, found 'good'"),
-        ("regression", "text,score\na,2\nb,2\n", "every answer is 2; there is nothing to learn"),
+        ("classification", "text,label\n", r"train\.csv: the file has no rows"),
+        ("classification", "text,label\na,x\nb,y\n", r"train\.csv: no label occurs twice, so no dev part"),
+        ("regression", "text,score\na,1\nb,nan\n", r"train\.csv:3: the value should be a number, got 'nan'"),
+        ("regression", "text,score\na,1\nb,inf\n", r"train\.csv:3: the value should be a number, got 'inf'"),
+        ("regression", "text,score\na,1\nb,good\n", r"train\.csv:3: the value should be a number, got 'good'"),
+        ("regression", "text,score\na,2\nb,2\n", "every value is 2; nothing can be learned"),
         ("multilabel", "text,labels\na,\nb,\n", "there is only one label, ''"),
         ("pair", "sentence1,sentence2,label\na,,x\n", r"train\.csv:2: the text in column 'sentence2' is empty"),
     ],
@@ -166,7 +173,7 @@ def test_what_cannot_be_learnt_is_named(kind: str, text: str, message: str, tmp_
 
 @pytest.mark.parametrize("value", [None, 7, ["a"], "\ud800"])
 def test_texts_that_are_none(value: Any, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"train\.jsonl:2: (the text in column 'text' is|broken Unicode)"):
+    with pytest.raises(DataError, match=r"train\.jsonl:2: (the text in column 'text' is|invalid Unicode)"):
         of_records("classification", tmp_path, [{"text": "a", "label": 1}, {"text": value, "label": 2}])
 
 
@@ -213,7 +220,7 @@ def test_sets_of_labels_that_never_come_twice_have_a_dev_part_too(tmp_path: Path
 def test_pairs(tmp_path: Path) -> None:
     text = "premise,hypothesis,label\n" + "It rained.,It was wet.,yes\nIt rained.,It was dry.,no\n" * 5
     found = of("pair", tmp_path, train=text)
-    assert found.problem.facts()["pair"] and {one.second for one in found.splits["train"]} == {
+    assert found.problem.to_dict()["pair"] and {one.second for one in found.splits["train"]} == {
         "It was wet.", "It was dry.",
     }  # fmt: skip
     (tmp_path / "q.csv").write_text("question,answer,label\n" + "Who?,I.,1\nWho?,Seven.,0\n" * 5)
@@ -223,7 +230,7 @@ def test_pairs(tmp_path: Path) -> None:
 def test_scores_of_pairs_by_named_columns(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b,score\n" + "x,y,1\nv,w,2\n" * 5)
     found = read("regression", {"train": tmp_path / "t.csv"}, text="a", pair="b")
-    assert found.problem.facts()["pair"] and set(found.splits["dev"]) <= {
+    assert found.problem.to_dict()["pair"] and set(found.splits["dev"]) <= {
         TextExample("x", "y", 1.0), TextExample("v", "w", 2.0),
     }  # fmt: skip
 
@@ -245,27 +252,30 @@ def names(found: dict[str, Path]) -> dict[str, str]:
 def test_files_are_found_by_their_names(tmp_path: Path) -> None:
     for name in ("train_2020.csv", "Validation.jsonl.gz", "test.parquet", "notes.txt", "labels.csv"):
         (tmp_path / name).touch()
-    assert names(find_files(tmp_path, {})) == {
+    assert names(find_files(DataConfig(path=tmp_path))) == {
         "train": "train_2020.csv", "dev": "Validation.jsonl.gz", "test": "test.parquet",
     }  # fmt: skip
-    found = find_files(tmp_path, {"train": None, "dev": "labels.csv"})
+    found = find_files(DataConfig(path=tmp_path, dev="labels.csv"))
     assert names(found)["dev"] == "labels.csv"
-    assert names(find_files(tmp_path / "labels.csv", {"test": "test.parquet"})) == {
+    assert names(find_files(DataConfig(path=tmp_path / "labels.csv", test="test.parquet"))) == {
         "train": "labels.csv", "test": "test.parquet",
     }  # fmt: skip
 
 
 def test_files_that_could_be_two_or_none(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no file to train on; call one train\.csv or name it with --data\.train"):
-        find_files(tmp_path, {})
+    with pytest.raises(
+        DataError, match=r"there is no training file; name one train\.csv, or choose one with --data\.train"
+    ):
+        find_files(DataConfig(path=tmp_path))
     for name in ("train.csv", "train-2.csv", "dev.csv"):
         (tmp_path / name).touch()
-    with pytest.raises(
-        DataError, match=r"which file is train\? There are train-2\.csv, train\.csv; name one with"
-    ):
-        find_files(tmp_path, {})
-    assert names(find_files(tmp_path, {"train": "train-2.csv"})) == {"train": "train-2.csv", "dev": "dev.csv"}
+    with pytest.raises(DataError, match=r"there are 2 files for train: train-2\.csv, train\.csv; choose one with"):
+        find_files(DataConfig(path=tmp_path))
+    assert names(find_files(DataConfig(path=tmp_path, train="train-2.csv"))) == {
+        "train": "train-2.csv",
+        "dev": "dev.csv",
+    }
     with pytest.raises(DataError, match=r"data\.dev: there is no file .*none\.csv"):
-        find_files(tmp_path, {"train": "train.csv", "dev": "none.csv"})
+        find_files(DataConfig(path=tmp_path, train="train.csv", dev="none.csv"))
     with pytest.raises(DataError, match="there is no such file or folder"):
-        find_files(tmp_path / "none", {})
+        find_files(DataConfig(path=tmp_path / "none"))

@@ -10,14 +10,16 @@ import torch
 from tokenizers import Tokenizer, pre_tokenizers
 from torch import nn
 
-from electra.data.tokenizer import Kind, train
 from electra.errors import DataError
 from electra.modeling.encoders.bert import EncoderConfig
+from electra.preparation.config import TokenizerKind
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.tasks.base import IGNORE_INDEX, InputSpec, Outputs, Rows, Task, collate
+from electra.tasks.catalog import load_problem
+from electra.tasks.config import DataConfig, HeadConfig
 from electra.tasks.conll import Sentence
-from electra.tasks.problems import problem_from_dict
 from electra.tasks.tagging import Tagging, build_tagging_task, split_windows
-from electra.tasks.tagging_datasets import DATASETS, load_tagging_dataset
+from electra.tasks.tagging_datasets import TASKS
 from electra.tasks.tags import Scheme, convert_scheme
 
 TEXTS = [
@@ -41,8 +43,8 @@ def sentence(line: str, source: str = "train.txt") -> Sentence:
 EXAMPLES = [sentence(line) for line in LINES]
 
 
-def tokenizer(kind: Kind = "wordpiece") -> Tokenizer:
-    return train(TEXTS, kind=kind, vocabulary_size=400, lowercase=False)
+def tokenizer(kind: TokenizerKind = "wordpiece") -> Tokenizer:
+    return train_tokenizer(TEXTS, kind=kind, vocabulary_size=400, lowercase=False)
 
 
 def oracle(problem: Tagging, rows: Rows, sure: float = 0.9) -> list[Outputs]:
@@ -66,22 +68,24 @@ def test_labels_are_the_closed_set_of_bioes_and_come_back_from_their_facts() -> 
     problem = tagging()
     kinds = [f"{letter}-{kind}" for letter in "BEIS" for kind in ("LOC", "PER")]
     assert problem.labels == ("O", *kinds) and (problem.scheme, problem.metric) == ("bio", "span_f1")
-    assert problem_from_dict(json.loads(json.dumps(problem.facts()))) == problem
+    assert load_problem(json.loads(json.dumps(problem.to_dict()))) == problem
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
 @pytest.mark.parametrize("max_length", [64, 12, 5, 3])
 @pytest.mark.parametrize("scheme", ["bio", "iob1", "bioes"])
-def test_every_word_gets_its_tag_back_in_the_files_scheme(kind: Kind, max_length: int, scheme: Scheme) -> None:
+def test_every_word_gets_its_tag_back_in_the_files_scheme(
+    kind: TokenizerKind, max_length: int, scheme: Scheme
+) -> None:
     examples = [replace(one, tags=tuple(convert_scheme(one.tags or (), scheme))) for one in EXAMPLES]
     problem = tagging(examples)
     assert problem.scheme == scheme
     rows = problem.encode(examples, InputSpec(tokenizer(kind), max_length))
     assert rows.lengths.max() <= max_length and rows.cut == ()
-    predictions = problem.predictions(examples, rows, oracle(problem, rows))
+    predictions = problem.decode(examples, rows, oracle(problem, rows))
     assert [tuple(prediction["tags"]) for prediction in predictions] == [example.tags for example in examples]
     assert [tuple(prediction["words"]) for prediction in predictions] == [example.words for example in examples]
-    assert problem.score(examples, predictions)["span_f1"] == 1.0
+    assert problem.compute_metrics(examples, predictions)["span_f1"] == 1.0
 
 
 def test_the_first_token_of_a_word_is_labelled() -> None:
@@ -103,7 +107,7 @@ def test_the_first_token_of_a_word_is_labelled() -> None:
 def test_a_word_without_tokens_gets_the_fallback_and_shifts_nobody() -> None:
     problem = tagging()
     rows = problem.encode(EXAMPLES, InputSpec(tokenizer(), 64))
-    _, second, _, fourth = problem.predictions(EXAMPLES, rows, oracle(problem, rows))
+    _, second, _, fourth = problem.decode(EXAMPLES, rows, oracle(problem, rows))
     assert second["words"][2] == "\u200b" and second["tags"][2] == "O" and second["scores"][2] == 0.0
     assert second["scores"][3] == 0.9 and second["tags"][-2:] == ["B-PER", "B-LOC"]
     assert (fourth["tags"], fourth["scores"]) == (["O", "O"], [0.0, 0.0])
@@ -153,7 +157,7 @@ def test_losses_are_sums_over_labelled_tokens() -> None:
     rows = problem.encode(EXAMPLES, InputSpec(tokenizer(), 64))
     batch = collate(rows, np.arange(4), pad=0)
     torch.manual_seed(0)
-    head = problem.head(EncoderConfig(hidden_size=8)).eval()
+    head = problem.build_head(EncoderConfig(hidden_size=8)).eval()
     x_BLD = torch.randn(*batch.input_ids_BL.shape, 8)
     losses_B = problem.losses(head, x_BLD, batch)
     probabilities = problem.outputs(problem.logits(head, x_BLD, batch), batch)["probabilities"]
@@ -166,7 +170,7 @@ def test_losses_are_sums_over_labelled_tokens() -> None:
         ]
         assert losses_B[row].item() == pytest.approx(sum(each), rel=1e-5)
     assert losses_B[3].item() == 0.0
-    assert problem.answers(batch) == (batch.targets["labels"] != IGNORE_INDEX).sum() > 9
+    assert problem.count_targets(batch) == (batch.targets["labels"] != IGNORE_INDEX).sum() > 9
 
 
 def test_a_head_learns_words_by_heart() -> None:
@@ -176,7 +180,7 @@ def test_a_head_learns_words_by_heart() -> None:
     batch = collate(rows, np.arange(len(rows)), pad=0)
     torch.manual_seed(0)
     table = nn.Embedding(400, 32)
-    head = problem.head(EncoderConfig(hidden_size=32)).eval()
+    head = problem.build_head(EncoderConfig(hidden_size=32)).eval()
     optimizer = torch.optim.Adam([*head.parameters(), *table.parameters()], 0.05)
     for _ in range(40):
         loss = problem.losses(head, table(batch.input_ids_BL), batch).mean()
@@ -188,7 +192,7 @@ def test_a_head_learns_words_by_heart() -> None:
             "probabilities"
         ].numpy()
     outputs: list[Outputs] = [{"probabilities": row} for row in found]
-    scores = problem.score(examples, problem.predictions(examples, rows, outputs))
+    scores = problem.compute_metrics(examples, problem.decode(examples, rows, outputs))
     assert scores["span_f1"] == scores["span_f1/LOC"] == scores["accuracy"] == 1.0
 
 
@@ -199,7 +203,7 @@ def test_sentences_without_tags_are_predicted() -> None:
     assert rows.token_targets == {}
     probabilities = np.zeros((rows.lengths[0], 9), np.float32)
     probabilities[1:3, problem.labels.index("E-LOC")] = 0.51234
-    (prediction,) = problem.predictions([example], rows, [{"probabilities": probabilities}])
+    (prediction,) = problem.decode([example], rows, [{"probabilities": probabilities}])
     assert prediction["words"] == ["North", "Island"] and prediction["scores"][0] == 0.5123
     assert prediction["tags"][0] == "B-LOC", "a lone E is read as conlleval reads it"
 
@@ -222,25 +226,27 @@ def test_tags_that_train_never_has_are_named() -> None:
     train_split = [sentence("a:B-X b:I-X c:O")]
     task = build_tagging_task("x", {"train": train_split, "dev": [sentence("a:S-X b:I-X c:E-X", "dev.txt")]})
     assert (
-        task.notes[-1] == "dev: 1 sentences, 3 words, 3 tags that break the scheme, mended as conlleval reads them"
+        task.notes[-1] == "dev: 1 sentences, 3 words, 3 tags that violate the scheme, read as conlleval reads them"
     )
     wrong = sentence("a:B-Y b:I-Y c:B-Y d:B-X", "dev.txt")
-    with pytest.raises(DataError, match=r"dev\.txt: dev has tags .*: 'B-Y' \(2 times\), 'I-Y' \(1 times\); put"):
+    with pytest.raises(DataError, match=r"dev\.txt: dev has tags .*: 'B-Y' \(2 times\), 'I-Y' \(1 times\); add"):
         build_tagging_task("x", {"train": train_split, "dev": [wrong]})
 
 
 def test_some_tags_that_mark_no_spans_may_be_new() -> None:
     """The features of a treebank's words, of which every part has some that no other has."""
     train_split, common = [sentence("a:X b:Y")], "a:X b:Y " * 60
-    with pytest.raises(DataError, match=r"dev\.txt: dev has tags that train never has: 'Z' \(2 times\); put"):
+    with pytest.raises(DataError, match=r"dev\.txt: dev has tags that train does not have: 'Z' \(2 times\); add"):
         build_tagging_task("x", {"train": train_split, "dev": [sentence(f"{common}a:Z b:Z", "dev.txt")]})
     dev = [sentence(f"{common}a:Z", "dev.txt")]
     task = build_tagging_task("x", {"train": train_split, "dev": dev})
-    assert any("dev has tags that train never has: 'Z' (1 times); they can only be wrong" in n for n in task.notes)
+    assert any(
+        "dev has tags that train does not have: 'Z' (1 times); they count as errors" in n for n in task.notes
+    )
     rows = task.problem.encode(dev, InputSpec(tokenizer(), 512))
     assert (rows.token_targets["labels"] != IGNORE_INDEX).sum() == 120
     said = [{"tags": ["X", "Y"] * 60 + ["X"]}]
-    assert task.problem.score(dev, said) == {"accuracy": pytest.approx(120 / 121)}
+    assert task.problem.compute_metrics(dev, said) == {"accuracy": pytest.approx(120 / 121)}
 
 
 def folder(tmp_path: Path, files: Mapping[str, str]) -> Path:
@@ -249,18 +255,22 @@ def folder(tmp_path: Path, files: Mapping[str, str]) -> Path:
     return tmp_path
 
 
+def load(name: str, data: Path) -> Task:
+    return TASKS[name].load_task(name, DataConfig(path=data), HeadConfig())
+
+
 def words_of(task: Task, split: str) -> list[str]:
     return [word for example in task.splits[split] for word in example.words]
 
 
 def test_chunking_has_its_last_tenth_for_dev(tmp_path: Path) -> None:
     text = "".join(f"w{i} NN B-NP\nx RB O\n\n" for i in range(20))
-    task = load_tagging_dataset("chunking", folder(tmp_path, {"train.txt": text, "test.txt": text}))
+    task = load("chunking", folder(tmp_path, {"train.txt": text, "test.txt": text}))
     assert [len(task.splits[split]) for split in ("train", "dev", "test")] == [18, 2, 20]
     assert words_of(task, "dev") == ["w18", "x", "w19", "x"] and list(task.splits) == ["train", "dev", "test"]
-    assert task.notes[0] == "there is no file for dev: it is the last tenth of train's"
+    assert task.notes[0] == "there is no dev file: dev is the last tenth of train"
     (tmp_path / "dev.txt").write_text("a NN B-NP\n")
-    assert words_of(load_tagging_dataset("chunking", tmp_path), "dev") == ["a"]
+    assert words_of(load("chunking", tmp_path), "dev") == ["a"]
 
 
 def test_treebanks_by_either_name(tmp_path: Path) -> None:
@@ -269,47 +279,45 @@ def test_treebanks_by_either_name(tmp_path: Path) -> None:
         place = tmp_path / names[0]
         place.mkdir()
         folder(place, {f"{name}.conllu": line for name in names})
-        problems = [load_tagging_dataset(name, place).problem for name in ("upos", "xpos")]
+        problems = [load(name, place).problem for name in ("upos", "xpos")]
         assert [problem.metric for problem in problems] == ["accuracy"] * 2
-        assert [problem.facts()["labels"] for problem in problems] == [("INTJ", "PUNCT"), ("IJ", "MAD")]
+        assert [problem.to_dict()["labels"] for problem in problems] == [("INTJ", "PUNCT"), ("IJ", "MAD")]
 
 
 def test_error_detection_reads_both_forms_and_cuts_dev_where_there_is_no_train(tmp_path: Path) -> None:
     kinds = "Er\t-\t-\nsein\tR:VERB\tist\n\t\t\n"
     place = folder(tmp_path, {"de_train.tsv": kinds, "de_dev.tsv": kinds, "en_dev.tsv": "a\tc\nb\ti\n\n" * 50})
-    german = load_tagging_dataset("ged-de", place)
+    german = load("ged-de", place)
     assert german.splits["train"][0].tags == ("c", "i") and german.problem.metric == "f0.5"
     predictions = [{"words": ["Er", "sein"], "tags": ["i", "i"], "scores": [1.0, 1.0]}]
-    scores = german.problem.score(german.splits["dev"], predictions)
+    scores = german.problem.compute_metrics(german.splits["dev"], predictions)
     assert scores == pytest.approx({"precision": 0.5, "recall": 1.0, "f0.5": 1.25 * 0.5 / (0.25 * 0.5 + 1)})
-    english = load_tagging_dataset("ged-en", place)
+    english = load("ged-en", place)
     assert (len(english.splits["train"]), len(english.splits["dev"])) == (40, 10)
     lines = [{example.line for example in english.splits[split]} for split in ("train", "dev")]
-    assert not lines[0] & lines[1] and english.splits == load_tagging_dataset("ged-en", place).splits
-    assert "drawn by lot" in english.notes[0]
+    assert not lines[0] & lines[1] and english.splits == load("ged-en", place).splits
+    assert "random four fifths" in english.notes[0]
     for corpus in ("fce", "realec"):
         (place / f"en_{corpus}_dev.tsv").write_text(f"{corpus}\tc\nb\ti\n\n" * 10)
-        assert words_of(load_tagging_dataset(f"ged-en-{corpus}", place), "dev")[0] == corpus
-    with pytest.raises(DataError, match=r"en_dev\.tsv and en_fce_dev\.tsv.* more closely, such as .* ged-en-fce"):
-        load_tagging_dataset("ged-en", place)
-    with pytest.raises(DataError, match=r"de_dev\.tsv and en_dev\.tsv.* could both be meant by \*dev\.tsv"):
-        load_tagging_dataset("ged", place)
+        assert words_of(load(f"ged-en-{corpus}", place), "dev")[0] == corpus
+    with pytest.raises(DataError, match=r"en_dev\.tsv and en_fce_dev\.tsv.* more specific task.* ged-en-fce"):
+        load("ged-en", place)
+    with pytest.raises(DataError, match=r"de_dev\.tsv and en_dev\.tsv.* match \*dev\.tsv"):
+        load("ged", place)
 
 
 def test_names_in_their_official_files(tmp_path: Path) -> None:
     text = "-DOCSTART- -X- -X- O\n\nEU NNP I-NP I-ORG\nrejects VBZ I-VP O\n\n"
-    task = load_tagging_dataset(
-        "ner-conll2003", folder(tmp_path, dict.fromkeys(("eng.train", "eng.testa", "eng.testb"), text))
-    )
+    task = load("ner-conll2003", folder(tmp_path, dict.fromkeys(("eng.train", "eng.testa", "eng.testb"), text)))
     assert isinstance(task.problem, Tagging) and task.problem.scheme == "iob1"
     assert words_of(task, "test") == ["EU", "rejects"]
 
 
-@pytest.mark.parametrize("name", sorted(DATASETS))
+@pytest.mark.parametrize("name", sorted(TASKS))
 def test_missing_files_are_named_with_their_origin(name: str, tmp_path: Path) -> None:
     needed = "train" if name == "chunking" else "dev"  # whose file is never cut from another one
     with pytest.raises(DataError, match=rf"there is no .*{needed}.*, which {name} needs; it is part of "):
-        load_tagging_dataset(name, tmp_path)
+        load(name, tmp_path)
 
 
 def test_random_tags_survive_the_network_and_back() -> None:
@@ -323,6 +331,6 @@ def test_random_tags_survive_the_network_and_back() -> None:
         examples.append(Sentence(tuple(words), tuple(tags), "train.txt", 1))
     problem = tagging(examples)
     rows = problem.encode(examples, InputSpec(tokenizer(), 10))
-    predictions = problem.predictions(examples, rows, oracle(problem, rows))
-    scores = problem.score(examples, predictions)
+    predictions = problem.decode(examples, rows, oracle(problem, rows))
+    scores = problem.compute_metrics(examples, predictions)
     assert scores["span_f1"] == 1.0 and scores["accuracy"] < 1.0, "the tags are mended, the spans the same"

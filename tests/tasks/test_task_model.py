@@ -8,19 +8,21 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from electra.data.tokenizer import special_tokens, train
+from electra.data.tokenizer import special_tokens
 from electra.modeling.encoders.bert import Encoder, EncoderConfig, attention_mask
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.flops import training_flops
 from electra.objectives.base import Counts
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.tasks.base import InputSpec, Rows, TaskBatch, collate
-from electra.tasks.classification import Classification, TextExample
+from electra.tasks.classification import Classification
 from electra.tasks.conll import Sentence
 from electra.tasks.long_texts import LongTextMethod, LongTexts
-from electra.tasks.squad import QuestionAnswering
+from electra.tasks.question_answering import QuestionAnswering
 from electra.tasks.squad_files import Question
 from electra.tasks.tagging import build_tagging_task
 from electra.tasks.task_model import Reduction, TaskModel, batches_by_length, layer_decay_scales, layer_depths
+from electra.tasks.texts import TextExample
 
 WORDS = ["the", "ferry", "leaves", "harbour", "at", "seven", "and", "comes", "back", "noon", "whoever", "waits"]
 LABELS = Classification(("accuracy",), pair=True, labels=("a", "b", "c"))
@@ -28,7 +30,7 @@ LABELS = Classification(("accuracy",), pair=True, labels=("a", "b", "c"))
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return train([" ".join(WORDS)] * 9, vocabulary_size=120)
+    return train_tokenizer([" ".join(WORDS)] * 9, vocabulary_size=120)
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +172,7 @@ def test_a_decay_of_one_changes_nothing() -> None:
 
 
 def test_a_given_head_is_kept(rows: Rows) -> None:
-    head = LABELS.head(replace(encoder().config, dropout=0.0))
+    head = LABELS.build_head(replace(encoder().config, dropout=0.0))
     assert TaskModel(encoder(), LABELS, head=head).head is head
 
 

@@ -20,6 +20,7 @@ from electra.analysis.proposals import MaskedTexts, Proposals, TokenClasses, mea
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
 from electra.data.tags import TagTable
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, DataError
 from electra.export.huggingface import Pretrained
 from electra.modeling.heads import MaskedLanguageModelHead
@@ -92,7 +93,7 @@ class GeneratorBenchmark:
         masked = {share: MaskedTexts.sample(ids, share=share, seed=seed) for share in shares}
         rows = max(embeddings for _, embeddings in shapes)
         bands = FrequencyBands.from_counts(pad_counts(data.unigram_counts, rows))
-        classes = token_classes(tokenizers.load(data.tokenizer_path), bands, TagTable.read(data.folder))
+        classes = token_classes(load_tokenizer(data.tokenizer_path), bands, TagTable.read(data.folder))
         return cls(data, masked, bands, classes)
 
     def measure(
@@ -129,7 +130,7 @@ def token_classes(tokenizer: Tokenizer, bands: FrequencyBands, tags: TagTable | 
     has_letter_V = np.array([bool(letter) for letter in letters])
     classes.append(TokenClasses("first letter", letter_V.astype(np.int64), has_letter_V))
     try:
-        continuation_V = pad_counts(tokenizers.continuations(tokenizer).astype(np.int64), size)
+        continuation_V = pad_counts(tokenizers.continuation_mask(tokenizer).astype(np.int64), size)
         classes.append(TokenClasses("kind of piece", continuation_V, all_V))
     except DataError:  # the tokenizer does not mark the start of words
         pass

@@ -2,8 +2,8 @@
 
 from tokenizers import Tokenizer
 
-from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, DataError
 from electra.export.loading import generator_beside
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
@@ -12,7 +12,7 @@ from electra.serving.scorer import Scorer
 
 def check_vocabulary(tokenizer: Tokenizer, name: str, data: TokenData) -> None:
     """Raise a DataError if data were prepared with a different vocabulary than the model's."""
-    if tokenizers.load(data.tokenizer_path).get_vocab() != tokenizer.get_vocab():
+    if load_tokenizer(data.tokenizer_path).get_vocab() != tokenizer.get_vocab():
         raise DataError(
             f"{data.folder} was prepared with another vocabulary than that of {name}; prepare the text again with "
             "--tokenizer and that model's folder"

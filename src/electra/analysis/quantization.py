@@ -93,7 +93,7 @@ def compare_on_task(
         predictor = Predictor(model, device="cpu")
         rows = predictor.problem.encode(examples, predictor.input_spec)
         metric = predictor.problem.metric
-        values.append(predictor.problem.score(examples, predictor.predict_rows(examples, rows))[metric])
+        values.append(predictor.problem.compute_metrics(examples, predictor.predict_rows(examples, rows))[metric])
     return QuantizationEffect(metric, values[0], values[1], f"{len(examples):,} examples of dev")
 
 

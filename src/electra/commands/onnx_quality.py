@@ -72,7 +72,7 @@ def _examples(config: ExportConfig) -> list[object]:
     if config.data is not None:
         found = replace(found, data=replace(found.data, path=config.data))
     try:
-        task, _ = load_task(found)
+        task = load_task(found)
     except (DataError, ConfigError) as error:
         raise DataError(f"{error}; name the task's data with --data") from error
     return list(islice(task.splits["dev"], EXAMPLES))

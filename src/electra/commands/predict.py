@@ -14,8 +14,7 @@ from electra.readers.read import is_table
 from electra.serving.text_files import Lines, WrittenFile
 
 if TYPE_CHECKING:
-    from electra.serving.predictor import Text
-    from electra.tasks.base import Prediction
+    from electra.tasks.base import Prediction, Text
     from electra.tasks.conll import Columns
 
 
@@ -59,7 +58,7 @@ def run(config: PredictConfig) -> Lines | WrittenFile:
     if config.input is not None:
         path = Path(config.input)
         is_questions = path.suffix == ".json"
-        is_tagged = predictor.problem.kind == "tagging" and prediction_files.is_tagged_text(config.input)
+        is_tagged = predictor.problem.reads_words and prediction_files.is_tagged_text(config.input)
         if config.texts and (is_questions or is_tagged):
             raise ConfigError(f"{path}: cannot be combined with texts on the command line; leave one of them out")
         if is_questions:
@@ -79,7 +78,7 @@ def run(config: PredictConfig) -> Lines | WrittenFile:
     if config.output is None:
         return Lines([_format_line(text, prediction) for _, text, prediction in predictions])
     records = ((record, prediction) for record, _, prediction in predictions)
-    return prediction_files.write_table(config.output, records, answer_key=predictor.problem.says)
+    return prediction_files.write_table(config.output, records, answer_key=predictor.problem.answer_key)
 
 
 def _training_columns(model: str) -> tuple[str | None, str | None]:
@@ -92,7 +91,7 @@ def _training_columns(model: str) -> tuple[str | None, str | None]:
         return None, None
     config = load_finetuning_config(folder)
     name = glue.canonical_name(config.task) if config.kind == "named" else None
-    texts = (config.data.text, config.data.pair) if name is None else glue.SPECS[name].texts
+    texts = (config.data.text, config.data.pair) if name is None else glue.TASKS[name].texts
     return texts[0], texts[1] if len(texts) > 1 else None
 
 

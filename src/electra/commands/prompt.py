@@ -93,7 +93,7 @@ def run(config: PromptConfig) -> LabeledTexts | PromptEvaluation:
     classifier = PromptClassifier(config.model, template=config.template, label_words=label_words)
     if config.task is None:
         return LabeledTexts(classifier(config.texts), config.json)
-    task, _ = load_task(load_task_config({
+    task = load_task(load_task_config({
         "model": config.model, "task": config.task, **({"data.path": config.data} if config.data else {}),
     }))  # fmt: skip
     problem, examples = task.problem, task.splits[DEV]
@@ -109,7 +109,7 @@ def run(config: PromptConfig) -> LabeledTexts | PromptEvaluation:
     predictions = [{"label": names[one.label]} for one in classifier([example.first for example in examples])]
     answers = [example.answer for example in examples]
     majority = max(answers.count(answer) for answer in set(answers)) / len(answers)
-    return PromptEvaluation(problem.score(examples, predictions), len(examples), majority)
+    return PromptEvaluation(problem.compute_metrics(examples, predictions), len(examples), majority)
 
 
 def _parse_words(options: tuple[str, ...]) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""`electra quickstart`: the whole way in minutes, on text that this machine already has."""
+"""`electra quickstart`: train and try a small model in minutes, on text that this machine already has."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from electra.commands import prepare
-from electra.data.shards import MANIFEST, TokenData
-from electra.preparation.documentation import collect
+from electra.config import PositiveFloat
 
 if TYPE_CHECKING:
     from electra.analysis.demonstration import Demonstration
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 VOCABULARY = 4096
-"""Entries of the tokenizer: few enough that each is seen often in the few million tokens of a quickstart."""
+"""Entries of the tokenizer: so few that each occurs often in the few million tokens of a quickstart."""
 
 
 @dataclass(frozen=True)
@@ -30,36 +28,40 @@ class QuickstartConfig:
     """The command line of `electra quickstart`."""
 
     out: Path = Path("runs/quickstart")
-    """The folder for everything that is made: corpus, shards of tokens, run, exports."""
-    minutes: float = 4.5
-    """Training time; the corpus and the ending take about another minute."""
+    """Folder for everything that is made: corpus, token shards, run, exports."""
+    minutes: PositiveFloat = 4.5
+    """Training time in minutes. The corpus and the exports take about one minute more."""
     seed: int = 0
-    """Everything random in training follows from it."""
+    """Random seed of the training."""
     fresh: bool = False
-    """Train once more beside the run that is there."""
+    """Train a new model next to the run that is there."""
 
 
 def run(config: QuickstartConfig) -> QuickstartResult:
-    """Train an ELECTRA on the documentation that this machine has, and show what it learnt.
+    """Train an ELECTRA model on the documentation that this machine has, and show what it learned.
 
-    Needs no network and no file. The text: docstrings of the standard library and of the installed packages, and
-    pydoc's topics. The same command goes on where it was stopped.
+    It needs no network and no file. The text is the docstrings of the standard library and of the installed
+    packages, and pydoc's topics. After an interruption the same command resumes.
 
     Examples:
         electra quickstart
         electra quickstart --minutes 20 --out runs/longer
     """
     from electra.analysis.demonstration import demonstrate
+    from electra.data.shards import MANIFEST, TokenData
+    from electra.preparation.config import PrepareConfig
+    from electra.preparation.documentation import collect_documentation
+    from electra.preparation.run import prepare
     from electra.pretraining.config import load_config
     from electra.pretraining.run import pretrain
 
     data_folder = config.out / "data"
     if not (data_folder / MANIFEST).exists():
         logger.info("1/3 collecting the documentation of Python and the installed packages")
-        corpus = collect(config.out / "documentation.jsonl")
+        corpus = collect_documentation(config.out / "documentation.jsonl")
         logger.info("%s", corpus)
         logger.info("2/3 turning it into tokens")
-        prepare.run(prepare.PrepareConfig(corpus=(str(corpus.path),), out=data_folder, vocabulary_size=VOCABULARY))
+        prepare(PrepareConfig(corpus=(str(corpus.path),), out=data_folder, vocabulary_size=VOCABULARY))
     logger.info("3/3 training for %s minutes", config.minutes)
     settings = {
         "data": data_folder,
@@ -70,13 +72,13 @@ def run(config: QuickstartConfig) -> QuickstartResult:
     trained = pretrain(load_config("quickstart", settings), fresh=config.fresh)
     if trained.exported is None:
         return QuickstartResult(data_folder, trained, [])
-    shown = demonstrate(trained.run / "export", TokenData.open(data_folder, verify=False))
-    return QuickstartResult(data_folder, trained, shown)
+    sentences = demonstrate(trained.run / "export", TokenData.open(data_folder, verify=False))
+    return QuickstartResult(data_folder, trained, sentences)
 
 
 @dataclass(frozen=True)
 class QuickstartResult:
-    """What a newcomer sees at the end."""
+    """What a new user sees at the end."""
 
     data: Path
     trained: PretrainResult
@@ -88,12 +90,12 @@ class QuickstartResult:
 
     def __rich__(self) -> RenderableType:
         if self.trained.exported is None:
-            return Group(self.trained, "The same command, without --fresh, goes on from here.")
+            return Group(self.trained, "The same command, without --fresh, resumes from here.")
         run_folder = self.trained.run
         return Group(
             self.trained,
             "",
-            Text("Held-out sentences with fakes in them (in brackets: what looks replaced)", style="bold"),
+            Text("Held-out sentences with fake tokens (in brackets: what looks replaced)", style="bold"),
             "",
             *self.sentences,
             Text("Next", style="bold"),

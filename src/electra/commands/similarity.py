@@ -87,8 +87,8 @@ def _correlate(config: SimilarityConfig, encoder: TextEncoder) -> dict[str, dict
     from electra.finetuning.load_task import load_task
     from electra.finetuning.seed_run import DEV
     from electra.tasks import glue
-    from electra.tasks.classification import Regression
     from electra.tasks.metrics import compute_metrics
+    from electra.tasks.regression import Regression
 
     assert config.data is not None
     settings = {"model": config.model, "task": config.task, "data.path": config.data}
@@ -96,7 +96,7 @@ def _correlate(config: SimilarityConfig, encoder: TextEncoder) -> dict[str, dict
         settings["kind"] = "regression"
         if config.columns is not None:
             settings |= dict(zip(("data.text", "data.pair", "data.label"), config.columns, strict=True))
-    task, _ = load_task(load_task_config(settings))
+    task = load_task(load_task_config(settings))
     if not isinstance(task.problem, Regression) or not task.problem.pair:
         raise DataError(f"{config.data}: expected pairs of texts with a number; name the columns with --columns")
     splits = {split: task.splits.get(split, ()) for split in (DEV, "test")}

@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 
 from electra import durable
 from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError
 from electra.export.model_config import ARCHITECTURES, Described, from_json, to_json
 from electra.export.names import (
@@ -84,7 +85,7 @@ class Pretrained:
     max_length: int
     """The longest input, special tokens included: later positions exist, perhaps, but were never trained."""
     task: dict[str, Any] | None = None
-    """What a network that was fine-tuned here knows of its task (`electra.tasks.problems`)."""
+    """What a network that was fine-tuned here knows of its task (`electra.tasks.catalog`)."""
     pairs: SentencePairHead | None = None
     """Beside a masked language model: whether two segments belong together."""
 
@@ -144,7 +145,7 @@ def save(
         family = "xlnet"
     words = kind in ("generator", "language-model")
     assert family in ("electra", "xlnet") or (words and family == family_of(config))
-    tokenizer = tokenizers.load(tokenizer_json)
+    tokenizer = load_tokenizer(tokenizer_json)
     agree(tokenizer, config, tokenizer_json)
     special = tokenizers.special_tokens(tokenizer)
     modules: list[tuple[nn.Module, HeadKind]] = [(encoder, kind), (head, kind)]

@@ -7,6 +7,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, pre_tokenizers, processors
 
 from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import describe_tokenizer, load_tokenizer
 from electra.errors import CheckpointError, DataError
 from electra.json_files import json_text, read_json
 from electra.modeling.encoders.bert import EncoderConfig
@@ -29,7 +30,7 @@ def tokenizer_files(tokenizer: Tokenizer, max_length: int, *, segments: bool = T
             ("unk_token", special.unknown),
         )
     }
-    facts = tokenizers.describe(tokenizer)
+    facts = describe_tokenizer(tokenizer)
     settings: dict[str, Any] = {
         # Bert's class rebuilds the tokenizer from its vocabulary; this one takes tokenizer.json as it is.
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -54,19 +55,19 @@ def _for_transformers(tokenizer: Tokenizer, mask: int) -> Tokenizer:
     must then cut the text around it as in training, where [MASK] stands for a word with the space before it. And
     characters of tokens go without that space there, as RoBERTa's do: an answer begins with its first letter.
     """
-    pieces = tokenizers.byte_pieces(tokenizer)
+    pieces = tokenizers.byte_level_options(tokenizer)
     if pieces is None:
         return tokenizer
     found = Tokenizer.from_str(tokenizer.to_str())
     name = tokenizer.id_to_token(mask)
     found.add_special_tokens([AddedToken(name, lstrip=True, normalized=False, special=True)])
-    if pieces.prefixed:
+    if pieces.add_prefix_space:
         # ByteLevel would set a space before each stretch between special tokens: " ." behind [MASK], not ".".
-        settings: dict[str, Any] = {key: value for key, value in tokenizers.PREFIX.items() if key != "type"}
+        settings: dict[str, Any] = {key: value for key, value in tokenizers.SPACE_PREFIX.items() if key != "type"}
         first: Any = pre_tokenizers.Metaspace(**settings)
         then: Any = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pieces.use_regex)
         found.pre_tokenizer = pre_tokenizers.Sequence([first, then])
-    trimmed: Any = processors.ByteLevel(add_prefix_space=pieces.prefixed, trim_offsets=True)
+    trimmed: Any = processors.ByteLevel(add_prefix_space=pieces.add_prefix_space, trim_offsets=True)
     found.post_processor = processors.Sequence([trimmed, found.post_processor])
     return found
 
@@ -78,7 +79,7 @@ def read_tokenizer(folder: Path, config: EncoderConfig) -> tuple[Tokenizer, int]
         DataError: it cannot be read, lacks a special token, or its longest input is no number.
         CheckpointError: it has more entries than the network has rows.
     """
-    tokenizer = tokenizers.load(folder)
+    tokenizer = load_tokenizer(folder)
     agree(tokenizer, config, folder)
     # Where transformers knows no limit, it writes 1e30.
     length = read_json(folder / "tokenizer_config.json", optional=True).get("model_max_length") or math.inf

@@ -66,14 +66,14 @@ def compare_finetunings(
     """
     task = _load_common_task(first, second, data)
     examples, problem = task.splits[DEV], task.problem
-    known = json.loads(json.dumps([problem.known(example) for example in examples]))
+    known = json.loads(json.dumps([problem.describe_example(example) for example in examples]))
     sides = [_read_predictions(folder, known) for folder in (first, second)]
     metric = problem.metric
 
     def scores(runs: list[list[Prediction]], indices: list[int]) -> list[float]:
         """The metric of each seed on some examples."""
         sample = [examples[i] for i in indices]
-        return [problem.score(sample, [predictions[i] for i in indices])[metric] for predictions in runs]
+        return [problem.compute_metrics(sample, [predictions[i] for i in indices])[metric] for predictions in runs]
 
     values = [scores(runs, list(range(len(examples)))) for runs in sides]
     means = [statistics.mean(of_seeds) for of_seeds in values]
@@ -112,7 +112,7 @@ def _load_common_task(first: Path, second: Path, data: Path | None) -> Task:
                 f"{config.data.path}, the data of {folder}, does not exist; give its new place: --data PATH"
             )
         configs.append(config if data is None else replace(config, data=replace(config.data, path=data)))
-    one, other = (load_task(config)[0] for config in configs)
+    one, other = (load_task(config) for config in configs)
     if one.name != other.name or list(one.splits[DEV]) != list(other.splits[DEV]):
         raise CheckpointError(
             f"{first} and {second} were evaluated on different data ({one.name}, {len(one.splits[DEV]):,} "

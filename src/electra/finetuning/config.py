@@ -16,11 +16,11 @@ from electra.config import (
 )
 from electra.errors import ConfigError
 from electra.modeling.encoders.bert import EncoderConfig
+from electra.tasks.base import Task
 from electra.tasks.config import DataConfig, HeadConfig
 from electra.tasks.task_model import Reduction
 from electra.training.config import AdamWConfig, LoopConfig, OptimizerConfig, TrackingConfig
 
-Kind = Literal["named", "classification", "pair", "multilabel", "regression", "tagging"]
 SMALL, LARGE = 256, 1024
 """Models up to, or from, these hidden sizes have the default settings of ELECTRA-Small, or of ELECTRA-Large."""
 
@@ -84,8 +84,9 @@ class FinetuneConfig:
     """Encoder to start from: a run, an export, or a Hugging Face folder or id of a supported type."""
     task: str = ""
     """Name of a task (see `electra finetune --help`), or any name for your own data."""
-    kind: Kind = "named"
-    """Kind of problem, for your own data. named: the task's name decides."""
+    kind: str = "named"
+    """Kind of problem, for your own data: classification, pair, multilabel, regression, tagging, answering (files
+    in SQuAD's format), or one that a plugin registers. named: the task's name decides."""
     out: Path | None = None
     """Folder of the results."""
     seeds: PositiveInt = 1
@@ -117,41 +118,38 @@ def load_task_config(settings: Mapping[str, Any], source: Path | None = None) ->
     return config.load_config(FinetuneConfig, source, config.overrides_of(settings))
 
 
-def resolve(
-    settings: FinetuneConfig, encoder: EncoderConfig, *, kind: str, epochs: float, max_length: int, longest: int
-) -> FinetuneConfig:
-    """The config with every open setting filled in.
+def resolve(config: FinetuneConfig, encoder: EncoderConfig, task: Task, *, longest: int) -> FinetuneConfig:
+    """Return the config with the defaults that depend on the task and on the size of the model.
 
     Args:
-        kind: the kind of the task's problem.
-        epochs, max_length: what the task asks for.
-        longest: the longest input of the model.
+        longest: maximum number of tokens that the model reads.
 
     Raises:
-        ConfigError: rows longer than that were asked for, or long texts are to be read as the model or the task
-            does not allow.
+        ConfigError: the rows are longer than that, or the model or the task cannot read long texts in this way.
     """
-    long = settings.data.long
+    long, max_length, problem = config.data.long, task.problem.default_max_length, task.problem
     if long != "cut":
         max_length = longest
-        if kind in ("tagging", "answering"):
-            instead = "passages are read in windows anyway" if kind == "answering" else "give shorter sentences"
-            raise ConfigError(f"data.long: {long} is for labels and values of texts, not for {kind}; {instead}")
+        if problem.reads_words or problem.is_extractive:
+            hint = "passages are always read in windows" if problem.is_extractive else "give shorter sentences"
+            raise ConfigError(
+                f"data.long: {long} is for labels and values of texts, not for {problem.kind}; {hint}"
+            )
     if long == "memory" and not encoder.memory_length:
         raise ConfigError("data.long: memory, but the model has none (its memory_length is 0); give windows")
-    if settings.data.max_length > longest:
+    if config.data.max_length > longest:
         raise ConfigError(
-            f"data.max_length: {settings.data.max_length}, but the model reads {longest} tokens at most"
+            f"data.max_length: {config.data.max_length}, but the model reads at most {longest} tokens"
         )
     small, large = encoder.hidden_size <= SMALL, encoder.hidden_size >= LARGE
     optimizer = replace(
-        settings.optimizer,
-        learning_rate=settings.optimizer.learning_rate or (3e-4 if small else 5e-5 if large else 1e-4),
-        layer_decay=settings.optimizer.layer_decay or (0.9 if large else 0.8),
+        config.optimizer,
+        learning_rate=config.optimizer.learning_rate or (3e-4 if small else 5e-5 if large else 1e-4),
+        layer_decay=config.optimizer.layer_decay or (0.9 if large else 0.8),
     )
     return replace(
-        settings,
+        config,
         optimizer=optimizer,
-        train=replace(settings.train, epochs=settings.train.epochs or epochs),
-        data=replace(settings.data, max_length=min(settings.data.max_length or max_length, longest)),
+        train=replace(config.train, epochs=config.train.epochs or task.default_epochs),
+        data=replace(config.data, max_length=min(config.data.max_length or max_length, longest)),
     )

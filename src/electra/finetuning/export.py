@@ -18,7 +18,7 @@ from electra.finetuning.seed_run import FinetuneSetup
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.task_heads import ConditionalSpanHead, TextHead
 from electra.tasks.base import collate
-from electra.tasks.classification import Regression
+from electra.tasks.regression import Regression
 from electra.tasks.task_model import TaskModel
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def export_model(setting: FinetuneSetup, module: TaskModel, out: Path, result: S
         assert isinstance(head, TextHead)
         problem = rescale_to_data_units(head, problem)
     data = setting.config.data
-    task = {**problem.facts(), "max_length": data.max_length}
+    task = {**problem.to_dict(), "max_length": data.max_length}
     if data.long != "cut":
         task |= {"long": data.long, "longest": data.longest}
     if isinstance(head, TextHead):

@@ -61,7 +61,7 @@ class GlueResult:
         if self.stopped:
             return f"{self.out}: stopped in {list(self.results)[-1]}; the same command goes on"
         names = list(self.results)
-        table = Table("", *(glue.SPECS[name].folder for name in names), "average", title_justify="left",
+        table = Table("", *(glue.TASKS[name].folder for name in names), "average", title_justify="left",
                       title="GLUE dev, median of the seeds")  # fmt: skip
         average = "–" if self.average is None else f"{100 * self.average:.1f}"
         table.add_row("", *(f"{100 * self.median(name):.1f}" for name in names), average)
@@ -87,13 +87,13 @@ def finetune_glue(config: FinetuneConfig, *, from_mnli: bool, fresh: bool = Fals
     """
     if config.out is None or config.data.path is None:
         raise ConfigError("give --data, the folder that holds GLUE's folders, and --out, the folder to write to")
-    here = [name for name in glue.SPECS if _is_there(name, config.data.path)]
+    here = [name for name in glue.TASKS if glue.TASKS[name].is_complete(config.data.path)]
     if not here:
         raise DataError(f"{config.data.path}: no task of GLUE has its train.tsv and dev.tsv here; {glue.SOURCE}")
     if from_mnli and "mnli" not in here:
         raise ConfigError(f"--init-from-task mnli: {config.data.path} has no MNLI to train on; {glue.SOURCE}")
     for name in here:  # what is wrong with the data is said before anything is trained
-        glue.load_glue_task(name, config.data.path)
+        glue.TASKS[name].load_task(name, config.data, config.head)
     folder = open_run(config.out, fresh=fresh).path
     mark = RunFolder(folder).config
     if mark.is_file() and mark.read_text(encoding="utf-8") != MARK:
@@ -105,8 +105,8 @@ def finetune_glue(config: FinetuneConfig, *, from_mnli: bool, fresh: bool = Fals
         results[name] = finetune(replace(config, task=name, model=model, out=folder / name))
         if results[name].exit_code:
             return GlueResult(folder, results, [])
-    absent = [glue.SPECS[name].folder for name in glue.SPECS if name not in here]
-    found = GlueResult(folder, {name: results[name] for name in glue.SPECS if name in results}, absent)
+    absent = [glue.TASKS[name].folder for name in glue.TASKS if name not in here]
+    found = GlueResult(folder, {name: results[name] for name in glue.TASKS if name in results}, absent)
     facts = {
         "task": "glue",
         "metric": "average",
@@ -129,8 +129,8 @@ def write_submission(path: Path, folders: dict[str, Path]) -> list[str]:
     """
     texts: dict[str, str] = {}
     missing: list[str] = []
-    for name in glue.SPECS:
-        for split, file in glue.submission_files(name).items():
+    for name in glue.TASKS:
+        for split, file in glue.TASKS[name].submission_files().items():
             predictions = folders[name] / f"{split}.jsonl" if name in folders else None
             if predictions is None or not predictions.is_file():
                 missing.append(file)
@@ -141,9 +141,3 @@ def write_submission(path: Path, folders: dict[str, Path]) -> list[str]:
         raise DataError(f"{path}: no test part was predicted, so there is nothing to submit; {glue.SOURCE}")
     glue.write_submission(path, texts)
     return [f"the server also wants {', '.join(missing)}"] if missing else []
-
-
-def _is_there(name: str, data: Path) -> bool:
-    folder, spec = glue.folder_of(name, data), glue.SPECS[name]
-    files = [f"{spec.splits[split]}.tsv" for split in ("train", "dev")]
-    return folder is not None and folder != data and all((folder / file).is_file() for file in files)

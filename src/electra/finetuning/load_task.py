@@ -1,123 +1,49 @@
-"""From a config's names to a task with its data, and what tasks ask for where a config leaves it open."""
-
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+"""Load the task that a config names, with its data."""
 
 from electra.config import did_you_mean
-from electra.errors import ConfigError, DataError
+from electra.errors import ConfigError
 from electra.finetuning.config import FinetuneConfig
-from electra.readers.read import is_table
-from electra.tasks import conll, glue, squad, subsampling, tabular, tagging, tagging_datasets
 from electra.tasks.base import Task
-from electra.tasks.table_columns import Columns
+from electra.tasks.catalog import NAMED_TASKS, NamedTask, find_named_task, get_problem_class
 
-SQUAD: dict[str, squad.Version] = {"squad": "1.1", "squad2": "2.0"}
-
-
-@dataclass(frozen=True)
-class TaskDefaults:
-    """What a task asks for where a config leaves it open."""
-
-    epochs: float = 3
-    max_length: int = 128
+OWN_DATA_SETTINGS = ("train", "dev", "test", "text", "pair", "label")
+"""Settings of the user's own data: files and columns."""
 
 
-def task_names() -> list[str]:
-    """The tasks that are known by name."""
-    return [*glue.SPECS, *SQUAD, *tagging_datasets.DATASETS]
-
-
-def load_task(config: FinetuneConfig) -> tuple[Task, TaskDefaults]:
-    """The task of a config with its data.
+def load_task(config: FinetuneConfig) -> Task:
+    """Load the task of a config with its data.
 
     Raises:
-        ConfigError: there is no such task, or its data are not named.
-        DataError: the data are missing or not as they must be.
+        ConfigError: there is no such task, or a setting of its data is missing or does not apply.
+        DataError: the data are missing or cannot be used.
     """
-    data = config.data
-    if data.path is None and data.train is None:
+    if config.data.path is None and config.data.train is None:
         raise ConfigError("data.path: is missing; give the folder or file of the task's data, --data PATH")
-    path = data.path or Path()
-    if config.kind == "tagging":
-        return _own_tagging(config, path), TaskDefaults(max_length=256)
     if config.kind != "named":
-        task = tabular.load_table_task(
-            config.task or config.kind,
-            _files(config, path, is_table),
-            kind=config.kind,
-            columns=Columns(data.text, data.pair, data.label, data.separator),
-            dev_share=data.dev_share,
-            seed=0,
-            head_kind=config.head.text,
-        )
-        return task, TaskDefaults()
+        return get_problem_class(config.kind).load_task(config.task or config.kind, config.data, config.head)
     if not config.task:
-        raise ConfigError("task: is missing; give --task NAME, or for data of your own --kind classification")
-    name = glue.canonical_name(config.task)
-    if name or config.task in task_names():
-        _refuse_own(config)
-    if name:
-        return glue.load_glue_task(name, path, head_kind=config.head.text), TaskDefaults(
-            glue.SPECS[name].paper_epochs
+        raise ConfigError("task: is missing; give --task NAME, or for your own data --kind classification")
+    if (named := find_named_task(config.task)) is None:
+        names = list(NAMED_TASKS)
+        raise ConfigError(
+            f"task: there is no task {config.task!r}{did_you_mean(config.task, names)}\n"
+            f"  tasks: {', '.join(names)}; "
+            "for your own data give --kind classification, pair, multilabel, regression or tagging"
         )
-    if config.task in SQUAD:
-        return _questions(config, path), TaskDefaults(2, 512)
-    if config.task in tagging_datasets.DATASETS:
-        return tagging_datasets.load_tagging_dataset(config.task, path), TaskDefaults(max_length=256)
-    raise ConfigError(
-        f"task: there is no task {config.task!r}{did_you_mean(config.task, task_names())}\n"
-        f"  tasks: {', '.join(task_names())}; "
-        "for data of your own give --kind classification, pair, multilabel, regression or tagging"
-    )
+    name, task = named
+    _check_data_settings(config, task)
+    return task.load_task(name, config.data, config.head)
 
 
-def _refuse_own(config: FinetuneConfig) -> None:
-    """Refuse settings for data of one's own where the task has its own files and columns."""
-    own = ("train", "dev", "test", "text", "pair", "label")
-    read = ("train", "dev") if config.task in SQUAD else ()
-    given = [f"data.{name}" for name in own if name not in read and getattr(config.data, name) is not None]
+def _check_data_settings(config: FinetuneConfig, task: NamedTask) -> None:
+    """Refuse files and columns of the user's own data for a task that has its own."""
+    given = [
+        f"data.{name}"
+        for name in OWN_DATA_SETTINGS
+        if name not in task.data_settings and getattr(config.data, name) is not None
+    ]
     if given:
         raise ConfigError(
-            f"{', '.join(given)}: {config.task} has its own files and columns; leave it out, or give --kind "
-            "for data of your own"
+            f"{', '.join(given)}: {config.task} has its own files and columns; leave this out, or give --kind for "
+            "your own data"
         )
-
-
-def _files(config: FinetuneConfig, path: Path, fits: Callable[[Path], bool]) -> dict[str, Path]:
-    """The files of data of one's own, by split."""
-    data = config.data
-    return tabular.find_files(path, {"train": data.train, "dev": data.dev, "test": data.test}, fits=fits)
-
-
-def _own_tagging(config: FinetuneConfig, path: Path) -> Task:
-    """Tagged text of one's own, in columns."""
-    data = config.data
-    fields: dict[str, conll.Columns] = {"upos": conll.UPOS, "xpos": conll.XPOS, "feats": conll.FEATS}
-    for setting, value, known in (("data.text", data.text, ()), ("data.label", data.label, tuple(fields))):
-        if value is not None and value not in known and not value.removeprefix("-").isdigit():
-            more = f", or for CoNLL-U {', '.join(known)}" if known else ""
-            raise ConfigError(f"{setting}: {value!r} is no column of tagged text; give a number from 0{more}")
-    columns = fields.get(data.label or "") or conll.Columns(int(data.text or 0), int(data.label or -1))
-    splits = {split: conll.read(file, columns) for split, file in _files(config, path, lambda file: True).items()}
-    notes: list[str] = []
-    if "dev" not in splits:
-        examples = splits["train"]
-        kept, cut = subsampling.stratified_split([""] * len(examples), data.dev_share, seed=0)
-        if not len(cut):
-            raise DataError(f"{path}: one sentence is too little to cut a part for dev from; give --data.dev FILE")
-        splits |= {"train": [examples[i] for i in kept], "dev": [examples[i] for i in cut]}
-        notes.append(f"no file for dev: {len(cut):,} of the {len(examples):,} sentences of train were cut for it")
-    return tagging.build_tagging_task(config.task or "tagging", splits, notes=notes)
-
-
-def _questions(config: FinetuneConfig, path: Path) -> Task:
-    """SQuAD's official files, or files in its format that are named."""
-    data, name = config.data, config.task
-    if path.is_dir() and data.train is None and data.dev is None:
-        return squad.load_squad(path, SQUAD[name], pointer=config.head.span)
-    folder = path if path.is_dir() else path.parent
-    official = f"train-v{SQUAD[name]}.json" if path.is_dir() else path.name
-    train = folder / (data.train or official)
-    dev = None if data.dev is None else folder / data.dev
-    return squad.load_question_files(name, train, dev, pointer=config.head.span, dev_share=data.dev_share)

@@ -47,12 +47,12 @@ class SeedResult:
 
 def failure_reason(problem: Problem, predictions: Sequence[Prediction], examples: Sequence[Any]) -> str | None:
     """A run whose predictions on dev are all alike has not learnt: it gives the commonest answer, or none."""
-    said = [prediction[problem.says] for prediction in predictions]
-    gold = [problem.known(example)["gold"] for example in examples]
-    if problem.kind == "regression":
+    said = [prediction[problem.answer_key] for prediction in predictions]
+    gold = [problem.describe_example(example)["gold"] for example in examples]
+    if all(isinstance(answer, float) for answer in said):
         alike = len(said) > 1 and bool(torch.tensor(said).std() < 0.01 * torch.tensor(gold).std())
         return "its values hardly differ" if alike else None
-    if problem.kind == "tagging":
+    if problem.reads_words:
         said, gold = [*chain(*said)], [*chain(*gold)]
     answers, asked = ({json.dumps(answer, ensure_ascii=False) for answer in each} for each in (said, gold))
     if not len(answers) == 1 < len(asked):

@@ -44,16 +44,15 @@ def build_setup(config: FinetuneConfig) -> FinetuneSetup:
         ElectraError: the config, the data or the model cannot be used as they are.
     """
     device = resolve_device(config.train.device)
-    task, asked = load_task(config)
+    task = load_task(config)
     for note in task.notes:
         logger.info("%s: %s", task.name, note)
     pretrained = load_pretrained(config.model)
     config = resolve(
-        config, pretrained.encoder.config, kind=task.problem.kind, epochs=asked.epochs,
-        max_length=asked.max_length, longest=pretrained.max_length,
+        config, pretrained.encoder.config, task, longest=pretrained.max_length,
     )  # fmt: skip
     reading = InputSpec(pretrained.tokenizer, config.data.read_length)
-    examples = {**task.splits, "train": task.learnt(task.splits["train"])}
+    examples = {**task.splits, "train": task.training_examples(task.splits["train"])}
     rows = {split: task.problem.encode(there, reading) for split, there in examples.items()}
     for split, found in rows.items():
         if found.cut:

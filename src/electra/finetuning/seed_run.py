@@ -76,7 +76,7 @@ class FinetuneSetup:
         """Splits besides train and dev whose examples have answers."""
         return [
             split for split, rows in self.rows.items()
-            if split not in ("train", DEV) and (rows.targets or "labels" in rows.token_targets)
+            if split not in ("train", DEV) and rows.labeled
         ]  # fmt: skip
 
     def step(self) -> Callable[[], None]:
@@ -124,7 +124,7 @@ def run_seed(setting: FinetuneSetup, seed: int, folder: Path) -> FinishedSeed | 
     if diverged:  # figures that are numbers, whatever the network says
         outputs = [{name: np.nan_to_num(x) for name, x in output.items()} for output in outputs]
     module.problem, predictions, metrics = _settled(setting, outputs)
-    shown = [{**problem.known(one), **said} for one, said in zip(examples, predictions, strict=True)]
+    shown = [{**problem.describe_example(one), **said} for one, said in zip(examples, predictions, strict=True)]
     write_predictions(run.path, DEV, shown)
     failed = diverged or failure_reason(problem, predictions, examples)
     if trainer.progress.skipped:
@@ -169,7 +169,7 @@ def training_rows(setting: FinetuneSetup, seed: int) -> Rows:
     examples = task.splits["train"]
     few = subsample(examples, fraction=data.fraction, shots=data.shots, seed=seed)
     logger.info("seed %s learns from %s of the %s training examples", seed, f"{len(few):,}", f"{len(examples):,}")
-    return task.problem.encode(task.learnt(few), setting.reading)
+    return task.problem.encode(task.training_examples(few), setting.reading)
 
 
 def step_count(config: FinetuneConfig, rows: Rows) -> int:
@@ -197,7 +197,7 @@ def micro_batches(
 
 def _score(setting: FinetuneSetup, module: TaskModel, split: str) -> dict[str, float]:
     examples, outputs = setting.task.splits[split], _outputs(setting, module, split)
-    return module.problem.score(examples, module.problem.predictions(examples, setting.rows[split], outputs))
+    return module.problem.compute_metrics(examples, module.problem.decode(examples, setting.rows[split], outputs))
 
 
 def _settled(
@@ -205,11 +205,11 @@ def _settled(
 ) -> tuple[Problem, list[Prediction], dict[str, float]]:
     """The problem with what outputs on dev tell (a threshold, say), and what it then says and comes to."""
     problem, examples, rows = setting.task.problem, setting.task.splits[DEV], setting.rows[DEV]
-    predictions = problem.predictions(examples, rows, outputs)
-    metrics = problem.score(examples, predictions)
+    predictions = problem.decode(examples, rows, outputs)
+    metrics = problem.compute_metrics(examples, predictions)
     if (settled := problem.with_tuned_threshold(metrics)) is not problem:
-        predictions = settled.predictions(examples, rows, outputs)
-        metrics = settled.score(examples, predictions)
+        predictions = settled.decode(examples, rows, outputs)
+        metrics = settled.compute_metrics(examples, predictions)
     return settled, predictions, metrics
 
 

@@ -1,11 +1,11 @@
-"""A step for pipelines of datatrove that writes token shards: what `electra prepare` does, on a cluster.
+"""A step for datatrove pipelines that writes token shards: what `electra prepare` does, on a cluster.
 
     pipeline = [JsonlReader(...), GopherQualityFilter(), ..., TokenShards("SHARDS", "DATA/tokenizer.json")]
     SlurmPipelineExecutor(pipeline, tasks=1000, ...).run()
 
     electra data merge SHARDS/part-*-of-01000 --out DATA
 
-Needs the extra `corpus`. examples/clean_corpus.py is a whole pipeline.
+Needs the extra `corpus`. examples/clean_corpus.py is a complete pipeline.
 """
 
 import logging
@@ -19,25 +19,25 @@ from datatrove.data import Document, DocumentsPipeline
 from datatrove.pipeline.base import PipelineStep
 from fsspec.core import url_to_fs
 
-from electra.data import tokenizer as tokenizers
 from electra.data.shards import MANIFEST, SPLITS, TOKENIZER, token_dtype
+from electra.data.tokenizer import load_tokenizer, vocabulary_size
 from electra.errors import ConfigError
+from electra.preparation.deduplication import HASHES, document_hash
 from electra.preparation.document_batches import BATCH_CHARACTERS, BATCH_ITEMS, Batch
 from electra.preparation.encoding import DocumentEncoder, Text
-from electra.preparation.manifest import write_finished
+from electra.preparation.manifest import finish_data
 from electra.preparation.progress import Progress
 from electra.preparation.shard_writer import SplitWriter
-from electra.preparation.survey import HASHES, HeldoutRule, document_hash
+from electra.preparation.survey import HeldoutRule
 
 logger = logging.getLogger(__name__)
 
 
 class TokenShards(PipelineStep):  # type: ignore[misc]  # datatrove has no types
-    """Encodes the documents that reach it and passes them on.
+    """Encodes the documents that it receives and passes them on.
 
-    Each task writes a folder of its own, OUTPUT/part-RANK-of-TASKS, that is prepared data like any other, and that
-    `electra data merge` joins with the others. A task that gets no document writes none. A task that is run again
-    writes its folder anew.
+    Each task writes one folder, OUTPUT/part-RANK-of-TASKS, of ordinary prepared data; `electra data merge` joins
+    these folders. A task without documents writes none. A task that is run again replaces its folder.
     """
 
     name = "electra: token shards"
@@ -53,33 +53,33 @@ class TokenShards(PipelineStep):  # type: ignore[misc]  # datatrove has no types
     ) -> None:
         """
         Args:
-            output_folder: a path that all tasks see, or a URL for fsspec (s3://bucket/folder): then each task
+            output_folder: a path that all tasks can read, or a URL for fsspec (s3://bucket/folder): then each task
                 writes into a temporary folder and uploads that.
             tokenizer: a tokenizer.json, a BERT vocab.txt, or a folder with one, as for `electra prepare`; all
-                tasks must see it.
-            heldout: the share held out for evaluation, chosen by a hash of each document's text.
-            shard_tokens: tokens in a shard, about.
+                tasks must be able to read it.
+            heldout: the fraction that is held out for evaluation; a hash of each document's text decides which.
+            shard_tokens: approximate number of tokens in a shard.
 
         Raises:
-            ConfigError: for a share or a size that cannot be.
-            DataError: for a tokenizer that cannot be read.
+            ConfigError: `heldout` or `shard_tokens` is out of range.
+            DataError: the tokenizer cannot be read.
         """
         super().__init__()
         if not 0 < heldout <= 0.5:
-            raise ConfigError(f"heldout = {heldout} must be above 0 and at most 0.5")
+            raise ConfigError(f"heldout: must be above 0 and at most 0.5, got {heldout}")
         if shard_tokens < 1:
-            raise ConfigError(f"shard_tokens = {shard_tokens} must be at least 1")
-        tokenizers.load(Path(tokenizer))
+            raise ConfigError(f"shard_tokens: must be at least 1, got {shard_tokens}")
+        load_tokenizer(Path(tokenizer))
         self.output_folder = str(output_folder)
         self.tokenizer = Path(tokenizer)
         self.heldout = heldout
         self.shard_tokens = shard_tokens
 
     def run(self, data: DocumentsPipeline, rank: int = 0, world_size: int = 1) -> Iterator[Document]:
-        """Writes what comes, and yields it."""
+        """Write the documents, and yield them."""
         store, root = url_to_fs(self.output_folder)
         part = f"{root}/part-{rank:05d}-of-{world_size:05d}"
-        if store.exists(part):  # of a try before; never two tries in one folder
+        if store.exists(part):  # of an earlier attempt; never two attempts in one folder
             store.rm(part, recursive=True)
         with tempfile.TemporaryDirectory() as temporary:
             local = "file" in store.protocol
@@ -91,17 +91,19 @@ class TokenShards(PipelineStep):  # type: ignore[misc]  # datatrove has no types
                 if local:
                     shutil.rmtree(folder)
             elif not local:
-                for path in sorted(folder.iterdir(), key=lambda path: path.name == MANIFEST):  # which comes last
+                for path in sorted(
+                    folder.iterdir(), key=lambda path: path.name == MANIFEST
+                ):  # the manifest comes last
                     store.put_file(str(path), f"{part}/{path.name}")
 
     def _write(self, data: DocumentsPipeline, folder: Path) -> Iterator[Document]:
         started = time.monotonic()
-        tokenizer = tokenizers.load(self.tokenizer)
+        tokenizer = load_tokenizer(self.tokenizer)
         (folder / TOKENIZER).write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
         rule = HeldoutRule(round(self.heldout * HASHES))
         options = {"pipeline": "datatrove", "tokenizer": str(self.tokenizer), "heldout": self.heldout}
         progress = Progress(options, heldout=rule)
-        encode, dtype = DocumentEncoder(tokenizer), token_dtype(tokenizers.vocabulary_size(tokenizer))
+        encode, dtype = DocumentEncoder(tokenizer), token_dtype(vocabulary_size(tokenizer))
         train, heldout = (SplitWriter(folder, split, dtype, self.shard_tokens) for split in SPLITS)
         batch, texts = Batch((0, 0)), list[Text]()
 
@@ -115,9 +117,9 @@ class TokenShards(PipelineStep):  # type: ignore[misc]  # datatrove has no types
         with train, heldout:
             for document in data:
                 with self.track_time():
-                    identity = document_hash(document.text)
-                    texts.append(Text(document.text, rule.share(identity)))
-                    batch.hashes.append(identity)
+                    digest = document_hash(document.text)
+                    texts.append(Text(document.text, rule.share(digest)))
+                    batch.hashes.append(digest)
                     batch.characters += len(document.text)
                     self.stat_update("total")
                     self.update_doc_stats(document)
@@ -129,4 +131,4 @@ class TokenShards(PipelineStep):  # type: ignore[misc]  # datatrove has no types
                 write()
                 records = {"train": train.finish(), "heldout": heldout.finish()}
                 if any(records.values()):
-                    write_finished(folder, tokenizer, records, progress, started)
+                    finish_data(folder, tokenizer, records, progress, started=started)

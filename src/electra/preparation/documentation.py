@@ -85,7 +85,7 @@ class Source:
     """Further documents as (title, text): topics, the long description."""
 
 
-def collect(out: Path, *, words: int = 4_000_000) -> Documentation:
+def collect_documentation(out: Path, *, words: int = 4_000_000) -> Documentation:
     """Write this machine's documentation to `out` (JSON lines), and a record of its licences beside it.
 
     The text is the same for the same Python and the same installed packages. It is kept in the user's cache

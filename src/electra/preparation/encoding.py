@@ -1,8 +1,8 @@
-"""Documents to token ids: in one process with a cache of words, or in several, with results in order.
+"""Encode documents as token ids, in one process or in several, with a cache of words.
 
-`tokenizers` spends most of its time on words it has seen before. Where a tokenizer works word by word (BERT's
-pipeline, byte-level BPE), `WordCache` looks a word's ids up and asks the tokenizer only for new ones; other
-tokenizers are called sentence by sentence. `encode_plainly` is the reference that both must equal.
+`tokenizers` spends most of its time on words that it has encoded before. If a tokenizer works word by word (BERT's
+pipeline, byte-level BPE), `WordCache` looks up the ids of a word and calls the tokenizer only for new words; other
+tokenizers are called sentence by sentence. `encode_uncached` is the reference that both must equal.
 """
 
 import json
@@ -18,16 +18,16 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from electra.data.shards import ENDS, Ends, Tokens, token_dtype
-from electra.data.tokenizer import byte_pieces, normalizer_parts, special_tokens, vocabulary_size
+from electra.data.tokenizer import byte_level_options, normalizer_parts, special_tokens, vocabulary_size
 from electra.preparation.sentences import split_sentences
 from electra.preparation.workers import map_in_order
 
-CACHED_WORDS = 600_000  # in each of at most two caches; together some 130 MB a process
-LONGEST_CACHED = 32  # characters; longer strings seldom come twice
+CACHED_WORDS = 600_000  # in each of at most two caches; together about 130 MB per process
+LONGEST_CACHED = 32  # characters; longer strings seldom occur twice
 
-# Where BERT's pipeline always cuts, each with the mark as a word of its own: ASCII punctuation, common Unicode
-# punctuation, and (with `handle_chinese_chars`) ideographs. A subset of its rules is enough to be exact.
-_MARKS = r"!-/:-@\[-`{-~¡«·»¿‐-‧‹›、。〈-】！，．：；？（）"
+# Characters that are always a separate word in BERT's pipeline: ASCII punctuation, common Unicode punctuation, and
+# (with `handle_chinese_chars`) ideographs. A subset of its rules is enough to be exact.
+_PUNCTUATION = r"!-/:-@\[-`{-~¡«·»¿‐-‧‹›、。〈-】！，．：；？（）"
 _IDEOGRAPHS = "㐀-䶿一-鿿"
 
 Meta = TypeVar("Meta")
@@ -35,7 +35,7 @@ Meta = TypeVar("Meta")
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Documents as one run of ids with the ends of sentences (in tokens) and documents (in sentences)."""
+    """Documents as one array of ids with the ends of sentences (in tokens) and of documents (in sentences)."""
 
     tokens: Tokens
     sentence_ends: Ends
@@ -45,45 +45,45 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text to encode, and the share of its last sentences that is held out: 0 none, 1 all."""
+    """A text to encode, and the share of its sentences, from the end, that is held out (0: none, 1: all)."""
 
     text: str
     heldout: float = 0.0
 
 
-def encode_plainly(tokenizer: Tokenizer, sentence: str) -> list[int]:
-    """A sentence's ids by the tokenizer alone, without special tokens."""
+def encode_uncached(tokenizer: Tokenizer, sentence: str) -> list[int]:
+    """Encode a sentence with the tokenizer alone, without special tokens."""
     return list(tokenizer.encode(sentence, add_special_tokens=False).ids)
 
 
 class DocumentEncoder:
-    """Encodes documents sentence by sentence; a sentence or document without any token is left out."""
+    """Encodes documents sentence by sentence; a sentence or document without tokens is left out."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.unknown = special_tokens(tokenizer).unknown
         self.dtype = token_dtype(vocabulary_size(tokenizer))
-        self.encode = sentence_encoder(tokenizer)
-        pieces = byte_pieces(tokenizer)
-        # Released RoBERTas set no space themselves, and know a word that has none before it for another one.
-        self.spaced = pieces is not None and not pieces.prefixed
+        self.encode = build_sentence_encoder(tokenizer)
+        # Released RoBERTa tokenizers add no space, and a word without a space before it is another entry.
+        options = byte_level_options(tokenizer)
+        self.add_spaces = options is not None and not options.add_prefix_space
 
     def __call__(self, texts: Sequence[Text]) -> tuple[Encoded, Encoded]:
-        """The training part and the held-out part of some documents."""
-        train, heldout = _Collector(), _Collector()
+        """Return the training part and the held-out part of some documents."""
+        train, heldout = _EncodedBuilder(), _EncodedBuilder()
         for text in texts:
             sentences = split_sentences(text.text)
-            if self.spaced:  # as in the text, but for the document's first
+            if self.add_spaces:  # as in the text, except before the first sentence
                 sentences[1:] = [f" {sentence}" for sentence in sentences[1:]]
             kept = round(len(sentences) * (1 - text.heldout))
-            if 0 < text.heldout < 1:  # both sides get something, if there is anything to share
+            if 0 < text.heldout < 1:  # both parts get a sentence, if there are two
                 kept = max(min(kept, len(sentences) - 1), 1)
             train.add(map(self.encode, sentences[:kept]))
             heldout.add(map(self.encode, sentences[kept:]))
-        return train.encoded(self.dtype, self.unknown), heldout.encoded(self.dtype, self.unknown)
+        return train.build(self.dtype, self.unknown), heldout.build(self.dtype, self.unknown)
 
 
 @dataclass
-class _Collector:
+class _EncodedBuilder:
     sentences: list[bytes] = field(default_factory=list)
     document_ends: list[int] = field(default_factory=list)
 
@@ -93,96 +93,96 @@ class _Collector:
         if len(self.sentences) > before:
             self.document_ends.append(len(self.sentences))
 
-    def encoded(self, dtype: np.dtype[Any], unknown: int) -> Encoded:
+    def build(self, dtype: np.dtype[Any], unknown: int) -> Encoded:
         tokens = np.frombuffer(b"".join(self.sentences), dtype)
         lengths = np.fromiter(map(len, self.sentences), ENDS, len(self.sentences)) // dtype.itemsize
         ends = np.cumsum(lengths, dtype=ENDS), np.array(self.document_ends, ENDS)
         return Encoded(tokens, *ends, unknown=int(np.count_nonzero(tokens == unknown)))
 
 
-def sentence_encoder(tokenizer: Tokenizer) -> Callable[[str], bytes]:
-    """The fastest function from a sentence to its ids, which are those of `encode_plainly`.
+def build_sentence_encoder(tokenizer: Tokenizer) -> Callable[[str], bytes]:
+    """Return the fastest function that encodes a sentence with the same ids as `encode_uncached`.
 
-    The ids come as the bytes of an array of `token_dtype`: bytes are joined far quicker than tuples of ints.
+    It returns the ids as the bytes of an array of `token_dtype`: joining bytes is much faster than joining tuples.
     """
     dtype = token_dtype(vocabulary_size(tokenizer))
     pipeline = json.loads(tokenizer.to_str())
     normalizers = list(normalizer_parts(pipeline["normalizer"]))
-    names, splitter = [part["type"] for part in normalizers], pipeline["pre_tokenizer"] or {"type": None}
+    names, pre_tokenizer = [part["type"] for part in normalizers], pipeline["pre_tokenizer"] or {"type": None}
 
-    def plain(sentence: str) -> bytes:
-        return np.array(encode_plainly(tokenizer, sentence), dtype).tobytes()
+    def encode(sentence: str) -> bytes:
+        return np.array(encode_uncached(tokenizer, sentence), dtype).tobytes()
 
-    # An added entry is looked for in the raw text and may hold a space; then no word stands alone.
+    # Added entries are searched in the raw text and may contain a space; then words cannot be encoded one by one.
     only_special = all(entry.special for entry in tokenizer.get_added_tokens_decoder().values())
     if only_special and not pipeline["model"].get("dropout"):
-        if (names, splitter["type"]) == (["BertNormalizer"], "BertPreTokenizer"):
-            marks = _MARKS + _IDEOGRAPHS * normalizers[0]["handle_chinese_chars"]
-            return WordCache(plain, marks=marks, lowercase=normalizers[0]["lowercase"]).encode
-        # Normalizers that can make a word empty (StripAccents) would make runs of spaces, which are pieces.
-        pieces = byte_pieces(tokenizer)
-        if {"Lowercase", "NFC"}.issuperset(names) and pieces is not None and pieces.use_regex:
-            return SpacedWordCache(plain, prefixed=pieces.prefixed).encode
-    return plain
+        if (names, pre_tokenizer["type"]) == (["BertNormalizer"], "BertPreTokenizer"):
+            separate = _PUNCTUATION + _IDEOGRAPHS * normalizers[0]["handle_chinese_chars"]
+            return WordCache(encode, separate=separate, lowercase=normalizers[0]["lowercase"]).encode
+        # Normalizers that can make a word empty (StripAccents) would make runs of spaces, which are words.
+        options = byte_level_options(tokenizer)
+        if {"Lowercase", "NFC"}.issuperset(names) and options is not None and options.use_regex:
+            return SpacedWordCache(encode, add_prefix_space=options.add_prefix_space).encode
+    return encode
 
 
 class WordCache(dict[str, bytes]):
-    """Ids by what stands between two spaces, for BERT's pipeline, which cuts at every space and mark.
+    """Ids of the strings between spaces, for BERT's pipeline, which splits at every space and punctuation mark.
 
-    A string that is not yet known is cut at its marks, and its pieces are put into lower case if it is ASCII and
-    the tokenizer does so. Pieces have a cache of their own, and only what is not in there goes to the tokenizer.
+    A new string is split at its punctuation. If it is ASCII and the tokenizer lowercases, so is the string. Its
+    parts have a separate cache, and only parts that are not in it are encoded by the tokenizer.
     """
 
-    def __init__(self, plain: Callable[[str], bytes], *, marks: str, lowercase: bool) -> None:
+    def __init__(self, encode_part: Callable[[str], bytes], *, separate: str, lowercase: bool) -> None:
         super().__init__()
-        self.plain = plain
-        self.pieces: dict[str, bytes] = {}
-        self.cut = re.compile(f"([{marks}])").split
+        self.encode_part = encode_part
+        self.parts: dict[str, bytes] = {}
+        self.split = re.compile(f"([{separate}])").split
         self.lowercase = lowercase
 
     def encode(self, sentence: str) -> bytes:
-        # Only the space proper: other white space, and what Python and BERT classify differently, stays inside
-        # a string and is the tokenizer's affair.
+        # Only at the space character: other white space, and what Python and BERT classify differently, stays
+        # inside a string and is left to the tokenizer.
         return b"".join(map(self.__getitem__, sentence.split(" ")))
 
     def __missing__(self, string: str) -> bytes:
         lower = self.lowercase and string.isascii()
-        ids = b"".join([self._piece(piece) for piece in self.cut(string.lower() if lower else string) if piece])
-        _remember(self, string, ids)
+        ids = b"".join([self._get_part(part) for part in self.split(string.lower() if lower else string) if part])
+        _store(self, string, ids)
         return ids
 
-    def _piece(self, piece: str) -> bytes:
-        ids = self.pieces.get(piece)
+    def _get_part(self, part: str) -> bytes:
+        ids = self.parts.get(part)
         if ids is None:
-            ids = self.plain(piece)
-            _remember(self.pieces, piece, ids)
+            ids = self.encode_part(part)
+            _store(self.parts, part, ids)
         return ids
 
 
 class SpacedWordCache(dict[str, bytes]):
-    """Ids of " word" by word, for byte-level BPE, whose pieces begin with the space before them."""
+    """Ids of " word" by word, for byte-level BPE, in which a word begins with the space before it."""
 
-    def __init__(self, plain: Callable[[str], bytes], *, prefixed: bool) -> None:
+    def __init__(self, encode_word: Callable[[str], bytes], *, add_prefix_space: bool) -> None:
         super().__init__()
-        self.plain = plain
-        self.prefixed = prefixed
+        self.encode_word = encode_word
+        self.add_prefix_space = add_prefix_space
 
     def encode(self, sentence: str) -> bytes:
-        if "  " in sentence:  # a run of spaces is a piece of its own
-            return self.plain(sentence)
-        spaced = sentence.startswith(" ")
-        first, *others = sentence[spaced:].split(" ")
-        ids = self[first] if self.prefixed or spaced else self.plain(first)
+        if "  " in sentence:  # a run of spaces is a separate word
+            return self.encode_word(sentence)
+        has_space = sentence.startswith(" ")
+        first, *others = sentence[has_space:].split(" ")
+        ids = self[first] if self.add_prefix_space or has_space else self.encode_word(first)
         return ids + b"".join(map(self.__getitem__, others))
 
     def __missing__(self, word: str) -> bytes:
-        ids = self.plain(" " + word)
-        _remember(self, word, ids)
+        ids = self.encode_word(" " + word)
+        _store(self, word, ids)
         return ids
 
 
-def _remember(cache: dict[str, bytes], key: str, ids: bytes) -> None:
-    """Adds to a cache, which starts anew when it is full: what is frequent is back at once."""
+def _store(cache: dict[str, bytes], key: str, ids: bytes) -> None:
+    """Add to a cache; a full one is emptied first, and frequent words are soon in it again."""
     if len(key) <= LONGEST_CACHED:
         if len(cache) >= CACHED_WORDS:
             cache.clear()

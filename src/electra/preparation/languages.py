@@ -1,4 +1,4 @@
-"""Languages by the codes that py3langid tells them by: ISO 639-1, and ISO 639-3 where that has none."""
+"""The languages that py3langid detects, by their codes: ISO 639-1, or ISO 639-3 if there is none in the former."""
 
 from difflib import get_close_matches
 
@@ -25,8 +25,8 @@ _LISTED = """
 NAMES = dict(entry.strip().split(" ", 1) for entry in _LISTED.replace("\n    ", " ").split(","))
 
 
-def near(word: str) -> str | None:
-    """The code of the language that a word names, if it names one: `"English"`, `"englisch"`, `"EN"`."""
+def find_language_code(word: str) -> str | None:
+    """Return the code of the language that a word names, if it names one: `"English"`, `"englisch"`, `"EN"`."""
     codes = {name.lower(): code for code, name in NAMES.items()}
     if word.lower() in NAMES:
         return word.lower()

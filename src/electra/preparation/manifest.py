@@ -1,4 +1,4 @@
-"""The last step of a preparation: what is known once all shards are written, and the manifest."""
+"""The last step of a preparation: counts, unigram fakes and the manifest, once all shards are written."""
 
 import time
 from datetime import UTC, datetime
@@ -8,7 +8,6 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from electra import __version__, durable
-from electra.data import tokenizer as tokenizers
 from electra.data.shards import (
     FORMAT,
     TOKENIZER,
@@ -18,34 +17,36 @@ from electra.data.shards import (
     token_dtype,
     write_manifest,
 )
+from electra.data.tokenizer import describe_tokenizer, special_tokens
 from electra.preparation.progress import Progress
-from electra.preparation.report import warnings
+from electra.preparation.report import find_warnings
 from electra.preparation.shard_writer import count_tokens, write_counts, write_unigram_fakes
 
 
-def write_finished(
+def finish_data(
     folder: Path,
     tokenizer: Tokenizer,
     records: dict[str, list[dict[str, Any]]],
     progress: Progress,
+    *,
     started: float,
 ) -> dict[str, Any]:
-    """Counts tokens, draws the unigram fakes, and writes the manifest, which makes a folder of shards complete.
+    """Count tokens, draw the unigram fakes, and write the manifest, which makes a folder of shards complete.
 
     Args:
-        records: of the finished shards, by split.
-        progress: what was counted on the way.
-        started: when, by `time.monotonic`.
+        records: the records of the finished shards, by split.
+        progress: what was counted before.
+        started: the time of the beginning, by `time.monotonic`.
 
     Returns:
         The manifest.
     """
     assert progress.heldout is not None
-    description = tokenizers.describe(tokenizer)
+    description = describe_tokenizer(tokenizer)
     dtype = token_dtype(description["vocabulary_size"])
     counts = count_tokens(folder, records["train"], dtype, description["vocabulary_size"])
     durable.write(folder / UNIGRAM_COUNTS, lambda path: write_counts(path, counts))
-    special = tokenizers.special_tokens(tokenizer).ids
+    special = special_tokens(tokenizer).ids
     for record in records["heldout"]:
         write_unigram_fakes(folder, record, dtype=dtype, counts=counts, special=special)
     splits = {
@@ -77,7 +78,7 @@ def write_finished(
         "dtype": "uint16" if dtype.itemsize == 2 else "uint32",
         "splits": splits,
         "statistics": statistics,
-        "warnings": list(warnings(statistics, splits, tail=progress.heldout.tail_of is not None)),
+        "warnings": list(find_warnings(statistics, splits, tail=progress.heldout.tail_of is not None)),
         "unigram_counts": file_sha256(folder / UNIGRAM_COUNTS),
         "fingerprint": fingerprint(checksum, splits),
     }

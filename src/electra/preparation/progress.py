@@ -1,4 +1,4 @@
-"""What `electra prepare` has done so far: progress.json, written at every commit, gone at the end."""
+"""The progress of an unfinished preparation: progress.json, written at every commit and deleted at the end."""
 
 import json
 from collections import Counter
@@ -8,29 +8,30 @@ from typing import Any, Self
 
 from electra.errors import DataError
 from electra.json_files import write_json
+from electra.preparation.deduplication import DuplicateCounter
 from electra.preparation.document_batches import Batch, Position
-from electra.preparation.survey import DuplicateCounter, HeldoutRule
+from electra.preparation.survey import HeldoutRule
 
 PROGRESS = "progress.json"
-NOT_FILTERED = {"deduplicate": False, "least_characters": 0, "most_characters": 0, "language": []}
-"""Options that are written down only where they are others than these."""
+DEFAULT_FILTERS = {"deduplicate": False, "least_characters": 0, "most_characters": 0, "language": []}
+"""Options that are only stored if they differ from these."""
 
 
 @dataclass
 class Progress:
-    """The state of an unfinished preparation; everything that a resumed one needs, and JSON."""
+    """The state of an unfinished preparation. Its fields are the keys of progress.json."""
 
     options: dict[str, Any]
-    """What the result depends on: the settings and the sources."""
+    """The settings and sources that the result depends on."""
     heldout: HeldoutRule | None = None
-    """Known once the survey is done and the tokenizer written."""
+    """None until the survey is done and the tokenizer is written."""
     total_characters: int | None = None
-    """Characters in the corpus, with those that are left out, if the survey saw all of it."""
+    """Characters in the corpus, including documents that are left out; None: the survey did not read all of it."""
     position: Position = (0, 0)
     documents: int = 0
     characters: int = 0
     read: int = 0
-    """Characters, with those of documents that are left out."""
+    """Characters, including those of documents that are left out."""
     unknown: int = 0
     rejects: int = 0
     rejects_bytes: int = 0
@@ -41,10 +42,10 @@ class Progress:
 
     @classmethod
     def open(cls, folder: Path, options: dict[str, Any]) -> Self:
-        """The progress in a folder, or a fresh one.
+        """Read the progress in a folder, or start a new one.
 
         Raises:
-            DataError: when the folder holds another preparation, or the file is damaged.
+            DataError: the folder holds another preparation, or the file is damaged.
         """
         path = folder / PROGRESS
         if not path.is_file():
@@ -69,20 +70,20 @@ class Progress:
             raise DataError(f"{path}: damaged ({error!r}); delete {folder} and run the command again") from error
 
     def add(self, batch: Batch, *, unknown: int, rejects_bytes: int) -> None:
-        """Counts a batch that has been written."""
+        """Count a batch that has been written."""
         self.position = batch.end
         self.documents += len(batch.hashes)
         self.characters += batch.characters
-        self.read += batch.read
+        self.read += batch.characters_read
         self.unknown += unknown
         self.rejects += len(batch.rejects)
         self.rejects_bytes += rejects_bytes
         self.left_out.update(batch.left_out)
-        for identity in batch.hashes:
-            self.duplicates.add(identity)
+        for document in batch.hashes:
+            self.duplicates.add(document)
 
     def save(self, folder: Path) -> None:
-        """Replaces the file in one step."""
+        """Replace the file in one step."""
         state = {name: value for name, value in vars(self).items() if name not in ("heldout", "duplicates")}
         state["heldout"] = asdict(self.heldout) if self.heldout else None
         state["duplicates"] = [self.duplicates.modulus, self.duplicates.counts]
@@ -92,10 +93,12 @@ class Progress:
 def check_same_options(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     """
     Raises:
-        DataError: naming what differs between the options of a folder and those given now.
+        DataError: the options of a folder differ from those given now.
     """
-    before, now = NOT_FILTERED | before, NOT_FILTERED | now
+    before, now = DEFAULT_FILTERS | before, DEFAULT_FILTERS | now
     differing = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     if differing:
         changes = "; ".join(f"{name}: {before.get(name)!r} there, {now.get(name)!r} now" for name in differing)
-        raise DataError(f"{folder} was prepared with other options ({changes}); give another --out, or delete it")
+        raise DataError(
+            f"{folder} was prepared with other options ({changes}); give another --out, or delete the folder"
+        )

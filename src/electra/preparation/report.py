@@ -1,4 +1,4 @@
-"""What `electra prepare` says at its end: the figures, and warnings about those that look wrong."""
+"""The result of a preparation: its statistics, and warnings about those that look wrong."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,48 +12,55 @@ from rich.text import Text
 
 @dataclass(frozen=True)
 class PrepareResult:
-    """A finished data folder; `before` when it was there already and nothing was done."""
+    """A finished data folder.
+
+    Attributes:
+        reused: whether it existed already, so that nothing was done.
+    """
 
     folder: Path
     manifest: dict[str, Any]
-    before: bool = False
+    reused: bool = False
 
     def __rich__(self) -> RenderableType:
-        figures, splits = self.manifest["statistics"], self.manifest["splits"]
+        statistics, splits = self.manifest["statistics"], self.manifest["splits"]
         tokenizer, seconds = self.manifest["tokenizer"], self.manifest["made"]["seconds"]
-        speed = figures["characters"] / 1e6 / max(seconds, 0.001)
+        speed = statistics["characters"] / 1e6 / max(seconds, 0.001)
         table = Table(box=None, show_header=False, pad_edge=False)
         table.add_column(style="dim")
         table.add_column()
         rows = {
-            "documents": f"{figures['documents']:,} ({figures['duplicate_share']:.1%} of them copies)",
-            "characters": f"{figures['characters']:,}",
+            "documents": f"{statistics['documents']:,} ({statistics['duplicate_share']:.1%} of them copies)",
+            "characters": f"{statistics['characters']:,}",
             "tokens": f"{splits['train']['tokens']:,} to train on, {splits['heldout']['tokens']:,} held out "
             f"({splits['heldout']['documents']:,} documents)",
-            "characters a token": f"{figures['characters_per_token']:.2f}",
-            "unknown tokens": f"{figures['unknown_share']:.3%}",
-            **({"left out": _counted(figures["left_out"])} if figures.get("left_out") else {}),
-            "rejected lines": f"{figures['rejects']:,}" + (" (see rejects.jsonl)" if figures["rejects"] else ""),
+            "characters per token": f"{statistics['characters_per_token']:.2f}",
+            "unknown tokens": f"{statistics['unknown_share']:.3%}",
+            **({"left out": _format_counts(statistics["left_out"])} if statistics.get("left_out") else {}),
+            "rejected lines": f"{statistics['rejects']:,}"
+            + (" (see rejects.jsonl)" if statistics["rejects"] else ""),
             "tokenizer": f"{tokenizer['kind']}, {tokenizer['vocabulary_size']:,} entries, "
             + ("lower case" if tokenizer["lowercase"] else "case kept"),
             "time": f"{seconds:.0f} s, {speed:.1f} million characters/s",
         }
         for name, value in rows.items():
             table.add_row(name, value)
-        state = "was prepared before with these options; nothing to do" if self.before else "is prepared"
+        state = "was already prepared with these options; nothing to do" if self.reused else "is prepared"
         head = Text(f"{self.folder} {state}", style="bold")
-        marks = [Text(f"! {warning}", style="yellow") for warning in self.manifest["warnings"]]
-        usable = splits["heldout"]["tokens"] > 0
-        next_step = [Text(f"\nelectra pretrain electra-tiny --data {self.folder} --out RUN")] if usable else []
-        return Group(head, table, *marks, *next_step)
+        warnings = [Text(f"! {warning}", style="yellow") for warning in self.manifest["warnings"]]
+        has_heldout = splits["heldout"]["tokens"] > 0
+        next_step = (
+            [Text(f"\nelectra pretrain electra-tiny --data {self.folder} --out RUN")] if has_heldout else []
+        )
+        return Group(head, table, *warnings, *next_step)
 
 
-def _counted(left_out: dict[str, int]) -> str:
+def _format_counts(left_out: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
 
 
-def warnings(statistics: dict[str, Any], splits: dict[str, Any], *, tail: bool) -> Iterator[str]:
-    """What looks wrong in the figures of a manifest, one sentence each, with what to do."""
+def find_warnings(statistics: dict[str, Any], splits: dict[str, Any], *, tail: bool) -> Iterator[str]:
+    """Yield what looks wrong in the statistics of a manifest, one sentence each, with what to do."""
     documents, rejects = statistics["documents"], statistics["rejects"]
     train, heldout = splits["train"], splits["heldout"]
     if statistics["unknown_share"] > 0.01:

@@ -1,21 +1,22 @@
-"""Where a document is cut into sentences: at line ends, and inside lines by a rule that knows no language.
+"""Split documents into sentences: at line ends, and inside lines by a rule that does not depend on the language.
 
-The rule wants an end mark (. ! ?), closing quotes or brackets, white space, and then something that is not a
-small letter; or a full-width mark, which needs no space. A mark after a single letter or digit, or two digits
-("J. Smith", "U.S. Army", "am 3. Mai"), or after a short word and before a digit ("No. 5", "Abs. 2"), ends nothing.
-Other abbreviations do end a sentence: it only says where an example may be cut, so little hangs on it.
+A sentence ends with an end mark (. ! ?), closing quotes or brackets, and white space, if the next character is not
+a small letter; or with a full-width end mark, which needs no space. A full stop after a single letter or digit, or
+after two digits ("J. Smith", "U.S. Army", "am 3. Mai"), or after a short word and before a digit ("No. 5", "Abs.
+2"), does not end a sentence. Other abbreviations do. Such errors matter little, because sentences only decide
+where examples may be split.
 """
 
 import re
 
 _CLOSERS = r"[\"'”’»)\]」』）】]*"
-# It begins with one set of characters, which `re` can search for; two alternatives would be three times slower.
+# It begins with one set of characters, which `re` can search for; two alternatives would take three times as long.
 _END = re.compile(rf"[.!?…。！？｡]+(?:{_CLOSERS}\s+|(?<=[。！？｡]){_CLOSERS})(?=\S)")
 _OPENERS = "\"'“‘«„([¿¡「『"
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a document in order, stripped and never empty."""
+    """Return the sentences of a document in order, stripped and never empty."""
     sentences: list[str] = []
     for line in text.split("\n"):
         start = 0

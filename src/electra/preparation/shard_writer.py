@@ -1,7 +1,7 @@
-"""Writing the shards of one split so that a killed run goes on where it last committed.
+"""Write the shards of one split so that a killed run can resume from its last commit.
 
-A growing shard is NAME.KIND.partial; once it is full it is synced, hashed and renamed. `commit` syncs and returns
-how long everything is; a writer made from that state cuts off what came after it.
+A growing shard is NAME.KIND.partial; when it is full it is synced, hashed and renamed. `commit` syncs the files
+and returns their lengths; a writer made from that state removes what was written after it.
 """
 
 import os
@@ -19,7 +19,7 @@ KINDS = ("tokens", "sentences", "documents")
 
 
 class SplitWriter:
-    """Appends encoded documents to shards of about `shard_tokens` tokens; a batch is never divided."""
+    """Appends encoded documents to shards of about `shard_tokens` tokens; a batch is never split."""
 
     def __init__(
         self,
@@ -31,10 +31,10 @@ class SplitWriter:
     ) -> None:
         """
         Args:
-            state: what `commit` returned, to go on from there.
+            state: what `commit` returned, to resume from there.
 
         Raises:
-            DataError: when the files do not hold what the state says.
+            DataError: the files do not hold what the state says.
         """
         self.folder = folder
         self.split = split
@@ -44,7 +44,7 @@ class SplitWriter:
         self._open(dict(state["open"]) if state else dict.fromkeys(KINDS, 0))
 
     def add(self, encoded: Encoded) -> bool:
-        """Appends a batch; True when that filled a shard."""
+        """Append a batch; True when that filled a shard."""
         ends = encoded.sentence_ends + self.lengths["tokens"], encoded.document_ends + self.lengths["sentences"]
         for kind, array in zip(KINDS, (encoded.tokens, *ends), strict=True):
             self.files[kind].write(array.astype(self.items[kind], copy=False).data)
@@ -56,14 +56,14 @@ class SplitWriter:
         return True
 
     def commit(self) -> dict[str, Any]:
-        """Puts everything on the disk and returns the state, as JSON."""
+        """Sync everything to the disk and return the state, as JSON."""
         for file in self.files.values():
             file.flush()
             os.fsync(file.fileno())
         return {"finished": list(self.finished), "open": dict(self.lengths)}
 
     def finish(self) -> list[dict[str, Any]]:
-        """Closes the last shard; the manifest's records of all of them."""
+        """Close the last shard and return the records of all shards for the manifest."""
         if self.lengths["documents"]:
             self._close_shard()
         else:
@@ -73,7 +73,7 @@ class SplitWriter:
         return self.finished
 
     def close(self) -> None:
-        """Lets go of the open files and leaves them as they are."""
+        """Close the open files and leave them as they are."""
         for file in self.files.values():
             file.close()
 
@@ -101,7 +101,7 @@ class SplitWriter:
             found = path.stat().st_size if path.exists() else 0
             if found < size:
                 raise DataError(
-                    f"{path}: {size} bytes expected, {found} found, so this preparation cannot go on; "
+                    f"{path}: expected {size} bytes, found {found}, so this preparation cannot resume; "
                     f"delete {self.folder} and run the command again"
                 )
             path.touch()
@@ -120,7 +120,7 @@ class SplitWriter:
 
 
 def count_tokens(folder: Path, records: list[dict[str, Any]], dtype: np.dtype[Any], size: int) -> Counts:
-    """How often each id stands in some shards, shape (size,)."""
+    """Return how often each id occurs in some shards, (size,)."""
     counts = np.zeros(size, np.int64)
     for record in records:
         counts += np.bincount(np.fromfile(folder / f"{record['name']}.tokens", dtype), minlength=size)
@@ -128,7 +128,7 @@ def count_tokens(folder: Path, records: list[dict[str, Any]], dtype: np.dtype[An
 
 
 def write_counts(path: Path, counts: Counts) -> None:
-    """Writes counts as .npy, whatever the name ends in."""
+    """Write counts as .npy, whatever the ending of the name."""
     with path.open("wb") as file:
         np.save(file, counts)
 
@@ -136,11 +136,11 @@ def write_counts(path: Path, counts: Counts) -> None:
 def write_unigram_fakes(
     folder: Path, record: dict[str, Any], *, dtype: np.dtype[Any], counts: Counts, special: tuple[int, ...]
 ) -> None:
-    """Writes NAME.unigram beside a held-out shard and adds its checksum to the shard's record.
+    """Write NAME.unigram next to a held-out shard and add its checksum to the record of the shard.
 
-    `UNIGRAM_SHARE` of the positions get a draw from the distribution of `counts` without the special tokens. A
-    draw may be the original token, which then counts as original. The seed comes from the tokens, so the same
-    data always has the same fakes.
+    At `UNIGRAM_SHARE` of the positions the token is drawn from the distribution of `counts` without the special
+    tokens. It may be the original token, which then counts as original. The seed comes from the tokens, so the
+    same data always have the same fakes.
     """
     random = np.random.default_rng(int(record["sha256"]["tokens"][:16], 16))
     path = folder / f"{record['name']}.tokens"
@@ -148,8 +148,8 @@ def write_unigram_fakes(
     weights = counts.astype(np.float64)
     weights[list(special)] = 0
     if weights.sum() > 0:
-        chosen = random.choice(len(tokens), round(UNIGRAM_SHARE * len(tokens)), replace=False)
-        tokens[chosen] = random.choice(len(weights), len(chosen), p=weights / weights.sum())
+        positions = random.choice(len(tokens), round(UNIGRAM_SHARE * len(tokens)), replace=False)
+        tokens[positions] = random.choice(len(weights), len(positions), p=weights / weights.sum())
     path = path.with_suffix(".unigram")
     durable.write(path, tokens.tofile)
     record["sha256"]["unigram"] = file_sha256(path)

@@ -22,7 +22,7 @@ from electra.data.sampling import Sampler, step_seed
 from electra.data.shards import TokenData
 from electra.data.streams import StreamOrder, check_stream
 from electra.data.tags import TAGS, TagTable
-from electra.data.tokenizer import continuations, load
+from electra.data.tokenizer import continuation_mask, load_tokenizer
 from electra.errors import ConfigError, DataError
 from electra.objectives.masking import WHOLE_WORDS
 from electra.objectives.stream_memory import stream_memories
@@ -129,7 +129,7 @@ def vocabulary_tables(config: PretrainConfig, data: TokenData) -> dict[str, torc
     """
     known = {"counts_V": torch.from_numpy(data.unigram_counts.astype(np.int64))}
     if config.masking.kind in WHOLE_WORDS:
-        known["continues_V"] = torch.from_numpy(continuations(load(data.tokenizer_path)))
+        known["continues_V"] = torch.from_numpy(continuation_mask(load_tokenizer(data.tokenizer_path)))
     if config.objective.fakes == "same-tag" and (tags := TagTable.read(data.folder)):
         if len(tags.tags_V) != data.vocabulary_size:
             raise DataError(
@@ -177,7 +177,7 @@ def build_batches(config: PretrainConfig, data: TokenData, device: torch.device)
     )
 
     def describe_rows(step: int) -> list[dict[str, Any]]:
-        tokenizer = load(data.tokenizer_path)
+        tokenizer = load_tokenizer(data.tokenizer_path)
         texts = [
             tokenizer.decode(batch_ids)
             for batch in micro_batches(step)

@@ -9,6 +9,7 @@ import torch
 from electra import durable
 from electra.config import load_config, to_table
 from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError
 from electra.export.huggingface import save
 from electra.export.model_card import CardKind, model_card
@@ -115,7 +116,7 @@ def load_trained(found: Checkpoint) -> tuple[PretrainConfig, AnyObjective]:
         DataError: the tokenizer cannot be read or lacks a special token.
     """
     tokenizer_json = found.path / "tokenizer.json"
-    special = tokenizers.special_tokens(tokenizers.load(tokenizer_json), tokenizer_json)
+    special = tokenizers.special_tokens(load_tokenizer(tokenizer_json), tokenizer_json)
     config = load_config(PretrainConfig, found.path / "config.toml")
     objective = build_objective(config, special)
     tensors = found.tensors("model")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
-from electra.data import tokenizer as tokenizers
 from electra.data.cooccurrence import cooccurrence_table
 from electra.data.shards import TokenData
+from electra.data.tokenizer import describe_tokenizer, load_tokenizer
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export.huggingface import Pretrained
 from electra.export.loading import find, load_pretrained
@@ -176,7 +176,7 @@ def check_vocabulary(start: WarmStart, data: TokenData, init: InitConfig) -> Non
     """
     if start.discriminator is None and start.generator is None:
         return
-    ours = tokenizers.load(data.tokenizer_path)
+    ours = load_tokenizer(data.tokenizer_path)
     for pretrained, name in ((start.discriminator, init.discriminator), (start.generator, init.generator)):
         if pretrained is None or name is None:
             continue
@@ -191,7 +191,7 @@ def check_vocabulary(start: WarmStart, data: TokenData, init: InitConfig) -> Non
                 f"{data.folder} was prepared with another vocabulary than that of {name}: {len(differing):,} "
                 f"entries differ ({examples}); prepare the data with --tokenizer {find(name)}"
             )
-        case = [tokenizers.describe(tokenizer)["lowercase"] for tokenizer in (ours, pretrained.tokenizer)]
+        case = [describe_tokenizer(tokenizer)["lowercase"] for tokenizer in (ours, pretrained.tokenizer)]
         if case[0] != case[1]:
             logger.warning("%s was trained on %s text, the data is not", name, "lowercase" if case[1] else "cased")
 

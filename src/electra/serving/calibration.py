@@ -75,8 +75,8 @@ class Calibration:
         folder = find(model)
         if is_onnx(folder):
             raise CheckpointError(
-                f"{model} is an ONNX folder, which has no {CALIBRATION_FILE}; give the model that was exported "
-                f"to ONNX"
+                f"{model} is an ONNX folder, which has no {CALIBRATION_FILE}; give the model that it was "
+                "exported from"
             )
         file = folder / CALIBRATION_FILE
         if not file.is_file():
@@ -84,14 +84,14 @@ class Calibration:
                 f"{model} has no {CALIBRATION_FILE}; create it: electra analyze calibrate {model} "
                 "--data DATA --store"
             )
-        facts = read_json(file)
-        if facts.get("weights") != _weights(folder):
+        content = read_json(file)
+        if content.get("weights") != _weights(folder):
             raise CheckpointError(
                 f"{file} is for other weights than those of the model; create it again: electra analyze "
                 f"calibrate {model} --data DATA --store"
             )
         with raise_if_damaged(file):
-            values = {field.name: facts[field.name] for field in fields(cls) if field.name != "target_prior"}
+            values = {field.name: content[field.name] for field in fields(cls) if field.name != "target_prior"}
             calibration = cls(**values | {name: tuple(map(float, values[name])) for name in ("knots", "heights")})
             calibration._check()
         return calibration
@@ -109,8 +109,9 @@ class Calibration:
     def save(self, model: str | Path) -> Path:
         """Save it next to the weights of a MODEL, which must be a folder. Returns the path of the file."""
         folder = find(model)
-        facts = {name: value for name, value in asdict(self).items() if name != "target_prior"}
-        write_json(folder / CALIBRATION_FILE, {**facts, "weights": _weights(folder)}, indent=2, ensure_ascii=False)
+        content = {name: value for name, value in asdict(self).items() if name != "target_prior"}
+        content["weights"] = _weights(folder)
+        write_json(folder / CALIBRATION_FILE, content, indent=2, ensure_ascii=False)
         return folder / CALIBRATION_FILE
 
 

@@ -46,8 +46,7 @@ class CausalLanguageModel:
         if not isinstance(encoder, RelativeEncoder) or encoder.config.direction != "left":
             raise CheckpointError(
                 f"{name} is bidirectional, so it would see the tokens that it has to predict; give a causal "
-                f"language "
-                "model, such as one from electra pretrain txl-tiny"
+                "language model, such as one from electra pretrain txl-tiny"
             )
         if not isinstance(head, LanguageModelHead):
             raise CheckpointError(

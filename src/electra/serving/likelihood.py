@@ -59,12 +59,12 @@ class Likelihoods:
     """The scores of some texts.
 
     Attributes:
-        tokens: the number of tokens of each text, without special tokens.
+        token_counts: the number of tokens of each text, without special tokens.
         scores: by name (`SCORES`), one number per text.
         windowed: the number of texts that are longer than the network's input and were read in windows.
     """
 
-    tokens: NDArray[np.int64]
+    token_counts: NDArray[np.int64]
     scores: dict[str, Floats]
     windowed: int = 0
 
@@ -114,10 +114,9 @@ def load_likelihood_scorer(
                 CausalLanguageModel.from_pretrained(pretrained, name), pretrained.tokenizer
             )
     raise CheckpointError(
-        f"{name} is {describe_head(pretrained)}, which gives no likelihood of a text; give a discriminator (a "
-        f"run with "
-        "objective.kind replaced-token or electric), a masked language model (RUN/export/generator, or a run with "
-        "masked-lm) or a causal language model (a run with causal-lm)"
+        f"{name} is {describe_head(pretrained)}, which gives no likelihood of a text; give a discriminator (a run "
+        "with objective.kind replaced-token or electric), a masked language model (RUN/export/generator, or a run "
+        "with masked-lm) or a causal language model (a run with causal-lm)"
     )
 
 

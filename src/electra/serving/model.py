@@ -13,10 +13,10 @@ from electra.errors import CheckpointError
 from electra.export.onnx.model import OnnxModel
 from electra.modeling.encoders.build import AnyEncoder
 from electra.serving.backends import load_model
-from electra.serving.predictor import Predictor, Text
+from electra.serving.predictor import Predictor
 from electra.serving.scorer import ScoredText, Scorer
 from electra.serving.text_encoder import TextEncoder
-from electra.tasks.base import Prediction
+from electra.tasks.base import Prediction, Text
 
 
 class Model:

@@ -18,16 +18,14 @@ from electra.readers.files import read_lines
 from electra.readers.read import read_records
 from electra.serving.text_files import STANDARD_INPUT, Lines, WrittenFile, no_text_error, write_lines
 from electra.tasks import conll
-from electra.tasks.table_columns import SECONDS, TEXTS, find_text_columns
+from electra.tasks.table_columns import find_text_columns
 
 if TYPE_CHECKING:
-    from electra.serving.predictor import Predictor, Text
-    from electra.tasks.base import Prediction
+    from electra.serving.predictor import Predictor
+    from electra.tasks.base import Prediction, Text
 
 logger = logging.getLogger(__name__)
 
-QUESTIONS, PASSAGES = ("question",), ("context", "passage")
-"""Usual column names for models that answer questions."""
 TABLE_SUFFIXES = (".jsonl", ".csv", ".tsv")
 Record = dict[str, Any]
 
@@ -84,13 +82,12 @@ def _read_inputs(
 def _read_table(
     predictor: "Predictor", path: Path, columns: tuple[str | None, str | None]
 ) -> Iterator[tuple[Record, "Text"]]:
-    usual = (QUESTIONS, PASSAGES) if predictor.problem.kind == "answering" else (TEXTS, SECONDS)
     names: tuple[str, str | None] | None = None
     for line, record in read_records(path):
         if names is None:
             names = find_text_columns(
-                path, list(record), *columns, pairs=predictor.pairs, usual=usual,
-                options=("--text-column", "--pair-column"),
+                path, list(record), *columns, pairs=predictor.pairs,
+                usual=predictor.problem.column_names, options=("--text-column", "--pair-column"),
             )  # fmt: skip
         texts = [_checked_text(record.get(name), path, line, name) for name in names if name]
         yield record, tuple(texts) if predictor.pairs else texts[0]
@@ -242,7 +239,7 @@ def predict_squad(predictor: "Predictor", path: Path, *, output: Path | None) ->
     """
     from electra.tasks import squad_files
 
-    if predictor.problem.kind != "answering":
+    if not predictor.problem.is_extractive:
         raise ConfigError(
             f"{path}: is a file of questions, and the model was not fine-tuned for question answering"
         )

@@ -14,12 +14,9 @@ from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError, DataError
 from electra.serving.backends import LoadedModel, build_task_backend, head_kind, load_model, name_in_messages
 from electra.serving.batching import check_texts
-from electra.tasks.base import InputSpec, Prediction, Rows
-from electra.tasks.classification import TextExample
-from electra.tasks.conll import Sentence
+from electra.tasks.base import InputSpec, Prediction, Rows, Text
+from electra.tasks.catalog import load_problem
 from electra.tasks.long_texts import LONG_TEXT_METHODS, LongTexts
-from electra.tasks.problems import problem_from_dict
-from electra.tasks.squad_files import Question
 from electra.tasks.tagging import Tagging
 
 logger = logging.getLogger(__name__)
@@ -28,8 +25,6 @@ CHUNK_TEXTS = 4096
 """Texts that `Predictor.stream` sorts by length at a time."""
 
 Tag = TypeVar("Tag")
-Text = str | Sequence[str]
-"""A text, a pair of texts, a list of words, or a question and its passage, as the task of the model needs."""
 
 
 class Predictor:
@@ -52,16 +47,19 @@ class Predictor:
                 "electra finetune MODEL --task NAME"
             )
         assert kind not in ("discriminator", "generator")
-        self.problem = problem_from_dict(loaded.task)
+        self.problem = load_problem(loaded.task)
         row = loaded.task.get("max_length", loaded.max_length)
         long = LongTexts(way, row) if (way := loaded.task.get("long")) in LONG_TEXT_METHODS else None
         self.input_spec = InputSpec(
             loaded.tokenizer, row if long is None else max(row, loaded.task.get("longest", row))
         )
         self.pad = special_tokens(loaded.tokenizer).pad
-        self.pairs: bool = loaded.task.get("pair", self.problem.kind == "answering")
-        """Whether an input is a pair: two texts, or a question and its passage."""
         self.backend = build_task_backend(loaded, self.problem, device, long=long)
+
+    @property
+    def pairs(self) -> bool:
+        """Whether an input is a pair: two texts, or a question and its passage."""
+        return self.problem.takes_pairs
 
     def __call__(self, texts: Sequence[Text], *, batch_tokens: int | None = None) -> list[Prediction]:
         """One prediction per text, in the order of the texts. A text that was too long has `cut` in its
@@ -82,7 +80,7 @@ class Predictor:
             return []
         if empty := sum(not text or text.isspace() for text in texts if isinstance(text, str)):
             logger.warning("%s of %s texts are empty; their predictions have no meaning", empty, len(texts))
-        examples = [self._example(text, number) for number, text in enumerate(texts)]
+        examples = [self.problem.make_example(text, number) for number, text in enumerate(texts)]
         rows = self.problem.encode(examples, self.input_spec)
         if rows.cut:
             logger.warning(
@@ -119,7 +117,7 @@ class Predictor:
             DataError: a text does not have the form that the task needs, or it or a part of it is empty.
         """
         for number, text in enumerate(texts):
-            self._example(text, number)
+            self.problem.make_example(text, number)
             if isinstance(text, str):
                 if not text.strip():
                     raise DataError(f"text {number + 1} is empty; give a text to predict from")
@@ -132,7 +130,7 @@ class Predictor:
         """Predictions for examples of the task that are already encoded as rows."""
         with torch.inference_mode():
             outputs = self.backend.outputs(rows, pad=self.pad, batch_tokens=batch_tokens)
-        return self.problem.predictions(examples, rows, outputs)
+        return self.problem.decode(examples, rows, outputs)
 
     def tag_probabilities(
         self, sentences: Sequence[Sequence[str]], *, batch_tokens: int | None = None
@@ -147,29 +145,8 @@ class Predictor:
         """
         if not isinstance(self.problem, Tagging):
             raise CheckpointError("the model was not fine-tuned for tagging words")
-        examples = [self._example(words, number) for number, words in enumerate(sentences)]
+        examples = [self.problem.make_example(words, number) for number, words in enumerate(sentences)]
         rows = self.problem.encode(examples, self.input_spec)
         with torch.inference_mode():
             outputs = self.backend.outputs(rows, pad=self.pad, batch_tokens=batch_tokens)
         return self.problem.probabilities(examples, rows, outputs)
-
-    def _example(self, text: Text, number: int) -> Any:
-        if self.problem.kind == "tagging":
-            words = tuple(text.split()) if isinstance(text, str) else tuple(text)
-            if not words:
-                raise DataError(f"text {number + 1} has no words")
-            return Sentence(words, None, f"text {number + 1}", 1)
-        if self.problem.kind == "answering":
-            question, context = _pair(text, number, "a question and its passage")
-            return Question(str(number), question, context)
-        if self.pairs:
-            return TextExample(*_pair(text, number, "a pair of texts"))
-        if not isinstance(text, str):
-            raise DataError(f"text {number + 1}: expected one text, found {str(text)[:60]!r}")
-        return TextExample(text)
-
-
-def _pair(text: Text, number: int, what: str) -> tuple[str, str]:
-    if isinstance(text, str) or len(text) != 2:
-        raise DataError(f"text {number + 1}: expected {what}, found {str(text)[:60]!r}")
-    return text[0], text[1]

@@ -156,9 +156,8 @@ class Scorer:
         if head_kind(loaded) != "discriminator":
             hint = "" if loaded.task is None else "; to use it for its task: electra predict"
             raise CheckpointError(
-                f"{name_in_messages(model)} is {describe_head(loaded)}; this needs a discriminator, such as a "
-                f"run with "
-                f"objective.kind replaced-token or electric{hint}"
+                f"{name_in_messages(model)} is {describe_head(loaded)}; this needs a discriminator, such as "
+                f"a run with objective.kind replaced-token or electric{hint}"
             )
         self.objective = loaded.objective or "replaced-token"
         self.calibration = calibration

@@ -43,8 +43,7 @@ class TextEncoder:
         if isinstance(loaded, OnnxModel) and "states" not in loaded.facts.outputs:
             raise CheckpointError(
                 f"{name_in_messages(model)} is an ONNX model that gives the outputs of its head, no hidden "
-                f"states; "
-                "export the encoder: electra export MODEL --to onnx --part encoder"
+                "states; export the encoder: electra export MODEL --to onnx --part encoder"
             )
         self.tokenizer, self.hidden_size = loaded.tokenizer, loaded.hidden_size
         self.backend = build_backend(loaded, device)

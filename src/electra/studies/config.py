@@ -34,8 +34,8 @@ import tomli_w
 from electra import config
 from electra.config import PRESETS, did_you_mean, read_toml
 from electra.errors import ConfigError
-from electra.finetuning import load_task
 from electra.reports.study_results import UNIGRAM_AUC
+from electra.tasks.catalog import NAMED_TASKS
 
 FOLDER = PRESETS / "studies"
 SUITE = ("cola", "sst-2:0.15", "mrpc", "sts-b", "chunking")
@@ -149,7 +149,7 @@ def check_tasks(tasks: Sequence[str]) -> None:
     """
     for task in tasks:
         name, _ = parse_task(task)
-        if name not in (known := load_task.task_names()):
+        if name not in (known := list(NAMED_TASKS)):
             raise ConfigError(f"there is no task {name!r}{did_you_mean(name, known)}; tasks: {', '.join(known)}")
         if tasks.count(task) > 1:
             raise ConfigError(f"{task} is named twice")

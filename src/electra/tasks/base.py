@@ -1,15 +1,24 @@
-"""What fine-tuning knows of a task: examples, rows for the network, a head, a loss, predictions, a score.
+"""Problems and tasks of fine-tuning: examples, rows for the network, head, losses, predictions, metrics.
 
-A *problem* is one kind of question (a label for a text, a tag for each word, an answer in a passage) with what it
-knows of its answers; it holds no data and no weights, and goes with a fine-tuned model. A *task* is a problem with
-the data of its splits.
+A *problem* is one kind of prediction: a label for a text, a tag for each word, an answer in a passage. It knows
+its labels, but it has no data and no weights, and it is stored with a fine-tuned model. A *task* is a problem
+together with the examples of its splits.
+
+To add a problem, write a subclass of `Problem` and register it; `electra finetune --kind my-problem` then uses it:
+
+    @register_task("my-problem")
+    @dataclass(frozen=True)
+    class MyProblem(Problem):
+        kind, answer_key = "my-problem", "label"
+        ...
 
 Shapes: N rows of a split, B rows of a batch, L length.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
@@ -21,18 +30,20 @@ from electra.data.collate import Batch
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.kernels.unpadding import Unpadding
 from electra.modeling.task_heads import TaskHead
+from electra.tasks.config import DataConfig, HeadConfig
 
-Facts = dict[str, Any]
-"""What JSON can hold."""
 Prediction = dict[str, Any]
-"""What is said of one example, as it is written to a file."""
+"""The prediction for one example, as it is written to a file."""
 Outputs = dict[str, NDArray[Any]]
-"""What the head gave for one row."""
+"""Output arrays of the head for one row, by name."""
+Text = str | Sequence[str]
+"""One input of a fine-tuned model: a text; a pair of texts; the words of a sentence; or a question and a
+passage."""
 
 IGNORE_INDEX = -100
-"""The target of a token that has none."""
+"""Target of tokens that are left out of the loss."""
 UNPADDING_THRESHOLD = 0.1
-"""Share of padding from which on a batch is computed without it."""
+"""Share of padding from which on a batch is computed without its padding."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +51,7 @@ class InputSpec:
     """How texts become rows.
 
     Attributes:
-        max_length: tokens of a row, [CLS] and [SEP] included.
+        max_length: maximum number of tokens per row, including [CLS] and [SEP].
     """
 
     tokenizer: Tokenizer
@@ -49,16 +60,17 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows for the network. An example that does not fit into one makes several.
+    """Encoded examples: rows for the network. An example that does not fit into one row makes several.
 
     Attributes:
-        ids: (tokens,) int32, of all rows, one behind the other.
-        starts: (N + 1,) where each row begins, and the end.
-        seconds: (N,) where in its row the second segment begins; the row's length where there is none.
-        examples: (N,) the number of the example that a row is of; it never falls.
-        targets: by name, (N, ...), one a row; or (tokens,), one a token, those of names in `token_targets`.
-        cut: the numbers of examples of which something was left out, in order.
-        notes: whatever else the problem has to know of a row to understand the network's outputs.
+        ids: (tokens,) int32, the token ids of all rows, one row after the other.
+        starts: (N + 1,) start of each row in `ids`, and the end of the last one.
+        seconds: (N,) position in the row where the second segment starts; the row's length if there is none.
+        examples: (N,) number of the example that each row belongs to, in ascending order.
+        targets: (N, ...) by name, one per row.
+        token_targets: (tokens,) by name, one per token.
+        cut: numbers of the examples that were truncated, in order.
+        notes: one per row: what the problem needs to interpret the network's outputs.
     """
 
     ids: NDArray[np.int32]
@@ -77,16 +89,21 @@ class Rows:
     def lengths(self) -> NDArray[np.int64]:
         return np.diff(self.starts)
 
+    @property
+    def labeled(self) -> bool:
+        """Whether the examples have their answers."""
+        return bool(self.targets) or "labels" in self.token_targets
+
 
 @dataclass(frozen=True)
 class TaskBatch(Batch):
-    """Rows of a split, with targets (B, ...) or (B, L) by name, and where its tokens stand if much is padding."""
+    """A batch of rows, with targets (B, ...) or (B, L) by name, and `unpadding` if much of it is padding."""
 
     targets: dict[str, Tensor] = field(default_factory=dict)
     unpadding: Unpadding | None = None
 
     def to(self, device: torch.device) -> "TaskBatch":
-        """The same batch on a device; a copy to an accelerator does not wait for it."""
+        """Return the batch on a device. The copy to an accelerator is asynchronous."""
         if device.type == "cpu":
             return self
         batch = super().to(device)
@@ -104,79 +121,119 @@ class TaskBatch(Batch):
         )
 
 
-class Problem(Protocol):
-    """One kind of question. Implementations are frozen dataclasses, one kind a file."""
+class Problem(ABC):
+    """One kind of prediction. Subclasses are frozen dataclasses; their fields are stored with a model, as JSON.
+
+    Attributes:
+        kind: name in configs and in the files of a model.
+        answer_key: key of a prediction that holds the answer.
+        metric: name of the metric that runs are compared by; higher is better.
+        default_max_length: default of `data.max_length`.
+        reads_words: the input is a list of words, and each word has an answer.
+        is_extractive: the answer is a span of a passage, and the input is a question and a passage.
+        takes_pairs: the input is a pair of texts, or of a question and a passage.
+        column_names: usual names of a table's columns for the text and for the second text, in order of
+            preference.
+    """
+
+    kind: ClassVar[str]
+    answer_key: ClassVar[str]
+    metric: str
+    default_max_length: ClassVar[int] = 128
+    reads_words: ClassVar[bool] = False
+    is_extractive: ClassVar[bool] = False
+    column_names: ClassVar[tuple[Sequence[str], Sequence[str]]] = (
+        ("text", "sentence", "sentence1", "premise", "question", "review", "content", "first", "body"),
+        ("sentence2", "hypothesis", "second", "text_pair", "answer", "context"),
+    )
 
     @property
-    def kind(self) -> str:
-        """Its name in configs and in the files of a model."""
-        ...
+    def takes_pairs(self) -> bool:
+        return False
 
-    @property
-    def metric(self) -> str:
-        """The name of the figure that runs are judged by; the higher, the better."""
-        ...
+    @classmethod
+    @abstractmethod
+    def load_task(cls, name: str, data: DataConfig, head: HeadConfig) -> "Task":
+        """Load a task of this kind from the user's own files.
 
-    @property
-    def says(self) -> str:
-        """The key of a prediction under which its answer stands."""
-        ...
+        Raises:
+            ElectraError: a setting or a file cannot be used.
+        """
 
-    def encode(self, examples: Sequence[Any], reading: InputSpec) -> Rows:
-        """Examples as rows, with targets where the examples have them."""
-        ...
+    @abstractmethod
+    def make_example(self, text: Text, number: int) -> Any:
+        """Return a text as an example without an answer, for prediction.
 
-    def head(self, config: EncoderConfig) -> TaskHead:
-        """A new head for an encoder of this shape. Its `reads_first_only` says whether [CLS] is all it reads."""
-        ...
+        Args:
+            number: number of the text, from 0, for error messages.
 
+        Raises:
+            DataError: the text does not have the form that the problem needs.
+        """
+
+    @abstractmethod
+    def describe_example(self, example: Any) -> dict[str, Any]:
+        """Return what is written next to an example's prediction on dev: its text or texts, and `gold`."""
+
+    @abstractmethod
+    def encode(self, examples: Sequence[Any], spec: InputSpec) -> Rows:
+        """Return the examples as rows, with targets if the examples have answers."""
+
+    @abstractmethod
+    def build_head(self, config: EncoderConfig) -> TaskHead:
+        """Return a new head for an encoder of this shape. Its `reads_first_only`: it reads nothing but [CLS]."""
+
+    @abstractmethod
     def logits(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> dict[str, Tensor]:
-        """What the head makes of states, (B, ...) each: all for which weights are needed, and so what a network
-        gives that went out as ONNX (`electra.export.onnx.heads`)."""
-        ...
+        """Return the outputs (B, ...) of the head: everything that needs weights.
 
+        An ONNX model computes the same (`electra.export.onnx.heads`).
+        """
+
+    @abstractmethod
     def outputs(self, logits: dict[str, Tensor], batch: TaskBatch) -> dict[str, Tensor]:
-        """What `predictions` needs of it, (B, ...) each."""
-        ...
+        """Return what `decode` needs of the logits, (B, ...) each."""
 
+    @abstractmethod
     def losses(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> Tensor:
-        """The loss (B) of each row, the sum of those of its answers."""
-        ...
+        """Return the loss (B) of each row: the sum over its targets."""
 
-    def answers(self, batch: TaskBatch) -> Tensor:
-        """How many answers the batch holds, over which losses are averaged: its rows, or its tagged words."""
-        ...
+    def count_targets(self, batch: TaskBatch) -> Tensor:
+        """Return the number of targets in the batch that losses are averaged over: rows, or labeled words."""
+        return torch.tensor(len(batch.lengths_B), device=batch.lengths_B.device)
 
-    def predictions(self, examples: Sequence[Any], rows: Rows, outputs: Sequence[Outputs]) -> list[Prediction]:
-        """One for each example, in order."""
-        ...
+    @abstractmethod
+    def decode(self, examples: Sequence[Any], rows: Rows, outputs: Sequence[Outputs]) -> list[Prediction]:
+        """Return the prediction for each example, in order."""
 
-    def score(self, examples: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Figures of examples that have their answers, `metric` among them. Shares and correlations, 0 to 1."""
-        ...
-
-    def known(self, example: Any) -> Facts:
-        """What stands beside an example's prediction in the file of dev: its text or texts, and what is right."""
-        ...
+    @abstractmethod
+    def compute_metrics(self, examples: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, float]:
+        """Return metrics of examples with answers, `metric` among them. Shares and correlations are in [-1, 1]."""
 
     def with_tuned_threshold(self, metrics: dict[str, float]) -> "Problem":
-        """The problem with what was found on dev, such as a threshold."""
-        ...
+        """Return the problem with the decision threshold that was best on dev; itself if it has no threshold."""
+        return self
 
-    def facts(self) -> Facts:
-        """What `electra.tasks.problems.problem_from_dict` needs to make the problem again."""
-        ...
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields, for the files of a model. `load_problem` reads them back."""
+        return {"kind": self.kind, **asdict(cast(Any, self))}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """Return the problem with these fields."""
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
 
 
 @dataclass(frozen=True)
 class Task:
-    """A problem and its data.
+    """A problem and the examples of its splits.
 
     Attributes:
-        splits: examples by name. Runs learn from `train` and are judged on `dev`; those whose examples have no
-            answers are predicted.
-        notes: what was found in the data, for a person to read.
-        symmetric: whether a pair in the other order means the same; both orders are learnt then.
+        splits: examples by split. Runs train on `train` and are evaluated on `dev`; other splits are predicted,
+            and evaluated if their examples have answers.
+        notes: remarks about the data, for the log.
+        symmetric: a pair means the same in the other order; runs train on both orders.
+        default_epochs: default of `train.epochs`.
     """
 
     name: str
@@ -184,35 +241,36 @@ class Task:
     splits: Mapping[str, Sequence[Any]]
     notes: tuple[str, ...] = ()
     symmetric: bool = False
+    default_epochs: float = 3
 
-    def learnt(self, examples: Sequence[Any]) -> Sequence[Any]:
-        """What is trained on where these are the training examples."""
-        return [*examples, *(example.turned for example in examples)] if self.symmetric else examples
+    def training_examples(self, examples: Sequence[Any]) -> Sequence[Any]:
+        """Return training examples as runs use them: with the swapped pairs if the task is symmetric."""
+        return [*examples, *(example.swapped for example in examples)] if self.symmetric else examples
 
 
 def build_rows(
-    pieces: Sequence[tuple[list[int], list[int] | None]],
-    reading_tokens: tuple[int, int],
+    segments: Sequence[tuple[list[int], list[int] | None]],
+    special_ids: tuple[int, int],
     *,
     examples: Sequence[int] | None = None,
     **others: Any,
 ) -> Rows:
-    """Rows [CLS] A [SEP] or [CLS] A [SEP] B [SEP] of pieces that fit.
+    """Return rows [CLS] A [SEP] or [CLS] A [SEP] B [SEP] of token ids that fit.
 
     Args:
-        reading_tokens: the ids of [CLS] and [SEP].
-        examples: the example of each row; None: one row an example.
+        special_ids: the ids of [CLS] and [SEP].
+        examples: the example of each row; None: one row per example.
         others: further fields of `Rows`.
     """
-    classify, separate = reading_tokens
+    classify, separate = special_ids
     rows = [
         [classify, *first, separate] if second is None else [classify, *first, separate, *second, separate]
-        for first, second in pieces
+        for first, second in segments
     ]
     lengths = np.array([len(row) for row in rows], np.int64)
     seconds = [
         length if second is None else len(first) + 2
-        for (first, second), length in zip(pieces, lengths.tolist(), strict=True)
+        for (first, second), length in zip(segments, lengths.tolist(), strict=True)
     ]
     return Rows(
         ids=np.fromiter((token for row in rows for token in row), np.int32, count=int(lengths.sum())),
@@ -223,17 +281,17 @@ def build_rows(
     )
 
 
-def collate(rows: Rows, chosen: NDArray[np.int64], *, pad: int, seed: int = 0) -> TaskBatch:
-    """The chosen rows as one batch, as wide as the longest of them."""
-    starts, lengths_B = rows.starts[chosen], rows.lengths[chosen]
+def collate(rows: Rows, indices: NDArray[np.int64], *, pad: int, seed: int = 0) -> TaskBatch:
+    """Return some rows as one batch, padded to the longest of them."""
+    starts, lengths_B = rows.starts[indices], rows.lengths[indices]
     columns_L = np.arange(int(lengths_B.max()))
     inside_BL = columns_L < lengths_B[:, None]
-    places_BL = np.where(inside_BL, starts[:, None] + columns_L, 0)
-    ids_BL = np.where(inside_BL, rows.ids[places_BL], pad).astype(np.int64)
-    segments_BL = (inside_BL & (columns_L >= rows.seconds[chosen][:, None])).astype(np.int64)
-    targets = {name: torch.from_numpy(values[chosen]) for name, values in rows.targets.items()}
+    positions_BL = np.where(inside_BL, starts[:, None] + columns_L, 0)
+    ids_BL = np.where(inside_BL, rows.ids[positions_BL], pad).astype(np.int64)
+    segments_BL = (inside_BL & (columns_L >= rows.seconds[indices][:, None])).astype(np.int64)
+    targets = {name: torch.from_numpy(values[indices]) for name, values in rows.targets.items()}
     for name, values in rows.token_targets.items():
-        targets[name] = torch.from_numpy(np.where(inside_BL, values[places_BL], IGNORE_INDEX))
+        targets[name] = torch.from_numpy(np.where(inside_BL, values[positions_BL], IGNORE_INDEX))
     unpadding = None
     if inside_BL.mean() < 1 - UNPADDING_THRESHOLD:
         unpadding = Unpadding(torch.from_numpy(np.flatnonzero(inside_BL)), *inside_BL.shape)

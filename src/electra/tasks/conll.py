@@ -1,4 +1,4 @@
-"""Tagged sentences in files, a word a line: columns (CoNLL, token-per-line TSV) and CoNLL-U, read and written."""
+"""Tagged sentences in files with one word per line: columns (CoNLL, token-per-line TSV) and CoNLL-U."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -8,26 +8,26 @@ from pathlib import Path
 from electra.errors import DataError
 from electra.readers.files import check_is_text, read_lines
 
-BLANKS = re.compile(" +")
-"""Only these part columns beside tabs: a word may be a no-break space."""
+SPACES = re.compile(" +")
+"""Separates columns, besides tabs. Other white space does not: a word can be a no-break space."""
 TAG = re.compile("[!-`{-~]+")
-"""What tags mostly look like, and words rarely: ASCII without small letters (B-NP, NN$)."""
+"""What most tags and few words look like: ASCII without lower-case letters (B-NP, NN$)."""
 DOCUMENT_START = "-DOCSTART-"
 CONLLU_FIELDS = 10
 TEXT = re.compile(r"#\s*text\s*=\s*(.*)")
-"""The comment of CoNLL-U that has the sentence as it was written."""
-EXCERPT = 60  # characters of a bad line in its message
+"""The CoNLL-U comment with the original text of the sentence."""
+MAX_EXCERPT = 60  # characters of a bad line in its message
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Where a line has what, counted from 0; negative numbers count from its end.
+    """The columns of words and tags. They count from 0; negative numbers count from the end of the line.
 
-    A line with a tab is parted at tabs, any other one at blanks. A blank line ends a sentence.
+    A line with a tab is split at tabs, any other line at spaces. An empty line ends a sentence.
 
     Attributes:
-        tags: None where the file has none.
-        conllu: whether the file is CoNLL-U: ten fields, comments, and lines that are no words of their own.
+        tags: None: the file has no tags.
+        conllu: the file is CoNLL-U, with ten fields, comments, and lines that are not words.
     """
 
     words: int = 0
@@ -42,10 +42,10 @@ FEATS = Columns(words=1, tags=5, conllu=True)
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """Words, their tags where the file has them, and the line where they begin, from 1.
+    """The words of a sentence, their tags (None: unknown), and the line where it starts, from 1.
 
     Attributes:
-        text: the sentence as it was written, where the file says so, as CoNLL-U does.
+        text: the original text, if the file has it, as CoNLL-U does.
     """
 
     words: tuple[str, ...]
@@ -56,11 +56,11 @@ class Sentence:
 
 
 def read(path: Path, columns: Columns) -> list[Sentence]:
-    """The sentences of a file, which may be compressed (.gz, .zst).
+    """Read the sentences of a file, which may be compressed (.gz, .zst).
 
     Raises:
-        DataError: when the file cannot be read or is no text, when it has no sentence, or when a line has other
-            columns than the first one, an empty word or an empty tag.
+        DataError: the file cannot be read, is not text or has no sentence; or a line has another number of columns
+            than the first one, or an empty word or tag.
     """
     sentences: list[Sentence] = []
     words: list[str] = []
@@ -68,47 +68,48 @@ def read(path: Path, columns: Columns) -> list[Sentence]:
     first = 0
     text: str | None = None
 
-    def finish() -> None:
+    def finish_sentence() -> None:
         if words:
-            answers = tuple(tags) if columns.tags is not None else None
-            sentences.append(Sentence(tuple(words), answers, str(path), first, text))
+            sentence_tags = tuple(tags) if columns.tags is not None else None
+            sentences.append(Sentence(tuple(words), sentence_tags, str(path), first, text))
             words.clear()
             tags.clear()
 
-    for number, line, fields in _lines(path, columns):
+    for number, line, fields in _read_fields(path, columns):
         if fields is not None:
             first = first if words else number
             words.append(fields[columns.words])
             if columns.tags is not None:
                 tags.append(fields[columns.tags])
         elif not line or not columns.conllu:
-            finish()
+            finish_sentence()
             text = None
-        elif found := TEXT.match(line):
-            text = found.group(1)
-    finish()
+        elif comment := TEXT.match(line):
+            text = comment.group(1)
+    finish_sentence()
     if not sentences:
         raise DataError(
-            f"{path}: there is no sentence in it; a line a word is expected, and a blank line after each"
+            f"{path}: the file has no sentence; it should have one word per line, and an empty line after each "
+            "sentence"
         )
     return sentences
 
 
 def check_is_columns(path: Path, columns: Columns, labels: Collection[str]) -> None:
-    """Refuse lines parted by blanks that may as well be whole sentences, all of equally many words.
+    """Refuse a file whose lines may be whole sentences that all have the same number of words.
 
-    They are columns where a sentence has several lines, and either the last column holds labels only, or all but
-    the words' look like tags. Lines with tabs, and those of one word, are never refused.
+    The lines are columns if a sentence has several lines and either the last column has labels only, or all
+    columns but that of the words look like tags. Lines with tabs, and lines of one word, are never refused.
 
     Args:
-        labels: tags that may stand in the last column.
+        labels: tags that may be in the last column.
 
     Raises:
-        DataError: they may be sentences; or the file cannot be read (`read`).
+        DataError: the lines may be sentences; or the file cannot be read (`read`).
     """
     longest = words = count = 0
-    labelled = tags = True
-    for _, line, fields in _lines(path, columns):
+    ends_in_labels = has_tags = True
+    for _, line, fields in _read_fields(path, columns):
         if fields is None:
             words = 0
             continue
@@ -117,29 +118,30 @@ def check_is_columns(path: Path, columns: Columns, labels: Collection[str]) -> N
             return
         words += 1
         longest = max(longest, words)
-        others = [field for place, field in enumerate(fields) if place != columns.words % count]
-        labelled = labelled and fields[-1] in labels
-        tags = tags and all(map(TAG.fullmatch, others))
-    if count and (longest < 2 or not (labelled or tags)):
+        others = [field for column, field in enumerate(fields) if column != columns.words % count]
+        ends_in_labels = ends_in_labels and fields[-1] in labels
+        has_tags = has_tags and all(map(TAG.fullmatch, others))
+    if count and (longest < 2 or not (ends_in_labels or has_tags)):
         raise DataError(
-            f"{path}: each line has {count} words with blanks between, which may be columns or a whole sentence; "
-            f"if they are columns, say which is the word's: --text-column {columns.words}"
+            f"{path}: each line has {count} words separated by spaces, so it can be columns or a whole sentence; "
+            f"if these are columns, name that of the words: --text-column {columns.words}"
         )
 
 
 def write(source: Path, target: Path, columns: Columns, predicted: Sequence[Sequence[str]]) -> None:
-    """Copies a file that `read` understands, with a predicted tag for each of its words.
+    """Write a copy of a file that `read` can read, with a predicted tag for each of its words.
 
-    CoNLL-U gets the field that `columns.tags` names replaced; other files get one more column at the end of each
-    line, so that conlleval finds the file's own tag and the predicted one where it looks for them.
+    In CoNLL-U, the field `columns.tags` is replaced. In other files, each line gets one more column at its end, so
+    that conlleval finds the file's own tag and the predicted one where it expects them.
 
     Raises:
-        DataError: as `read` does, when there is not one tag for each word, and when the target cannot be written.
+        DataError: the source cannot be read, the number of tags is not the number of words, or the target cannot
+            be written.
     """
     tags = [tag for sentence in predicted for tag in sentence]
     copied: list[str] = []
     used = 0
-    for _, line, fields in _lines(source, columns):
+    for _, line, fields in _read_fields(source, columns):
         if fields is not None:
             tag = tags[used] if used < len(tags) else ""
             used += 1
@@ -153,59 +155,59 @@ def write(source: Path, target: Path, columns: Columns, predicted: Sequence[Sequ
             fields[columns.tags] = tag
             copied.append("\t".join(fields))
         else:
-            copied.append(f"{line.rstrip(' ')}{_separator(line)}{tag}")
+            separator = "\t" if "\t" in line else " "
+            copied.append(f"{line.rstrip(' ')}{separator}{tag}")
     if used != len(tags):
-        raise DataError(
-            f"{source}: it has {used:,} words, but there are {len(tags):,} tags; predict its tags anew"
-        )
+        raise DataError(f"{source}: it has {used:,} words, but there are {len(tags):,} tags; predict them again")
     try:
         target.write_text("\n".join(copied) + "\n", encoding="utf-8")
     except OSError as error:
         raise DataError(f"{target}: cannot be written ({error.strerror or error})") from error
 
 
-def _lines(path: Path, columns: Columns) -> Iterator[tuple[int, str, list[str] | None]]:
-    """Number, text and fields of each line; no fields where the line is no word."""
+def _read_fields(path: Path, columns: Columns) -> Iterator[tuple[int, str, list[str] | None]]:
+    """Yield the number, the text and the fields of each line; no fields if the line is not a word."""
     check_is_text(path)
     count = CONLLU_FIELDS if columns.conllu else 0
     for number, raw in read_lines(path):
         if raw is None:
-            raise DataError(f"{path}:{number}: the line is longer than a word can be; is the file a word a line?")
+            raise DataError(f"{path}:{number}: the line is too long for a word; does each line have one word?")
         try:
             line = raw.decode()
         except UnicodeDecodeError as error:
             raise DataError(
-                f"{path}:{number}: broken UTF-8 ({error.reason} at byte {error.start}); convert it: iconv -t UTF-8"
+                f"{path}:{number}: invalid UTF-8 ({error.reason} at byte {error.start}); try iconv -t UTF-8"
             ) from error
-        if not line.strip(" \t"):  # in files with tabs a blank line may have them too
+        if not line.strip(" \t"):  # in files with tabs, an empty line may have tabs too
             yield number, "", None
             continue
         if line.startswith("#" if columns.conllu else DOCUMENT_START):
             yield number, line, None
             continue
-        fields = (
-            [field.strip(" ") for field in line.split("\t")] if "\t" in line else BLANKS.split(line.strip(" "))
-        )
+        if "\t" in line:
+            fields = [field.strip(" ") for field in line.split("\t")]
+        else:
+            fields = SPACES.split(line.strip(" "))
         count = count or len(fields)
-        _check(fields, count, columns, f"{path}:{number}", line)
-        # "3-4" is a token of several words, which follow; "5.1" is a word that nobody wrote.
+        _check_fields(fields, count, columns, f"{path}:{number}", line)
+        # "3-4" is a token of several words, which follow; "5.1" is a word that is not in the text.
         yield number, line, None if columns.conllu and not fields[0].isdecimal() else fields
 
 
-def _check(fields: list[str], count: int, columns: Columns, place: str, line: str) -> None:
-    found = f"{len(fields)} column{'s' * (len(fields) != 1)} in {line[:EXCERPT]!r}"
+def _check_fields(fields: list[str], count: int, columns: Columns, place: str, line: str) -> None:
+    found = f"{len(fields)} column{'s' * (len(fields) != 1)} in {line[:MAX_EXCERPT]!r}"
     if len(fields) != count:
-        expected = "CoNLL-U has 10, parted by tabs" if columns.conllu else f"the lines before have {count}"
-        raise DataError(f"{place}: {found}, but {expected}; mend the line (a blank line ends a sentence)")
-    chosen = {"words": columns.words} | ({} if columns.tags is None else {"tags": columns.tags})
-    for what, column in chosen.items():
+        expected = "CoNLL-U has 10, separated by tabs" if columns.conllu else f"the lines before have {count}"
+        raise DataError(f"{place}: {found}, but {expected}; fix the line (an empty line ends a sentence)")
+    used = {"words": columns.words} | ({} if columns.tags is None else {"tags": columns.tags})
+    for content, column in used.items():
         if not -count <= column < count:
-            raise DataError(f"{place}: {found}, so there is no column {column} with {what}; name another (from 0)")
+            raise DataError(
+                f"{place}: {found}, so there is no column {column} with {content}; name another (from 0)"
+            )
         if not fields[column]:
-            raise DataError(f"{place}: column {column} with {what} is empty in {line[:EXCERPT]!r}; fill it")
+            raise DataError(
+                f"{place}: column {column} with {content} is empty in {line[:MAX_EXCERPT]!r}; fill it in"
+            )
     if columns.tags is not None and columns.tags % count == columns.words % count:
-        raise DataError(f"{place}: {found}, so words and tags are the same one; name the column of the tags")
-
-
-def _separator(line: str) -> str:
-    return "\t" if "\t" in line else " "
+        raise DataError(f"{place}: {found}, so words and tags are the same column; name the column of the tags")

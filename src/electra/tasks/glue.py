@@ -1,8 +1,8 @@
-"""GLUE: the official TSV files with their irregularities, the tasks' settings, and files for submission.
+"""GLUE: its official TSV files with their irregularities, the settings of its tasks, and files for submission.
 
-The files are what https://gluebenchmark.com hands out: a folder a task. They are read without quoting, since
-quotation marks in them are text; a line that lacks a column (QQP has some) is passed over and counted, but refused
-in a test part.
+The files are those of https://gluebenchmark.com: one folder per task. They are read without quoting, because
+quotation marks are part of the text. A line that lacks a column (QQP has some) is skipped and counted, but it is
+an error in a test split.
 """
 
 import zipfile
@@ -14,28 +14,35 @@ from electra import durable
 from electra.errors import DataError
 from electra.readers.files import check_is_text, read_lines
 from electra.tasks.base import Prediction, Task
-from electra.tasks.classification import Classification, Regression, TextExample, TextHeadKind
-from electra.tasks.tabular import describe_labels
+from electra.tasks.classification import Classification
+from electra.tasks.config import DataConfig, HeadConfig
+from electra.tasks.regression import Regression
+from electra.tasks.texts import TextExample
 
-SOURCE = "the official files come from https://gluebenchmark.com/tasks, a folder a task"
+SOURCE = "the official files are at https://gluebenchmark.com/tasks, one folder per task"
 NLI = ("contradiction", "entailment", "neutral")
 BINARY = ("0", "1")
+AX = "AX"
+_COLA_COLUMNS = {"label": 1, "sentence": 3}
+"""Columns of CoLA's train.tsv and dev.tsv, which have no header."""
 
 
 @dataclass(frozen=True)
-class Spec:
+class GlueTask:
     """One task of GLUE.
 
     Attributes:
         folder: its name in the official download.
-        texts: the columns of the texts, by name; in files without a header, by number.
-        label: the column of the answer, likewise.
-        labels: in the order of the network's outputs; none for a number from 0 to 5.
-        metrics: those that GLUE judges it by; the first is the one of the paper's tables.
-        splits: the files, without their ending, by split.
-        headerless: splits whose file has no line with the names of the columns.
-        paper_epochs: the original's epochs of training.
-        symmetric: a pair in the other order means the same, and both orders are trained on.
+        texts: the columns of the texts.
+        label: the column of the label.
+        labels: in the order of the network's outputs; empty: the label is a number from 0 to 5.
+        metrics: GLUE's metrics; the first one is that of the paper's tables.
+        submission: name of the file for the test split in a submission.
+        splits: file names without their ending, by split.
+        headerless: splits whose files have no header.
+        default_epochs: the original's number of epochs.
+        symmetric: a pair means the same in the other order; runs train on both orders.
+        diagnostic: models of this task also predict the diagnostic set AX.
     """
 
     folder: str
@@ -46,168 +53,163 @@ class Spec:
     submission: str
     splits: Mapping[str, str]
     headerless: tuple[str, ...] = ()
-    paper_epochs: int = 3
+    default_epochs: int = 3
     symmetric: bool = False
+    diagnostic: bool = False
+    data_settings = ()
 
+    def load_task(self, name: str, data: DataConfig, head: HeadConfig) -> Task:
+        """Load all splits that there are.
 
-_USUAL = {"train": "train", "dev": "dev", "test": "test"}
-SPECS: dict[str, Spec] = {
-    "cola": Spec(
-        "CoLA", ("sentence",), "label", BINARY, ("matthews", "accuracy"), "CoLA", _USUAL, ("train", "dev")
-    ),
-    "sst-2": Spec("SST-2", ("sentence",), "label", BINARY, ("accuracy",), "SST-2", _USUAL),
-    "mrpc": Spec(
-        "MRPC", ("#1 String", "#2 String"), "Quality", BINARY, ("accuracy", "f1"), "MRPC", _USUAL, symmetric=True
-    ),
-    "sts-b": Spec(
-        "STS-B", ("sentence1", "sentence2"), "score", (), ("spearman", "pearson"), "STS-B", _USUAL,
-        paper_epochs=10, symmetric=True,
-    ),
-    "qqp": Spec(
-        "QQP", ("question1", "question2"), "is_duplicate", BINARY, ("accuracy", "f1"), "QQP", _USUAL
-    ),
-    "mnli": Spec(
-        "MNLI", ("sentence1", "sentence2"), "gold_label", NLI, ("accuracy",), "MNLI-m",
-        {
-            "train": "train", "dev": "dev_matched", "dev-mismatched": "dev_mismatched",
-            "test": "test_matched", "test-mismatched": "test_mismatched",
-        },
-    ),
-    "qnli": Spec(
-        "QNLI", ("question", "sentence"), "label", ("entailment", "not_entailment"), ("accuracy",), "QNLI", _USUAL
-    ),
-    "rte": Spec(
-        "RTE", ("sentence1", "sentence2"), "label", ("entailment", "not_entailment"), ("accuracy",), "RTE", _USUAL,
-        paper_epochs=10,
-    ),
-    "wnli": Spec("WNLI", ("sentence1", "sentence2"), "label", BINARY, ("accuracy",), "WNLI", _USUAL),
-}  # fmt: skip
-"""The tasks by name. AX, the diagnostic set, has no training data: a model of MNLI predicts it."""
+        Raises:
+            DataError: a file that training needs is missing, or a file cannot be read.
+        """
+        path = data.path or Path()
+        if (folder := self.find_folder(path)) is None:
+            raise DataError(f"{path}: there is no folder {self.folder}; {SOURCE}")
+        if missing := [f"{self.splits[split]}.tsv" for split in ("train", "dev") if not self._file(folder, split)]:
+            raise DataError(f"{folder}: {' and '.join(missing)} of {self.folder} missing; {SOURCE}")
+        splits: dict[str, list[TextExample]] = {}
+        notes: list[str] = []
+        for split in self.splits:
+            if file := self._file(folder, split):
+                splits[split] = self._read(file, split, notes)
+        if self.diagnostic and (file := _find_diagnostic(folder)):
+            splits["diagnostic"] = self._read(file, "test", notes)
+        if self.symmetric:
+            notes.append("runs train on both orders of every pair")
+        pair = len(self.texts) == 2
+        problem: Classification | Regression
+        if self.labels:
+            problem = Classification(self.metrics, head.text, pair, self.labels)
+        else:
+            problem = Regression(self.metrics, head.text, pair, low=0.0, high=5.0)
+        notes += [
+            f"{split}: {len(examples):,} examples{problem.describe_answers(examples)}"
+            for split, examples in splits.items()
+        ]
+        return Task(name, problem, splits, tuple(notes), self.symmetric, self.default_epochs)
 
-AX = "AX"
-_HEADERLESS = {"label": 1, "sentence": 3}  # the columns of CoLA's train.tsv and dev.tsv
+    def find_folder(self, data: Path) -> Path | None:
+        """Return the folder of the task in the download; or `data` itself if it has the files."""
+        if data.is_dir():
+            for folder in sorted(data.iterdir()):
+                if folder.is_dir() and _normalize(folder.name) == _normalize(self.folder):
+                    return folder
+            if self._file(data, "dev"):
+                return data
+        return None
 
+    def is_complete(self, data: Path) -> bool:
+        """Return whether the download has the folder of the task with the files for training."""
+        folder = self.find_folder(data)
+        return folder not in (None, data) and all(self._file(folder, split) for split in ("train", "dev"))
 
-def canonical_name(name: str) -> str | None:
-    """The task's name as it stands in `SPECS`, whatever case and hyphens it is written with."""
-    plain = name.lower().replace("-", "").replace("_", "")
-    return next((known for known in SPECS if known.replace("-", "") == plain), None)
+    def submission_files(self) -> dict[str, str]:
+        """Return the name of the file in a submission for each split that is predicted."""
+        files = {"test": f"{self.submission}.tsv"}
+        if "test-mismatched" in self.splits:
+            files["test-mismatched"] = f"{self.submission.removesuffix('-m')}-mm.tsv"
+        if self.diagnostic:
+            files["diagnostic"] = f"{AX}.tsv"
+        return files
 
+    def _file(self, folder: Path, split: str) -> Path | None:
+        path = folder / f"{self.splits[split]}.tsv"
+        return path if path.is_file() else None
 
-def folder_of(name: str, data: Path) -> Path | None:
-    """The folder of a task inside the download; or the given one, where it holds the files itself."""
-    spec = SPECS[name]
-    plain = spec.folder.lower().replace("-", "")
-    if data.is_dir():
-        for folder in sorted(data.iterdir()):
-            if folder.is_dir() and folder.name.lower().replace("-", "").replace("_", "") == plain:
-                return folder
-        if (data / f"{spec.splits['dev']}.tsv").is_file():
-            return data
-    return None
+    def _read(self, path: Path, split: str, notes: list[str]) -> list[TextExample]:
+        """Return the examples of a file. Those of a test split have no answers, whatever the file has."""
+        check_is_text(path)
+        is_test = split.startswith("test")
+        lines = read_lines(path)
+        columns: dict[str, int] = dict(_COLA_COLUMNS)
+        if split not in self.headerless:
+            header = _decode(path, *next(lines, (1, b""))).split("\t")
+            columns = {name.strip(): column for column, name in enumerate(header)}
+        needed = [*self.texts, *([] if is_test else [self.label])]
+        if missing := [name for name in needed if name not in columns]:
+            raise DataError(
+                f"{path}: no column {', '.join(map(repr, missing))}; the columns are "
+                f"{', '.join(map(repr, columns))}; {SOURCE}"
+            )
+        examples: list[TextExample] = []
+        short = 0
+        for number, line in lines:
+            fields = _decode(path, number, line).split("\t")
+            if len(fields) <= max(columns[name] for name in needed):
+                if is_test and line:  # predictions are submitted by number
+                    raise DataError(f"{path}:{number}: the line lacks a column; {SOURCE}")
+                short += any(field.strip() for field in fields)
+                continue
+            texts = [fields[columns[name]].strip() for name in self.texts]
+            answer = None if is_test else self._answer(path, number, fields[columns[self.label]].strip())
+            examples.append(TextExample(texts[0], texts[1] if len(texts) > 1 else None, answer))
+        if not examples:
+            raise DataError(f"{path}: the file has no examples; {SOURCE}")
+        if short:
+            notes.append(f"{path.name}: {short} lines lack a column and are skipped")
+        return examples
 
-
-def load_glue_task(name: str, data: Path, *, head_kind: TextHeadKind = "linear") -> Task:
-    """A task with all its splits that are there.
-
-    Raises:
-        DataError: files that training needs are missing, or one cannot be read.
-    """
-    spec, folder = SPECS[name], folder_of(name, data)
-    if folder is None:
-        raise DataError(f"{data}: there is no folder {spec.folder} here; {SOURCE}")
-    missing = [f"{spec.splits[split]}.tsv" for split in ("train", "dev") if not _file(folder, spec, split)]
-    if missing:
-        raise DataError(f"{folder}: {' and '.join(missing)} of {spec.folder} missing; {SOURCE}")
-    splits: dict[str, list[TextExample]] = {}
-    notes: list[str] = []
-    for split in spec.splits:
-        if path := _file(folder, spec, split):
-            splits[split] = _read(path, spec, split, notes)
-    if name == "mnli" and (path := _diagnostic(folder)):
-        splits["diagnostic"] = _read(path, spec, "test", notes)
-    if spec.symmetric:
-        notes.append("every pair is trained on in both orders")
-    problem: Classification | Regression
-    if spec.labels:
-        problem = Classification(spec.metrics, head_kind, len(spec.texts) == 2, spec.labels)
-    else:
-        problem = Regression(spec.metrics, head_kind, len(spec.texts) == 2, low=0.0, high=5.0)
-    notes += [
-        f"{split}: {len(found):,} examples{describe_labels(problem, found)}" for split, found in splits.items()
-    ]
-    return Task(name, problem, splits, tuple(notes), spec.symmetric)
-
-
-def _file(folder: Path, spec: Spec, split: str) -> Path | None:
-    path = folder / f"{spec.splits[split]}.tsv"
-    return path if path.is_file() else None
-
-
-def _diagnostic(folder: Path) -> Path | None:
-    """AX lies beside MNLI, in a folder of one of two names, or in it."""
-    beside = [folder.parent / name for name in ("AX", "ax", "diagnostic")]
-    return next((path for one in (*beside, folder) if (path := one / "diagnostic.tsv").is_file()), None)
-
-
-def _read(path: Path, spec: Spec, split: str, notes: list[str]) -> list[TextExample]:
-    """The examples of a file. Those of a split called test have no answers, whatever the file says."""
-    check_is_text(path)
-    lines = read_lines(path)
-    names: dict[str, int] = dict(_HEADERLESS)
-    if split not in spec.headerless:
-        header = _decoded(path, *next(lines, (1, b""))).split("\t")
-        names = {name.strip(): column for column, name in enumerate(header)}
-    wanted = [*spec.texts, *([] if split.startswith("test") else [spec.label])]
-    if absent := [name for name in wanted if name not in names]:
-        raise DataError(
-            f"{path}: no column {', '.join(map(repr, absent))}; the columns are {', '.join(map(repr, names))}; "
-            f"{SOURCE}"
-        )
-    examples: list[TextExample] = []
-    short = 0
-    for number, line in lines:
-        fields = _decoded(path, number, line).split("\t")
-        if len(fields) <= max(names[name] for name in wanted):
-            if split.startswith("test") and line:  # predictions are handed in by number
-                raise DataError(f"{path}:{number}: the line lacks a column; {SOURCE}")
-            short += any(field.strip() for field in fields)
-            continue
-        texts = [fields[names[name]].strip() for name in spec.texts]
-        answer = (
-            None if split.startswith("test") else _answer(path, number, spec, fields[names[spec.label]].strip())
-        )
-        examples.append(TextExample(texts[0], texts[1] if len(texts) > 1 else None, answer))
-    if not examples:
-        raise DataError(f"{path}: there are no examples in it; {SOURCE}")
-    if short:
-        notes.append(f"{path.name}: {short} lines lack a column and were passed over")
-    return examples
-
-
-def _decoded(path: Path, number: int, line: bytes | None) -> str:
-    try:
-        return (line or b"").decode()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}:{number}: broken UTF-8 ({error.reason}); {SOURCE}") from error
-
-
-def _answer(path: Path, number: int, spec: Spec, text: str) -> float:
-    if not spec.labels:
+    def _answer(self, path: Path, number: int, text: str) -> float:
+        if self.labels:
+            if text not in self.labels:
+                raise DataError(
+                    f"{path}:{number}: the label should be one of {', '.join(self.labels)}, got {text!r}"
+                )
+            return self.labels.index(text)
         try:
             value = float(text)
         except ValueError:
             value = float("nan")
         if not 0 <= value <= 5:
-            raise DataError(f"{path}:{number}: the score should be a number from 0 to 5, found {text!r}")
+            raise DataError(f"{path}:{number}: the score should be a number from 0 to 5, got {text!r}")
         return value
-    if text not in spec.labels:
-        raise DataError(f"{path}:{number}: the label should be one of {', '.join(spec.labels)}, found {text!r}")
-    return spec.labels.index(text)
+
+
+_SPLITS = {"train": "train", "dev": "dev", "test": "test"}
+TASKS: dict[str, GlueTask] = {
+    "cola": GlueTask(
+        "CoLA", ("sentence",), "label", BINARY, ("matthews", "accuracy"), "CoLA", _SPLITS, ("train", "dev")
+    ),
+    "sst-2": GlueTask("SST-2", ("sentence",), "label", BINARY, ("accuracy",), "SST-2", _SPLITS),
+    "mrpc": GlueTask(
+        "MRPC", ("#1 String", "#2 String"), "Quality", BINARY, ("accuracy", "f1"), "MRPC", _SPLITS, symmetric=True
+    ),
+    "sts-b": GlueTask(
+        "STS-B", ("sentence1", "sentence2"), "score", (), ("spearman", "pearson"), "STS-B", _SPLITS,
+        default_epochs=10, symmetric=True,
+    ),
+    "qqp": GlueTask(
+        "QQP", ("question1", "question2"), "is_duplicate", BINARY, ("accuracy", "f1"), "QQP", _SPLITS
+    ),
+    "mnli": GlueTask(
+        "MNLI", ("sentence1", "sentence2"), "gold_label", NLI, ("accuracy",), "MNLI-m",
+        {
+            "train": "train", "dev": "dev_matched", "dev-mismatched": "dev_mismatched",
+            "test": "test_matched", "test-mismatched": "test_mismatched",
+        },
+        diagnostic=True,
+    ),
+    "qnli": GlueTask(
+        "QNLI", ("question", "sentence"), "label", ("entailment", "not_entailment"), ("accuracy",), "QNLI", _SPLITS
+    ),
+    "rte": GlueTask(
+        "RTE", ("sentence1", "sentence2"), "label", ("entailment", "not_entailment"), ("accuracy",), "RTE",
+        _SPLITS, default_epochs=10,
+    ),
+    "wnli": GlueTask("WNLI", ("sentence1", "sentence2"), "label", BINARY, ("accuracy",), "WNLI", _SPLITS),
+}  # fmt: skip
+"""The tasks by name. AX, the diagnostic set, has no training data; a model of MNLI predicts it."""
+
+
+def canonical_name(name: str) -> str | None:
+    """Return the key of a task in `TASKS`, whatever the case and the hyphens of the name."""
+    return next((known for known in TASKS if _normalize(known) == _normalize(name)), None)
 
 
 def submission_text(predictions: Sequence[Prediction]) -> str:
-    """A file of predictions for the test set, in the official layout."""
+    """Return the predictions of a test split in the official format."""
     lines = ["index\tprediction"]
     for index, prediction in enumerate(predictions):
         if "value" in prediction:
@@ -217,17 +219,11 @@ def submission_text(predictions: Sequence[Prediction]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def submission_files(name: str) -> dict[str, str]:
-    """The name of the file in a submission for each split that is predicted."""
-    spec = SPECS[name]
-    files = {"test": f"{spec.submission}.tsv"}
-    if name == "mnli":
-        files |= {"test-mismatched": "MNLI-mm.tsv", "diagnostic": f"{AX}.tsv"}
-    return files
-
-
 def write_submission(path: Path, texts: Mapping[str, str]) -> None:
-    """The zip file that the benchmark's server takes.
+    """Write the zip file that the benchmark's server accepts.
+
+    Args:
+        texts: contents by file name.
 
     Raises:
         DataError: it cannot be written.
@@ -242,3 +238,21 @@ def write_submission(path: Path, texts: Mapping[str, str]) -> None:
         durable.write(path, write)
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def _normalize(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
+
+
+def _find_diagnostic(folder: Path) -> Path | None:
+    """Return the file of AX, which is in MNLI's folder or in a folder next to it."""
+    siblings = [folder.parent / name for name in ("AX", "ax", "diagnostic")]
+    files = [place / "diagnostic.tsv" for place in (*siblings, folder)]
+    return next((file for file in files if file.is_file()), None)
+
+
+def _decode(path: Path, number: int, line: bytes | None) -> str:
+    try:
+        return (line or b"").decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}:{number}: invalid UTF-8 ({error.reason}); {SOURCE}") from error

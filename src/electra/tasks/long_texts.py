@@ -1,7 +1,7 @@
-"""Texts longer than an input of the network, for heads that read one state a text.
+"""Texts that are longer than the network's input, for heads that read one state per text.
 
-Such a text is one long row, [CLS] text [SEP], from which windows of about the same length are cut, each with a
-[CLS] and a [SEP] of its own. A pair is cut as if it were one text, and tokens keep their segments.
+Such a text is one long row, [CLS] text [SEP]. It is split into windows of about equal length, each with its own
+[CLS] and [SEP]. A pair is split as if it were one text; its tokens keep their segments.
 
 Shapes: B texts, L length, K windows of all texts, W length of a window, D hidden size, Y blocks, M memory.
 """
@@ -23,11 +23,12 @@ LONG_TEXT_METHODS: tuple[str, ...] = get_args(LongTextMethod)
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of some texts, those of a text one behind the other.
+    """The windows of some texts, those of one text after the other.
 
     Attributes:
-        ids_KW, segment_ids_KW: padded on the right; lengths_K says where.
-        counts_B: how many windows each text has, at least one.
+        ids_KW, segment_ids_KW: padded on the right to the longest window.
+        lengths_K: length of each window, without padding.
+        counts_B: number of windows of each text, at least one.
     """
 
     ids_KW: Tensor
@@ -43,87 +44,95 @@ class Windows:
 
 @dataclass(frozen=True)
 class LongTexts:
-    """How texts are read that are longer than a window.
+    """How to read texts that are longer than a window.
 
     Attributes:
-        way: windows: each by itself, and the state of the text is the mean of theirs. memory: one behind the
-            other, each with the memory of those before, and the state of the text is that of the last one. There
-            a gradient flows through the last window alone; what is remembered has none, as in pre-training.
-        window: tokens of a window at most, special ones included.
+        method: windows: each window alone, and the state of the text is the mean of their states. memory: one
+            window after the other, each with the memory of the previous ones, and the state of the text is that of
+            the last one. Only the last window has a gradient; the memory has none, as in pre-training.
+        window: maximum number of tokens of a window, including special ones.
     """
 
-    way: LongTextMethod
+    method: LongTextMethod
     window: int
 
     def states(self, encoder: AnyEncoder, batch: Batch) -> Tensor:
-        """The state of each text (B, 1, D). A text that is no longer than a window has that of its row."""
+        """Return the state of each text (B, 1, D). A text that fits into one window has that of its row."""
         windows = split_into_windows(batch, self.window)
-        return _mean(encoder, windows) if self.way == "windows" else _remembered(encoder, windows)
+        return _mean_state(encoder, windows) if self.method == "windows" else _last_state(encoder, windows)
 
 
 def split_into_windows(batch: Batch, window: int) -> Windows:
-    """As few windows of at most `window` tokens as hold each text, each of about as many tokens.
+    """Split each text into as few windows of at most `window` tokens as possible, of about the same length.
 
-    So none has a few tokens only, whose state would count as much as that of a full one.
+    No window has only a few tokens, because its state would count as much as that of a full window.
     """
     ids_BL, segments_BL, lengths_B = batch.input_ids_BL, batch.segment_ids_BL, batch.lengths_B
-    device, inside_B, room = ids_BL.device, lengths_B - 2, window - 2
-    counts_B = ((inside_B + room - 1) // room).clamp(min=1)
-    each_B = (inside_B + counts_B - 1) // counts_B
+    device, tokens_B, room = ids_BL.device, lengths_B - 2, window - 2
+    counts_B = ((tokens_B + room - 1) // room).clamp(min=1)
+    each_B = (tokens_B + counts_B - 1) // counts_B
     texts_K = torch.arange(len(counts_B), device=device).repeat_interleave(counts_B)
     number_K = torch.arange(len(texts_K), device=device) - (counts_B.cumsum(0) - counts_B)[texts_K]
     before_K = number_K * each_B[texts_K]  # tokens of the text in earlier windows
-    sizes_K = torch.minimum(each_B[texts_K], inside_B[texts_K] - before_K)
+    sizes_K = torch.minimum(each_B[texts_K], tokens_B[texts_K] - before_K)
     columns_W = torch.arange(int(sizes_K.max()) + 2, device=device)
-    last_KW = columns_W == sizes_K[:, None] + 1
-    # Column 0 is [CLS] at place 0, column 1 is behind the earlier windows' tokens; [SEP] is the row's last token.
-    places_KW = (before_K[:, None] + columns_W).clamp(max=ids_BL.shape[1] - 1) * (columns_W > 0)
+    is_last_KW = columns_W == sizes_K[:, None] + 1
+    # Column 0 is [CLS] at position 0, column 1 follows the tokens of earlier windows; [SEP] is the row's last
+    # token.
+    positions_KW = (before_K[:, None] + columns_W).clamp(max=ids_BL.shape[1] - 1) * (columns_W > 0)
     ends_K1 = lengths_B[texts_K, None] - 1
-    whole_K1 = number_K[:, None] + 1 == counts_B[texts_K, None]
-    # A window's [SEP] is of the segment before it, also where a text of a pair is cut.
-    segment_places_KW = torch.where(last_KW & ~whole_K1, places_KW - 1, torch.where(last_KW, ends_K1, places_KW))
+    is_final_K1 = number_K[:, None] + 1 == counts_B[texts_K, None]
+    # The [SEP] of a window has the segment of the token before it, also if a text of a pair is split there.
+    segment_positions_KW = torch.where(
+        is_last_KW & ~is_final_K1, positions_KW - 1, torch.where(is_last_KW, ends_K1, positions_KW)
+    )
     return Windows(
-        ids_BL[texts_K[:, None], torch.where(last_KW, ends_K1, places_KW)],
-        segments_BL[texts_K[:, None], segment_places_KW],
+        ids_BL[texts_K[:, None], torch.where(is_last_KW, ends_K1, positions_KW)],
+        segments_BL[texts_K[:, None], segment_positions_KW],
         sizes_K + 2,
         counts_B,
     )
 
 
 def summary_positions(encoder: AnyEncoder, lengths_B: Tensor) -> Tensor:
-    """The position (B, 1) whose state stands for a row: that of [CLS], or in a network that looks to the left that
-    of the last token, which has seen all others."""
+    """Return the position (B, 1) of the state that represents a row.
+
+    It is that of [CLS], or in a left-to-right network that of the last token, which has seen all others.
+    """
     return lengths_B[:, None] - 1 if encoder.config.direction == "left" else torch.zeros_like(lengths_B)[:, None]
 
 
-def _mean(encoder: AnyEncoder, windows: Windows) -> Tensor:
-    x_K1D = _read(encoder, windows, torch.arange(len(windows.lengths_K), device=windows.lengths_K.device), None)
+def _mean_state(encoder: AnyEncoder, windows: Windows) -> Tensor:
+    all_K = torch.arange(len(windows.lengths_K), device=windows.lengths_K.device)
+    x_K1D = _encode_windows(encoder, windows, all_K, None)
     sums_B1D = x_K1D.new_zeros(len(windows.counts_B), *x_K1D.shape[1:]).index_add(0, windows.texts_K, x_K1D)
     return sums_B1D / windows.counts_B[:, None, None]
 
 
-def _remembered(encoder: AnyEncoder, windows: Windows) -> Tensor:
-    """The texts end together: one with fewer windows begins later, beside those that have begun."""
+def _last_state(encoder: AnyEncoder, windows: Windows) -> Tensor:
+    """Read all texts in parallel so that they end together: a text with fewer windows starts later."""
     counts_B = windows.counts_B
     order_B = counts_B.argsort(descending=True, stable=True)
     firsts_B, longest = counts_B.cumsum(0) - counts_B, int(counts_B.max())
-    past = Memory(encoder.config.memory_length)
+    memory = Memory(encoder.config.memory_length)
     for left in range(longest, 0, -1):
         texts = order_B[: int((counts_B >= left).sum())]
-        if past.memory_YBMD is not None:  # slots of zeros are empty
-            Y, B, M, D = past.memory_YBMD.shape
-            begun = past.memory_YBMD.new_zeros(Y, len(texts) - B, M, D)
-            past.memory_YBMD = torch.cat([past.memory_YBMD, begun], 1)
+        if memory.memory_YBMD is not None:  # slots of zeros are empty
+            Y, B, M, D = memory.memory_YBMD.shape
+            started = memory.memory_YBMD.new_zeros(Y, len(texts) - B, M, D)
+            memory.memory_YBMD = torch.cat([memory.memory_YBMD, started], 1)
         with torch.set_grad_enabled(torch.is_grad_enabled() and left == 1):
-            x_B1D = _read(encoder, windows, (firsts_B + counts_B)[texts] - left, past)
+            x_B1D = _encode_windows(encoder, windows, (firsts_B + counts_B)[texts] - left, memory)
     return x_B1D[order_B.argsort()]
 
 
-def _read(encoder: AnyEncoder, windows: Windows, chosen: Tensor, past: Memory | None) -> Tensor:
-    """The states (windows, 1, D) that stand for some of the windows."""
-    lengths = windows.lengths_K[chosen]
+def _encode_windows(encoder: AnyEncoder, windows: Windows, indices: Tensor, memory: Memory | None) -> Tensor:
+    """Return the states (windows, 1, D) that represent some of the windows."""
+    lengths = windows.lengths_K[indices]
     width = int(lengths.max())
-    inputs = windows.ids_KW[chosen, :width], windows.segment_ids_KW[chosen, :width], attention_mask(lengths, width)
-    more = {} if past is None else {"past": past}
-    x: Tensor = encoder(*inputs, positions_BN=summary_positions(encoder, lengths), **more)
+    inputs = windows.ids_KW[indices, :width], windows.segment_ids_KW[indices, :width]
+    more = {} if memory is None else {"past": memory}
+    x: Tensor = encoder(
+        *inputs, attention_mask(lengths, width), positions_BN=summary_positions(encoder, lengths), **more
+    )
     return x

@@ -1,4 +1,4 @@
-"""Figures of predictions beside their answers, by name; shares and correlations, from -1 or 0 to 1."""
+"""Metrics of labels and values, by name. Shares and correlations are from 0, or -1, to 1."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,13 +10,13 @@ Numbers = NDArray[np.float64]
 
 
 def accuracy(answers: Numbers, predictions: Numbers) -> float:
-    """The share that is right."""
+    """Share of correct predictions."""
     return float((answers == predictions).mean())
 
 
 def matthews_correlation(answers: Numbers, predictions: Numbers) -> float:
-    """Matthews' correlation of two labels, 0 and 1; 0 where all predictions, or all answers, are one."""
-    return pearson(answers, predictions)  # which is the same for labels that are 0 and 1
+    """Matthews correlation of two labels, 0 and 1; 0 if all predictions, or all answers, are the same."""
+    return pearson(answers, predictions)  # the same for labels 0 and 1
 
 
 def f1(answers: Numbers, predictions: Numbers) -> float:
@@ -27,28 +27,27 @@ def f1(answers: Numbers, predictions: Numbers) -> float:
 
 
 def macro_f1(answers: Numbers, predictions: Numbers) -> float:
-    """The mean of F1 over the labels that occur in answers or predictions."""
+    """Mean F1 over the labels that occur in answers or predictions."""
     labels = np.union1d(answers, predictions)
     return float(np.mean([f1((answers == label) * 1.0, (predictions == label) * 1.0) for label in labels]))
 
 
 def pearson(answers: Numbers, predictions: Numbers) -> float:
-    """Pearson's correlation; 0 where all predictions, or all answers, are one."""
+    """Pearson correlation; 0 if all predictions, or all answers, are the same."""
     if answers.std() == 0 or predictions.std() == 0:
         return 0.0
-    found = float(np.corrcoef(answers, predictions)[0, 1])
-    return found if math.isfinite(found) else 0.0
+    correlation = float(np.corrcoef(answers, predictions)[0, 1])
+    return correlation if math.isfinite(correlation) else 0.0
 
 
 def spearman(answers: Numbers, predictions: Numbers) -> float:
-    """Spearman's rank correlation; 0 where all predictions, or all answers, are one."""
+    """Spearman rank correlation; 0 if all predictions, or all answers, are the same."""
     from scipy.stats import rankdata
 
     return pearson(rankdata(answers), rankdata(predictions))
 
 
 def mean_absolute_error(answers: Numbers, predictions: Numbers) -> float:
-    """The mean absolute difference."""
     return float(np.abs(answers - predictions).mean())
 
 
@@ -66,6 +65,6 @@ METRICS: dict[str, Callable[[Numbers, Numbers], float]] = {
 def compute_metrics(
     names: Sequence[str], answers: Sequence[float], predictions: Sequence[float]
 ) -> dict[str, float]:
-    """The named figures, in this order."""
+    """Return the named metrics, in this order."""
     both = np.array(answers, np.float64), np.array(predictions, np.float64)
     return {name: METRICS[name](*both) for name in names}

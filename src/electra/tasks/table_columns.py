@@ -1,40 +1,36 @@
-"""Which columns of a table hold texts and answers: as they were named, or under a usual name."""
+"""Which columns of a table hold the texts and the labels: those that were named, or those with usual names."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from electra.config import did_you_mean
 from electra.errors import DataError
+from electra.tasks.config import DataConfig
 
-TEXTS = ("text", "sentence", "sentence1", "premise", "question", "review", "content", "first", "body")
-SECONDS = ("sentence2", "hypothesis", "second", "text_pair", "answer", "context")
-ANSWERS = ("label", "labels", "class", "category", "score", "rating", "stars", "target")
+TEXT_COLUMNS = ("text", "sentence", "sentence1", "premise", "question", "review", "content", "first", "body")
+PAIR_COLUMNS = ("sentence2", "hypothesis", "second", "text_pair", "answer", "context")
+LABEL_COLUMNS = ("label", "labels", "class", "category", "score", "rating", "stars", "target")
+"""Usual names, in order of preference."""
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Where texts and answers stand; None: under a usual name."""
+def find_columns(
+    path: Path, names: Sequence[str], data: DataConfig, *, pairs: bool, needs_label: bool
+) -> tuple[str, str | None, str | None]:
+    """Return the columns of the text, the second text (None: there are no pairs) and the label (None: not there).
 
-    text: str | None = None
-    pair: str | None = None
-    label: str | None = None
-    separator: str = ","
-    """Between the labels of one text, where they are not a list."""
+    Args:
+        names: all columns of the file.
 
-    def found(
-        self, path: Path, names: Sequence[str], *, pairs: bool, needs_label: bool
-    ) -> tuple[str, str | None, str | None]:
-        """The columns of the text, the second text and the answer in a file with columns of these names.
-
-        Raises:
-            DataError: one is not there.
-        """
-        text, pair = find_text_columns(path, names, self.text, self.pair, pairs=pairs, label=self.label)
-        rest = [name for name in names if name not in (text, pair)]
-        if not needs_label and not (self.label in rest if self.label else _usual(rest, ANSWERS)):
-            return text, pair, None
-        return text, pair, _find(path, names, self.label, ANSWERS, "--data.label", taken=(text, pair))
+    Raises:
+        DataError: a column is missing.
+    """
+    text, pair = find_text_columns(
+        path, names, data.text, data.pair, pairs=pairs, label=data.label, usual=(TEXT_COLUMNS, PAIR_COLUMNS)
+    )
+    rest = [name for name in names if name not in (text, pair)]
+    if not needs_label and not (data.label in rest if data.label else _first_usual(rest, LABEL_COLUMNS)):
+        return text, pair, None
+    return text, pair, _find(path, names, data.label, LABEL_COLUMNS, "--data.label", taken=(text, pair))
 
 
 def find_text_columns(
@@ -44,20 +40,20 @@ def find_text_columns(
     pair: str | None,
     *,
     pairs: bool,
+    usual: tuple[Sequence[str], Sequence[str]],
     label: str | None = None,
-    usual: tuple[Sequence[str], Sequence[str]] = (TEXTS, SECONDS),
     options: tuple[str, str] = ("--data.text", "--data.pair"),
 ) -> tuple[str, str | None]:
-    """The columns of the text and, where there are pairs, of the second text.
+    """Return the columns of the text and, if there are pairs, of the second text.
 
     Args:
-        names: of all columns.
-        text, pair, label: the columns that were named.
-        usual: what the text's and the second text's column are called where they are not named.
-        options: that name the two.
+        names: all columns of the file.
+        text, pair, label: the columns that were named; None: those with usual names.
+        usual: usual names of the text's and of the second text's column.
+        options: options that name the two, for messages.
 
     Raises:
-        DataError: a column is not there, or both would be the same.
+        DataError: a column is missing, or both are the same.
     """
     first = _find(path, names, text, usual[0], options[0], taken=(pair, label))
     if not pairs:
@@ -77,17 +73,17 @@ def _find(
     *,
     taken: Sequence[str | None],
 ) -> str:
-    """The column that is wanted; where none is, the first usual name that is not taken."""
+    """Return the named column; if none is named, the first one with a usual name that is not taken."""
     if wanted in names:
         return str(wanted)
     if wanted is not None:
         what, hint = repr(wanted), did_you_mean(wanted, names)
-    elif found := _usual([name for name in names if name not in taken], usual):
+    elif found := _first_usual([name for name in names if name not in taken], usual):
         return found
     else:
         what, hint = f"with a usual name for {option}", f"; name it with {option}"
     raise DataError(f"{path}: there is no column {what}; the columns are {', '.join(map(repr, names))}{hint}")
 
 
-def _usual(names: Sequence[str], usual: Sequence[str]) -> str | None:
+def _first_usual(names: Sequence[str], usual: Sequence[str]) -> str | None:
     return next((name for one in usual for name in names if name.lower() == one), None)

@@ -1,315 +1,219 @@
-"""Anyone's own table: columns of texts and answers in .csv, .tsv, .jsonl or .parquet files.
-
-The labels are found in the training part and ordered: numbers by size, words by the alphabet. Where there is no
-file for dev, a stratified part of the training file becomes it.
-"""
+"""The user's own tables: texts and labels in columns of .csv, .tsv, .jsonl or .parquet files."""
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
+from typing import Any
 
 from electra.config import did_you_mean
 from electra.errors import DataError
 from electra.readers.base import known_endings
 from electra.readers.read import is_table, read_records
 from electra.tasks.base import Task
-from electra.tasks.classification import (
-    Classification,
-    Multilabel,
-    Regression,
-    TextExample,
-    TextHeadKind,
-    TextProblem,
-)
+from electra.tasks.config import DataConfig
 from electra.tasks.subsampling import stratified_split, stratify
-from electra.tasks.table_columns import Columns
+from electra.tasks.table_columns import find_columns
+from electra.tasks.texts import SHOWN_LABELS, TextExample, TextProblem
 
-TableKind = Literal["classification", "pair", "multilabel", "regression"]
-LABELS = 1000
-"""More labels than this are taken for a mistake."""
-SHOWN = 12
-"""Labels whose share is shown."""
-SPLITS = {
+MAX_LABELS = 1000
+"""A column with more labels than this is taken for a mistake."""
+SPLIT_NAMES = {
     "train": ("train",),
     "dev": ("dev", "devel", "valid", "validation", "val"),
     "test": ("test",),
 }
-"""What a file's name may begin with, by split."""
+"""What the name of a split's file can start with."""
+SPLIT_SEED = 0
+"""Seed of the dev split that is taken from train: the same for all runs."""
 
 
 @dataclass(frozen=True)
-class _Row:
+class TableRow:
+    """A row of a table: its place for messages, its text or texts, and its label as it is in the file."""
+
     place: str
     first: str
     second: str | None
-    answer: Any
+    label: Any
+
+    @property
+    def has_label(self) -> bool:
+        return self.label is not None and bool(str(self.label).strip())
+
+    def example(self, answer: float | tuple[int, ...] | None) -> TextExample:
+        """Return the row as an example with this answer."""
+        return TextExample(self.first, self.second, answer)
 
 
-def load_table_task(
-    name: str,
-    files: Mapping[str, Path],
-    *,
-    kind: TableKind,
-    columns: Columns,
-    dev_share: float,
-    seed: int,
-    head_kind: TextHeadKind = "linear",
-) -> Task:
-    """A task of one's own.
+@dataclass(frozen=True)
+class Table:
+    """The rows of a task's files by split, `train` at least, and remarks for the log."""
+
+    splits: Mapping[str, list[TableRow]]
+    notes: tuple[str, ...]
+
+    @property
+    def has_pairs(self) -> bool:
+        return self.splits["train"][0].second is not None
+
+
+def read_table(data: DataConfig, *, pairs: bool = False) -> Table:
+    """Return the rows of all files of a task.
 
     Args:
-        files: by split; `train` at least.
-        dev_share: of the training rows that become `dev` where there is no such file.
-        seed: of that cut.
+        pairs: the rows have two texts, even if no column is named for the second one.
 
     Raises:
-        DataError: a file, a column, a text or an answer is not as it must be; the first of each kind is named.
+        DataError: a file, a column or a text cannot be used; the first one is named.
     """
     notes: list[str] = []
-    taken: list[str] = []
-    splits = {split: list(_rows(path, kind, columns, split, taken)) for split, path in files.items()}
+    files = find_files(data)
+    splits = {split: list(_read_rows(path, data, split, notes, pairs=pairs)) for split, path in files.items()}
     for split, path in files.items():
         if not splits[split]:
-            raise DataError(f"{path}: there are no rows in it")
-    problem: TextProblem
-    if kind == "regression":
-        problem, examples = _numbers(splits, head_kind)
-    elif kind == "multilabel":
-        problem, examples = _label_sets(splits, head_kind, columns.separator)
-    else:
-        problem, examples = _labels(splits, head_kind)
-    if "dev" not in examples:
-        answers = [example.answer for example in examples["train"]]
-        kept, cut = stratified_split(stratify(answers, dev_share), dev_share, seed=seed)
-        if not len(cut):
-            raise DataError(
-                f"{files['train']}: no label occurs twice, so none can be cut for dev; give a dev file"
-            )
-        examples["dev"] = [examples["train"][i] for i in cut]
-        examples["train"] = [examples["train"][i] for i in kept]
-        notes.append(
-            f"no file for dev: {len(cut):,} of the {len(kept) + len(cut):,} training rows were cut for it"
-        )
-    notes += [
-        f"{split}: {len(found):,} rows{describe_labels(problem, found)}" for split, found in examples.items()
-    ]
-    return Task(name, problem, examples, (*notes, *taken))
+            raise DataError(f"{path}: the file has no rows")
+    return Table(splits, tuple(notes))
 
 
-def find_files(
-    data: Path, named: Mapping[str, str | None], *, fits: Callable[[Path], bool] = is_table
-) -> dict[str, Path]:
-    """The file of each split: those named, else those of a folder whose names say so; a file alone is `train`.
+def build_table_task(
+    name: str, problem: TextProblem, examples: Mapping[str, list[TextExample]], table: Table, *, dev_share: float
+) -> Task:
+    """Return the task of a table's examples. Without a dev file, dev is a stratified part of train.
 
     Raises:
-        DataError: there is nothing to train on, a named file is missing, or two files could be one split.
+        DataError: no part can be split off.
     """
-    if data.is_file():
-        found = {"train": data}
-        folder = data.parent
-    elif data.is_dir():
-        folder, found = data, {}
-        tables = [path for path in sorted(data.iterdir()) if path.is_file() and fits(path)]
-        for split, beginnings in SPLITS.items():
-            fitting = [
-                path
-                for path in tables
-                if path.name.lower().split(".")[0].replace("_", "-").split("-")[0] in beginnings
-            ]
-            if len(fitting) > 1 and not named.get(split):
-                names = ", ".join(path.name for path in fitting)
-                raise DataError(
-                    f"{data}: which file is {split}? There are {names}; name one with --data.{split} FILE"
-                )
-            if fitting:
-                found[split] = fitting[0]
-    else:
-        raise DataError(f"{data}: there is no such file or folder")
-    for split, name in named.items():
-        if name is None:
-            continue
-        path = folder / name
-        if not path.is_file():
-            raise DataError(f"data.{split}: there is no file {path}")
-        found[split] = path
-    if "train" not in found:
-        raise DataError(
-            f"{data}: no file to train on; call one train.csv or name it with --data.train FILE "
-            f"({known_endings(tables=True)})"
-        )
-    return found
+    splits, notes = dict(examples), []
+    if "dev" not in splits:
+        train = splits["train"]
+        groups = stratify([example.answer for example in train], dev_share)
+        kept, held_out = stratified_split(groups, dev_share, seed=SPLIT_SEED)
+        if not len(held_out):
+            file = table.splits["train"][0].place.rpartition(":")[0]
+            raise DataError(f"{file}: no label occurs twice, so no dev part can be split off; give a dev file")
+        splits |= {"dev": [train[i] for i in held_out], "train": [train[i] for i in kept]}
+        notes = [f"no dev file: {len(held_out):,} of the {len(train):,} training rows are used for it"]
+    notes += [f"{split}: {len(rows):,} rows{problem.describe_answers(rows)}" for split, rows in splits.items()]
+    return Task(name, problem, splits, (*notes, *table.notes))
 
 
-def _rows(path: Path, kind: TableKind, columns: Columns, split: str, taken: list[str]) -> Iterator[_Row]:
-    """The rows of a file with their texts as they must be; those of test may lack the answer.
+def find_files(data: DataConfig, *, fits: Callable[[Path], bool] = is_table) -> dict[str, Path]:
+    """Return the file of each split: the named one, else the one of the folder with such a name.
+
+    If the data are a single file, it is `train`.
 
     Args:
-        taken: gets the columns that were taken, for a person to read.
+        fits: whether a file of the folder has the right format.
+
+    Raises:
+        DataError: there is no training file, a named file is missing, or two files could be the same split.
     """
-    names: tuple[str, str | None, str | None] | None = None
-    paired = kind == "pair" or columns.pair is not None
+    path = data.path or Path()
+    if path.is_file():
+        folder, files = path.parent, {"train": path}
+    elif path.is_dir():
+        folder, files = path, {}
+        candidates = [file for file in sorted(path.iterdir()) if file.is_file() and fits(file)]
+        for split, names in SPLIT_NAMES.items():
+            matching = [file for file in candidates if _first_word(file) in names]
+            if len(matching) > 1 and not getattr(data, split):
+                listed = ", ".join(file.name for file in matching)
+                raise DataError(
+                    f"{path}: there are {len(matching)} files for {split}: {listed}; choose one with "
+                    f"--data.{split} FILE"
+                )
+            if matching:
+                files[split] = matching[0]
+    else:
+        raise DataError(f"{path}: there is no such file or folder")
+    for split in SPLIT_NAMES:
+        if (name := getattr(data, split)) is not None:
+            if not (folder / name).is_file():
+                raise DataError(f"data.{split}: there is no file {folder / name}")
+            files[split] = folder / name
+    if "train" not in files:
+        raise DataError(
+            f"{path}: there is no training file; name one train.csv, or choose one with --data.train FILE "
+            f"({known_endings(tables=True)})"
+        )
+    return files
+
+
+def order_labels(labels: Sequence[str], file: str) -> tuple[str, ...]:
+    """Return the distinct labels in order: by value if all are numbers, else alphabetically.
+
+    Raises:
+        DataError: there is only one label, or there are too many.
+    """
+    counts = Counter(labels)
+    if len(counts) > MAX_LABELS or (len(labels) >= 100 and len(counts) > len(labels) / 2):
+        raise DataError(
+            f"{file}: {len(counts):,} different labels in {len(labels):,} rows; is this the right column? Name it "
+            "with --data.label; if the labels are numbers to predict, give --kind regression"
+        )
+    if len(counts) < 2:
+        raise DataError(f"{file}: there is only one label, {next(iter(counts), '')!r}; nothing can be learned")
+    try:
+        numeric = all(math.isfinite(float(label)) for label in counts)  # "nan" has no order
+    except ValueError:
+        numeric = False
+    return tuple(sorted(counts, key=float if numeric else None))
+
+
+def label_index(label: str, indices: Mapping[str, int], place: str) -> int:
+    """Return the number of a label.
+
+    Raises:
+        DataError: the training rows do not have it.
+    """
+    if label not in indices:
+        known = list(indices)
+        raise DataError(
+            f"{place}: the label {label!r} does not occur in train{did_you_mean(label, known)}; the labels are "
+            f"{', '.join(known[:SHOWN_LABELS])}"
+        )
+    return indices[label]
+
+
+def file_of(rows: Sequence[TableRow]) -> str:
+    """Return the name of the file that rows come from."""
+    return rows[0].place.rpartition(":")[0]
+
+
+def _read_rows(path: Path, data: DataConfig, split: str, notes: list[str], *, pairs: bool) -> Iterator[TableRow]:
+    """Yield the rows of a file. Rows of the test split may lack the label. `notes` gets the columns used."""
+    columns: tuple[str, str | None, str | None] | None = None
     for line, record in read_records(path):
-        if names is None:
-            names = columns.found(path, list(record), pairs=paired, needs_label=split != "test")
-            taken.append(f"{split}: the columns {', '.join(repr(name) for name in names if name)}")
-        text, pair, label = names
+        if columns is None:
+            columns = find_columns(
+                path, list(record), data, pairs=pairs or data.pair is not None, needs_label=split != "test"
+            )
+            notes.append(f"{split}: columns {', '.join(repr(name) for name in columns if name)}")
+        text, pair, label = columns
         place = f"{path}:{line}"
-        first = _text(record.get(text), place, text)
-        second = None if pair is None else _text(record.get(pair), place, pair)
-        yield _Row(place, first, second, None if label is None else record.get(label))
+        first = _check_text(record.get(text), place, text)
+        second = None if pair is None else _check_text(record.get(pair), place, pair)
+        yield TableRow(place, first, second, None if label is None else record.get(label))
 
 
-def _text(value: Any, place: str, column: str) -> str:
+def _check_text(value: Any, place: str, column: str) -> str:
     if not isinstance(value, str):
         raise DataError(
-            f"{place}: the text in column {column!r} is {type(value).__name__}, not a string; mend this row"
+            f"{place}: the text in column {column!r} is {type(value).__name__}, not a string; fix this row"
         )
     if not value or value.isspace():
-        raise DataError(f"{place}: the text in column {column!r} is empty; fill or remove this row")
+        raise DataError(f"{place}: the text in column {column!r} is empty; fill in or remove this row")
     try:
         value.encode()
-    except UnicodeEncodeError as error:  # JSON can spell half a surrogate pair
+    except UnicodeEncodeError as error:  # JSON can contain half a surrogate pair
         raise DataError(
-            f"{place}: broken Unicode in column {column!r} ({error.reason} at character {error.start}); "
-            "mend this row"
+            f"{place}: invalid Unicode in column {column!r} ({error.reason} at character {error.start}); "
+            "fix this row"
         ) from error
     return value
 
 
-def _labels(
-    splits: Mapping[str, list[_Row]], head_kind: TextHeadKind
-) -> tuple[Classification, dict[str, list[TextExample]]]:
-    known = [_label(row.answer, row.place) for row in splits["train"]]
-    labels = _ordered(known, splits["train"][0].place)
-    numbers = {label: number for number, label in enumerate(labels)}
-    examples = {
-        split: [
-            TextExample(row.first, row.second, None if answer is None else _known(answer, numbers, row.place))
-            for row, answer in zip(rows, _answers(rows, split), strict=True)
-        ]
-        for split, rows in splits.items()
-    }
-    metrics = ("accuracy", "macro_f1", *(("matthews",) if len(labels) == 2 else ()))
-    return Classification(metrics, head_kind, _paired(splits), labels), examples
-
-
-def _label_sets(
-    splits: Mapping[str, list[_Row]], head_kind: TextHeadKind, separator: str
-) -> tuple[Multilabel, dict[str, list[TextExample]]]:
-    def several(row: _Row) -> list[str]:
-        value = row.answer
-        parts = value if isinstance(value, list) else str(value if value is not None else "").split(separator)
-        return [str(part).strip() for part in parts if str(part).strip()]
-
-    labels = _ordered([label for row in splits["train"] for label in several(row)], splits["train"][0].place)
-    numbers = {label: number for number, label in enumerate(labels)}
-    examples = {
-        split: [
-            TextExample(
-                row.first,
-                row.second,
-                None
-                if split == "test" and row.answer in (None, "")
-                else tuple(sorted(_known(label, numbers, row.place) for label in several(row))),
-            )
-            for row in rows
-        ]
-        for split, rows in splits.items()
-    }
-    return Multilabel(("micro_f1", "macro_f1", "accuracy"), head_kind, _paired(splits), labels), examples
-
-
-def _numbers(
-    splits: Mapping[str, list[_Row]], head_kind: TextHeadKind
-) -> tuple[Regression, dict[str, list[TextExample]]]:
-    def number(row: _Row) -> float:
-        try:
-            value = float(row.answer)
-        except (TypeError, ValueError):
-            value = math.nan
-        if not math.isfinite(value):
-            raise DataError(
-                f"{row.place}: the answer should be a number, found {row.answer!r}; mend or remove this row"
-            )
-        return value
-
-    examples = {
-        split: [
-            TextExample(
-                row.first, row.second, None if split == "test" and row.answer in (None, "") else number(row)
-            )
-            for row in rows
-        ]
-        for split, rows in splits.items()
-    }
-    values = [number(row) for row in splits["train"]]
-    low, high = min(values), max(values)
-    if low == high:
-        raise DataError(f"{splits['train'][0].place}: every answer is {low:g}; there is nothing to learn")
-    return Regression(("spearman", "pearson", "error"), head_kind, _paired(splits), low, high), examples
-
-
-def _paired(splits: Mapping[str, list[_Row]]) -> bool:
-    return splits["train"][0].second is not None
-
-
-def _label(value: Any, place: str) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)) or not str(value).strip():
-        raise DataError(f"{place}: the label is missing; fill or remove this row")
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)  # parquet turns a column of whole numbers with a gap into floats
-    return str(value).strip()
-
-
-def _answers(rows: Sequence[_Row], split: str) -> list[str | None]:
-    """The labels of a split; test may have none, in which case none of it is used."""
-    if split == "test" and any(row.answer is None or not str(row.answer).strip() for row in rows):
-        return [None] * len(rows)
-    return [_label(row.answer, row.place) for row in rows]
-
-
-def _ordered(found: Sequence[str], place: str) -> tuple[str, ...]:
-    """The labels in order: as numbers where all are, else by the alphabet."""
-    counts = Counter(found)
-    if len(counts) > LABELS or (len(found) >= 100 and len(counts) > len(found) / 2):
-        raise DataError(
-            f"{place.rpartition(':')[0]}: {len(counts):,} different labels in {len(found):,} rows; "
-            "is it the right column? Name it with --data.label; for numbers give --kind regression"
-        )
-    if len(counts) < 2:
-        raise DataError(
-            f"{place.rpartition(':')[0]}: there is only one label, {next(iter(counts), '')!r}; nothing to learn"
-        )
-    try:
-        numbers = all(math.isfinite(float(label)) for label in counts)  # "nan" has no place in an order
-    except ValueError:
-        numbers = False
-    return tuple(sorted(counts, key=float if numbers else None))
-
-
-def _known(label: str, numbers: Mapping[str, int], place: str) -> int:
-    if label not in numbers:
-        raise DataError(
-            f"{place}: the label {label!r} does not occur in the training part"
-            f"{did_you_mean(label, list(numbers))}; it has {', '.join(list(numbers)[:SHOWN])}"
-        )
-    return numbers[label]
-
-
-def describe_labels(problem: TextProblem, examples: Sequence[TextExample]) -> str:
-    """How often each label occurs."""
-    answers = [example.answer for example in examples]
-    if any(answer is None for answer in answers):
-        return ", without answers"
-    if isinstance(problem, Regression):
-        values = np.array(answers, np.float64)
-        return f", mean {values.mean():.3g}, from {values.min():.3g} to {values.max():.3g}"
-    each = [answer if isinstance(answer, tuple) else (answer,) for answer in answers]
-    counts = Counter(problem.labels[int(number)] for numbers in each for number in numbers if number is not None)
-    shown = [f"{label} {count / len(answers):.1%}" for label, count in counts.most_common(SHOWN)]
-    return f"; {', '.join(shown)}" + (f", and {len(counts) - SHOWN} more" if len(counts) > SHOWN else "")
+def _first_word(file: Path) -> str:
+    return file.name.lower().split(".")[0].replace("_", "-").split("-")[0]

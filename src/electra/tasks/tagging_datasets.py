@@ -1,4 +1,4 @@
-"""The tagging tasks that are known by name: their files, columns and figures."""
+"""Tagging tasks with public data sets: their files, columns and metrics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,13 +8,14 @@ from random import Random
 from electra.errors import DataError
 from electra.tasks import conll
 from electra.tasks.base import Task
+from electra.tasks.config import DataConfig, HeadConfig
 from electra.tasks.conll import Columns, Sentence
+from electra.tasks.tabular import SPLIT_SEED
 from electra.tasks.tagging import Metric, build_tagging_task
 
-CUT_SEED = 0
 CORRECT, ERROR = "c", "i"
 CORRECT_TAGS = (CORRECT, "-", "correct")
-"""The tags of right words in files of error detection; every other tag is an error, whatever its kind."""
+"""Tags of correct words in files of error detection. Every other tag is an error, whatever its type."""
 
 
 @dataclass(frozen=True)
@@ -22,20 +23,61 @@ class TaggingDataset:
     """A public data set.
 
     Attributes:
-        files: by split the names that its file may have; the first that there is.
-        origin: where the data come from, for someone who has not got them.
-        metric: None: what suits the tags.
-        may_lack: a split that is cut from another one where its file is missing: dev from the end of train, or
-            train, by lot, from dev.
-        binary: whether every tag but those of `CORRECT_TAGS` is an error, whatever its kind.
+        files: by split, the names that its file can have; the first one that exists is used.
+        source: where to get the data, for messages.
+        metric: None: depends on the tags.
+        derived_split: a split that is taken from another one if its file is missing: dev is the end of train, or
+            train is a random part of dev.
+        binary: all tags but `CORRECT_TAGS` count as the same error.
     """
 
     files: Mapping[str, tuple[str, ...]]
     columns: Columns
-    origin: str
-    metric: Metric
-    may_lack: str = ""
+    source: str
+    metric: Metric | None
+    derived_split: str = ""
     binary: bool = False
+    data_settings = ()
+
+    def load_task(self, name: str, data: DataConfig, head: HeadConfig) -> Task:
+        """Load the official files, which may be compressed (.gz, .zst), from their folder.
+
+        Raises:
+            DataError: a file is missing, ambiguous or damaged.
+        """
+        folder = data.path or Path()
+        paths = {split: _find_file(folder, names) for split, names in self.files.items()}
+        optional = (self.derived_split, "test")
+        if missing := [split for split, path in paths.items() if path is None and split not in optional]:
+            names = ", ".join(" or ".join(self.files[split]) for split in missing)
+            raise DataError(f"{folder}: there is no {names}, which {name} needs; it is part of {self.source}")
+        splits = {split: conll.read(path, self.columns) for split, path in paths.items() if path is not None}
+        if self.binary:
+            splits = {split: [_as_binary(example) for example in examples] for split, examples in splits.items()}
+        notes = self._derive_split(splits) if self.derived_split not in splits else []
+        ordered = {split: splits[split] for split in self.files if split in splits}
+        if empty := [split for split in ("train", "dev") if not ordered.get(split)]:
+            raise DataError(f"{folder}: there are too few sentences for {empty[0]}; is the file incomplete?")
+        return build_tagging_task(
+            name, ordered, metric=self.metric, positive=ERROR if self.binary else "", notes=notes
+        )
+
+    def _derive_split(self, splits: dict[str, list[Sentence]]) -> list[str]:
+        """Add the split whose file is missing, and return what to say about it."""
+        if self.derived_split == "dev":
+            examples = splits["train"]
+            kept = len(examples) - max(1, len(examples) // 10)
+            splits |= {"train": examples[:kept], "dev": examples[kept:]}
+            return ["there is no dev file: dev is the last tenth of train"]
+        if self.derived_split == "train":
+            examples = splits["dev"]
+            held_out = {*Random(SPLIT_SEED).sample(range(len(examples)), len(examples) // 5)}
+            splits |= {
+                "train": [example for i, example in enumerate(examples) if i not in held_out],
+                "dev": [example for i, example in enumerate(examples) if i in held_out],
+            }
+            return ["there is no training file: train is a random four fifths of the dev file, dev is the rest"]
+        return []
 
 
 def _universal_dependencies(columns: Columns) -> TaggingDataset:
@@ -45,17 +87,17 @@ def _universal_dependencies(columns: Columns) -> TaggingDataset:
 
 def _error_detection(language: str) -> TaggingDataset:
     files = {split: (f"{language}*{split}.tsv",) for split in ("train", "dev")}
-    origin = "MultiGED 2023, github.com/spraakbanken/multiged-2023"
-    return TaggingDataset(files, Columns(tags=1), origin, "f0.5", may_lack="train", binary=True)
+    source = "MultiGED 2023, github.com/spraakbanken/multiged-2023"
+    return TaggingDataset(files, Columns(tags=1), source, "f0.5", derived_split="train", binary=True)
 
 
-DATASETS: dict[str, TaggingDataset] = {
+TASKS: dict[str, TaggingDataset] = {
     "chunking": TaggingDataset(
         {"train": ("train.txt",), "dev": ("dev.txt", "valid.txt"), "test": ("test.txt",)},
         Columns(),
         "CoNLL-2000, www.cnts.ua.ac.be/conll2000/chunking",
         "span_f1",
-        may_lack="dev",
+        derived_split="dev",
     ),
     "ner-conll2003": TaggingDataset(
         {
@@ -91,57 +133,21 @@ DATASETS: dict[str, TaggingDataset] = {
         for language in ("cs", "de", "en", "en-fce", "en-realec", "it", "sv")
     },
 }
-"""The tasks that are known by name. ged, in any language or (ged-de) in one, finds the wrong words of learners."""
+"""The data sets by the name of the task. ged detects the wrong words of language learners: in the only language
+that the folder has, or in a named one (ged-de)."""
 
 
-def load_tagging_dataset(name: str, folder: Path) -> Task:
-    """One of `DATASETS`, from a folder with its official files (which may be compressed: .gz, .zst).
-
-    Raises:
-        DataError: when a file is missing (with where to get it), ambiguous, or not as it should be.
-    """
-    data = DATASETS[name]
-    paths = {split: _find(folder, names) for split, names in data.files.items()}
-    missing = [split for split, path in paths.items() if path is None and split not in (data.may_lack, "test")]
-    if missing:
-        names = ", ".join(" or ".join(data.files[split]) for split in missing)
-        raise DataError(f"{folder}: there is no {names}, which {name} needs; it is part of {data.origin}")
-    splits = {split: conll.read(path, data.columns) for split, path in paths.items() if path is not None}
-    if data.binary:
-        splits = {split: [_binary(example) for example in examples] for split, examples in splits.items()}
-    notes = []
-    if data.may_lack == "dev" and "dev" not in splits:
-        examples = splits["train"]
-        kept = len(examples) - max(1, len(examples) // 10)
-        splits |= {"train": examples[:kept], "dev": examples[kept:]}
-        notes = ["there is no file for dev: it is the last tenth of train's"]
-    elif data.may_lack == "train" and "train" not in splits:
-        examples = splits["dev"]
-        held = {*Random(CUT_SEED).sample(range(len(examples)), len(examples) // 5)}
-        splits |= {
-            "train": [example for i, example in enumerate(examples) if i not in held],
-            "dev": [example for i, example in enumerate(examples) if i in held],
-        }
-        notes = [
-            "there is no file for train: it is four fifths of dev's sentences, drawn by lot, and dev the rest"
-        ]
-    order = {split: splits[split] for split in data.files if split in splits}
-    if empty := [split for split in ("train", "dev") if not order.get(split)]:
-        raise DataError(f"{folder}: there are too few sentences for a part {empty[0]}; is the file cut off?")
-    return build_tagging_task(name, order, metric=data.metric, positive=ERROR if data.binary else "", notes=notes)
-
-
-def _find(folder: Path, names: Sequence[str]) -> Path | None:
+def _find_file(folder: Path, names: Sequence[str]) -> Path | None:
     for name in names:
-        found = sorted(path for packing in ("", ".gz", ".zst") for path in folder.glob(name + packing))
+        found = sorted(path for ending in ("", ".gz", ".zst") for path in folder.glob(name + ending))
         if len(found) > 1:
             both = " and ".join(path.name for path in found)
-            hint = "name the task more closely, such as ged-de or ged-en-fce, or move one away"
-            raise DataError(f"{folder}: {both} could both be meant by {name}; {hint}")
+            hint = "give a more specific task, such as ged-de or ged-en-fce, or move one of the files away"
+            raise DataError(f"{folder}: {both} match {name}; {hint}")
         if found:
             return found[0]
     return None
 
 
-def _binary(example: Sentence) -> Sentence:
+def _as_binary(example: Sentence) -> Sentence:
     return replace(example, tags=tuple(CORRECT if tag in CORRECT_TAGS else ERROR for tag in example.tags or ()))

@@ -1,4 +1,4 @@
-"""An encoder and a head that learn a problem together: what the trainer trains.
+"""The model of a fine-tuning: an encoder and the head of a problem, which the trainer trains together.
 
 Shapes: B batch, L length, D hidden size.
 """
@@ -22,17 +22,17 @@ from electra.tasks.long_texts import LongTexts, summary_positions
 
 Reduction = Literal["mean", "sum"]
 CPU_TOKENS, DEVICE_TOKENS = 2048, 16_384
-"""Tokens of a batch, padding included, when outputs are wanted: enough for the products' full speed."""
+"""Tokens per batch, including padding, when outputs are computed: enough for the full speed of matrix products."""
 
 
 class TaskModel(nn.Module):
-    """A problem's network.
+    """An encoder and the head of a problem.
 
     Args:
-        reduction: of the answers' losses in a batch. The original's is the sum, which makes the clipping of the
-            gradient nearly always active.
+        reduction: of the losses of a batch. The original uses the sum, so that the gradient is nearly always
+            clipped.
         head: None: a new one.
-        long: how rows are read that are longer than its windows; None: all at once.
+        long: how to read rows that are longer than its windows; None: all at once.
     """
 
     def __init__(
@@ -46,27 +46,27 @@ class TaskModel(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder, self.problem, self.reduction, self.long = encoder, problem, reduction, long
-        self.head: TaskHead = problem.head(encoder.config) if head is None else head
-        assert long is None or self.head.reads_first_only, "heads of tokens read their rows at once"
+        self.head: TaskHead = problem.build_head(encoder.config) if head is None else head
+        assert long is None or self.head.reads_first_only, "heads that read tokens need whole rows"
 
     def counts(self, batch: TaskBatch) -> Counts:
-        """What the losses are divided by."""
+        """Return the divisor of the losses."""
         if self.reduction == "sum":
             return {"answers": torch.ones((), device=batch.lengths_B.device)}
-        return {"answers": self.problem.answers(batch).float()}
+        return {"answers": self.problem.count_targets(batch).float()}
 
     def forward(self, batch: TaskBatch, counts: Counts | None = None) -> StepOutput:
         counts = counts or self.counts(batch)
         losses_B = self.problem.losses(self.head, self.states(batch), batch)
-        if self.reduction == "sum":  # one in all, however many micro-batches are counted
+        if self.reduction == "sum":  # not divided, however many micro-batches are counted
             return StepOutput(losses_B.sum(), {})
         return StepOutput(losses_B.sum() / counts["answers"], {})
 
     def states(self, batch: TaskBatch) -> Tensor:
-        """The states (B, L, D) that the head reads; only one a row (B, 1, D) where that is all.
+        """Return the states (B, L, D) that the head reads; one per row (B, 1, D) if it reads no more.
 
-        The first one is that of [CLS]. In a network that looks to the left, where [CLS] has seen nothing, it is
-        that of the last token, for every head: there is no answer is said at the first one, too.
+        The first state is that of [CLS]. In a left-to-right network, where [CLS] has seen nothing, it is that of
+        the last token, for every head: also "no answer" is predicted from the first state.
         """
         length = batch.input_ids_BL.shape[1]
         if self.long is not None and length > self.long.window:
@@ -84,38 +84,41 @@ class TaskModel(nn.Module):
         return torch.cat([gather_positions(x_BLD, summary_B1), x_BLD[:, 1:]], 1)
 
     def logits(self, batch: TaskBatch) -> dict[str, Tensor]:
-        """What the head gives for a batch."""
+        """Return the outputs of the head for a batch."""
         return self.problem.logits(self.head, self.states(batch), batch)
 
     @torch.no_grad()
     def outputs(
         self, rows: Rows, *, pad: int, device: torch.device, batch_tokens: int | None = None
     ) -> list[Outputs]:
-        """What the problem makes of each row, in order, without dropout; rows of like length are batched."""
+        """Return the problem's outputs for each row, in order, without dropout.
+
+        Rows of similar length are in one batch.
+        """
         training = self.training
         self.eval()
         batches = self.batches(rows, device=device, batch_tokens=batch_tokens)
-        found = compute_outputs(rows, batches, self.logits, self.problem, pad=pad, device=device)
+        outputs = compute_outputs(rows, batches, self.logits, self.problem, pad=pad, device=device)
         self.train(training)
-        return found
+        return outputs
 
     def batches(
         self, rows: Rows, *, device: torch.device, batch_tokens: int | None = None
     ) -> Iterator[NDArray[np.int64]]:
-        """The rows in the batches in which outputs are computed."""
+        """Yield the rows of each batch in which outputs are computed."""
         batch_tokens = batch_tokens or (CPU_TOKENS if device.type == "cpu" else DEVICE_TOKENS)
-        # With memory the texts of a batch are read side by side, a window at a time.
-        at_once = self.long.window if self.long is not None and self.long.way == "memory" else None
-        return batches_by_length(rows, batch_tokens, at_once=at_once)
+        # With memory, the texts of a batch are read in parallel, one window at a time.
+        tokens_at_once = self.long.window if self.long is not None and self.long.method == "memory" else None
+        return batches_by_length(rows, batch_tokens, tokens_at_once=tokens_at_once)
 
     def begin_step(self, step: int, steps: int | None) -> None:
-        """Every step is alike."""
+        """Do nothing: all steps are the same."""
 
     def networks(self, length: int) -> Networks:
-        wanted, config = 1 / length if self.head.reads_first_only else 1.0, self.encoder.config
-        if self.long is None or self.long.way == "windows":  # what it could remember is not asked for
+        share, config = 1 / length if self.head.reads_first_only else 1.0, self.encoder.config
+        if self.long is None or self.long.method == "windows":  # the memory is not used
             config = replace(config, memory_length=0)
-        return {"encoder": Network.of(config, head="none", wanted_share=wanted)}
+        return {"encoder": Network.of(config, head="none", wanted_share=share)}
 
 
 def compute_outputs(
@@ -127,61 +130,64 @@ def compute_outputs(
     pad: int,
     device: torch.device,
 ) -> list[Outputs]:
-    """What a problem makes of each row, in order.
+    """Return a problem's outputs for each row, in order.
 
     Args:
-        batches: the rows of each.
-        logits: what a network's head gives for a batch.
+        batches: the rows of each batch.
+        logits: computes the outputs of the head for a batch.
     """
     found: list[Outputs] = [{}] * len(rows)
-    for chosen in batches:
-        batch = collate(rows, chosen, pad=pad).to(device)
+    for indices in batches:
+        batch = collate(rows, indices, pad=pad).to(device)
         outputs = problem.outputs(logits(batch), batch)
         arrays = {name: values.float().cpu().numpy() for name, values in outputs.items()}
-        for place, row in enumerate(chosen.tolist()):
-            found[row] = {name: values[place] for name, values in arrays.items()}
+        for position, row in enumerate(indices.tolist()):
+            found[row] = {name: values[position] for name, values in arrays.items()}
     return found
 
 
-def batches_by_length(rows: Rows, batch_tokens: int, *, at_once: int | None = None) -> Iterator[NDArray[np.int64]]:
-    """The rows in batches of so many tokens at most, the longest first.
+def batches_by_length(
+    rows: Rows, batch_tokens: int, *, tokens_at_once: int | None = None
+) -> Iterator[NDArray[np.int64]]:
+    """Yield batches of rows with at most `batch_tokens` tokens, the longest rows first.
 
     Args:
-        at_once: so many tokens of a row are read at a time, and count; None: all.
+        tokens_at_once: number of tokens of a row that are read at a time; None: all.
     """
     order = np.argsort(-rows.lengths, kind="stable")
     first = 0
     while first < len(order):
         longest = int(rows.lengths[order[first]])
-        count = max(1, batch_tokens // min(longest, at_once or longest))
+        count = max(1, batch_tokens // min(longest, tokens_at_once or longest))
         yield order[first : first + count]
         first += count
 
 
-def layer_depths(module: TaskModel) -> dict[str, int]:
-    """How far each parameter is from the output: 0 in the head, 1 in the last block, most in the embeddings.
+def layer_depths(model: TaskModel) -> dict[str, int]:
+    """Return the distance of each parameter from the output: 0 in the head, 1 in the last block, and so on.
 
-    Weights that several blocks share are as far as the last of them is.
+    The embeddings have the largest distance. Weights that several blocks share have the distance of the last of
+    these blocks.
     """
-    layers = module.encoder.config.layers
-    found = {}
-    last = {id(parameter): name for name, parameter in module.named_parameters(remove_duplicate=False)}
-    for first, parameter in module.named_parameters():
+    layers = model.encoder.config.layers
+    depths = {}
+    last = {id(parameter): name for name, parameter in model.named_parameters(remove_duplicate=False)}
+    for first, parameter in model.named_parameters():
         name = last[id(parameter)]
         if name.startswith("head."):
-            found[first] = 0
+            depths[first] = 0
         elif name.startswith("encoder.blocks."):
-            found[first] = layers - int(name.split(".")[2])
+            depths[first] = layers - int(name.split(".")[2])
         else:
-            found[first] = layers + 1
-    return found
+            depths[first] = layers + 1
+    return depths
 
 
-def layer_decay_scales(module: TaskModel, decay: float, *, mode: Literal["paper", "google"]) -> dict[str, float]:
-    """Each parameter's share of the learning rate: `decay` to the power of its depth.
+def layer_decay_scales(model: TaskModel, decay: float, *, mode: Literal["paper", "google"]) -> dict[str, float]:
+    """Return the factor of each parameter's learning rate: `decay` to the power of its depth.
 
-    In the original's code the powers are one higher than in the paper for all but the head: decay² in the last
+    In the original's code, the power is one higher than in the paper for all but the head: decay² in the last
     block.
     """
     more = 1 if mode == "google" else 0
-    return {name: decay ** (depth + more) if depth else 1.0 for name, depth in layer_depths(module).items()}
+    return {name: decay ** (depth + more) if depth else 1.0 for name, depth in layer_depths(model).items()}

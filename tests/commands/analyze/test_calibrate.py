@@ -14,6 +14,7 @@ from electra.analysis.detect import token_scores
 from electra.analysis.error_corpora import LabeledSentence
 from electra.cli import main
 from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.export import huggingface
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
@@ -27,7 +28,7 @@ TEXT = "The gardener watches the long road."
 def trained(held_out_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The towers of a run: random networks."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    size = tokenizers.vocabulary_size(tokenizers.load(held_out_data / "tokenizer.json"))
+    size = tokenizers.vocabulary_size(load_tokenizer(held_out_data / "tokenizer.json"))
     for tower, head in (("discriminator", ReplacedTokenHead), ("generator", MaskedLanguageModelHead)):
         torch.manual_seed(0)
         config = EncoderConfig(

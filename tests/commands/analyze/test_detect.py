@@ -20,6 +20,7 @@ from electra.analysis.detect import (
 from electra.analysis.error_corpora import LabeledSentence, read_error_corpus
 from electra.cli import main
 from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.export import huggingface
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead
@@ -54,14 +55,14 @@ def write_tagger(folder: Path, tokenizer: Path, tags: tuple[str, ...], **reading
     torch.manual_seed(1)
     config = EncoderConfig(
         layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=48,
-        vocabulary_size=tokenizers.vocabulary_size(tokenizers.load(tokenizer)),
+        vocabulary_size=tokenizers.vocabulary_size(load_tokenizer(tokenizer)),
         initializer_range=0.4, linear_initializer_range=0.4,
     )  # fmt: skip
-    head = problem.head(config)
+    head = problem.build_head(config)
     torch.nn.init.normal_(head.prediction.weight)
     huggingface.save(
         folder, encoder=Encoder(config), head=head, card="", tokenizer_json=tokenizer,
-        task=problem.facts() | reading,
+        task=problem.to_dict() | reading,
     )  # fmt: skip
     return str(folder)
 

@@ -12,9 +12,11 @@ import torch
 from electra.cli import main
 from electra.data import tokenizer as tokenizers
 from electra.data.tags import TagTable
+from electra.data.tokenizer import load_tokenizer
 from electra.export import huggingface
 from electra.modeling.encoders.bert import Encoder, EncoderConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.preparation.tokenizer_training import train_tokenizer
 
 TAGS = {
     "the": "DET",
@@ -33,7 +35,7 @@ def run(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The export of a run: random networks over the vocabulary of the data."""
     folder = tmp_path_factory.mktemp("words") / "run"
     tokenizer_json = data_folder / "tokenizer.json"
-    size = tokenizers.vocabulary_size(tokenizers.load(tokenizer_json))
+    size = tokenizers.vocabulary_size(load_tokenizer(tokenizer_json))
     config = EncoderConfig(
         layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=32,
         vocabulary_size=size, initializer_range=0.4, linear_initializer_range=0.4,
@@ -177,7 +179,7 @@ def test_proposals_by_share_and_temperature_with_tags(
     run: Path, data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tagged = shutil.copytree(data_folder, tmp_path / "tagged")
-    tokenizer = tokenizers.load(tagged / "tokenizer.json")
+    tokenizer = load_tokenizer(tagged / "tokenizer.json")
     TagTable.counted([([*TAGS], [*TAGS.values()])], tokenizer).write(tagged)
     options = ["--share", "0.2", "0.5", "--temperature", "1", "0.5", "--length", "16", "--examples", "1"]
     facts = generated(tmp_path / "out", [run, run / "export" / "generator"], tagged, *options)
@@ -239,7 +241,7 @@ def test_what_proposes_nothing_is_named(
 def test_a_generator_of_another_vocabulary_is_refused(
     data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tokenizers.train(["one two three"] * 9, vocabulary_size=60).save(str(tmp_path / "tokenizer.json"))
+    train_tokenizer(["one two three"] * 9, vocabulary_size=60).save(str(tmp_path / "tokenizer.json"))
     config = EncoderConfig(
         layers=1, hidden_size=16, embedding_size=16, feed_forward_size=24, heads=2, vocabulary_size=60
     )

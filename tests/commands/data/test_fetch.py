@@ -14,10 +14,10 @@ import pytest
 
 from electra.cli import main
 from electra.commands.data.fetch import FetchConfig, run
-from electra.commands.prepare import PrepareConfig
-from electra.commands.prepare import run as prepare
 from electra.data.shards import TokenData
 from electra.errors import ConfigError, DataError
+from electra.preparation.config import PrepareConfig
+from electra.preparation.run import prepare
 
 
 class Quiet(SimpleHTTPRequestHandler):

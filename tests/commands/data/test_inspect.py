@@ -12,14 +12,14 @@ from electra.commands.data import inspect
 from electra.commands.data.inspect import InspectConfig, run
 from electra.commands.data.merge import MergeConfig
 from electra.commands.data.merge import run as merge
-from electra.commands.prepare import PrepareConfig
-from electra.commands.prepare import run as prepare
-from electra.data import tokenizer as tokenizers
 from electra.data.collate import collate
 from electra.data.examples import ExampleSet
 from electra.data.shards import SplitName, TokenData
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import ConfigError, DataError
 from electra.preparation import document_batches
+from electra.preparation.config import PrepareConfig
+from electra.preparation.run import prepare
 
 SHORT = ("packing.sequence_length=32",)
 
@@ -32,7 +32,7 @@ def test_the_rows_are_those_that_a_run_sees(data_folder: Path, split: SplitName,
     found = run(InspectConfig(data_folder, examples=30, split=split, overrides=overrides))
     data = TokenData.open(data_folder)
     examples = ExampleSet(getattr(data, split), found.packing, seed=seed)
-    tokenizer = tokenizers.load(data.tokenizer_path)
+    tokenizer = load_tokenizer(data.tokenizer_path)
     for shown in found.rows:
         row = int(shown.where.removeprefix("row ").partition(":")[0].replace(",", ""))
         batch = collate(examples, np.array([row]), special=data.special, seed=0, trim=True)
@@ -61,7 +61,7 @@ def test_windows_of_a_stream(data_folder: Path) -> None:
     found = run(InspectConfig(data_folder, examples=10**6, overrides=overrides))
     data = TokenData.open(data_folder)
     examples = ExampleSet(data.train, found.packing, seed=0)
-    tokenizer = tokenizers.load(data.tokenizer_path)
+    tokenizer = load_tokenizer(data.tokenizer_path)
     assert len(found.rows) == len(examples) and 0 < found.dropped < 0.02
     batch = collate(examples, np.arange(len(examples)), special=data.special, seed=0, trim=True)
     for shown, ids in zip(found.rows, batch.input_ids_BL.tolist(), strict=True):

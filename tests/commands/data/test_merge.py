@@ -11,11 +11,11 @@ from small_run import config
 
 from electra.cli import main
 from electra.commands.data.merge import MergeConfig, run
-from electra.commands.prepare import PrepareConfig
-from electra.commands.prepare import run as prepare
 from electra.data.examples import ExampleSet
 from electra.data.shards import TokenData, file_sha256
 from electra.errors import ConfigError, DataError
+from electra.preparation.config import PrepareConfig
+from electra.preparation.run import prepare
 from electra.pretraining.build import build_batches
 from electra.pretraining.run import pretrain
 

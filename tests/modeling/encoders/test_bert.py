@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from electra.data import tokenizer as tokenizers
 from electra.export import huggingface
 from electra.modeling.encoders.bert import Encoder, EncoderConfig, attention_mask
+from electra.preparation.tokenizer_training import train_tokenizer
 
 CONFIG = EncoderConfig(
     layers=3,
@@ -55,7 +55,7 @@ def both(request: pytest.FixtureRequest, tmp_path: Path):  # type: ignore[no-unt
             if name.endswith("bias") or "LayerNorm" in name:
                 parameter += 0.3 * torch.randn_like(parameter)
     theirs.save_pretrained(tmp_path)
-    tokenizers.train(["a few words of text"], vocabulary_size=40).save(str(tmp_path / "tokenizer.json"))
+    train_tokenizer(["a few words of text"], vocabulary_size=40).save(str(tmp_path / "tokenizer.json"))
     return theirs, huggingface.load(tmp_path).encoder
 
 

@@ -25,7 +25,7 @@ from electra.serving.http.limits import Limits
 from electra.serving.scorer import round_values
 from electra.tasks.base import Problem
 from electra.tasks.classification import Classification
-from electra.tasks.squad import QuestionAnswering
+from electra.tasks.question_answering import QuestionAnswering
 from electra.tasks.tagging import Tagging
 
 LONG = "the cat sat on the mat " * 20
@@ -91,8 +91,8 @@ def fine_tuned(folder: Path, problem: Problem) -> HostedModel:
         vocabulary_size=400, initializer_range=0.4, linear_initializer_range=0.4,
     )  # fmt: skip
     huggingface.save(
-        folder / "tuned/model", encoder=Encoder(config), head=problem.head(config), card="", task=problem.facts(),
-        tokenizer_json=folder / "tokenizer.json",
+        folder / "tuned/model", encoder=Encoder(config), head=problem.build_head(config), card="",
+        task=problem.to_dict(), tokenizer_json=folder / "tokenizer.json",
     )  # fmt: skip
     return HostedModel(str(folder / "tuned"), device="cpu")
 
@@ -135,8 +135,7 @@ def test_rounded_values_have_no_negative_zero() -> None:
 
 
 def test_the_parts_of_a_text_share_its_limit(tmp_path: Path) -> None:
-    hosted = fine_tuned(tmp_path / "a", Classification(("accuracy",), labels=("bad", "good")))
-    hosted.predictor.pairs = True  # type: ignore[union-attr]
+    hosted = fine_tuned(tmp_path / "a", Classification(("accuracy",), pair=True, labels=("bad", "good")))
     with serving(hosted, limits=Limits(characters=20)) as (address, _), httpx.Client(base_url=address) as client:
         assert client.post("/predict", json={"texts": [["a cat", "a dog"]]}).status_code == 200
         refused = client.post("/predict", json={"texts": [["a", "b"], ["a" * 15, "b" * 15]]})

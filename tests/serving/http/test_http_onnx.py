@@ -60,7 +60,7 @@ def test_outputs_that_the_graph_lacks_are_refused(run_folder: Path, tmp_path: Pa
     whole = load_pretrained(run_folder)
     problem = Classification(("accuracy",), labels=("bad", "good"))
     head = TaskModel(whole.encoder, problem).head.eval()
-    save_onnx(dataclasses.replace(whole, task=problem.facts(), head=head), tmp_path / "tuned/onnx")
+    save_onnx(dataclasses.replace(whole, task=problem.to_dict(), head=head), tmp_path / "tuned/onnx")
     with (
         serving(HostedModel(str(tmp_path / "tuned/onnx"))) as (address, _),
         httpx.Client(base_url=address) as client,

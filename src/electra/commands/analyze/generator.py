@@ -139,7 +139,7 @@ def _find_sources(model: str, name: str, config: AnalyzeGeneratorConfig) -> list
 
 def _checkpoint_loader(folder: Path) -> Callable[[], Pretrained]:
     """Loads the generator of a checkpoint, or its only network if that is a masked language model."""
-    from electra.data import tokenizer as tokenizers
+    from electra.data.tokenizer import load_tokenizer
     from electra.errors import CheckpointError
     from electra.export.huggingface import Pretrained
     from electra.modeling.heads import MaskedLanguageModelHead
@@ -156,7 +156,7 @@ def _checkpoint_loader(folder: Path) -> Callable[[], Pretrained]:
                 f"{folder} has no generator: objective.kind is {kind}, objective.fakes {config.objective.fakes}; "
                 "give a run that trains a generator or a masked language model"
             )
-        tokenizer = tokenizers.load(folder / "tokenizer.json")
+        tokenizer = load_tokenizer(folder / "tokenizer.json")
         return Pretrained(network.encoder.eval(), network.head.eval(), tokenizer, kind, longest_input(config))
 
     return load

@@ -89,7 +89,7 @@ def _score_pairs(name: str, model: LikelihoodScorer, pairs: list[SentencePair]) 
         logger.info("Scoring with %s", name, extra={"progress": (first, len(pairs))})
         parts.append(model(list(sentences_of(pairs[first : first + CHUNK]))))
     logger.info("Scored with %s", name, extra={"progress": (len(pairs), len(pairs))})
-    longer_P = np.concatenate([part.tokens for part in parts]).reshape(-1, 2) @ [1, -1]
+    longer_P = np.concatenate([part.token_counts for part in parts]).reshape(-1, 2) @ [1, -1]
     results = [
         ScoreResults(name, score, correct(np.concatenate([part.scores[score] for part in parts])), longer_P)
         for score in model.names

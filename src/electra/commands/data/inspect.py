@@ -14,13 +14,13 @@ from rich.text import Text
 from tokenizers import Tokenizer
 
 from electra.config import load_config
-from electra.data import tokenizer as tokenizers
 from electra.data.examples import ExampleSet
 from electra.data.mixture import BLOCK, Mixture
 from electra.data.packing import PackingConfig
 from electra.data.shards import Shard, Split, SplitName, TokenData
 from electra.data.spans import Piece
 from electra.data.streams import SEPARATOR, check_stream
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import ConfigError, DataError
 
 ENOUGH_TOKENS = 50_000_000
@@ -169,7 +169,7 @@ def run(config: InspectConfig) -> Inspection:
         chosen, shares = np.random.default_rng(config.seed).permutation(len(examples))[: config.examples], []
     folders = [part["folder"] for part in parts]
     from_folders = [folder for folder, size in zip(folders, sizes, strict=False) for _ in range(size)]
-    tokenizer = tokenizers.load(data.tokenizer_path)
+    tokenizer = load_tokenizer(data.tokenizer_path)
     segments = examples.segment_counts
     text_tokens = int(examples.lengths.sum())
     if settings.packing.streams:

@@ -16,7 +16,6 @@ import numpy as np
 import tyro
 
 from electra import __version__, durable
-from electra.data import tokenizer as tokenizers
 from electra.data.mixture import BLOCK
 from electra.data.shards import (
     FORMAT,
@@ -32,6 +31,7 @@ from electra.data.shards import (
     token_dtype,
     write_manifest,
 )
+from electra.data.tokenizer import describe_tokenizer, load_tokenizer
 from electra.errors import ConfigError, DataError
 from electra.preparation.shard_writer import write_counts, write_unigram_fakes
 
@@ -164,7 +164,7 @@ def _merged(out: Path, parts: list[TokenData], weights: tuple[float, ...]) -> di
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         },
         "tokenizer": {
-            "sha256": file_sha256(out / TOKENIZER), **tokenizers.describe(tokenizers.load(out / TOKENIZER)),
+            "sha256": file_sha256(out / TOKENIZER), **describe_tokenizer(load_tokenizer(out / TOKENIZER)),
         },
         "dtype": parts[0].manifest["dtype"],
         "splits": splits,

@@ -10,9 +10,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from tokenizers import Tokenizer
 
-from electra.data import tokenizer as tokenizers
 from electra.data.mixture import BLOCK, quotas
 from electra.data.shards import SPLITS, Split, TokenData
+from electra.data.tokenizer import load_tokenizer
 
 QUANTILES = (0.05, 0.5, 0.95)
 COMMON = 20
@@ -73,7 +73,7 @@ def run(config: StatsConfig) -> DataStats:
         electra data stats DATA | tee data.txt
     """
     data = TokenData.open(config.data, verify=False)
-    return DataStats(data, tokenizers.load(data.tokenizer_path))
+    return DataStats(data, load_tokenizer(data.tokenizer_path))
 
 
 def _documents(split: Split) -> np.ndarray:

@@ -11,9 +11,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from tokenizers import Tokenizer
 
-from electra.data import tokenizer as tokenizers
 from electra.data.shards import TokenData
 from electra.data.tags import Sentence, TagTable
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import ConfigError
 from electra.tasks import conll
 
@@ -76,7 +76,7 @@ def run(config: TagsConfig) -> TagsResult:
     sentences = (
         _of_files(config.conllu) if config.tagger is None else _tagged(data, config.tagger, config.sentences)
     )
-    table = TagTable.counted(sentences, tokenizers.load(data.tokenizer_path))
+    table = TagTable.counted(sentences, load_tokenizer(data.tokenizer_path))
     counts = data.unigram_counts.astype(np.float64).copy()
     counts[list(data.special.ids)] = 0
     return TagsResult(table.write(config.data), table, counts)
@@ -94,7 +94,7 @@ def _tagged(data: TokenData, tagger: str, count: int) -> Iterator[Sentence]:
     from electra.serving.predictor import Predictor
 
     predictor = Predictor(tagger)
-    if predictor.problem.kind != "tagging":
+    if not predictor.problem.reads_words:
         raise ConfigError(f"--tagger: {tagger} does {predictor.problem.kind}; give a model that tags words")
     words = _words(data, count)
     for first in range(0, len(words), AT_ONCE):
@@ -106,7 +106,7 @@ def _tagged(data: TokenData, tagger: str, count: int) -> Iterator[Sentence]:
 
 def _words(data: TokenData, count: int) -> list[list[str]]:
     """The words of sentences, as many of each shard."""
-    tokenizer, found = tokenizers.load(data.tokenizer_path), []
+    tokenizer, found = load_tokenizer(data.tokenizer_path), []
     each = -(-count // max(1, len(data.train.shards)))
     for shard in data.train.shards:
         ends = shard.sentence_ends[:each]

@@ -16,7 +16,7 @@ from electra.export.onnx.heads import ALLOWED, BEGINS, POSITIONS, OnnxKind
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.task_heads import TaskHead
 from electra.tasks.base import TaskBatch
-from electra.tasks.problems import problem_from_dict
+from electra.tasks.catalog import load_problem
 from electra.tasks.task_model import TaskModel
 
 TOLERANCE = 1e-4
@@ -69,7 +69,7 @@ def reference(pretrained: Pretrained, kind: OnnxKind) -> Network:
     encoder, head = pretrained.encoder, pretrained.head
     if kind in ("text", "token", "span", "conditional-span"):
         assert pretrained.task is not None and isinstance(head, TaskHead)
-        module = TaskModel(encoder, problem_from_dict(pretrained.task), head=head).eval()
+        module = TaskModel(encoder, load_problem(pretrained.task), head=head).eval()
         return lambda inputs: module.logits(_batch(inputs))
 
     def computed(inputs: Inputs) -> Inputs:

@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, require
 from electra.export.onnx.graph import FACTS, IDS, MASK, MODEL, SEGMENTS
 from electra.export.onnx.heads import KINDS, OnnxKind
@@ -144,7 +145,7 @@ def load_onnx(folder: Path) -> OnnxModel:
                 f"{folder}: {FACTS} names the {what} {', '.join(said)}, {MODEL} has "
                 f"{', '.join(value.name for value in names)}; the two belong to different models"
             )
-    tokenizer = tokenizers.load(folder)
+    tokenizer = load_tokenizer(folder)
     tokenizers.special_tokens(tokenizer, folder)
     return OnnxModel(facts, tokenizer, session)
 

@@ -10,13 +10,14 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from electra.data.tokenizer import special_tokens, train
+from electra.data.tokenizer import special_tokens
 from electra.errors import ConfigError
 from electra.modeling.encoders.bert import EncoderConfig
 from electra.modeling.task_heads import ConditionalSpanHead
+from electra.preparation.tokenizer_training import train_tokenizer
 from electra.tasks.base import IGNORE_INDEX, InputSpec, Outputs, Prediction, Rows, TaskBatch, collate
-from electra.tasks.problems import problem_from_dict
-from electra.tasks.squad import QuestionAnswering
+from electra.tasks.catalog import load_problem
+from electra.tasks.question_answering import QuestionAnswering
 from electra.tasks.squad_files import Question
 
 CONTEXTS = [
@@ -30,12 +31,12 @@ SMALL = EncoderConfig(hidden_size=12)
 
 @pytest.fixture(scope="module", params=["wordpiece", "bpe", "unigram"])
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
-    return train([*CONTEXTS * 3, CHINESE * 3, "who saw what?"], kind=request.param, vocabulary_size=700)
+    return train_tokenizer([*CONTEXTS * 3, CHINESE * 3, "who saw what?"], kind=request.param, vocabulary_size=700)
 
 
 @pytest.fixture(scope="module")
 def words() -> Tokenizer:
-    return train([*CONTEXTS, "who saw what?"], vocabulary_size=700)
+    return train_tokenizer([*CONTEXTS, "who saw what?"], vocabulary_size=700)
 
 
 def question(context: str, text: str, start: int, **others: Any) -> Question:
@@ -87,7 +88,7 @@ def random_states(batch: TaskBatch) -> Tensor:
 
 def head_of(problem: QuestionAnswering) -> Any:
     torch.manual_seed(1)
-    head = problem.head(replace(SMALL, initializer_range=0.5, linear_initializer_range=0.5))
+    head = problem.build_head(replace(SMALL, initializer_range=0.5, linear_initializer_range=0.5))
     return head.eval()
 
 
@@ -97,21 +98,21 @@ def test_what_an_oracle_points_at_is_read_back_letter_for_letter(tokenizer: Toke
     rows = problem.encode(examples, InputSpec(tokenizer, 80))
     assert len(rows) > len(examples) + 50, "some contexts take several windows"
     assert (rows.targets["end"] < rows.lengths - 1).all(), "[SEP] ends no answer"
-    predictions = problem.predictions(examples, rows, computed(problem, nn.Identity(), rows, oracle))
+    predictions = problem.decode(examples, rows, computed(problem, nn.Identity(), rows, oracle))
     for example, prediction in zip(examples, predictions, strict=True):
         assert prediction["answer"] == example.answers[0][0] and prediction["id"] == example.id
         best = prediction["n_best"][0]
         assert example.context[best["start"] : best["end"]] == best["text"]
-    assert problem.score(examples, predictions)["exact"] == 1
+    assert problem.compute_metrics(examples, predictions)["exact"] == 1
 
 
 def test_every_chinese_character_can_be_an_answer() -> None:
-    tokenizer = train([CHINESE], vocabulary_size=700)
+    tokenizer = train_tokenizer([CHINESE], vocabulary_size=700)
     pieces = [(i, i + 1) for i, character in enumerate(CHINESE) if ord(character) > 0x3000]
     examples = ranges(CHINESE, [piece for piece in pieces if piece[1] < 10]) + ranges(CHINESE, pieces[-4:])
     problem = QuestionAnswering("plain", max_question=8, stride=8, max_answer=20)
     rows = problem.encode(examples, InputSpec(tokenizer, 40))
-    predictions = problem.predictions(examples, rows, computed(problem, nn.Identity(), rows, oracle))
+    predictions = problem.decode(examples, rows, computed(problem, nn.Identity(), rows, oracle))
     assert [prediction["answer"] for prediction in predictions] == [e.answers[0][0] for e in examples]
 
 
@@ -120,7 +121,7 @@ def test_answers_are_whole_tokens_and_no_more(words: Tokenizer) -> None:
     examples = [question(context, "body", 11), question(context, " saw", 3)]
     problem = QuestionAnswering("plain", max_question=8)
     rows = problem.encode(examples, InputSpec(words, 64))
-    predictions = problem.predictions(examples, rows, computed(problem, nn.Identity(), rows, oracle))
+    predictions = problem.decode(examples, rows, computed(problem, nn.Identity(), rows, oracle))
     assert [prediction["answer"] for prediction in predictions] == ["nobody", "saw"]
 
 
@@ -185,7 +186,7 @@ def test_questions_are_cut_which_is_known_and_unknown_answers_are_no_targets(wor
     )
     assert rows.cut == [0] and rows.seconds[0] == 6 and rows.targets == {}
     assert set(rows.token_targets) == {"allowed", "begins"}
-    with pytest.raises(ConfigError, match=r"rows of 67 tokens cannot hold a question of 64.*68 is the least"):
+    with pytest.raises(ConfigError, match=r"rows of 67 tokens cannot hold a question of 64.*at least 68"):
         QuestionAnswering().encode([long], InputSpec(words, 67))
 
 
@@ -303,7 +304,7 @@ def test_windows_are_put_together(words: Tokenizer, pointer: Any) -> None:
     outputs[1] = told(
         (second + 2, second + 2, 2.0), (second + 3, second + 3, 0.0), null=3.0
     )  # context tokens 10, 11
-    (prediction,) = problem.predictions([question(context, "Bob", 8)], rows, outputs)
+    (prediction,) = problem.decode([question(context, "Bob", 8)], rows, outputs)
     assert prediction["n_best"] == [
         {"text": "Bob", "score": 2.0, "start": 36, "end": 39},
         {"text": "Ann saw", "score": 0.5, "start": 0, "end": 7},
@@ -312,9 +313,9 @@ def test_windows_are_put_together(words: Tokenizer, pointer: Any) -> None:
     odds = 3.0 if pointer == "conditional" else 1.0  # the least of the windows; a plain one's less the best score
     assert (prediction["null_odds"], prediction["score"], prediction["answer"]) == (odds, 2.0, "")
     settled = problem.with_tuned_threshold({"best_threshold": odds})
-    (prediction,) = settled.predictions([question(context, "Bob", 8)], rows, outputs)
+    (prediction,) = settled.decode([question(context, "Bob", 8)], rows, outputs)
     assert prediction["answer"] == "Bob"
-    (prediction,) = replace(problem, impossible=False).predictions([question(context, "Bob", 8)], rows, outputs)
+    (prediction,) = replace(problem, impossible=False).decode([question(context, "Bob", 8)], rows, outputs)
     assert prediction["answer"] == "Bob", "in 1.1 there is always an answer"
 
 
@@ -333,11 +334,11 @@ def test_the_best_threshold_gives_the_best_figure(words: Tokenizer, pointer: Any
 
     def predictions(problem: QuestionAnswering) -> list[Prediction]:
         with torch.no_grad():
-            return problem.predictions(examples, rows, computed(problem, head, rows, noisy))
+            return problem.decode(examples, rows, computed(problem, head, rows, noisy))
 
-    figures = problem.score(examples, predictions(problem))
+    figures = problem.compute_metrics(examples, predictions(problem))
     chosen = problem.with_tuned_threshold(figures)
-    again = chosen.score(examples, predictions(chosen))
+    again = chosen.compute_metrics(examples, predictions(chosen))
     assert again["exact"] == pytest.approx(figures["best_exact"]) and again["best_exact"] == figures["best_exact"]
     assert figures["best_exact"] >= figures["exact"] and json.dumps(predictions(chosen), allow_nan=False)
     assert pointer == "conditional" or 0.4 < figures["best_exact"] < 1
@@ -351,11 +352,11 @@ def test_a_context_without_text_has_no_answer(words: Tokenizer) -> None:
             rows = problem.encode(examples, InputSpec(words, 32))
             with torch.no_grad():
                 outputs = computed(problem, head_of(problem), rows, random_states)
-            (prediction,) = problem.predictions(examples, rows, outputs)
+            (prediction,) = problem.decode(examples, rows, outputs)
             assert prediction["answer"] == "" and json.dumps(prediction, allow_nan=False)
 
 
 def test_facts_make_the_problem_again() -> None:
     problem = QuestionAnswering("plain", True, stride=64, null_threshold=-1.25)
-    facts = json.loads(json.dumps(problem.facts()))
-    assert facts["kind"] == "answering" and problem_from_dict(facts) == problem
+    facts = json.loads(json.dumps(problem.to_dict()))
+    assert facts["kind"] == "answering" and load_problem(facts) == problem
