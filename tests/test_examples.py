@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from electra.commands.data.merge import MergeConfig
-from electra.commands.data.merge import run as merge
+from electra.preparation.merge import merge_data
 
 CLEAN = Path(__file__).parents[1] / "examples/clean_corpus.py"
 
@@ -44,5 +43,5 @@ def test_a_corpus_is_cleaned(
     assert left_out["1-quality"] == (55, 3)
     assert left_out["4-exact"] == (52, 7)
     assert left_out["8-shards"] == (45, 5)
-    result = merge(MergeConfig(tuple(sorted((out / "shards").iterdir())), tmp_path / "data"))
+    result = merge_data(tuple(sorted((out / "shards").iterdir())), tmp_path / "data")
     assert result.manifest["statistics"]["documents"] == 40

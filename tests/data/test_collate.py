@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from electra.data.collate import UNPAIRED, Batch, collate
-from electra.data.examples import ExampleSet, Stream
+from electra.data.examples import ExampleSet, TokenSource
 from electra.data.packing import PackingConfig, pack
 from electra.data.sampling import Sampler, shard_seed
 from electra.data.shards import Shard, Split
@@ -45,7 +45,7 @@ def split(tmp_path: Path) -> Split:
 
 
 def slow_rows(
-    split: Split, config: PackingConfig, seed: int, stream: str = "tokens"
+    split: Split, config: PackingConfig, seed: int, source: str = "tokens"
 ) -> list[tuple[list[int], list[int]]]:
     """All rows of a split as (ids, segment ids) without padding."""
     rows = []
@@ -58,9 +58,9 @@ def slow_rows(
             for segment, numbers in enumerate([range(first, middle), range(middle, past)]):
                 if segment == 1 and not numbers:
                     continue
-                for start, length in packed.pieces[numbers].tolist():
+                for start, length in packed.spans[numbers].tolist():
                     for position in range(start, start + length):
-                        ids.append(int(getattr(shard, stream)[position]))
+                        ids.append(int(getattr(shard, source)[position]))
                         segments.append(segment)
                 ids.append(SPECIAL.separate)
                 segments.append(segment)
@@ -70,18 +70,18 @@ def slow_rows(
 
 
 @pytest.mark.parametrize("builder", ["contiguous", "original"])
-@pytest.mark.parametrize("stream", ["tokens", "unigram"])
+@pytest.mark.parametrize("source", ["tokens", "unigram"])
 @pytest.mark.parametrize("trim", [True, False])
 def test_equals_the_slow_version(
-    split: Split, builder: Literal["contiguous", "original"], stream: Stream, trim: bool
+    split: Split, builder: Literal["contiguous", "original"], source: TokenSource, trim: bool
 ) -> None:
     config = replace(CONFIG, builder=builder)
     examples = ExampleSet(split, config, seed=7)
-    expected = slow_rows(split, config, 7, stream)
+    expected = slow_rows(split, config, 7, source)
     assert len(examples) == len(expected) > 100
     order = np.random.default_rng(0).permutation(len(examples))
     for chosen in np.array_split(order, 12):
-        batch = collate(examples, chosen, special=SPECIAL, seed=1, trim=trim, stream=stream)
+        batch = collate(examples, chosen, special=SPECIAL, seed=1, trim=trim, source=source)
         columns = max(len(expected[i][0]) for i in chosen) if trim else 32
         for tensor, part, padding in ((batch.input_ids_BL, 0, SPECIAL.pad), (batch.segment_ids_BL, 1, 0)):
             plain = [expected[i][part] + [padding] * (columns - len(expected[i][part])) for i in chosen]
@@ -105,12 +105,12 @@ def test_large_ids_survive(tmp_path: Path) -> None:
     assert int(batch.input_ids_BL.max()) == int(split.shards[0].tokens.max()) > 2**31
 
 
-def test_both_streams_have_one_layout(split: Split) -> None:
+def test_both_sources_have_one_layout(split: Split) -> None:
     examples = ExampleSet(split, CONFIG, seed=0)
     chosen = np.arange(len(examples))
     text, fakes = (
-        collate(examples, chosen, special=SPECIAL, seed=0, trim=True, stream=stream)
-        for stream in ("tokens", "unigram")
+        collate(examples, chosen, special=SPECIAL, seed=0, trim=True, source=source)
+        for source in ("tokens", "unigram")
     )
     assert torch.equal(text.segment_ids_BL, fakes.segment_ids_BL) and torch.equal(text.lengths_B, fakes.lengths_B)
     special = (text.input_ids_BL < 5) & (text.input_ids_BL != 1)
@@ -123,7 +123,7 @@ def test_a_split_without_fakes_says_so(tmp_path: Path) -> None:
     shards = [make_shard(number, folder=tmp_path, unigram=number == 0) for number in range(2)]
     examples = ExampleSet(Split(shards), CONFIG, seed=0)
     with pytest.raises(DataError, match="held-out part only"):
-        collate(examples, np.arange(2), special=SPECIAL, seed=0, trim=True, stream="unigram")
+        collate(examples, np.arange(2), special=SPECIAL, seed=0, trim=True, source="unigram")
 
 
 def test_the_index_is_the_same_for_the_same_seed(split: Split) -> None:
@@ -142,9 +142,9 @@ def test_shards_are_packed_apart(tmp_path: Path) -> None:
     first, second = (make_shard(number, folder=tmp_path) for number in range(2))
     alone, both = ExampleSet(Split([first]), CONFIG, seed=0), ExampleSet(Split([first, second]), CONFIG, seed=0)
     rows = np.arange(len(alone))
-    assert alone.segments(rows) == both.segments(rows)
+    assert alone.segment_spans(rows) == both.segment_spans(rows)
     twice = ExampleSet(Split([first, first]), CONFIG, seed=0)
-    shards, segments = twice.shards_of(np.arange(len(twice))), twice.segments(np.arange(len(twice)))
+    shards, segments = twice.find_shards(np.arange(len(twice))), twice.segment_spans(np.arange(len(twice)))
     assert segments[: (shards == 0).sum()] != segments[(shards == 0).sum() :]
 
 
@@ -153,7 +153,7 @@ def test_an_empty_split_and_an_empty_shard(tmp_path: Path, split: Split) -> None
     none = np.zeros(0, dtype=np.int64)
     empty = Shard("empty", np.zeros(0, dtype="<u2"), none, none, np.zeros(0, dtype="<u2"))
     examples = ExampleSet(Split([split.shards[0], empty, split.shards[2]]), CONFIG, seed=0)
-    shards = examples.shards_of(np.arange(len(examples)))
+    shards = examples.find_shards(np.arange(len(examples)))
     assert set(shards.tolist()) == {0, 2}
 
 

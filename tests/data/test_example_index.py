@@ -26,12 +26,15 @@ def split(data_folder: Path) -> Split:
 def test_files_say_what_packing_says(split: Split, tmp_path: Path) -> None:
     write_index(tmp_path, split, CONFIG, seed=3, data="x")
     index = read_index(tmp_path, CONFIG, seed=3, data="x")
-    assert index is not None and index.pieces.dtype == np.uint32
+    assert index is not None and index.spans.dtype == np.uint32
     here, there = ExampleSet(split, CONFIG, seed=3), ExampleSet(split, CONFIG, seed=3, index=index)
     every = np.arange(len(here))
     assert len(there) == len(here) > 50 and np.array_equal(here.lengths, there.lengths)
-    assert here.segments(every) == there.segments(every)
-    assert np.array_equal(here.shards_of(every), there.shards_of(every)) and set(here.shards_of(every)) == {0, 2}
+    assert here.segment_spans(every) == there.segment_spans(every)
+    assert np.array_equal(here.find_shards(every), there.find_shards(every)) and set(here.find_shards(every)) == {
+        0,
+        2,
+    }
 
 
 def test_of_a_split_without_text_too(tmp_path: Path) -> None:

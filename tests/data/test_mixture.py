@@ -20,12 +20,12 @@ from electra.data.sampling import Sampler
 )
 def test_every_block_has_its_share_of_each_part(weights: tuple[float, ...], quotas: list[int]) -> None:
     mixture = Mixture(tuple(100 + part for part in range(len(weights))), weights)
-    assert mixture.quotas.tolist() == quotas
+    assert mixture.visits_per_block.tolist() == quotas
     ends = np.cumsum(mixture.examples)
     for block in (0, 7, 10**9):
         _, examples = mixture.locate(np.arange(block * BLOCK, (block + 1) * BLOCK), seed=3)
         parts = np.searchsorted(ends, examples, side="right")
-        assert np.array_equal(np.bincount(parts, minlength=len(weights)), mixture.quotas)
+        assert np.array_equal(np.bincount(parts, minlength=len(weights)), mixture.visits_per_block)
 
 
 def test_each_part_comes_in_epochs_of_its_own() -> None:
@@ -33,7 +33,7 @@ def test_each_part_comes_in_epochs_of_its_own() -> None:
     epochs, examples = mixture.locate(np.arange(8 * BLOCK), seed=0)
     for part, (first, count) in enumerate(((0, 1000), (1000, 300))):
         here = (examples >= first) & (examples < first + count)
-        assert here.sum() == 8 * mixture.quotas[part]
+        assert here.sum() == 8 * mixture.visits_per_block[part]
         orders = [examples[here & (epochs == epoch)] - first for epoch in range(epochs[here].max())]
         assert len(orders) >= 6
         for order in orders:

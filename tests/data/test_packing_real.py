@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from electra.data.packing import Examples, PackingConfig, pack
+from electra.data.packing import PackingConfig, pack
+from electra.data.spans import PackedShard
 from electra.preparation.sentences import split_sentences
 
 CORPUS = Path(__file__).parents[3] / "shared/data/corpora/enwiki.jsonl.zst"
@@ -32,23 +33,23 @@ def offsets() -> tuple[np.ndarray, np.ndarray]:
     return np.cumsum(sentence_lengths, dtype=np.int64), np.cumsum(document_lengths, dtype=np.int64)
 
 
-def packed(offsets: tuple[np.ndarray, np.ndarray], **settings: object) -> Examples:
+def packed(offsets: tuple[np.ndarray, np.ndarray], **settings: object) -> PackedShard:
     config = PackingConfig(sequence_length=LENGTH, **settings)  # type: ignore[arg-type]
     return pack(*offsets, config, rng=np.random.default_rng(0))
 
 
-def lengths(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
+def lengths(examples: PackedShard) -> tuple[np.ndarray, np.ndarray]:
     """Words of the first and of the second segment of each row."""
-    words = np.concatenate([[0], np.cumsum(examples.pieces[:, 1])])
+    words = np.concatenate([[0], np.cumsum(examples.spans[:, 1])])
     ends = words[examples.segment_ends]
     starts = np.concatenate([[0], ends[:-1, 1]])
     return ends[:, 0] - starts, ends[:, 1] - ends[:, 0]
 
 
-def documents_of(examples: Examples, offsets: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def documents_of(examples: PackedShard, offsets: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """The documents of the first and of the last word of each piece."""
     ends = offsets[0][offsets[1] - 1]
-    start, length = examples.pieces.T
+    start, length = examples.spans.T
     return np.searchsorted(ends, start, side="right"), np.searchsorted(ends, start + length - 1, side="right")
 
 

@@ -10,7 +10,7 @@ from electra.data.collate import collate
 from electra.data.examples import ExampleSet
 from electra.data.packing import PackingConfig, pack
 from electra.data.shards import Shard, Split
-from electra.data.spans import Examples
+from electra.data.spans import PackedShard
 from electra.data.tokenizer import SpecialTokens
 
 Documents = list[list[int]]  # the sentence lengths of each document
@@ -29,17 +29,17 @@ def documents(seed: int) -> Documents:
     return [draw.integers(0, 14, draw.integers(1, 9)).tolist() for _ in range(40)]
 
 
-def packed(given: Documents, builder: Any, length: int = 10) -> Examples:
+def packed(given: Documents, builder: Any, length: int = 10) -> PackedShard:
     sentences = np.cumsum([one for document in given for one in document], dtype=np.int64)
     ends = np.cumsum([len(document) for document in given], dtype=np.int64)
     config = PackingConfig(builder=builder, sequence_length=length, minimum_length=1)
     return pack(sentences, ends, config, rng=np.random.default_rng(0))
 
 
-def rows(found: Examples) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
+def rows(found: PackedShard) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
     first, made = 0, []
     for one, both in found.segment_ends.tolist():
-        pieces = [tuple(piece) for piece in found.pieces.tolist()]
+        pieces = [tuple(piece) for piece in found.spans.tolist()]
         made.append((pieces[first:one], pieces[one:both]))
         first = both
     return made

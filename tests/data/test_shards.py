@@ -106,12 +106,12 @@ def test_damaged_and_truncated_files_are_named(tmp_path: Path, kind: str) -> Non
     content = path.read_bytes()
     path.write_bytes(content[:-2])
     with pytest.raises(
-        DataError, match=rf"heldout-00000\.{kind}: {len(content)} bytes expected, {len(content) - 2} found"
+        DataError, match=rf"heldout-00000\.{kind}: expected {len(content)} bytes, found {len(content) - 2}"
     ):
         TokenData.open(tmp_path / "data", verify=False)
     path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
     with pytest.raises(
-        DataError, match=rf"heldout-00000\.{kind}: sha256 [0-9a-f]{{64}} expected, [0-9a-f]{{64}} found"
+        DataError, match=rf"heldout-00000\.{kind}: expected sha256 [0-9a-f]{{64}}, found [0-9a-f]{{64}}"
     ):
         TokenData.open(tmp_path / "data")
     TokenData.open(tmp_path / "data", verify=False)
@@ -123,7 +123,7 @@ def test_damaged_and_truncated_files_are_named(tmp_path: Path, kind: str) -> Non
 def test_another_tokenizer_is_noticed(tmp_path: Path) -> None:
     make_data(tmp_path / "data")
     train_tokenizer(["quite other words"] * 9, vocabulary_size=512).save(str(tmp_path / "data/tokenizer.json"))
-    with pytest.raises(DataError, match=r"tokenizer\.json: sha256"):
+    with pytest.raises(DataError, match=r"tokenizer\.json: expected sha256"):
         TokenData.open(tmp_path / "data", verify=False)
 
 
@@ -131,13 +131,13 @@ def test_folders_that_are_no_data(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="make it with `electra prepare"):
         TokenData.open(tmp_path)
     (tmp_path / "progress.json").write_text("{}")
-    with pytest.raises(DataError, match="run the same `electra prepare` again"):
+    with pytest.raises(DataError, match="run the same `electra prepare` command again"):
         TokenData.open(tmp_path)
     for text, message in [
         ("{", "not a manifest"),
         ("[]", "not a manifest"),
         ('{"format": 99}', "format 99"),
-        ('{"format": 1}', "lacks or garbles 'splits'"),
+        ('{"format": 1}', r"incomplete or invalid \('splits'\)"),
     ]:
         (tmp_path / "manifest.json").write_text(text)
         with pytest.raises(DataError, match=message):
@@ -235,7 +235,7 @@ def test_a_lost_checksum_of_the_manifest_is_warned_of(
     assert not caplog.records
     (tmp_path / "data/manifest.sha256").unlink()
     TokenData.open(tmp_path / "data")
-    assert "manifest.sha256 is missing, so nothing tells whether manifest.json was changed" in caplog.text
+    assert "manifest.sha256 is missing, so changes of manifest.json cannot be detected" in caplog.text
 
 
 def test_files_that_were_found_whole_are_not_read_again_unless_they_change(
@@ -251,15 +251,15 @@ def test_files_that_were_found_whole_are_not_read_again_unless_they_change(
         return file_sha256(path)
 
     monkeypatch.setattr(shards, "file_sha256", counting)
-    TokenData.open(tmp_path / "data", found_whole=stamps)
+    TokenData.open(tmp_path / "data", verified=stamps)
     assert read == ["tokenizer.json", "unigram.npy"], "small ones, every time"
     shutil.copytree(tmp_path / "data", tmp_path / "copy")
     read.clear()
-    TokenData.open(tmp_path / "copy", found_whole=stamps)
+    TokenData.open(tmp_path / "copy", verified=stamps)
     assert "train-00000.tokens" in read, "as old and as large as the original, and another file"
     changed = tmp_path / "data/train-00000.tokens"
     content = bytearray(changed.read_bytes())
     content[0] ^= 1
     changed.write_bytes(content)
-    with pytest.raises(DataError, match=r"train-00000\.tokens: sha256"):
-        TokenData.open(tmp_path / "data", found_whole=stamps)
+    with pytest.raises(DataError, match=r"train-00000\.tokens: expected sha256"):
+        TokenData.open(tmp_path / "data", verified=stamps)

@@ -68,15 +68,15 @@ def test_windows_are_the_text_of_the_shards(data: TokenData) -> None:
     assert not batch.segment_ids_BL.any() and batch.lengths_B.tolist() == [LENGTH] * len(expected)
     assert examples.lengths.tolist() == [LENGTH] * len(expected)
     separators = [window[:LENGTH].count(data.special.separate) for window in expected]
-    assert examples.separators.tolist() == separators and sum(separators) > 10
+    assert examples.separator_counts.tolist() == separators and sum(separators) > 10
 
 
 def test_the_copy_with_fakes_has_the_same_layout(data: TokenData) -> None:
     examples = ExampleSet(data.heldout, CONFIG, seed=0)
     every = np.arange(len(examples))
     text, fakes = (
-        collate(examples, every, special=data.special, seed=0, trim=True, stream=stream)
-        for stream in ("tokens", "unigram")
+        collate(examples, every, special=data.special, seed=0, trim=True, source=source)
+        for source in ("tokens", "unigram")
     )
     assert read(text) == windows(data, data.heldout) and read(fakes) == windows(data, data.heldout, fakes=True)
     ends = text.input_ids_BL == data.special.separate
@@ -131,7 +131,7 @@ def test_held_out_rows_go_on_from_batch_to_batch(data: TokenData) -> None:
 
 def test_moving_a_batch_takes_along_how_it_goes_on(data: TokenData) -> None:
     examples = ExampleSet(data.train, CONFIG, seed=0)
-    batch = collate(examples, np.arange(3), special=data.special, seed=0, trim=True, fresh=False, first_row=4)
+    batch = collate(examples, np.arange(3), special=data.special, seed=0, trim=True, reset=False, first_row=4)
     moved = batch.to(torch.device("cpu"))
     assert read(moved) == read(batch) and moved.stream_state is not None
     assert moved.stream_state.first_row == 4 and not moved.stream_state.new_document_B.any()
@@ -155,5 +155,5 @@ def test_no_copy_to_a_device_waits_for_it(data: TokenData, monkeypatch: pytest.M
 def test_text_shorter_than_a_window_is_told_by_its_size(data: TokenData) -> None:
     tokens, documents = data.heldout.tokens, data.heldout.documents
     check_stream(data, length=tokens + documents - 1, batch_size=1)
-    with pytest.raises(DataError, match=f"what is held out, {tokens:,} tokens, is shorter than a window of"):
+    with pytest.raises(DataError, match=f"the held-out part, {tokens:,} tokens, is shorter than a window of"):
         check_stream(data, length=tokens + documents, batch_size=1)

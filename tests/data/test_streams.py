@@ -21,7 +21,7 @@ def read(lengths: list[list[int]], length: int) -> tuple[list[list[int]], list[i
     windows, first = [], 0
     for past in found.segment_ends[:, 0].tolist():
         tokens: list[int] = []
-        for start, count in found.pieces[first:past].tolist():
+        for start, count in found.spans[first:past].tolist():
             tokens += [SEPARATE] if start == SEPARATOR else range(start, start + count)
         windows.append(tokens)
         first = past
@@ -61,7 +61,7 @@ def test_a_row_goes_on_where_it_was_and_begins_anew_after_an_epoch() -> None:
     by_step = windows.reshape(12, 4)
     assert np.array_equal(by_step[0], [0, 5, 10, 15])
     for step in range(1, 12):
-        assert order.fresh(step) == (step % 5 == 0)
+        assert order.restarts(step) == (step % 5 == 0)
         assert np.array_equal(by_step[step], by_step[0] if step % 5 == 0 else by_step[step - 1] + 1)
     assert np.array_equal(epochs, np.arange(48) // 20)
     assert order.epochs(30) == 1.5

@@ -14,16 +14,14 @@ from datatrove.data import Document
 from datatrove.executor import LocalPipelineExecutor
 from datatrove.pipeline.readers import JsonlReader
 
-from electra.commands.data.fetch import FetchConfig
-from electra.commands.data.fetch import run as fetch
-from electra.commands.data.merge import MergeConfig
-from electra.commands.data.merge import run as merge
+from electra.data.fetch import fetch_data
 from electra.data.shards import TokenData
 from electra.data.tokenizer import load_tokenizer
 from electra.errors import ConfigError, DataError
 from electra.preparation import datatrove_step
 from electra.preparation.datatrove_step import TokenShards
 from electra.preparation.encoding import encode_uncached
+from electra.preparation.merge import merge_data
 from electra.preparation.sentences import split_sentences
 
 
@@ -63,7 +61,7 @@ def test_a_run_of_several_tasks_is_the_whole_corpus(texts: list[str], data_folde
     LocalPipelineExecutor(pipeline, tasks=4, workers=1, logging_dir=str(tmp_path / "logs")).run()
     parts = sorted((tmp_path / "shards").iterdir())
     assert [part.name for part in parts] == [f"part-{rank:05d}-of-00004" for rank in range(3)], "the last had none"
-    merge(MergeConfig(tuple(parts), tmp_path / "data"))
+    merge_data(tuple(parts), tmp_path / "data")
     assert sorted(written(tmp_path / "data")) == sorted(expected(texts, data_folder))
     data = TokenData.open(tmp_path / "data")
     assert len(data.train.shards) > 3 and 0.03 < data.heldout.documents / len(texts) < 0.2
@@ -101,7 +99,7 @@ def test_an_object_store(texts: list[str], data_folder: Path, tmp_path: Path) ->
     """The memory file system of fsspec stands for it."""
     store = fsspec.filesystem("memory")
     pass_through(TokenShards("memory://bucket/shards", data_folder), texts[:50])
-    fetch(FetchConfig("memory://bucket/shards/part-00000-of-00001", tmp_path / "part"))
+    fetch_data("memory://bucket/shards/part-00000-of-00001", tmp_path / "part")
     assert sorted(written(tmp_path / "part")) == sorted(expected(texts[:50], data_folder))
     store.rm("/bucket", recursive=True)
 

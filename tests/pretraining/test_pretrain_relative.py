@@ -10,10 +10,9 @@ from small_corpus import write_corpus
 from small_run import SMALL
 
 from electra.cli import main
-from electra.commands.data.merge import MergeConfig
-from electra.commands.data.merge import run as merge
 from electra.config import load_config
 from electra.errors import CheckpointError, ConfigError
+from electra.preparation.merge import merge_data
 from electra.preparation.run import prepare
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.dry_run import dry_run
@@ -138,8 +137,8 @@ def test_text_that_is_no_stream_of_this_batch(
     assert "fewer than the 4,096 rows of a batch" in refused("txl-tiny", "--train.batch_size", "4096", sizes=False)
     few = corpus_config(write_corpus(tmp_path / "few.jsonl", 12), tmp_path / "few")
     prepare(replace(few, tokenizer=data_folder / "tokenizer.json"))
-    merge(MergeConfig((data_folder, few.out), tmp_path / "mixture", weights=(3.0, 1.0)))
-    message = "are drawn by weight, not read from beginning to end; choose another builder, or merge them without"
+    merge_data((data_folder, few.out), tmp_path / "mixture", weights=(3.0, 1.0))
+    message = "are sampled by weight and not read from beginning to end; choose another builder"
     assert message in refused("txl-tiny", data=tmp_path / "mixture")
     assert main(["data", "inspect", str(tmp_path / "mixture"), "--preset", "txl-tiny"]) == 2
     assert message in capsys.readouterr().err

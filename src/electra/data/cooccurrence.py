@@ -1,8 +1,8 @@
-"""A token table from counts: which tokens follow each other closely, factorised.
+"""Token embeddings from co-occurrence counts: a factorization of which tokens follow each other closely.
 
-A network that starts from random embeddings spends its first million tokens on learning which words are alike and
-what stands beside what. Counting tells it in seconds (Levy and Goldberg, "Neural Word Embedding as Implicit Matrix
-Factorization", 2014).
+A network that starts from random embeddings spends its first million tokens on learning which words are similar
+and which occur together. Counting shows it in seconds (Levy and Goldberg, "Neural Word Embedding as Implicit
+Matrix Factorization", 2014).
 
 Shapes: V vocabulary, E embedding size.
 """
@@ -13,23 +13,23 @@ import numpy.typing as npt
 from electra.data.shards import Split
 
 WINDOW = 2
-"""A token is close if it stands so many places behind, or fewer."""
+"""Maximum distance of two tokens that are counted as close."""
 TOKENS = 4_000_000
-"""As much text is counted, from the beginning of the training part."""
+"""Number of tokens that are counted, from the beginning of the training part."""
 SMOOTHING = 0.75
-"""Power of the counts of what follows: rare tokens would else look too telling (Levy et al. 2015, section 3.1)."""
+"""Power of the counts of the second token: otherwise rare tokens would weigh too much (Levy et al. 2015, 3.1)."""
 CHUNK = 1_000_000
 """Tokens that are counted at once."""
 
 
 def cooccurrence_table(split: Split, *, vocabulary_size: int, size: int) -> npt.NDArray[np.float32]:
-    """Embeddings (V, E) of every token, from the positive pointwise mutual information of "a, then b".
+    """Return embeddings (V, E) from the positive pointwise mutual information of "a, then b".
 
-    The first half of a row says what follows the token, the second half what it follows: of the leading singular
-    triples, the left and the right vectors, each times the root of the singular value. The product of the first
-    half of a and the second half of b is thus how much more often than by chance b follows a, which is what a
-    masked language model wants to know of a neighbour. Every row has the same norm, the root of E, so that
-    frequent tokens do not outshout rare ones; tokens that were not seen get rows of zeros.
+    The first half of a row describes what follows the token, the second half what precedes it: the left and the
+    right vectors of the leading singular triples, each times the root of the singular value. So the product of the
+    first half of a and the second half of b is how much more often than by chance b follows a. A masked language
+    model needs this to predict a neighbor. Every row has the same norm, the root of E, so that frequent tokens do
+    not dominate; tokens that do not occur get rows of zeros.
     """
     from scipy.sparse import csr_matrix, diags
     from sklearn.utils.extmath import randomized_svd

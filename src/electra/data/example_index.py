@@ -1,7 +1,7 @@
-"""Where the examples of a split lie in its shards: in memory, or, of much text, in files, packed once.
+"""The index of a split: where its examples are in its shards, in memory or, for much text, in files.
 
-About 32 bytes an example. The files are written shard by shard, so that memory does not grow with the text, and
-mapped, so that a run that starts again reads nothing but the rows of its steps.
+It takes about 32 bytes per example. The files are written once, shard by shard, so that memory does not grow with
+the text. They are memory-mapped, so that a run that starts again reads only the rows of its steps.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from electra import durable
 from electra.data.packing import PackingConfig, pack
 from electra.data.sampling import shard_seed
 from electra.data.shards import Shard, Split
-from electra.data.spans import SPECIALS_ONE_SEGMENT, SPECIALS_TWO_SEGMENTS, Examples
+from electra.data.spans import SPECIALS_ONE_SEGMENT, SPECIALS_TWO_SEGMENTS, PackedShard
 from electra.errors import CheckpointError, DataError
 from electra.json_files import read_json, write_json
 
 logger = logging.getLogger(__name__)
 
-FACTS = "index.json"
+INDEX = "index.json"
 FORMAT = 1
-"""Of the files, and of what packing makes of a text."""
+"""Version of the files and of the packing rules."""
 COLUMNS = {"pieces": ("<u4", 2), "segment_ends": ("<i8", 2), "lengths": ("<i4", 1)}
+"""Type and width of each file; `pieces` are the spans."""
 
 
 @dataclass(frozen=True)
@@ -37,20 +38,20 @@ class ExampleIndex:
     """The examples of a split.
 
     Attributes:
-        pieces: (pieces, 2) start in its shard and length of every piece of text.
-        segment_ends: (examples, 2) where the pieces of each segment end, in `pieces`.
-        lengths: (examples,) tokens of each row, [CLS] and [SEP] included.
-        past_last: (shards,) how many examples there are up to the end of each shard.
+        spans: (spans, 2) start in its shard and length of every span.
+        segment_ends: (examples, 2) where the spans of each segment end, as indices of `spans`.
+        lengths: (examples,) tokens of each row, including [CLS] and [SEP].
+        shard_ends: (shards,) number of examples up to the end of each shard.
     """
 
-    pieces: npt.NDArray[np.uint32]
+    spans: npt.NDArray[np.uint32]
     segment_ends: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int32]
-    past_last: npt.NDArray[np.int64]
+    shard_ends: npt.NDArray[np.int64]
 
 
-def packed(split: Split, config: PackingConfig, *, seed: int) -> ExampleIndex:
-    """The index of a split, in memory.
+def build_index(split: Split, config: PackingConfig, *, seed: int) -> ExampleIndex:
+    """Build the index of a split in memory.
 
     Raises:
         DataError: a shard is too large (2^32 tokens) or its boundaries contradict each other.
@@ -59,20 +60,24 @@ def packed(split: Split, config: PackingConfig, *, seed: int) -> ExampleIndex:
     columns = {
         name: np.concatenate([_empty(name), *(part[name] for part in parts)]).view(np.ndarray) for name in COLUMNS
     }
-    return ExampleIndex(**columns, past_last=np.cumsum([len(part["lengths"]) for part in parts], dtype=np.int64))
+    return _index(columns, np.cumsum([len(part["lengths"]) for part in parts], dtype=np.int64))
+
+
+def _index(columns: dict[str, Any], shard_ends: npt.NDArray[np.int64]) -> ExampleIndex:
+    return ExampleIndex(columns["pieces"], columns["segment_ends"], columns["lengths"], shard_ends)
 
 
 def write_index(folder: Path, split: Split, config: PackingConfig, *, seed: int, data: str) -> None:
-    """Pack a split into files.
+    """Write the index of a split to files.
 
     Args:
         data: the fingerprint of the data.
 
     Raises:
-        DataError: as `packed`.
+        DataError: as `build_index`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / FACTS).unlink(missing_ok=True)
+    (folder / INDEX).unlink(missing_ok=True)
     counts = []
     with ExitStack() as stack:
         files = {name: stack.enter_context((folder / name).open("wb")) for name in COLUMNS}
@@ -87,34 +92,34 @@ def write_index(folder: Path, split: Split, config: PackingConfig, *, seed: int,
         "past_last": np.cumsum(counts).tolist(),
         "bytes": {name: (folder / name).stat().st_size for name in COLUMNS},
     }
-    write_json(folder / FACTS, facts, indent=None)
+    write_json(folder / INDEX, facts, indent=None)
 
 
 def read_index(folder: Path, config: PackingConfig, *, seed: int, data: str) -> ExampleIndex | None:
-    """The files of an index, mapped; None where there are none of just this, or not all of them are whole."""
+    """Map the files of an index; None: there is no index of these data and settings, or a file is incomplete."""
     try:
-        facts = read_json(folder / FACTS)
+        facts = read_json(folder / INDEX)
         sizes = {name: (folder / name).stat().st_size for name in COLUMNS}
     except (OSError, CheckpointError):
         return None
-    past_last, expected = facts.pop("past_last", None), facts.pop("bytes", None)
+    shard_ends, expected = facts.pop("past_last", None), facts.pop("bytes", None)
     if facts != _key(config, seed, data) or expected != sizes:
         return None
-    columns = {name: _mapped(folder / name, name) for name in COLUMNS}
-    return ExampleIndex(**columns, past_last=np.array(past_last, dtype=np.int64))
+    columns = {name: _map(folder / name, name) for name in COLUMNS}
+    return _index(columns, np.array(shard_ends, dtype=np.int64))
 
 
 def _key(config: PackingConfig, seed: int, data: str) -> dict[str, Any]:
-    """What an index follows from."""
+    """Return what an index depends on."""
     return {"format": FORMAT, "packing": asdict(config), "seed": seed, "data": data}
 
 
-def _mapped(path: Path, name: str) -> Any:
+def _map(path: Path, name: str) -> Any:
     if not path.stat().st_size:  # an empty file cannot be mapped
         return _empty(name)
     dtype, width = COLUMNS[name]
-    found = np.memmap(path, dtype, mode="r").view(np.ndarray)  # whose slices are quicker than a memmap's
-    return found.reshape(-1, width) if width > 1 else found
+    column = np.memmap(path, dtype, mode="r").view(np.ndarray)  # slicing an array is faster than slicing a memmap
+    return column.reshape(-1, width) if width > 1 else column
 
 
 def _empty(name: str) -> npt.NDArray[Any]:
@@ -123,23 +128,23 @@ def _empty(name: str) -> npt.NDArray[Any]:
 
 
 def _parts(split: Split, config: PackingConfig, seed: int) -> Iterator[dict[str, npt.NDArray[Any]]]:
-    """The columns, shard by shard."""
+    """Yield the columns, shard by shard."""
     before = 0
     for number, shard in enumerate(split.shards):
-        found = _pack(shard, config, seed=shard_seed(seed, number))
+        packed = _pack(shard, config, seed=shard_seed(seed, number))
         columns = {
-            "pieces": found.pieces,
-            "segment_ends": found.segment_ends + before,
-            "lengths": _lengths(found, config),
+            "pieces": packed.spans,
+            "segment_ends": packed.segment_ends + before,
+            "lengths": _lengths(packed, config),
         }
         yield {name: column.astype(COLUMNS[name][0], copy=False) for name, column in columns.items()}
-        before += len(found.pieces)
+        before += len(packed.spans)
 
 
-def _lengths(packed: Examples, config: PackingConfig) -> npt.NDArray[np.int64]:
+def _lengths(packed: PackedShard, config: PackingConfig) -> npt.NDArray[np.int64]:
     if config.streams:
         return np.full(len(packed.segment_ends), config.sequence_length)
-    tokens = np.concatenate([[0], np.cumsum(packed.pieces[:, 1])])
+    tokens = np.concatenate([[0], np.cumsum(packed.spans[:, 1])])
     ends = tokens[packed.segment_ends]
     starts = np.concatenate([[0], ends[:-1, 1]])
     special = np.where(ends[:, 0] < ends[:, 1], SPECIALS_TWO_SEGMENTS, SPECIALS_ONE_SEGMENT)
@@ -148,7 +153,7 @@ def _lengths(packed: Examples, config: PackingConfig) -> npt.NDArray[np.int64]:
     return ends[:, 1] - starts + special
 
 
-def _pack(shard: Shard, config: PackingConfig, *, seed: int) -> Examples:
+def _pack(shard: Shard, config: PackingConfig, *, seed: int) -> PackedShard:
     tokens = len(shard.tokens)
     if tokens > np.iinfo(np.uint32).max:
         raise DataError(

@@ -1,4 +1,4 @@
-"""The examples of a split: every shard packed once, in one index that a batch is gathered from."""
+"""The examples of a split: every shard is packed once, into one index from which batches are gathered."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from electra.data.example_index import ExampleIndex, packed
+from electra.data.example_index import ExampleIndex, build_index
 from electra.data.packing import PackingConfig
 from electra.data.sampling import Rows
 from electra.data.shards import Split, Tokens
-from electra.data.spans import Piece
+from electra.data.spans import Span
 from electra.data.streams import SEPARATOR
 from electra.errors import DataError
 
 logger = logging.getLogger(__name__)
 
-Stream = Literal["tokens", "unigram"]
-"""The text itself, or the copy of it with unigram fakes that held-out shards carry."""
+TokenSource = Literal["tokens", "unigram"]
+"""The text itself, or the copy of it with unigram fakes that held-out shards have."""
 
 
 class ExampleSet:
-    """All examples of a split, the same for the same (data, config, seed).
+    """All examples of a split; they are the same for the same (data, config, seed).
 
-    `len(examples)` is their number; `examples.lengths` the tokens of each row, specials included, as int32.
+    `len(examples)` is their number; `examples.lengths` has the tokens of each row, including special tokens, as
+    int32.
 
     Args:
-        index: where they lie, if that is known; None: the split is packed now.
+        index: the index of the split; None: the split is packed now.
 
     Raises:
         DataError: a shard is too large (2^32 tokens) or its boundaries contradict each other.
@@ -39,74 +40,75 @@ class ExampleSet:
         self, split: Split, config: PackingConfig, *, seed: int, index: ExampleIndex | None = None
     ) -> None:
         self.config = config
-        self._tokens: list[Tokens] = [_plain(shard.tokens) for shard in split.shards]
+        self._tokens: list[Tokens] = [_as_array(shard.tokens) for shard in split.shards]
         self._unigram: list[Tokens | None] = [
-            None if shard.unigram is None else _plain(shard.unigram) for shard in split.shards
+            None if shard.unigram is None else _as_array(shard.unigram) for shard in split.shards
         ]
-        index = index or packed(split, config, seed=seed)
-        self._pieces, self._segment_ends, self._past_last = index.pieces, index.segment_ends, index.past_last
+        index = index or build_index(split, config, seed=seed)
+        self._spans, self._segment_ends, self._shard_ends = index.spans, index.segment_ends, index.shard_ends
         self.lengths = index.lengths
         logger.debug("packed %d shards into %d examples", len(split.shards), len(self))
 
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def counts(self, shards: Sequence[int]) -> tuple[int, ...]:
-        """How many examples there are in each of several groups of so many shards, which follow one another."""
-        past = np.concatenate([[0], self._past_last])[np.cumsum([0, *shards])]
-        return tuple(np.diff(past).tolist())
+    def count_examples(self, shards: Sequence[int]) -> tuple[int, ...]:
+        """Return the number of examples in each of several consecutive groups of this many shards."""
+        ends = np.concatenate([[0], self._shard_ends])[np.cumsum([0, *shards])]
+        return tuple(np.diff(ends).tolist())
 
     @property
     def segment_counts(self) -> npt.NDArray[np.int64]:
-        """Segments of each row, 1 or 2."""
+        """Number of segments of each row, 1 or 2."""
         return np.where(self._segment_ends[:, 0] < self._segment_ends[:, 1], 2, 1)
 
     @property
-    def piece_counts(self) -> npt.NDArray[np.int64]:
-        """Pieces of each row, of both segments together."""
+    def span_counts(self) -> npt.NDArray[np.int64]:
+        """Number of spans of each row, of both segments together."""
         return np.diff(self._segment_ends[:, 1], prepend=0)
 
     @property
-    def separators(self) -> npt.NDArray[np.int64]:
-        """[SEP] in each window of a stream, the token behind it left out."""
-        places = np.cumsum(np.append(0, self._pieces[:, 0] == SEPARATOR))
+    def separator_counts(self) -> npt.NDArray[np.int64]:
+        """Number of [SEP] in each window of a stream, without the token after the window."""
+        places = np.cumsum(np.append(0, self._spans[:, 0] == SEPARATOR))
         ends = np.append(0, self._segment_ends[:, 1])
-        return np.diff(places[ends]) - (self._pieces[ends[1:] - 1, 0] == SEPARATOR)
+        return np.diff(places[ends]) - (self._spans[ends[1:] - 1, 0] == SEPARATOR)
 
-    def shards_of(self, rows: Rows) -> Rows:
-        """The shard of each row, (rows,)."""
-        return np.searchsorted(self._past_last, rows, side="right")
+    def find_shards(self, rows: Rows) -> Rows:
+        """Return the shard of each row, (rows,)."""
+        return np.searchsorted(self._shard_ends, rows, side="right")
 
-    def segments(self, rows: Rows) -> list[tuple[list[Piece], list[Piece]]]:
-        """The pieces of both segments of each row, in its shard; the second is empty where there is only one."""
+    def segment_spans(self, rows: Rows) -> list[tuple[list[Span], list[Span]]]:
+        """Return the spans of both segments of each row in its shard; a row of one segment has an empty second
+        list."""
         first_B, ends_B2 = np.where(rows > 0, self._segment_ends[rows - 1, 1], 0), self._segment_ends[rows]
         counts_B = ends_B2[:, 1] - first_B
-        # All pieces of all rows at once: numpy is quick at many, and slow at few.
+        # All spans of all rows at once, because a numpy call is slow for a few numbers.
         numbers = np.repeat(first_B - np.cumsum(counts_B) + counts_B, counts_B) + np.arange(counts_B.sum())
-        pieces = self._pieces[numbers].tolist()
-        found, start = [], 0
+        spans = self._spans[numbers].tolist()
+        segments, start = [], 0
         for one, both in zip((ends_B2[:, 0] - first_B).tolist(), counts_B.tolist(), strict=True):
-            found.append((pieces[start : start + one], pieces[start + one : start + both]))
+            segments.append((spans[start : start + one], spans[start + one : start + both]))
             start += both
-        return found
+        return segments
 
-    def stream(self, name: Stream) -> Sequence[Tokens]:
-        """The token ids of each shard; the spans hold for every stream.
+    def token_arrays(self, source: TokenSource) -> Sequence[Tokens]:
+        """Return the token ids of each shard. The spans are valid for both sources.
 
         Raises:
-            DataError: a shard has no such copy of its text (only held-out shards have "unigram").
+            DataError: a shard has no copy with unigram fakes; only held-out shards do.
         """
-        if name == "tokens":
+        if source == "tokens":
             return self._tokens
         copies = [copy for copy in self._unigram if copy is not None]
         if len(copies) < len(self._unigram):
             raise DataError(
                 "this split has no copy of its text with unigram fakes; `electra prepare` writes one for the "
-                "held-out part only: evaluate on that"
+                "held-out part only, so evaluate on that part"
             )
         return copies
 
 
-def _plain(tokens: Tokens) -> Tokens:
-    """The same memory without numpy.memmap's class, which makes each slice cost several times as much."""
+def _as_array(tokens: Tokens) -> Tokens:
+    """Return the same memory without the class numpy.memmap, with which a slice takes several times as long."""
     return tokens.view(np.ndarray)

@@ -1,7 +1,7 @@
-"""Documents to examples: which tokens of a shard stand together in one row.
+"""Pack documents into examples: which tokens of a shard are together in one row.
 
-A segment is one piece of a shard's tokens, or several where the original's rules bring later sentences forward.
-Nothing is copied; `collate` reads the pieces and adds [CLS] and [SEP].
+A segment is one span of the tokens of a shard, or several if the rules of the original implementation move later
+sentences forward. Nothing is copied; `collate` reads the spans and adds [CLS] and [SEP].
 """
 
 from __future__ import annotations
@@ -16,88 +16,84 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from electra.config import Fraction, PositiveInt
 from electra.data.sentence_packing import pack_sentence_pairs, pack_sentences
 from electra.data.spans import (
     SPECIALS_ONE_SEGMENT,
     SPECIALS_TWO_SEGMENTS,
-    Examples,
     Offsets,
-    Piece,
+    PackedShard,
+    Span,
     check_offsets,
-    cut,
+    truncate_spans,
 )
 from electra.data.streams import pack_stream
 
 TwoSpans = npt.NDArray[np.int64]
-"""Shape (examples, 4): start_1, length_1, start_2, length_2 in tokens; length_2 = 0 is a single segment."""
+"""Shape (rows, 4): start_1, length_1, start_2, length_2 in tokens; length_2 = 0: the row has one segment."""
 
-DRAWS_PER_EXAMPLE = 3
-"""One segment or two; the coin for the sentence that straddles the aim; the target length."""
-_DRAWN_AHEAD = 8192
+DRAWS_PER_ROW = 3
+"""One segment or two; the coin for the sentence in the middle; the target length."""
+_RANDOM_BLOCK = 8192
+"""Rows for which random numbers are drawn at once."""
 
 
 Builder = Literal["contiguous", "original", "sentence-pairs", "full-sentences", "doc-sentences", "stream"]
 ONE_SEGMENT: tuple[Builder, ...] = ("full-sentences", "doc-sentences", "stream")
-"""Whose rows have one segment."""
+"""Builders whose rows have one segment."""
 
 
 @dataclass(frozen=True)
 class PackingConfig:
-    """How documents are cut into rows: of two segments (ELECTRA and BERT; paper section 3.1, appendix A), or in
+    """How documents are packed into rows: of two segments (ELECTRA and BERT; paper section 3.1, appendix A), or in
     the ways that RoBERTa compares (Liu et al. 2019, section 4.2)."""
 
     builder: Builder = "contiguous"
-    """contiguous: rows of two segments, every token used once and in its order. original: as
-    google-research/electra builds them, which fills the first segment up with later short sentences and drops what
-    does not fit (it gathers lines; here, sentences, which also end within lines). sentence-pairs: two sentences
-    that follow one another. full-sentences: as many whole sentences as fit, across documents, with [SEP] between
-    those. doc-sentences: the same, but a row ends with its document. stream: windows of whole documents, not
-    shuffled, each row of a batch the one behind that of the batch before; [SEP] behind documents, no [CLS]."""
+    """contiguous: rows of two segments; every token is used once and in its order. original: the rules of
+    google-research/electra, which fill the first segment with later short sentences and drop what does not fit (it
+    collects lines; here sentences, which also end inside lines). sentence-pairs: two consecutive sentences.
+    full-sentences: as many whole sentences as fit, across documents, with [SEP] between documents. doc-sentences:
+    the same, but a row ends with its document. stream: consecutive windows of whole documents, not shuffled; each
+    row of a batch continues the same row of the batch before; [SEP] after documents, no [CLS]."""
 
     sequence_length: int = 128
-    """Longest row in tokens, [CLS] and [SEP] included."""
-    one_segment_share: float = 0.10
-    """Probability that a row is one segment, as in single-sentence tasks, where the text would allow two (for
-    contiguous and original, as the next two)."""
-    short_share: float = 0.05
-    """Probability that a row aims at a random shorter length, so that short inputs are seen in training."""
-    minimum_length: int = 5
-    """Least random target length, and for contiguous the fewest tokens that are cut off as a segment or a row."""
+    """Maximum length of a row in tokens, including [CLS] and [SEP]."""
+    one_segment_share: Fraction = 0.10
+    """Probability that a row is one segment, as in single-sentence tasks, although the text allows two. This and
+    the next two settings apply to contiguous and original."""
+    short_share: Fraction = 0.05
+    """Probability that the target length of a row is random and shorter, so that training has short inputs."""
+    minimum_length: PositiveInt = 5
+    """Minimum of the random target length; for contiguous also the minimum length of a segment or row."""
 
     @property
     def separates_documents(self) -> bool:
-        """Whether there is [SEP] between the pieces of a segment, which are of different documents then."""
+        """Whether there is [SEP] between the spans of a segment, which then belong to different documents."""
         return self.builder == "full-sentences"
 
     @property
     def streams(self) -> bool:
-        """Whether rows go on from batch to batch."""
+        """Whether rows continue from batch to batch."""
         return self.builder == "stream"
 
     def problems(self) -> Iterator[str]:
-        if self.minimum_length < 1:
-            yield f"minimum_length: must be at least 1, got {self.minimum_length}"
         least = 2 * self.minimum_length + SPECIALS_TWO_SEGMENTS
         if self.sequence_length < least:
             yield (
                 f"sequence_length: must be at least {least} (two segments of minimum_length and three special "
                 f"tokens), got {self.sequence_length}"
             )
-        for name in ("one_segment_share", "short_share"):
-            share = getattr(self, name)
-            if not 0.0 <= share <= 1.0:
-                yield f"{name}: must be a probability, from 0 to 1, got {share}"
 
 
 def pack(
     sentence_ends: Offsets, document_ends: Offsets, config: PackingConfig, *, rng: np.random.Generator
-) -> Examples:
-    """The rows of one shard, by the rules that the config names.
+) -> PackedShard:
+    """Pack one shard by the rules that the config names.
 
     Args, raises: as `pack_two_segments`.
     """
     if config.builder == "original":
-        return pack_as_the_original(sentence_ends, document_ends, config, rng=rng)
+        return pack_like_original(sentence_ends, document_ends, config, rng=rng)
     if config.builder != "contiguous":
         check_offsets(sentence_ends, document_ends)
         if config.builder == "sentence-pairs":
@@ -107,41 +103,41 @@ def pack(
         across = config.builder == "full-sentences"
         return pack_sentences(sentence_ends, document_ends, length=config.sequence_length, across=across)
     spans = pack_two_segments(sentence_ends, document_ends, config, rng=rng).reshape(-1, 2)
-    held = spans[:, 1] > 0
-    return Examples(spans[held], np.cumsum(held, dtype=np.int64).reshape(-1, 2))
+    exists = spans[:, 1] > 0
+    return PackedShard(spans[exists], np.cumsum(exists, dtype=np.int64).reshape(-1, 2))
 
 
 def pack_two_segments(
     sentence_ends: Offsets, document_ends: Offsets, config: PackingConfig, *, rng: np.random.Generator
 ) -> TwoSpans:
-    """Cut the documents of one shard into rows of one or two segments, every token used exactly once.
+    """Pack the documents of one shard into rows of one or two segments; every token is used exactly once.
 
-    A row never holds text of two documents and follows on where the row before it ended. It takes whole
-    sentences until its target length is reached and is cut where it is full; what is beyond the cut starts the
-    next row. The target is `sequence_length`, or with probability `short_share` uniform in
-    `minimum_length..sequence_length`. With probability `one_segment_share` the row is one segment; else the
-    first segment takes whole sentences up to `(target - 3) // 2` tokens, and a fair coin says whether the
-    sentence that straddles this aim belongs to it too. Where no sentence ends at a place that leaves both
-    segments `minimum_length` tokens, a full row is cut in the middle, and a row at the end of its document
-    stays one segment. A document's last row is never shorter than `minimum_length` unless the document is.
+    A row starts where the row before it ended, and never has text of two documents. It takes whole sentences until
+    it reaches its target length, and is cut where it is full; the text after the cut starts the next row. The
+    target is `sequence_length`, or with probability `short_share` uniform in `minimum_length..sequence_length`.
+    With probability `one_segment_share` the row is one segment. Otherwise the first segment takes whole sentences
+    up to `(target - 3) // 2` tokens, and a fair coin decides whether it also takes the sentence that crosses this
+    length. If no sentence ends at a place that leaves `minimum_length` tokens to both segments, a full row is
+    split in the middle, and a row at the end of its document stays one segment. The last row of a document is
+    never shorter than `minimum_length`, unless the document is.
 
-    These are the rules of the original's example builder (`pack_as_the_original`), save that no text is dropped
-    and none is moved.
+    These are the rules of the original example builder (`pack_like_original`), except that no text is dropped or
+    moved.
 
     Args:
         sentence_ends: (sentences,) end offset of each sentence in tokens, ascending.
         document_ends: (documents,) end index of each document in sentences, ascending.
         config: lengths and shares.
-        rng: three uniform draws are read for every row, in order (some are drawn ahead and left over).
+        rng: three uniform numbers are used for every row, in order (some are drawn in advance and not used).
 
     Returns:
-        (examples, 4) int64, in the order of the text.
+        (rows, 4) int64, in the order of the text.
 
     Raises:
         DataError: the offsets are not ascending, or the documents do not end with the last sentence.
     """
     check_offsets(sentence_ends, document_ends)
-    # A memoryview hands bisect plain ints at nearly a list's speed without a second copy of the offsets.
+    # bisect reads plain ints from a memoryview nearly as fast as from a list, without a copy of the offsets.
     ends = np.ascontiguousarray(sentence_ends, dtype=np.int64).data
     draws = _triples(rng)
     rows = array("q")
@@ -167,13 +163,13 @@ def _next_row(
     config: PackingConfig,
     draws: tuple[float, float, float],
 ) -> tuple[int, int]:
-    """Where the first segment and the row end, for the row at token `start`, which is in `sentence`."""
-    one_draw, coin, target_draw = draws
+    """Return where the first segment and the row end, for the row at token `start`, which is in `sentence`."""
+    segment_draw, coin, target_draw = draws
     longest, least = config.sequence_length, config.minimum_length
-    one_segment = one_draw < config.one_segment_share
+    one_segment = segment_draw < config.one_segment_share
     target = longest
     if target_draw < config.short_share:
-        # Given that it is below the share, draw / share is uniform in [0, 1) again.
+        # If the draw is below the share, draw / share is uniform in [0, 1) again.
         target = least + int(target_draw / config.short_share * (longest - least + 1))
     full = start + longest - (SPECIALS_ONE_SEGMENT if one_segment else SPECIALS_TWO_SEGMENTS)
 
@@ -183,7 +179,7 @@ def _next_row(
         if reached < past_last:
             row_end = min(row_end, ends[reached])
     if 0 < document_end - row_end < least:
-        # The rest would be a scrap: take it too if it fits, else leave it enough to make a row.
+        # The rest would be too short: take it too if it fits, otherwise leave enough for a row.
         row_end = document_end if document_end <= full else document_end - least
 
     aim = start + (target - SPECIALS_TWO_SEGMENTS) // 2
@@ -204,56 +200,56 @@ def _next_row(
     return row_end, row_end
 
 
-def pack_as_the_original(
+def pack_like_original(
     sentence_ends: Offsets, document_ends: Offsets, config: PackingConfig, *, rng: np.random.Generator
-) -> Examples:
-    """The rows that google-research/electra would make of one shard.
+) -> PackedShard:
+    """Pack one shard into the rows that google-research/electra would make.
 
-    Sentences of a document are gathered until they reach the target length, special tokens not counted. With
-    probability `one_segment_share` all of them are the first segment; else a sentence joins the first segment if
-    that is empty, or stays below `(target - 3) // 2` tokens with it, or if the second is empty, the first below
-    that aim, and a fair coin says so; all others join the second. Each is cut to what fits, and the rest is
-    dropped. The next target is `sequence_length`, or with probability `short_share` uniform in
-    `minimum_length..sequence_length`; the first row of a shard aims at `sequence_length`.
+    Sentences of a document are collected until they reach the target length, without special tokens. With
+    probability `one_segment_share` all of them are the first segment. Otherwise a sentence joins the first segment
+    if that is empty, or stays below `(target - 3) // 2` tokens with it; or if the second is empty, the first is
+    below that length, and a fair coin decides so. All other sentences join the second segment. Both are shortened
+    to what fits, and the rest is dropped. The next target is `sequence_length`, or with probability `short_share`
+    uniform in `minimum_length..sequence_length`; the target of the first row of a shard is `sequence_length`.
 
-    Args, raises: as `pack_two_segments`; the number of draws a row varies.
+    Args, raises: as `pack_two_segments`; the number of random numbers per row varies.
     """
     check_offsets(sentence_ends, document_ends)
     ends = np.ascontiguousarray(sentence_ends, dtype=np.int64).data
     draws = _uniforms(rng)
-    pieces, segment_ends = array("q"), array("q")
+    spans, segment_ends = array("q"), array("q")
     longest, least = config.sequence_length, config.minimum_length
     target, first, start = longest, 0, 0
     for past_last in document_ends.tolist():
         for sentence in range(first, past_last):
-            gathered = ends[sentence] - start
-            if gathered and (gathered >= target or sentence + 1 == past_last):
+            collected = ends[sentence] - start
+            if collected and (collected >= target or sentence + 1 == past_last):
                 aim = math.inf if next(draws) < config.one_segment_share else (target - SPECIALS_TWO_SEGMENTS) // 2
                 segments = _two_segments(ends, first, sentence + 1, start, aim, draws)
                 room = longest - SPECIALS_ONE_SEGMENT
                 for segment in segments:
-                    for piece in cut(segment, room):
-                        pieces.extend(piece)
-                        room -= piece[1]
-                    segment_ends.append(len(pieces) // 2)
+                    for span in truncate_spans(segment, room):
+                        spans.extend(span)
+                        room -= span[1]
+                    segment_ends.append(len(spans) // 2)
                     room -= SPECIALS_TWO_SEGMENTS - SPECIALS_ONE_SEGMENT
                 draw = next(draws)
-                # Given that it is below the share, draw / share is uniform in [0, 1) again.
+                # If the draw is below the share, draw / share is uniform in [0, 1) again.
                 short = least + int(draw / config.short_share * (longest - least + 1)) if config.short_share else 0
                 target = short if draw < config.short_share else longest
                 first, start = sentence + 1, ends[sentence]
         first = past_last
-    return Examples(
-        np.frombuffer(pieces, dtype=np.int64).reshape(-1, 2),
+    return PackedShard(
+        np.frombuffer(spans, dtype=np.int64).reshape(-1, 2),
         np.frombuffer(segment_ends, dtype=np.int64).reshape(-1, 2),
     )
 
 
 def _two_segments(
     ends: memoryview[Any], first: int, past: int, start: int, aim: float, draws: Iterator[float]
-) -> tuple[list[Piece], list[Piece]]:
-    """Which of the sentences `first..past`, at token `start`, join which segment; neighbours are one piece."""
-    segments: tuple[list[Piece], list[Piece]] = [], []
+) -> tuple[list[Span], list[Span]]:
+    """Assign the sentences `first..past`, at token `start`, to two segments; adjacent sentences are one span."""
+    segments: tuple[list[Span], list[Span]] = [], []
     lengths = [0, 0]
     for sentence in range(first, past):
         length = ends[sentence] - start
@@ -274,9 +270,9 @@ def _two_segments(
 
 def _uniforms(rng: np.random.Generator) -> Iterator[float]:
     while True:
-        yield from rng.random(_DRAWN_AHEAD).tolist()
+        yield from rng.random(_RANDOM_BLOCK).tolist()
 
 
 def _triples(rng: np.random.Generator) -> Iterator[tuple[float, float, float]]:
     while True:
-        yield from map(tuple, rng.random((_DRAWN_AHEAD, DRAWS_PER_EXAMPLE)).tolist())
+        yield from map(tuple, rng.random((_RANDOM_BLOCK, DRAWS_PER_ROW)).tolist())

@@ -1,14 +1,14 @@
 """Token shards: a folder of memory-mapped token ids with sentence and document boundaries, and its manifest.
 
-A shard NAME is raw little-endian arrays side by side:
+A shard NAME is several files with raw little-endian arrays:
 
     NAME.tokens      uint16, or uint32 for vocabularies above 65,536 entries; no special tokens
     NAME.sentences   int64, the END of each sentence, in tokens of this shard
     NAME.documents   int64, the END of each document, in sentences of this shard
-    NAME.unigram     held-out only: NAME.tokens with 15 % of the positions replaced by draws from the training
-                     part's unigram distribution, drawn once; the fixed yardstick of `eval/unigram_auc`
+    NAME.unigram     held-out only: NAME.tokens with 15 % of the positions replaced by draws from the unigram
+                     distribution of the training part, drawn once; `eval/unigram_auc` is measured on it
 
-`manifest.json` is written last, so a folder with one is complete.
+`manifest.json` is written last, so a folder that has one is complete.
 """
 
 import hashlib
@@ -73,16 +73,28 @@ class Split:
     def documents(self) -> int:
         return sum(len(shard.document_ends) for shard in self.shards)
 
+    @property
+    def document_lengths(self) -> Ends:
+        """Tokens of each document, (documents,)."""
+        ends = [shard.sentence_ends[shard.document_ends - 1] for shard in self.shards if len(shard.document_ends)]
+        return np.concatenate([np.diff(one, prepend=0) for one in ends]) if ends else np.zeros(0, np.int64)
 
-PLAIN = re.compile(r"[\w-]{1,100}\.\w{1,20}")
-"""What a shard's file may be called."""
-Stamps = Mapping[str, list[int]]
-"""Of files, by path: number, bytes, and nanoseconds of the last changes of content and of anything."""
+    @property
+    def sentence_lengths(self) -> Ends:
+        """Tokens of each sentence, (sentences,)."""
+        lengths = [np.diff(shard.sentence_ends, prepend=0) for shard in self.shards]
+        return np.concatenate(lengths) if lengths else np.zeros(0, np.int64)
+
+
+SHARD_FILE = re.compile(r"[\w-]{1,100}\.\w{1,20}")
+"""Valid names of the files of shards."""
+FileStamps = Mapping[str, list[int]]
+"""By path: inode, bytes, and the times of the last changes of content and of inode in nanoseconds."""
 
 
 @dataclass(frozen=True)
 class TokenData:
-    """What `electra prepare` wrote, opened for reading."""
+    """Prepared data, opened for reading."""
 
     folder: Path
     manifest: dict[str, Any]
@@ -90,9 +102,9 @@ class TokenData:
     train: Split
     heldout: Split
     unigram_counts: Counts
-    """How often each id stands in the training part, shape (vocabulary_size,)."""
-    stamps: Stamps
-    """Of the shards' files, by path, as they were before they were opened."""
+    """How often each id occurs in the training part, (vocabulary_size,)."""
+    stamps: FileStamps
+    """Stamps of the files of the shards before they were opened."""
 
     @property
     def tokenizer_path(self) -> Path:
@@ -104,35 +116,36 @@ class TokenData:
 
     @property
     def fingerprint(self) -> str:
-        """A sha256 over the tokenizer and every shard: the identity of the data."""
+        """The identity of the data: a sha256 over the tokenizer and every shard."""
         return str(self.manifest["fingerprint"])
 
     @classmethod
-    def open(cls, folder: str | Path, *, verify: bool = True, found_whole: Stamps | None = None) -> "TokenData":
-        """Opens a folder of shards.
+    def open(cls, folder: str | Path, *, verify: bool = True, verified: FileStamps | None = None) -> "TokenData":
+        """Open a folder of prepared data.
 
         Args:
-            verify: read every file once and compare its sha256 with the manifest's; sizes always are.
-            found_whole: `stamps` of an earlier time at which that was done: files that have not been written
-                since are not read again.
+            verify: read every file once and compare its sha256 with that in the manifest. Sizes are always
+                compared.
+            verified: `stamps` of files that were verified earlier. Files that have not changed since are not read
+                again.
 
         Raises:
-            DataError: when the folder is not (or not completely) prepared, or files are missing or damaged; all
-                of them are named.
+            DataError: the folder is not (or not completely) prepared, or files are missing or damaged; the message
+                names all of them.
         """
         folder = Path(folder)
         manifest = read_manifest(folder)
         if verify and not (folder / CHECKSUM).is_file():
             logger.warning(
-                "%s: %s is missing, so nothing tells whether %s was changed; if it was not: "
+                "%s: %s is missing, so changes of %s cannot be detected; if it was not changed: "
                 "cd %s && sha256sum %s > %s",
                 folder, CHECKSUM, MANIFEST, folder, MANIFEST, CHECKSUM,
             )  # fmt: skip
         stamps = _stamps(folder, manifest)
         try:
             dtype = np.dtype(manifest["dtype"]).newbyteorder("<")
-            if faults := list(_faults(folder, manifest, dtype, verify, found_whole or {})):
-                raise DataError("\n".join(faults) + f"\n  {_anew(folder)}")
+            if damage := list(_find_damage(folder, manifest, dtype, verify, verified or {})):
+                raise DataError("\n".join(damage) + f"\n  {_repair_hint(folder)}")
             splits = {
                 split: Split(
                     [_open_shard(folder, record, dtype) for record in manifest["splits"][split]["shards"]]
@@ -142,60 +155,62 @@ class TokenData:
             special = SpecialTokens(**manifest["tokenizer"]["special_tokens"])
         except (KeyError, TypeError) as error:
             raise DataError(
-                f"{folder / MANIFEST}: the manifest lacks or garbles {error}; {_anew(folder)}"
+                f"{folder / MANIFEST}: the manifest is incomplete or invalid ({error}); {_repair_hint(folder)}"
             ) from error
         try:
             counts = np.load(folder / UNIGRAM_COUNTS)
-        except Exception as error:  # its header is parsed as Python is, with as many errors
-            raise DataError(f"{folder / UNIGRAM_COUNTS}: cannot be read ({error}); {_anew(folder)}") from error
+        except Exception as error:  # numpy parses the header as Python and raises many kinds of errors
+            raise DataError(
+                f"{folder / UNIGRAM_COUNTS}: cannot be read ({error}); {_repair_hint(folder)}"
+            ) from error
         return cls(folder, manifest, special, splits["train"], splits["heldout"], counts, stamps)
 
     @property
     def mixture(self) -> tuple[tuple[int, float], ...]:
-        """The training shards of each part, and the weight that its rows have; empty: all rows are alike."""
+        """Number of training shards and weight of each part; empty: the data are not a mixture."""
         return tuple((part["shards"], part["weight"]) for part in self.manifest.get("mixture", ()))
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
-    """The manifest of a finished folder.
+    """Read the manifest of a finished folder.
 
     Raises:
-        DataError: when there is none, it is unreadable, or of a format that this version does not know.
+        DataError: there is none, it is unreadable, or its format is unknown to this version.
     """
     path = Path(folder) / MANIFEST
     if not path.is_file():
         state = (
-            "its preparation was not finished: run the same `electra prepare` again"
+            "its preparation is not finished: run the same `electra prepare` command again"
             if (path.parent / "progress.json").is_file()
             else "make it with `electra prepare CORPUS --out DATA`"
         )
         raise DataError(f"{path.parent}: no prepared data here ({MANIFEST} is missing); {state}")
-    checksum = path.with_name(CHECKSUM)  # data that were prepared by early versions have none
+    checksum = path.with_name(CHECKSUM)  # data that early versions prepared have none
     if checksum.is_file() and checksum.read_bytes() != _checksum_line(path.read_bytes()).encode():
-        raise DataError(f"{path}: it is damaged, or {checksum.name} is; {_anew(path.parent)}")
+        raise DataError(f"{path}: it is damaged, or {checksum.name} is; {_repair_hint(path.parent)}")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         version = manifest["format"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(f"{path}: not a manifest ({error!r}); {_anew(path.parent)}") from error
+        raise DataError(f"{path}: not a manifest ({error!r}); {_repair_hint(path.parent)}") from error
     if version != FORMAT:
         raise DataError(f"{path}: format {version}, but this version of electra reads format {FORMAT}")
     return dict(manifest)
 
 
 def token_dtype(vocabulary_size: int) -> np.dtype[Any]:
-    """uint16 where every id fits, else uint32; little-endian."""
+    """Return uint16 if every id fits, else uint32; little-endian."""
     return np.dtype("<u2" if vocabulary_size <= 1 << 16 else "<u4")
 
 
 def file_sha256(path: Path) -> str:
-    """The sha256 of a file, read in pieces."""
+    """Return the sha256 of a file, which is read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def fingerprint(tokenizer_sha256: str, splits: dict[str, Any]) -> str:
-    """The sha256 over the tokenizer's hash and all shard checksums, in order."""
+    """Return the sha256 over the hash of the tokenizer and all shard checksums, in order."""
     digest = hashlib.sha256(tokenizer_sha256.encode())
     for split in SPLITS:
         for record in splits[split]["shards"]:
@@ -205,7 +220,8 @@ def fingerprint(tokenizer_sha256: str, splits: dict[str, Any]) -> str:
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Writes the checksum of a manifest, as `sha256sum -c` reads it, then the manifest: the folder is finished."""
+    """Write the checksum of a manifest, as `sha256sum -c` reads it, then the manifest, which finishes the
+    folder."""
     text = json.dumps(manifest, indent=1, ensure_ascii=False)
     line = _checksum_line(text.encode())
     durable.write_text(folder / CHECKSUM, line)
@@ -227,65 +243,68 @@ def _open_shard(folder: Path, record: dict[str, Any], dtype: np.dtype[Any]) -> S
 
 
 def _layout(record: dict[str, Any], kind: str, dtype: np.dtype[Any]) -> tuple[int, np.dtype[Any]]:
-    """How many items a shard's file has, and of what type."""
+    """Return the number and the type of the items of a file of a shard."""
     return record["tokens" if kind == "unigram" else kind], ENDS if kind in ("sentences", "documents") else dtype
 
 
-def shard_files(manifest: dict[str, Any], where: str | Path) -> dict[str, str]:
-    """The files of all shards and their checksums.
+def shard_checksums(manifest: dict[str, Any], where: str | Path) -> dict[str, str]:
+    """Return the names of the files of all shards, and their checksums.
 
     Raises:
-        DataError: the manifest lacks them, or names what cannot be a file beside it.
+        DataError: the manifest lacks them, or a name is not one of a file in its folder.
     """
     try:
-        found = {
+        checksums = {
             f"{record['name']}.{kind}": sha256
             for split in SPLITS
             for record in manifest["splits"][split]["shards"]
             for kind, sha256 in record["sha256"].items()
         }
     except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{where}: the manifest lacks or garbles {error}; make the data again") from error
-    if odd := [name for name in found if not PLAIN.fullmatch(name)]:
-        raise DataError(f"{where}: the manifest names a file that cannot be beside it: {odd[0][:80]!r}")
-    return found
+        raise DataError(
+            f"{where}: the manifest is incomplete or invalid ({error}); make the data again"
+        ) from error
+    if invalid := [name for name in checksums if not SHARD_FILE.fullmatch(name)]:
+        raise DataError(f"{where}: the manifest names a file that cannot be in its folder: {invalid[0][:80]!r}")
+    return checksums
 
 
-def _stamps(folder: Path, manifest: dict[str, Any]) -> Stamps:
-    """Of those files that there are."""
-    paths = [(folder / name).resolve() for name in shard_files(manifest, folder / MANIFEST)]
+def _stamps(folder: Path, manifest: dict[str, Any]) -> FileStamps:
+    """Return the stamps of the existing files of the shards."""
+    paths = [(folder / name).resolve() for name in shard_checksums(manifest, folder / MANIFEST)]
     return {str(path): _stamp(path) for path in paths if path.is_file()}
 
 
 def _stamp(path: Path) -> list[int]:
-    found = path.stat()
-    return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    stat = path.stat()
+    return [stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
 
 
-def _faults(
-    folder: Path, manifest: dict[str, Any], dtype: np.dtype[Any], verify: bool, found_whole: Stamps
+def _find_damage(
+    folder: Path, manifest: dict[str, Any], dtype: np.dtype[Any], verify: bool, verified: FileStamps
 ) -> Iterator[str]:
-    """What is wrong with the files that a manifest names; all are looked at."""
+    """Yield what is wrong with the files that a manifest names; all of them are checked."""
     for split in SPLITS:
         for record in manifest["splits"][split]["shards"]:
             for kind, checksum in record["sha256"].items():
                 path = folder / f"{record['name']}.{kind}"
                 length, item = _layout(record, kind, dtype)
-                wanted = verify and not (path.is_file() and found_whole.get(str(path.resolve())) == _stamp(path))
-                yield from _fault(path, length * item.itemsize, checksum if wanted else None)
-    yield from _fault(folder / TOKENIZER, None, manifest["tokenizer"]["sha256"])
-    yield from _fault(folder / UNIGRAM_COUNTS, None, manifest.get("unigram_counts"))
+                unchanged = path.is_file() and verified.get(str(path.resolve())) == _stamp(path)
+                compare = verify and not unchanged
+                yield from _check_file(path, length * item.itemsize, checksum if compare else None)
+    yield from _check_file(folder / TOKENIZER, None, manifest["tokenizer"]["sha256"])
+    yield from _check_file(folder / UNIGRAM_COUNTS, None, manifest.get("unigram_counts"))
 
 
-def _fault(path: Path, size: int | None, checksum: str | None) -> Iterator[str]:
+def _check_file(path: Path, size: int | None, checksum: str | None) -> Iterator[str]:
     if not path.is_file():
         yield f"{path}: the file is missing"
     elif size is not None and (found := path.stat().st_size) != size:
-        yield f"{path}: {size} bytes expected, {found} found"
+        yield f"{path}: expected {size} bytes, found {found}"
     elif checksum is not None and (actual := file_sha256(path)) != checksum:
-        yield f"{path}: sha256 {checksum} expected, {actual} found: it is damaged"
+        yield f"{path}: expected sha256 {checksum}, found {actual}: the file is damaged"
 
 
-def _anew(folder: Path) -> str:
-    """What to do about damage: the command alone would take the folder for finished."""
+def _repair_hint(folder: Path) -> str:
+    """Return how to repair damaged data. The command alone would regard the folder as finished."""
     return f"delete {folder}, then repeat the command that made it"

@@ -1,4 +1,4 @@
-"""What rows are made of: pieces of a shard's tokens."""
+"""Spans of the tokens of a shard, from which rows are made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from electra.errors import DataError
 Offsets = npt.NDArray[np.int64]
 """Ascending end offsets: of sentences in tokens, or of documents in sentences."""
 
-Piece = tuple[int, int]
+Span = tuple[int, int]
 """Start and length in tokens."""
 
 SPECIALS_ONE_SEGMENT = 2
@@ -23,21 +23,21 @@ SPECIALS_TWO_SEGMENTS = 3
 
 
 @dataclass(frozen=True)
-class Examples:
-    """The rows of one shard.
+class PackedShard:
+    """The rows of one shard, each one segment or two, each segment one span or several.
 
     Attributes:
-        pieces: (pieces, 2) int64, start and length in tokens, row after row.
-        segment_ends: (examples, 2) int64, the first piece that is no more of each segment; where the two are equal
-            the row has one segment.
+        spans: (spans, 2) int64, start and length in tokens, row after row.
+        segment_ends: (rows, 2) int64, where the spans of each segment end; if the two are equal, the row has one
+            segment.
     """
 
-    pieces: npt.NDArray[np.int64]
+    spans: npt.NDArray[np.int64]
     segment_ends: npt.NDArray[np.int64]
 
 
-def cut(segment: list[Piece], room: int) -> Iterator[Piece]:
-    """The pieces of a segment that fit into `room` tokens, the last one perhaps in part."""
+def truncate_spans(segment: list[Span], room: int) -> Iterator[Span]:
+    """Yield the spans of a segment that fit into `room` tokens; the last one may be shortened."""
     for start, length in segment:
         if room <= 0:
             return
@@ -46,6 +46,10 @@ def cut(segment: list[Piece], room: int) -> Iterator[Piece]:
 
 
 def check_offsets(sentence_ends: Offsets, document_ends: Offsets) -> None:
+    """
+    Raises:
+        DataError: the offsets are not ascending, or the documents do not end with the last sentence.
+    """
     for name, offsets in (("sentence", sentence_ends), ("document", document_ends)):
         if offsets.size and (offsets[0] < 0 or bool(np.any(offsets[1:] < offsets[:-1]))):
             raise DataError(f"the {name} ends of a shard are not ascending; prepare the data again")

@@ -1,4 +1,4 @@
-"""Which part of speech each token of a vocabulary has: the commonest one of the words that it stands in.
+"""The part of speech of each token of a vocabulary: the most frequent tag of the words that contain it.
 
 Shape: V entries of the vocabulary.
 """
@@ -17,12 +17,12 @@ from electra.errors import DataError
 from electra.json_files import write_json
 
 TAGS = "tags.json"
-"""The table's name in a folder that `electra prepare` made."""
+"""Name of the table in a folder of prepared data."""
 UNKNOWN = "?"
-"""The tag of tokens that no tagged word has."""
+"""The tag of tokens that occur in no tagged word."""
 
-Sentence = tuple[Sequence[str], Sequence[str]]
-"""Words, and their tags."""
+TaggedSentence = tuple[Sequence[str], Sequence[str]]
+"""Words and their tags."""
 
 
 @dataclass(frozen=True)
@@ -30,23 +30,23 @@ class TagTable:
     """The tag of each token.
 
     Attributes:
-        names: of the tags; the first is that of tokens no tagged word has.
-        tags_V: the number of each token's tag.
+        names: names of the tags; the first is `UNKNOWN`.
+        tags_V: index of the tag of each token.
     """
 
     names: tuple[str, ...]
     tags_V: NDArray[np.int64]
 
     @classmethod
-    def counted(cls, sentences: Iterable[Sentence], tokenizer: Tokenizer) -> "TagTable":
-        """The table of tagged text; where two tags are as common, the one that comes first in the alphabet.
+    def count(cls, sentences: Iterable[TaggedSentence], tokenizer: Tokenizer) -> "TagTable":
+        """Build the table from tagged text; if two tags are equally frequent, the first in the alphabet is taken.
 
         Raises:
             DataError: there is no tagged word.
         """
         words: dict[tuple[str, str], int] = {}
-        for some, tags in sentences:
-            for word, tag in zip(some, tags, strict=True):
+        for sentence, tags in sentences:
+            for word, tag in zip(sentence, tags, strict=True):
                 words[word, tag] = words.get((word, tag), 0) + 1
         if not words:
             raise DataError("there is no tagged word to build a table from")
@@ -60,14 +60,14 @@ class TagTable:
         return cls(names, np.where(counts.any(1), counts.argmax(1), 0))
 
     def write(self, folder: Path) -> Path:
-        """Beside the shards of prepared data."""
+        """Write the table next to the shards of prepared data, and return its path."""
         path = folder / TAGS
         write_json(path, {"names": self.names, "tags": self.tags_V.tolist()}, indent=None)
         return path
 
     @classmethod
     def read(cls, folder: Path) -> "TagTable | None":
-        """The table of prepared data; None where there is none.
+        """Read the table of prepared data; None: there is no table.
 
         Raises:
             DataError: it cannot be read.
@@ -85,5 +85,5 @@ class TagTable:
             or table.tags_V.min(initial=0) < 0
             or table.tags_V.max(initial=0) >= len(table.names)
         ):
-            raise DataError(f"{path}: its numbers are no tags; make it again with `electra data tags`")
+            raise DataError(f"{path}: it has an index that is not a tag; make it again with `electra data tags`")
         return table

@@ -67,7 +67,7 @@ def open_data(config: PretrainConfig) -> tuple[TokenData, Path]:
     resolve_device(config.train.device)
     _check_shares(config)
     found_whole = RunFolder(config.out).found_whole()
-    verified = partial(TokenData.open, config.data, found_whole=found_whole)
+    verified = partial(TokenData.open, config.data, verified=found_whole)
     data = run_and_wait(verified if is_local_main_process() else None) or TokenData.open(config.data, verify=False)
     if not data.manifest["splits"]["heldout"]["tokens"]:
         raise DataError(f"{data.folder}: nothing is held out of so short a text; prepare it with more")
@@ -199,7 +199,7 @@ def build_batches(config: PretrainConfig, data: TokenData, device: torch.device)
                 seed=step_seed(train.seed, step, micro_step=rank() * len(starts) + number),
                 seeds=seeds[start : start + at_once],
                 sentences=config.objective.sentence_loss,
-                fresh=isinstance(order, StreamOrder) and order.fresh(step),
+                reset=isinstance(order, StreamOrder) and order.restarts(step),
                 first_row=start,
                 trim=device.type == "cpu" and not _compiled(config, device),
             ).to(device)
@@ -229,7 +229,7 @@ def _order(config: PretrainConfig, data: TokenData, examples: ExampleSet) -> Mix
     if not data.mixture:
         return None
     shards, weights = zip(*data.mixture, strict=True)
-    counts = examples.counts(shards)
+    counts = examples.count_examples(shards)
     if 0 in counts:
         raise DataError(f"{data.folder}: part {counts.index(0) + 1} of the mixture has no text to train on")
     return Mixture(counts, weights)
@@ -282,9 +282,9 @@ def heldout_batches(
         place = slice(start, start + size)
         read = partial(
             collate, examples, chosen[place], special=data.special, seed=step_seed(0, start), seeds=seeds[place],
-            trim=False, fresh=start == 0,
+            trim=False, reset=start == 0,
         )  # fmt: skip
-        yield read().to(device), read(stream="unigram").to(device)
+        yield read().to(device), read(source="unigram").to(device)
 
 
 def evaluation(

@@ -180,7 +180,7 @@ def test_proposals_by_share_and_temperature_with_tags(
 ) -> None:
     tagged = shutil.copytree(data_folder, tmp_path / "tagged")
     tokenizer = load_tokenizer(tagged / "tokenizer.json")
-    TagTable.counted([([*TAGS], [*TAGS.values()])], tokenizer).write(tagged)
+    TagTable.count([([*TAGS], [*TAGS.values()])], tokenizer).write(tagged)
     options = ["--share", "0.2", "0.5", "--temperature", "1", "0.5", "--length", "16", "--examples", "1"]
     facts = generated(tmp_path / "out", [run, run / "export" / "generator"], tagged, *options)
     shown = capsys.readouterr().out

@@ -8,10 +8,9 @@ import pytest
 from rich.console import Console
 
 from electra.cli import main
-from electra.commands.data import inspect
-from electra.commands.data.inspect import InspectConfig, run
-from electra.commands.data.merge import MergeConfig
-from electra.commands.data.merge import run as merge
+from electra.commands.data.inspect import InspectConfig, InspectResult, _format_row, run
+from electra.config import check
+from electra.data import inspection
 from electra.data.collate import collate
 from electra.data.examples import ExampleSet
 from electra.data.shards import SplitName, TokenData
@@ -19,6 +18,7 @@ from electra.data.tokenizer import load_tokenizer
 from electra.errors import ConfigError, DataError
 from electra.preparation import document_batches
 from electra.preparation.config import PrepareConfig
+from electra.preparation.merge import merge_data
 from electra.preparation.run import prepare
 
 SHORT = ("packing.sequence_length=32",)
@@ -29,12 +29,12 @@ SHORT = ("packing.sequence_length=32",)
 def test_the_rows_are_those_that_a_run_sees(data_folder: Path, split: SplitName, seed: int, builder: str) -> None:
     """Training rows are packed from the run's seed, held-out rows alike for all."""
     overrides = (*SHORT, "train.seed=5", f"packing.builder={builder}")
-    found = run(InspectConfig(data_folder, examples=30, split=split, overrides=overrides))
+    found = run(InspectConfig(data_folder, examples=30, split=split, overrides=overrides)).inspection
     data = TokenData.open(data_folder)
     examples = ExampleSet(getattr(data, split), found.packing, seed=seed)
     tokenizer = load_tokenizer(data.tokenizer_path)
     for shown in found.rows:
-        row = int(shown.where.removeprefix("row ").partition(":")[0].replace(",", ""))
+        row = int(shown.place.removeprefix("row ").partition(":")[0].replace(",", ""))
         batch = collate(examples, np.array([row]), special=data.special, seed=0, trim=True)
         [ids] = batch.input_ids_BL.tolist()
         whole = tokenizer.decode(ids, skip_special_tokens=True)
@@ -42,13 +42,13 @@ def test_the_rows_are_those_that_a_run_sees(data_folder: Path, split: SplitName,
         for mark in ("‹document begins› ", " ‹document ends›", "…"):
             text = text.replace(mark, "")
         assert text.replace("[SEP]", " ").split() == whole.split()
-        assert f"{len(ids)} tokens" in shown.where
+        assert f"{len(ids)} tokens" in shown.place
         assert len(shown.segments) == 1 + int(batch.segment_ids_BL.max())
         if builder == "full-sentences":  # a document begins behind another, and only there
             assert shown.segments[0].count("‹document ends› [SEP] ‹document begins›") == ids.count(3) - 1
         if builder == "stream":
-            assert str(shown.__rich__()).count("[SEP]") == ids.count(data.special.separate), "and no other"
-            assert "[CLS]" not in str(shown.__rich__())
+            assert str(_format_row(shown)).count("[SEP]") == ids.count(data.special.separate), "and no other"
+            assert "[CLS]" not in str(_format_row(shown))
     if builder == "stream":
         assert 0 <= found.dropped < 0.1, "less than a row at the end"
     elif builder != "sentence-pairs":
@@ -58,7 +58,7 @@ def test_the_rows_are_those_that_a_run_sees(data_folder: Path, split: SplitName,
 def test_windows_of_a_stream(data_folder: Path) -> None:
     """Without [CLS] and padding, and without the token behind each."""
     overrides = (*SHORT, "packing.builder=stream")
-    found = run(InspectConfig(data_folder, examples=10**6, overrides=overrides))
+    found = run(InspectConfig(data_folder, examples=10**6, overrides=overrides)).inspection
     data = TokenData.open(data_folder)
     examples = ExampleSet(data.train, found.packing, seed=0)
     tokenizer = load_tokenizer(data.tokenizer_path)
@@ -70,19 +70,19 @@ def test_windows_of_a_stream(data_folder: Path) -> None:
         for mark in ("‹document begins› ", " ‹document ends›", "…", " [SEP]", "[SEP] ", "[SEP]"):
             text = text.replace(mark, "")
         assert text.replace(" ", "") == tokenizer.decode(ids, skip_special_tokens=True).replace(" ", "")
-    (console := Console(width=150, record=True)).print(found)
+    (console := Console(width=150, record=True)).print(InspectResult(found))
     assert "at the ends of shards" in (printed := console.export_text()) and "[CLS]" not in printed
 
 
 def test_a_byte_level_row_has_no_space_before_its_first_word(corpus_file: Path, tmp_path: Path) -> None:
     prepare(PrepareConfig((str(corpus_file),), tmp_path / "data", model="bpe", vocabulary_size=600, workers=1))
-    found = run(InspectConfig(tmp_path / "data", overrides=SHORT))
+    found = run(InspectConfig(tmp_path / "data", overrides=SHORT)).inspection
     texts = [text.removeprefix("‹document begins› ") for row in found.rows for text in row.segments]
     assert texts and not any(text.startswith(" ") for text in texts)
 
 
 def test_documents_begin_and_end_where_they_do(data_folder: Path, corpus_file: Path) -> None:
-    found = run(InspectConfig(data_folder, examples=10**6, overrides=SHORT))
+    found = run(InspectConfig(data_folder, examples=10**6, overrides=SHORT)).inspection
     assert len(found.rows) == len(found.lengths)
     begun = [row for row in found.rows if "‹document begins›" in row.segments[0]]
     ended = [row for row in found.rows if "‹document ends›" in row.segments[-1]]
@@ -98,15 +98,15 @@ def test_documents_begin_and_end_where_they_do(data_folder: Path, corpus_file: P
 
 
 def test_the_figures_are_those_of_the_rows(data_folder: Path) -> None:
-    found = run(InspectConfig(data_folder, overrides=SHORT))
+    found = run(InspectConfig(data_folder, overrides=SHORT)).inspection
     assert found.dropped == 0.0 and found.shards == (1, 1)
     assert 0 < found.one_segment < 0.5
-    histogram = [line for line in found._histogram() if "–" in line]
+    histogram = [line for line in InspectResult(found).histogram() if "–" in line]
     assert sum(int(line.split("(")[0].split()[-1].replace(",", "")) for line in histogram) == len(found.lengths)
-    original = run(InspectConfig(data_folder, overrides=(*SHORT, "packing.builder=original")))
+    original = run(InspectConfig(data_folder, overrides=(*SHORT, "packing.builder=original"))).inspection
     assert 0.01 < original.dropped < 0.5
     options = ("packing.sequence_length=64", "packing.builder=original")
-    everything = run(InspectConfig(data_folder, examples=10**6, overrides=options))
+    everything = run(InspectConfig(data_folder, examples=10**6, overrides=options)).inspection
     assert any("⋯" in segment for row in everything.rows for segment in row.segments)
 
 
@@ -119,16 +119,16 @@ def test_of_a_mixture_rows_are_drawn_by_weight(
     monkeypatch.setattr(document_batches, "BATCH_ITEMS", 8)
     given = {"tokenizer": data_folder / "tokenizer.json", "workers": 1, "shard_tokens": 500}
     prepare(PrepareConfig((str(corpus),), few, **given))
-    merge(MergeConfig((few, data_folder), mixture, weights=(3.0, 1.0)))
-    found = run(InspectConfig(mixture, examples=200, overrides=SHORT))
+    merge_data((few, data_folder), mixture, weights=(3.0, 1.0))
+    found = run(InspectConfig(mixture, examples=200, overrides=SHORT)).inspection
     assert found.mixture == [(str(few), 0.75), (str(data_folder), 0.25)]
-    shares = [sum(f"({folder})" in row.where for row in found.rows) / 200 for folder in (few, data_folder)]
+    shares = [sum(f"({folder})" in row.place for row in found.rows) / 200 for folder in (few, data_folder)]
     assert sum(shares) == 1 and abs(shares[0] - 0.75) < 0.1
 
-    monkeypatch.setattr(inspect, "ENOUGH_TOKENS", 1000)
-    beginning = run(InspectConfig(mixture, examples=200, overrides=SHORT))
+    monkeypatch.setattr(inspection, "MAX_TOKENS", 1000)
+    beginning = run(InspectConfig(mixture, examples=200, overrides=SHORT)).inspection
     assert found.shards == (6, 6) and beginning.shards == (2, 6)
-    assert {row.where.partition("(")[2].partition(")")[0] for row in beginning.rows} == {
+    assert {row.place.partition("(")[2].partition(")")[0] for row in beginning.rows} == {
         str(few),
         str(data_folder),
     }
@@ -139,19 +139,19 @@ def test_it_is_shown(data_folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     options = ["--split", "heldout", "--examples", "2", "--packing.sequence_length", "64"]
     assert main(["data", "inspect", str(data_folder), *options]) == 0
     shown = capsys.readouterr().out
-    assert shown.count("[CLS]") >= 2 and "tokens a row" in shown and "█" in shown
+    assert shown.count("[CLS]") >= 2 and "tokens per row" in shown and "█" in shown
     assert "of heldout-00000" in shown
 
 
 def test_bad_input(data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(DataError, match="no prepared data here"):
         run(InspectConfig(tmp_path))
-    with pytest.raises(ConfigError, match="must not be negative"):
-        run(InspectConfig(data_folder, examples=-1))
+    with pytest.raises(ConfigError, match="--examples: must be at least 0, got -1"):
+        check(InspectConfig(data_folder, examples=-1))
     with pytest.raises(ConfigError, match="there is no such setting"):
         run(InspectConfig(data_folder, overrides=("packing.length=3",)))
-    with pytest.raises(ConfigError, match="--seed: must not be negative"):
-        run(InspectConfig(data_folder, seed=-1))
+    with pytest.raises(ConfigError, match="--seed: must be at least 0, got -1"):
+        check(InspectConfig(data_folder, seed=-1))
     assert main(["data", "inspct", str(data_folder)]) == 2
     assert "no verb 'data inspct'; did you mean 'data inspect'?" in capsys.readouterr().err
     assert main(["data"]) == 2 and main(["data", "--help"]) == 0

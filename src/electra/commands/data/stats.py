@@ -1,92 +1,94 @@
-"""`electra data stats`: what prepared data consist of."""
+"""`electra data stats`: count documents, sentences and tokens of prepared data."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import tyro
 from rich.console import Group, RenderableType
 from rich.table import Table
-from tokenizers import Tokenizer
 
-from electra.data.mixture import BLOCK, quotas
-from electra.data.shards import SPLITS, Split, TokenData
-from electra.data.tokenizer import load_tokenizer
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from tokenizers import Tokenizer
+
+    from electra.data.shards import TokenData
 
 QUANTILES = (0.05, 0.5, 0.95)
-COMMON = 20
+TOKENS_SHOWN = 20
 
 
 @dataclass(frozen=True)
 class StatsConfig:
-    """What to look at."""
+    """The command line of `electra data stats`."""
 
     data: tyro.conf.Positional[Path]
-    """A folder that `electra prepare` or `electra data merge` made."""
+    """Folder that electra prepare or electra data merge made."""
 
 
 @dataclass(frozen=True)
 class DataStats:
-    """Counts of both parts, and how long documents and sentences are."""
+    """Statistics of both splits: counts, lengths of documents and sentences, and the most frequent tokens."""
 
     data: TokenData
     tokenizer: Tokenizer
 
     def __rich__(self) -> RenderableType:
+        from electra.data.shards import SPLITS
+
         data, statistics = self.data, self.data.manifest["statistics"]
         table = Table("", *SPLITS, title=f"{data.folder} ({data.fingerprint[:12]})", title_justify="left")
         splits = (data.train, data.heldout)
         for name in ("documents", "sentences", "tokens"):
             table.add_row(name, *(f"{getattr(split, name):,}" for split in splits))
         percent = ", ".join(f"{quantile:.0%}" for quantile in QUANTILES)
-        table.add_row(f"tokens of a document: {percent}", *(_quantiles(_documents(split)) for split in splits))
-        table.add_row(f"tokens of a sentence: {percent}", *(_quantiles(_sentences(split)) for split in splits))
-        order, total = np.argsort(-data.unigram_counts)[:COMMON], max(1, int(data.unigram_counts.sum()))
-        common = ", ".join(
-            f"{self.tokenizer.id_to_token(int(i))} {data.unigram_counts[i] / total:.1%}" for i in order
+        table.add_row(f"tokens per document: {percent}", *(_quantiles(split.document_lengths) for split in splits))
+        table.add_row(f"tokens per sentence: {percent}", *(_quantiles(split.sentence_lengths) for split in splits))
+        counts = data.unigram_counts
+        total = max(1, int(counts.sum()))
+        frequent = ", ".join(
+            f"{self.tokenizer.id_to_token(int(token))} {counts[token] / total:.1%}"
+            for token in (-counts).argsort()[:TOKENS_SHOWN]
         )
-        used = int((data.unigram_counts > 0).sum())
+        used = int((counts > 0).sum())
         return Group(
             table,
-            f"characters a token {statistics['characters_per_token']:.2f}; unknown "
+            f"characters per token {statistics['characters_per_token']:.2f}; unknown "
             f"{statistics['unknown_share']:.3%}; duplicates {statistics['duplicate_share']:.2%}; rejected lines "
             f"{statistics['rejects']:,}",
-            f"{used:,} of {data.vocabulary_size:,} entries of the vocabulary occur; the commonest: {common}",
-            *self._mixture(),
+            f"{used:,} of {data.vocabulary_size:,} entries of the vocabulary occur; the most frequent: {frequent}",
+            *self._describe_mixture(),
             *(f"warning: {warning}" for warning in data.manifest["warnings"]),
         )
 
-    def _mixture(self) -> Iterator[str]:
-        """The share of the rows that each part has."""
+    def _describe_mixture(self) -> Iterator[str]:
+        """Yield the share of the rows of each part."""
+        from electra.data.mixture import BLOCK, visits_per_block
+
         if parts := self.data.manifest.get("mixture"):
-            shares = quotas([part["weight"] for part in parts]) / BLOCK
+            shares = visits_per_block([part["weight"] for part in parts]) / BLOCK
             for part, share in zip(parts, shares, strict=True):
-                yield f"{share:.1%} of the rows are of {part['folder']}"
+                yield f"{share:.1%} of the rows are from {part['folder']}"
 
 
 def run(config: StatsConfig) -> DataStats:
-    """Show how much prepared data hold: documents, sentences, tokens, their lengths, the commonest tokens.
+    """Show how much prepared data hold: documents, sentences, tokens, their lengths, the most frequent tokens.
 
     Examples:
         electra data stats DATA
         electra data stats DATA | tee data.txt
     """
+    from electra.data.shards import TokenData
+    from electra.data.tokenizer import load_tokenizer
+
     data = TokenData.open(config.data, verify=False)
     return DataStats(data, load_tokenizer(data.tokenizer_path))
 
 
-def _documents(split: Split) -> np.ndarray:
-    """Tokens of each document."""
-    ends = [shard.sentence_ends[shard.document_ends - 1] for shard in split.shards if len(shard.document_ends)]
-    return np.concatenate([np.diff(one, prepend=0) for one in ends]) if ends else np.zeros(0, np.int64)
+def _quantiles(lengths: NDArray[Any]) -> str:
+    import numpy as np
 
-
-def _sentences(split: Split) -> np.ndarray:
-    """Tokens of each sentence."""
-    lengths = [np.diff(shard.sentence_ends, prepend=0) for shard in split.shards]
-    return np.concatenate(lengths) if lengths else np.zeros(0, np.int64)
-
-
-def _quantiles(lengths: np.ndarray) -> str:
     return ", ".join(f"{value:,.0f}" for value in np.quantile(lengths, QUANTILES)) if len(lengths) else "–"

@@ -14,6 +14,7 @@ import pytest
 
 from electra.cli import main
 from electra.commands.data.fetch import FetchConfig, run
+from electra.data.fetch import fetch_data
 from electra.data.shards import TokenData
 from electra.errors import ConfigError, DataError
 from electra.preparation.config import PrepareConfig
@@ -53,7 +54,7 @@ def test_from_an_object_store(there: Path, tmp_path: Path) -> None:
     """The memory file system of fsspec stands for it."""
     store = fsspec.filesystem("memory")
     store.put(str(there), "/bucket/wiki", recursive=True)
-    run(FetchConfig("memory://bucket/wiki", tmp_path / "here"))
+    fetch_data("memory://bucket/wiki", tmp_path / "here")
     assert TokenData.open(tmp_path / "here").fingerprint == TokenData.open(there).fingerprint
     store.rm("/bucket", recursive=True)
 
@@ -61,7 +62,7 @@ def test_from_an_object_store(there: Path, tmp_path: Path) -> None:
 def test_it_goes_on_where_it_was_stopped(there: Path, tmp_path: Path) -> None:
     lost = (there / "train-00000.tokens").rename(tmp_path / "lost")
     with pytest.raises(DataError, match=r"train-00000\.tokens: cannot be fetched \(there is no such file"):
-        run(FetchConfig(str(there), tmp_path / "here"))
+        fetch_data(str(there), tmp_path / "here")
     assert not (tmp_path / "here/manifest.json").exists(), "it is no data yet"
     before = list((tmp_path / "here").iterdir())
     assert len(before) > 3
@@ -69,7 +70,7 @@ def test_it_goes_on_where_it_was_stopped(there: Path, tmp_path: Path) -> None:
         os.utime(path, ns=(0, 0))  # long ago: a clock of coarse ticks would not tell a file written twice
     (tmp_path / "here/heldout-00000.tokens").write_bytes(b"damaged")
     lost.rename(there / "train-00000.tokens")
-    run(FetchConfig(str(there), tmp_path / "here"))
+    fetch_data(str(there), tmp_path / "here")
     TokenData.open(tmp_path / "here")
     assert {path.name for path in before if path.stat().st_mtime_ns} == {"heldout-00000.tokens"}
 
@@ -78,8 +79,10 @@ def test_what_is_damaged_there_is_named(there: Path, tmp_path: Path) -> None:
     content = bytearray((there / "train-00000.sentences").read_bytes())
     content[3] ^= 1
     (there / "train-00000.sentences").write_bytes(content)
-    with pytest.raises(DataError, match=r"train-00000\.sentences: sha256 .* it is damaged there"):
-        run(FetchConfig(str(there), tmp_path / "here"))
+    with pytest.raises(
+        DataError, match=r"train-00000\.sentences: expected sha256 .* the file is damaged at the source"
+    ):
+        fetch_data(str(there), tmp_path / "here")
     assert not (tmp_path / "here/train-00000.sentences").exists()
 
 
@@ -88,8 +91,8 @@ def test_a_manifest_writes_nothing_outside(there: Path, tmp_path: Path, name: st
     manifest = json.loads((there / "manifest.json").read_text())
     manifest["splits"]["train"]["shards"][0]["name"] = name
     (there / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(DataError, match="names a file that cannot be beside it"):
-        run(FetchConfig(str(there), tmp_path / "here"))
+    with pytest.raises(DataError, match="names a file that cannot be in its folder"):
+        fetch_data(str(there), tmp_path / "here")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +100,7 @@ def test_a_manifest_writes_nothing_outside(there: Path, tmp_path: Path, name: st
     [
         ("nowhere", "there is no such file"),
         ("http://127.0.0.1:9/data", "the connection is refused"),
-        ("http://nowhere.invalid/data", "no host of that name is known"),
+        ("http://nowhere.invalid/data", "the host name is unknown"),
         ("nosuch://a/b", "Protocol not known: nosuch"),
         ("s3://bucket/data", 'pip install "electra[remote]"'),
     ],
@@ -128,20 +131,22 @@ def test_what_else_lies_in_the_folder_is_left_alone(there: Path, data_folder: Pa
     (corpus := tmp_path / "corpus.txt").write_text("A fox follows the road.\n\nA sailor paints a boat.")
     prepare(PrepareConfig((str(corpus),), other, tokenizer=data_folder / "tokenizer.json", workers=1))
     before = contents(other)
-    with pytest.raises(ConfigError, match=r"holds other data \(fingerprint \w{8} there, \w{8} to be fetched"):
-        run(FetchConfig(str(there), other))
+    with pytest.raises(
+        ConfigError, match=r"holds other data \(its fingerprint is \w{8}, that of the source \w{8}\)"
+    ):
+        fetch_data(str(there), other)
     (other / "manifest.json").unlink()
-    with pytest.raises(ConfigError, match="holds the beginning of other data"):
-        run(FetchConfig(str(there), other))
+    with pytest.raises(ConfigError, match="holds a part of other data"):
+        fetch_data(str(there), other)
     (other / "manifest.sha256").unlink()
     with pytest.raises(ConfigError, match="is not empty"):
-        run(FetchConfig(str(there), other))
+        fetch_data(str(there), other)
     assert contents(other) == {name: before[name] for name in before if not name.startswith("manifest")}
 
 
 def test_these_data_are_mended_where_they_are(there: Path, tmp_path: Path) -> None:
-    run(FetchConfig(str(there), tmp_path / "here"))
+    fetch_data(str(there), tmp_path / "here")
     (tmp_path / "here/tags.json").write_text("{}")  # of `electra data tags`
     (tmp_path / "here/train-00000.tokens").write_bytes(b"damaged")
-    run(FetchConfig(str(there), tmp_path / "here"))
+    fetch_data(str(there), tmp_path / "here")
     TokenData.open(tmp_path / "here")

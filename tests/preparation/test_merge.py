@@ -10,11 +10,11 @@ import torch
 from small_run import config
 
 from electra.cli import main
-from electra.commands.data.merge import MergeConfig, run
 from electra.data.examples import ExampleSet
 from electra.data.shards import TokenData, file_sha256
 from electra.errors import ConfigError, DataError
 from electra.preparation.config import PrepareConfig
+from electra.preparation.merge import merge_data
 from electra.preparation.run import prepare
 from electra.pretraining.build import build_batches
 from electra.pretraining.run import pretrain
@@ -39,7 +39,7 @@ def parts(corpus_file: Path, data_folder: Path, tmp_path_factory: pytest.TempPat
 
 
 def test_parts_become_one(parts: list[Path], tmp_path: Path) -> None:
-    result = run(MergeConfig(tuple(parts), tmp_path / "data"))
+    result = merge_data(tuple(parts), tmp_path / "data")
     merged, apart = TokenData.open(tmp_path / "data"), [TokenData.open(part) for part in parts]
     assert merged.manifest["statistics"]["documents"] == 400
     for split in ("train", "heldout"):
@@ -59,12 +59,12 @@ def test_parts_become_one(parts: list[Path], tmp_path: Path) -> None:
 
 def test_parts_are_left_as_they_were(parts: list[Path], tmp_path: Path) -> None:
     before = {path: file_sha256(path) for part in parts for path in part.iterdir()}
-    run(MergeConfig(tuple(parts), tmp_path / "data"))
+    merge_data(tuple(parts), tmp_path / "data")
     assert {path: file_sha256(path) for part in parts for path in part.iterdir()} == before
 
 
 def test_a_run_takes_merged_data(parts: list[Path], tmp_path: Path) -> None:
-    run(MergeConfig(tuple(parts), tmp_path / "data"))
+    merge_data(tuple(parts), tmp_path / "data")
     assert pretrain(config(tmp_path / "data", tmp_path / "run", "train.steps=5")).exit_code == 0
 
 
@@ -72,29 +72,29 @@ def test_what_does_not_belong_together_is_refused(parts: list[Path], corpus_file
     other = tmp_path / "other"
     prepare(PrepareConfig(corpus=(str(corpus_file),), out=other, model="unigram", vocabulary_size=512, workers=1))
     with pytest.raises(DataError, match=r"another tokenizer than that of .*part-0.*--tokenizer"):
-        run(MergeConfig((parts[0], other), tmp_path / "data"))
+        merge_data((parts[0], other), tmp_path / "data")
     with pytest.raises(DataError, match="two of the folders hold the same data"):
-        run(MergeConfig((parts[0], parts[0]), tmp_path / "data"))
+        merge_data((parts[0], parts[0]), tmp_path / "data")
     with pytest.raises(ConfigError, match="at least two"):
-        run(MergeConfig((parts[0],), tmp_path / "data"))
+        merge_data((parts[0],), tmp_path / "data")
     with pytest.raises(ConfigError, match="is not empty"):
-        run(MergeConfig(tuple(parts), other))
+        merge_data(tuple(parts), other)
 
 
 def test_what_was_merged_before_is_left_alone(parts: list[Path], tmp_path: Path) -> None:
-    out, command = tmp_path / "data", MergeConfig(tuple(parts), tmp_path / "data", weights=(3.0, 1.0))
-    first = run(command)
+    out, weights = tmp_path / "data", (3.0, 1.0)
+    first = merge_data(parts, out, weights=weights)
     (out / "tags.json").write_text("{}")  # of `electra data tags`
     made = {path: path.stat().st_mtime_ns for path in out.iterdir()}
-    again = run(command)
-    assert again.before and again.manifest == first.manifest and "nothing to do" in str(again)
+    again = merge_data(parts, out, weights=weights)
+    assert again.reused and again.manifest == first.manifest and "nothing to do" in str(again)
     assert made == {path: path.stat().st_mtime_ns for path in out.iterdir()}
-    for other in (replace(command, weights=(1.0, 3.0)), replace(command, parts=tuple(reversed(parts)))):
+    for other_parts, other_weights in ((parts, (1.0, 3.0)), (list(reversed(parts)), weights)):
         with pytest.raises(ConfigError, match="is not empty: it holds data that were made otherwise"):
-            run(other)
+            merge_data(other_parts, out, weights=other_weights)
     (out / "unigram.npy").write_bytes(b"damaged")
-    with pytest.raises(DataError, match=r"unigram\.npy: sha256"):
-        run(command)
+    with pytest.raises(DataError, match=r"unigram\.npy: expected sha256"):
+        merge_data(parts, out, weights=weights)
 
 
 def test_all_that_is_damaged_is_listed(
@@ -107,33 +107,33 @@ def test_all_that_is_damaged_is_listed(
     assert main(["data", "verify", str(copies[0]), str(parts[0]), str(copies[1])]) == 2
     said = capsys.readouterr().err
     for words in (
-        "train-00000.sentences: ", "unigram.npy: sha256", f"delete {copies[0]}, then repeat the command",
+        "train-00000.sentences: ", "unigram.npy: expected sha256", f"delete {copies[0]}, then repeat the command",
         f"{parts[0]}: whole", f"manifest.json: it is damaged, or manifest.sha256 is; delete {copies[1]}",
     ):  # fmt: skip
         assert words in said
 
 
 def test_verify_and_stats(parts: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(MergeConfig(tuple(parts), tmp_path / "data"))
+    merge_data(tuple(parts), tmp_path / "data")
     assert main(["data", "verify", str(tmp_path / "data"), str(parts[0])]) == 0
     assert capsys.readouterr().out.count(": whole; ") == 2
     assert main(["data", "stats", str(tmp_path / "data")]) == 0
     shown = capsys.readouterr().out
-    assert "tokens of a document: 5%, 50%, 95%" in shown and "entries of the vocabulary occur" in shown
+    assert "tokens per document: 5%, 50%, 95%" in shown and "entries of the vocabulary occur" in shown
     file = next((tmp_path / "data").glob("train-00000.tokens"))
     content = bytearray(file.read_bytes())
     content[17] ^= 4
     file.unlink()  # it is a link to the part's
     file.write_bytes(content)
     assert main(["data", "verify", str(tmp_path / "data")]) == 2
-    assert "train-00000.tokens: sha256" in capsys.readouterr().err
+    assert "train-00000.tokens: expected sha256" in capsys.readouterr().err
 
 
 def test_a_mixture_draws_by_weight_and_goes_on_where_it_was(parts: list[Path], tmp_path: Path) -> None:
-    run(MergeConfig(tuple(parts), tmp_path / "mixture", weights=(1.0, 3.0)))
+    merge_data(tuple(parts), tmp_path / "mixture", weights=(1.0, 3.0))
     mixture, apart = TokenData.open(tmp_path / "mixture"), [TokenData.open(part) for part in parts]
     assert mixture.mixture == ((len(apart[0].train.shards), 1.0), (len(apart[1].train.shards), 3.0))
-    run(MergeConfig(tuple(parts), tmp_path / "other", weights=(3.0, 1.0)))
+    merge_data(tuple(parts), tmp_path / "other", weights=(3.0, 1.0))
     assert TokenData.open(tmp_path / "other").fingerprint != mixture.fingerprint
     tokens = [data.train.tokens for data in apart]
     shares = mixture.unigram_counts / mixture.unigram_counts.sum()
@@ -155,7 +155,7 @@ def test_a_mixture_draws_by_weight_and_goes_on_where_it_was(parts: list[Path], t
 @pytest.mark.parametrize(
     ("weights", "problem"),
     [
-        ((1.0,), "1 numbers for 2 folders"),
+        ((1.0,), "got 1 weights for 2 folders"),
         ((1.0, 0.0), "must be above 0"),
         ((1.0, float("nan")), "must be above 0"),
     ],
@@ -164,10 +164,10 @@ def test_weights_that_are_none_are_refused(
     parts: list[Path], tmp_path: Path, weights: tuple[float, ...], problem: str
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
-        run(MergeConfig(tuple(parts), tmp_path / "mixture", weights=weights))
+        merge_data(tuple(parts), tmp_path / "mixture", weights=weights)
 
 
 def test_a_mixture_is_no_part_of_another(parts: list[Path], tmp_path: Path) -> None:
-    run(MergeConfig(tuple(parts), tmp_path / "mixture", weights=(1.0, 3.0)))
+    merge_data(tuple(parts), tmp_path / "mixture", weights=(1.0, 3.0))
     with pytest.raises(DataError, match="is a mixture already"):
-        run(MergeConfig((tmp_path / "mixture", parts[0]), tmp_path / "more"))
+        merge_data((tmp_path / "mixture", parts[0]), tmp_path / "more")

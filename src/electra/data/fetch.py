@@ -1,0 +1,179 @@
+"""Fetch prepared data from a web server or an object store, file by file, and check them."""
+
+import json
+import logging
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from electra import durable
+from electra.data.shards import (
+    CHECKSUM,
+    MANIFEST,
+    TOKENIZER,
+    UNIGRAM_COUNTS,
+    TokenData,
+    file_sha256,
+    read_manifest,
+    shard_checksums,
+)
+from electra.errors import ConfigError, DataError
+
+logger = logging.getLogger(__name__)
+
+CONNECTIONS = 8
+"""Number of files that are fetched at the same time."""
+REASONS = {
+    ConnectionRefusedError: "the connection is refused: is a server running there?",
+    socket.gaierror: "the host name is unknown",
+    TimeoutError: "no answer in time",
+}
+"""Why a server cannot be reached, in words."""
+
+
+def fetch_data(source: str, out: Path) -> TokenData:
+    """Fetch prepared data and compare every file with its checksum in the manifest.
+
+    The manifest is written last: before that, the folder is not complete. Files in `out` that are complete are not
+    fetched again.
+
+    Args:
+        source: the folder of the data, as fsspec writes it: https://host/data, s3://bucket/data, gs://..., a path.
+        out: a new folder, or one with (a part of) the same data.
+
+    Raises:
+        ConfigError: `out` holds something else.
+        DataError: a file cannot be fetched, or is damaged.
+    """
+    content, checksum = (_read(source, name) for name in (MANIFEST, CHECKSUM))
+    manifest = json.loads(content)
+    checksums = _file_checksums(manifest, source)
+    _check_out(out, manifest, checksum)
+    out.mkdir(parents=True, exist_ok=True)
+    if not (out / MANIFEST).is_file():  # the checksum tells which data the unfinished folder holds
+        _write(out / CHECKSUM, checksum)
+    missing = {name: sha256 for name, sha256 in checksums.items() if not _is_complete(out / name, sha256)}
+    complete = len(checksums) - len(missing)
+    logger.info("%s of %s files are here", complete, len(checksums))
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        fetched = pool.map(partial(_fetch, source, out), missing.items())
+        for number, name in enumerate(fetched, start=complete + 1):
+            logger.info("fetched %s", name, extra={"progress": (number, len(checksums))})
+    _write(out / CHECKSUM, checksum)
+    _write(out / MANIFEST, content)
+    return TokenData.open(out, verify=False)
+
+
+def _file_checksums(manifest: Any, source: str) -> dict[str, str]:
+    """Return the checksum of each file, by name.
+
+    Raises:
+        DataError: the manifest is invalid, or names files outside its folder.
+    """
+    shards = shard_checksums(manifest, source)
+    try:
+        return {TOKENIZER: manifest["tokenizer"]["sha256"], UNIGRAM_COUNTS: manifest["unigram_counts"], **shards}
+    except (KeyError, TypeError) as error:
+        raise DataError(f"{source}: the manifest is incomplete or invalid ({error})") from error
+
+
+def _check_out(out: Path, manifest: dict[str, Any], checksum: bytes) -> None:
+    """
+    Raises:
+        ConfigError: the folder holds anything but these data or a part of them.
+        DataError: the manifest in the folder is damaged.
+    """
+    if (out / MANIFEST).is_file():
+        found, given = read_manifest(out).get("fingerprint"), manifest.get("fingerprint")
+        if found != given:
+            raise ConfigError(
+                f"--out: {out} holds other data (its fingerprint is {str(found)[:8]}, that of the source "
+                f"{str(given)[:8]}); give a new folder"
+            )
+    elif (out / CHECKSUM).is_file():
+        if (out / CHECKSUM).read_bytes() != checksum:
+            raise ConfigError(f"--out: {out} holds a part of other data; give a new folder, or delete it")
+    elif out.is_dir() and any(not path.match(".*.partial") for path in out.iterdir()):
+        raise ConfigError(f"--out: {out} is not empty; give a new folder")
+
+
+def _write(path: Path, content: bytes) -> None:
+    if not path.is_file() or path.read_bytes() != content:
+        durable.write(path, lambda partial: partial.write_bytes(content))
+
+
+def _is_complete(path: Path, sha256: str) -> bool:
+    return path.is_file() and file_sha256(path) == sha256
+
+
+def _fetch(source: str, out: Path, file: tuple[str, str]) -> str:
+    """Fetch one file and return its name.
+
+    Raises:
+        DataError: it cannot be fetched, or is damaged.
+    """
+    name, sha256 = file
+
+    def fetch(partial: Path) -> None:
+        _copy(source, name, partial)
+        if (found := file_sha256(partial)) != sha256:
+            raise DataError(
+                f"{source}/{name}: expected sha256 {sha256}, found {found}: the file is damaged at the source"
+            )
+
+    durable.write(out / name, fetch)
+    return name
+
+
+def _read(source: str, name: str) -> bytes:
+    import fsspec
+
+    try:
+        with fsspec.open(f"{source.rstrip('/')}/{name}", "rb") as file:
+            content: bytes = file.read()
+            return content
+    except Exception as error:  # whatever a network, a store or its library can raise
+        raise DataError(f"{source}/{name}: cannot be fetched ({_explain(error)})") from error
+
+
+def _copy(source: str, name: str, target: Path) -> None:
+    import fsspec
+
+    try:
+        with fsspec.open(f"{source.rstrip('/')}/{name}", "rb") as file, target.open("wb") as copy:
+            while block := file.read(1 << 22):
+                copy.write(block)
+    except OSError as error:
+        if error.filename == str(target) or error.errno == 28:
+            raise
+        raise DataError(f"{source}/{name}: cannot be fetched ({_explain(error)})") from error
+    except Exception as error:
+        raise DataError(f"{source}/{name}: cannot be fetched ({_explain(error)})") from error
+
+
+def _explain(error: Exception) -> str:
+    """Return the reason in words. fsspec says "file not found" for every error of a web server; the cause is
+    kept."""
+    causes = list(_causes(error))
+    for kind, words in REASONS.items():
+        if any(isinstance(cause, kind) for cause in causes):
+            return words
+    if isinstance(error, ImportError):
+        return f'{error}; pip install "electra[remote]"'
+    first = causes[-1]
+    status = getattr(first, "status", None)
+    if isinstance(first, FileNotFoundError) or status == 404:
+        return "there is no such file"
+    if status:
+        return f"the server answers with status {status}"
+    return str(first).partition("\n")[0] or type(first).__name__
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, the error that it was raised from, and so on."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
