@@ -28,8 +28,8 @@ import transformers
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from electra.modeling.encoders.bert import EncoderConfig, gather_positions
-from electra.modeling.encoders.relative import RelativeEncoder
+from electra.modeling.encoders.base import EncoderConfig, gather_positions
+from electra.modeling.encoders.relative import RelativeConfig, RelativeEncoder
 from electra.modeling.kernels import relative_attention
 from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
 from electra.training.allocator import keep_freed_memory
@@ -58,7 +58,7 @@ class Batch:
 
 
 def config(options: argparse.Namespace, *, left: bool) -> EncoderConfig:
-    return EncoderConfig(positions="relative",
+    return RelativeConfig(
         layers=options.layers, hidden_size=options.hidden_size, embedding_size=options.hidden_size,
         feed_forward_size=4 * options.hidden_size, heads=options.heads, vocabulary_size=options.vocabulary,
         type_vocabulary_size=1 if left else 2, dropout=options.dropout, attention_dropout=options.dropout,

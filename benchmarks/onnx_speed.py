@@ -31,7 +31,7 @@ from electra.export.loading import load_pretrained
 from electra.export.onnx.model import OnnxModel, load_onnx
 from electra.export.onnx.speed import Timed, timed
 from electra.export.onnx.write import save_onnx
-from electra.modeling.encoders.bert import Encoder
+from electra.modeling.encoders.bert import BertEncoder
 from electra.modeling.heads import ReplacedTokenHead
 from electra.pretraining.config import PretrainConfig, with_vocabulary
 from electra.serving.scorer import Scorer
@@ -46,7 +46,7 @@ def untrained(preset: str) -> Pretrained:
     config = with_vocabulary(load_config(PretrainConfig, preset)).model
     torch.manual_seed(0)
     tokenizer = load_tokenizer(SHARED / "vocab/bert-uncased")
-    encoder, head = Encoder(config).eval(), ReplacedTokenHead(config).eval()
+    encoder, head = BertEncoder(config).eval(), ReplacedTokenHead(config).eval()
     return Pretrained(encoder, head, tokenizer, "replaced-token", config.max_positions)
 
 

@@ -16,7 +16,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,15 @@ from torch.nn import functional as F
 from electra.config import load_config
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoders.bert import EncoderConfig, attention_mask
-from electra.objectives.config import GeneratorConfig
+from electra.modeling.encoders.base import attention_mask
+from electra.modeling.encoders.bert import BertConfig
+from electra.objectives.base import Objective
+from electra.objectives.config import GeneratorConfig, make_objective_config
 from electra.objectives.electric import Electric
 from electra.objectives.masked_lm import MaskedLanguageModel
 from electra.objectives.masking import Masking
 from electra.objectives.replaced_token import ReplacedToken
-from electra.pretraining.config import AnyObjective, PretrainConfig, build_objective
+from electra.pretraining.config import PretrainConfig, build_objective
 from electra.training.optim import build_optimizer
 from electra.training.schedule import learning_rate
 from electra.training.update import clip
@@ -83,7 +85,7 @@ def replay(folder: Path) -> list[Comparison]:
     return differences.found()
 
 
-def load_start(config: PretrainConfig, recorded: Arrays) -> tuple[AnyObjective, Named]:
+def load_start(config: PretrainConfig, recorded: Arrays) -> tuple[Objective, Named]:
     """The objective with the recorded weights, and its parameters with their recorded names."""
     objective = build_objective(config, SPECIAL).train()
     ours = names(objective)
@@ -115,7 +117,7 @@ def explain_gradients(
 
 
 def update(
-    objective: AnyObjective,
+    objective: Objective,
     optimizer: torch.optim.Optimizer,
     config: PretrainConfig,
     step: int,
@@ -172,7 +174,7 @@ def settings_of(settings: Arrays, recorded: Arrays) -> PretrainConfig:
     shape = settings["model_hparam_overrides"]
     hidden, layers = shape["hidden_size"], shape["num_hidden_layers"]
     electra, electric = settings.get("electra_objective", True), settings.get("electric_objective", False)
-    model = EncoderConfig(
+    model = BertConfig(
         layers=layers,
         hidden_size=hidden,
         embedding_size=settings.get("embedding_size") or hidden,
@@ -202,20 +204,22 @@ def settings_of(settings: Arrays, recorded: Arrays) -> PretrainConfig:
         size = recorded[f"init/{tower}/embeddings/word_embeddings"].shape[1]
         generator = replace(generator, embedding_size=size)
     config = load_config(PretrainConfig, "faithful")
+    kind = "electric" if electric else "replaced-token" if electra else "masked-lm"
+    objective = {
+        **asdict(config.objective),
+        "kind": kind,
+        "sharing": sharing,
+        "share_norm": sharing != "none",
+        "generator_weight": settings.get("gen_weight", 1.0),
+        "discriminator_weight": settings.get("disc_weight", 50.0),
+        "temperature": settings.get("temperature", 1.0),
+        "disallow_correct": settings.get("disallow_correct", False),
+    }
     return replace(
         config,
         model=model,
         generator=generator,
-        objective=replace(
-            config.objective,
-            kind="electric" if electric else "replaced-token" if electra else "masked-lm",
-            sharing=sharing,
-            share_norm=sharing != "none",
-            generator_weight=settings.get("gen_weight", 1.0),
-            discriminator_weight=settings.get("disc_weight", 50.0),
-            temperature=settings.get("temperature", 1.0),
-            disallow_correct=settings.get("disallow_correct", False),
-        ),
+        objective=make_objective_config(**objective),
         masking=replace(config.masking, share=settings.get("mask_prob", 0.15)),
         packing=replace(config.packing, sequence_length=settings["max_seq_length"]),
         optimizer=replace(
@@ -228,7 +232,7 @@ def settings_of(settings: Arrays, recorded: Arrays) -> PretrainConfig:
     )
 
 
-def one_step(objective: AnyObjective, at: Arrays, config: PretrainConfig) -> Iterator[tuple[str, Tensor]]:
+def one_step(objective: Objective, at: Arrays, config: PretrainConfig) -> Iterator[tuple[str, Tensor]]:
     """Forward and backward pass of one recorded step; the results, by the names of the recording."""
     batch, masking = recorded_batch(at)
     ids_BL, lengths_B, used_BN = batch.input_ids_BL, batch.lengths_B, masking.used_BN
@@ -277,7 +281,7 @@ def recorded_batch(at: Arrays) -> tuple[Batch, Masking]:
 
 
 @torch.no_grad()
-def slot_logits(objective: AnyObjective, batch: Batch, masking: Masking) -> Tensor:
+def slot_logits(objective: Objective, batch: Batch, masking: Masking) -> Tensor:
     """The generator's logits (B × N, V) at the slots."""
     if isinstance(objective, Electric):
         hidden_nE = masking.at(objective.cloze(batch))

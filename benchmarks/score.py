@@ -41,7 +41,7 @@ from electra.config import load_config
 from electra.data.tokenizer import load_tokenizer
 from electra.export import huggingface
 from electra.export.loading import find
-from electra.modeling.encoders.bert import Encoder
+from electra.modeling.encoders.bert import BertEncoder
 from electra.modeling.heads import ReplacedTokenHead
 from electra.pretraining.config import PretrainConfig, with_vocabulary
 
@@ -80,7 +80,7 @@ def write_untrained(preset: str, folder: Path) -> Path:
     config = with_vocabulary(load_config(PretrainConfig, preset)).model
     torch.manual_seed(0)
     huggingface.save(
-        folder / "model", encoder=Encoder(config), head=ReplacedTokenHead(config),
+        folder / "model", encoder=BertEncoder(config), head=ReplacedTokenHead(config),
         tokenizer_json=folder / "tokenizer.json", card="",
     )  # fmt: skip
     return folder / "model"

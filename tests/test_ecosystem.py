@@ -14,7 +14,7 @@ from small_model import LENGTH, write_model
 
 import electra
 from electra.export import huggingface
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.tasks.conll import Sentence
 from electra.tasks.tagging import build_tagging_task
@@ -97,14 +97,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tags = ("B-NP", "I-NP", "I-NP", "O", "B-NP")
     problem = build_tagging_task("np", {"train": [Sentence(tuple("abcde"), tags, "a.txt", 1)]}).problem
     torch.manual_seed(3)
-    config = EncoderConfig(
+    config = BertConfig(
         layers=1, hidden_size=WIDTH, embedding_size=WIDTH, feed_forward_size=32, heads=2, max_positions=40,
         vocabulary_size=400, initializer_range=0.4, linear_initializer_range=0.4,
     )  # fmt: skip
     head = problem.build_head(config)
     torch.nn.init.normal_(head.prediction.weight)
     huggingface.save(
-        root / "OUT" / "model", encoder=Encoder(config), head=head, card="", max_length=LENGTH,
+        root / "OUT" / "model", encoder=BertEncoder(config), head=head, card="", max_length=LENGTH,
         tokenizer_json=root / "generator" / "tokenizer.json", task=problem.to_dict(),
     )  # fmt: skip
     return root

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 __all__ = [
-    "Encoder",
+    "BertEncoder",
+    "EncoderConfig",
+    "EncoderModule",
     "FinetuneConfig",
     "Model",
     "Predictor",
@@ -28,12 +30,17 @@ __all__ = [
     "finetune",
     "load",
     "load_config",
+    "load_plugin",
     "load_task_config",
     "pretrain",
+    "register_encoder",
+    "register_objective",
 ]
 
 _HOMES = {
-    "Encoder": "electra.modeling.encoders.bert",
+    "BertEncoder": "electra.modeling.encoders.bert",
+    "EncoderConfig": "electra.modeling.encoders.base",
+    "EncoderModule": "electra.modeling.encoders.base",
     "FinetuneConfig": "electra.finetuning.config",
     "Model": "electra.serving.model",
     "Predictor": "electra.serving.predictor",
@@ -44,15 +51,20 @@ _HOMES = {
     "load": "electra.serving.model",
     "load_config": "electra.pretraining.config",
     "load_task_config": "electra.finetuning.config",
+    "load_plugin": "electra.registry",
     "pretrain": "electra.pretraining.run",
+    "register_encoder": "electra.registry",
+    "register_objective": "electra.registry",
 }
 
 if TYPE_CHECKING:
     from electra.finetuning.config import FinetuneConfig, load_task_config
     from electra.finetuning.run import finetune
-    from electra.modeling.encoders.bert import Encoder
+    from electra.modeling.encoders.base import EncoderConfig, EncoderModule
+    from electra.modeling.encoders.bert import BertEncoder
     from electra.pretraining.config import PretrainConfig, load_config
     from electra.pretraining.run import pretrain
+    from electra.registry import load_plugin, register_encoder, register_objective
     from electra.serving.model import Model, load
     from electra.serving.predictor import Predictor
     from electra.serving.scorer import Scorer

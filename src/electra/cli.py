@@ -166,8 +166,8 @@ def _explain(error: BaseException) -> tuple[int, str]:
 
 
 def _call(verb: str, arguments: list[str]) -> object:
-    from electra.config import check, did_you_mean
-    from electra.errors import ConfigError
+    from electra.config import check
+    from electra.errors import ConfigError, did_you_mean
     from electra.help import verb_help
 
     if verb not in VERBS:

@@ -4,15 +4,14 @@ A file becomes a dictionary (`extends` first, then the file, then the overrides)
 the dataclass that a recipe asks for. Every problem on the way (an unknown name, a wrong type, settings at
 odds with each other) is gathered, and all of them are raised together as one `ConfigError`.
 
-A config dataclass is frozen, gives every field a default or none where the user must choose, documents a
-field with a string literal right below it, bounds a number by its type (`PositiveInt`, `Annotated[float,
-Range(gt=0, lt=1)]`), and may define `problems()`, which yields a message for every combination of values that
-cannot work.
+A config dataclass is frozen and gives every field a default, or none where the user must choose. A string literal
+right below a field documents it, and the field's type bounds a number (`PositiveInt`, `Annotated[float,
+Range(gt=0, lt=1)]`). It may define `problems()`, which yields a message for every combination of values that
+cannot work, and `variant(table)`, which chooses a subclass by the values themselves.
 """
 
 import ast
 import dataclasses
-import difflib
 import inspect
 import json
 import re
@@ -26,7 +25,7 @@ from typing import Annotated, Any, TypeVar
 
 import tomli_w
 
-from electra.errors import ConfigError
+from electra.errors import ConfigError, did_you_mean
 
 PRESETS = Path(__file__).parent / "presets"
 PRESET_LAYERS = "objectives/"
@@ -268,13 +267,6 @@ def field_documentation(cls: type[Any]) -> dict[str, str]:
     return documentation
 
 
-def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """`"; did you mean 'x'?"`, or nothing when no known word is near."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    near = near or [name for name in known if len(name) > 3 and word.startswith(name)]  # a longer word for it
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
 def _override(table: Table, override: str, problems: list[str]) -> None:
     name, equals, text = override.partition("=")
     name = name.replace("-", "_")
@@ -303,6 +295,15 @@ def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, ro
     Args:
         prefix: the dotted name of the section that `cls` is in the config of type `root`.
     """
+    if hasattr(cls, "variant"):
+        try:
+            cls, table = cls.variant(table)
+        except ConfigError as error:
+            problems.append(f"{prefix}kind: {error}")
+            return None
+        except ValueError as error:
+            problems.extend(prefix + line for line in str(error).splitlines())
+            return None
     hints = typing.get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     for key in table:

@@ -1,6 +1,8 @@
 """Errors that a user can cause and fix. Each message says what happened, where, and how to fix it."""
 
+import difflib
 import importlib.util
+from collections.abc import Sequence
 
 
 class ElectraError(ValueError):
@@ -43,3 +45,10 @@ def require(purpose: str, extra: str, *modules: str) -> None:
     if missing := [name for name in modules if importlib.util.find_spec(name) is None]:
         names = " and ".join(missing)
         raise MissingExtraError(f'{purpose} needs {names}; install the extra: pip install "electra[{extra}]"')
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """`"; did you mean 'x'?"`, or nothing when no known word is near."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    near = near or [name for name in known if len(name) > 3 and word.startswith(name)]  # a longer word for it
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -20,9 +20,8 @@ from electra.analysis.context_speed import measure_speed
 from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError
 from electra.export.huggingface import Head, Pretrained
-from electra.modeling.encoders.bert import EncoderConfig
-from electra.modeling.encoders.build import AnyEncoder, build_encoder
-from electra.modeling.encoders.relative import RelativeEncoder
+from electra.modeling.encoders.base import EncoderConfig, EncoderModule
+from electra.modeling.encoders.relative import RelativeConfig, RelativeEncoder
 from electra.modeling.heads import LanguageModelHead, ReplacedTokenHead
 from electra.serving import causal_language_model
 from electra.serving.causal_language_model import CausalLanguageModel, compute_token_losses
@@ -31,9 +30,9 @@ V, SEPARATE = 40, 3
 
 
 def config(layers: int, **others: Any) -> EncoderConfig:
-    small = EncoderConfig(
+    small = RelativeConfig(
         layers=layers, hidden_size=16, embedding_size=16, feed_forward_size=24, heads=2, vocabulary_size=V,
-        positions="relative", direction="left", type_vocabulary_size=1, memory_length=5, initializer_range=0.5,
+        direction="left", type_vocabulary_size=1, memory_length=5, initializer_range=0.5,
         linear_initializer_range=0.5,
     )  # fmt: skip
     return replace(small, **others)
@@ -149,13 +148,13 @@ def test_speed_compares_what_both_see() -> None:
 def test_other_models_are_refused(data_folder: Path) -> None:
     tokenizer = load_tokenizer(data_folder / "tokenizer.json")
 
-    def refusal(encoder: AnyEncoder, head: Head | None) -> str:
+    def refusal(encoder: EncoderModule, head: Head | None) -> str:
         with pytest.raises(CheckpointError) as caught:
             CausalLanguageModel.from_pretrained(Pretrained(encoder, head, tokenizer, None, 64), "MODEL")
         return str(caught.value)
 
-    both, learnt = config(1, direction="both"), config(1, positions="learnt", direction="both", memory_length=0)
+    both, learnt = config(1, direction="both"), config(1, kind="bert", direction="both", memory_length=0)
     for one in (both, learnt):
-        assert refusal(build_encoder(one), LanguageModelHead(one)).startswith("MODEL is bidirectional")
+        assert refusal(one.build(), LanguageModelHead(one)).startswith("MODEL is bidirectional")
     for head in (None, ReplacedTokenHead(config(1))):
-        assert "MODEL has no language-model head" in refusal(build_encoder(config(1)), head)
+        assert "MODEL has no language-model head" in refusal(config(1).build(), head)

@@ -13,7 +13,7 @@ from electra.analysis.layers import ATTENTION_STATISTICS, LayerReader
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import load_tokenizer
 from electra.export.loading import load_pretrained
-from electra.modeling.encoders.bert import Encoder
+from electra.modeling.encoders.bert import BertEncoder
 from electra.preparation.tokenizer_training import train_tokenizer
 
 transformers: Any = pytest.importorskip("transformers")
@@ -135,7 +135,7 @@ def test_long_sentences_are_read_in_windows_and_no_word_is_lost(tmp_path: Path) 
     found = reader.states([words, ["the"]])
     assert found.has_N.all() and found.states_ZND.shape == (3, len(words) + 1, 16)
     assert np.abs(found.states_ZND).sum(2).all()
-    assert isinstance(reader.encoder, Encoder)
+    assert isinstance(reader.encoder, BertEncoder)
     np.testing.assert_allclose(found.states_ZND[0, 0], found.states_ZND[0, -1], rtol=1e-5)  # both come first
     shares = reader.attention([words])
     assert (shares["entropy"] <= shares["uniform"]).all() and (shares["first"] > 0).all()

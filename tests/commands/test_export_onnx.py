@@ -15,8 +15,7 @@ from electra.commands.onnx_result import OnnxResult
 from electra.errors import ConfigError, DataError, ElectraError
 from electra.export import huggingface
 from electra.export.loading import load_pretrained
-from electra.modeling.encoders.bert import EncoderConfig
-from electra.modeling.encoders.build import build_encoder
+from electra.modeling.encoders.relative import RelativeConfig
 from electra.modeling.heads import ReplacedTokenHead
 from electra.serving.scorer import Scorer
 
@@ -138,13 +137,13 @@ def test_other_mistakes(small_model: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_what_stays_behind_is_said(caplog: pytest.LogCaptureFixture, small_model: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    shape = EncoderConfig(
+    shape = RelativeConfig(
         layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, vocabulary_size=200,
-        positions="relative", memory_length=8, type_vocabulary_size=1,
+        memory_length=8, type_vocabulary_size=1,
     )  # fmt: skip
     model = tmp_path / "model"
     huggingface.save(
-        model, encoder=build_encoder(shape), head=ReplacedTokenHead(shape), card="", max_length=16,
+        model, encoder=shape.build(), head=ReplacedTokenHead(shape), card="", max_length=16,
         tokenizer_json=Path(small_model) / "tokenizer.json",
     )  # fmt: skip
     exported(model, out=tmp_path / "onnx")

@@ -19,7 +19,7 @@ from electra.config import check
 from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export import huggingface
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.task_heads import TextHead
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving import predictor
@@ -48,7 +48,7 @@ PROBLEMS: dict[str, Problem] = {
 Models = Callable[[str], str]
 
 
-def mean_logits(encoder: Encoder, head: TextHead, tokenizer: Tokenizer) -> torch.Tensor:
+def mean_logits(encoder: BertEncoder, head: TextHead, tokenizer: Tokenizer) -> torch.Tensor:
     rows = [torch.tensor([tokenizer.encode(text).ids]) for text in TEXTS]
     return torch.stack([head.eval()(encoder.eval()(ids_BL))[0] for ids_BL in rows]).mean(0)
 
@@ -59,11 +59,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
     folder = tmp_path_factory.mktemp("models")
     train_tokenizer(TEXTS * 5, vocabulary_size=90).save(str(folder / "tokenizer.json"))
     torch.manual_seed(0)
-    config = EncoderConfig(
+    config = BertConfig(
         layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=40,
         vocabulary_size=90, initializer_range=1.0, linear_initializer_range=1.0,
     )  # fmt: skip
-    encoder = Encoder(config)
+    encoder = BertEncoder(config)
 
     def model(name: str) -> str:
         if not (folder / name).exists():

@@ -17,7 +17,7 @@ from electra.commands.score import ScoreConfig, ScoredTexts, run
 from electra.config import check
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export import huggingface
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.heads import ReplacedTokenHead
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving import scorer
@@ -32,12 +32,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     tokenizer = train_tokenizer(["the cat sat on the mat", "a dog ate my homework"] * 5, vocabulary_size=90)
     tokenizer.save(str(folder / "tokenizer.json"))
     torch.manual_seed(0)
-    config = EncoderConfig(
+    config = BertConfig(
         layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=40,
         vocabulary_size=90, initializer_range=0.4, linear_initializer_range=0.4,
     )  # fmt: skip
     huggingface.save(
-        folder / "run/export/discriminator", encoder=Encoder(config), head=ReplacedTokenHead(config),
+        folder / "run/export/discriminator", encoder=BertEncoder(config), head=ReplacedTokenHead(config),
         tokenizer_json=folder / "tokenizer.json", card="",
     )  # fmt: skip
     return str(folder / "run")

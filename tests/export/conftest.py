@@ -8,7 +8,7 @@ import torch
 
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import load_tokenizer
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.preparation.tokenizer_training import train_tokenizer
 
@@ -19,7 +19,7 @@ TEXTS = [
     "中文 and English",
 ]
 
-Tower = tuple[Encoder, MaskedLanguageModelHead | ReplacedTokenHead]
+Tower = tuple[BertEncoder, MaskedLanguageModelHead | ReplacedTokenHead]
 
 
 @pytest.fixture(scope="session")
@@ -35,13 +35,13 @@ def tower(tokenizer_json: Path) -> Callable[..., Tower]:
 
     def make(kind: str = "discriminator", *, embedding_size: int = 16, hidden_size: int = 32) -> Tower:
         torch.manual_seed(0)
-        config = EncoderConfig(
+        config = BertConfig(
             layers=2, hidden_size=hidden_size, embedding_size=embedding_size, feed_forward_size=48, heads=4,
             vocabulary_size=tokenizers.vocabulary_size(load_tokenizer(tokenizer_json)), max_positions=40,
             initializer_range=0.2, linear_initializer_range=0.2,
         )  # fmt: skip
         head = ReplacedTokenHead(config) if kind == "discriminator" else MaskedLanguageModelHead(config)
-        encoder = Encoder(config)
+        encoder = BertEncoder(config)
         with torch.no_grad():
             for module in (encoder, head):
                 for name, parameter in module.named_parameters():

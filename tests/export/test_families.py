@@ -15,7 +15,8 @@ from electra.errors import CheckpointError
 from electra.export import huggingface
 from electra.export.names import family_of
 from electra.export.parity import parity
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.encoders.base import make_config
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead, SentencePairHead
 
 transformers: Any = pytest.importorskip("transformers")
@@ -162,13 +163,13 @@ def test_a_masked_language_model_goes_out_as_what_it_is(
 ) -> None:
     torch.manual_seed(0)
     shape = {"embedding_size": 32, "layers": 4, **OURS[family]}
-    config = EncoderConfig(
+    config = make_config(
         hidden_size=32, feed_forward_size=48, heads=4, max_positions=40,
         vocabulary_size=tokenizers.vocabulary_size(load_tokenizer(tokenizer_json)), activation=activation,
         initializer_range=0.2, linear_initializer_range=0.2, **shape,
     )  # fmt: skip
     assert family_of(config) == family
-    encoder, head = Encoder(config), MaskedLanguageModelHead.full_size(config)
+    encoder, head = BertEncoder(config), MaskedLanguageModelHead.full_size(config)
     pairs = SentencePairHead(config) if with_pairs else None
     with torch.no_grad():
         head.bias.normal_()
@@ -204,11 +205,11 @@ def test_a_masked_language_model_goes_out_as_what_it_is(
 def test_what_blocks_share_is_one_again(tokenizer_json: Path, tmp_path: Path, sharing: Any) -> None:
     """Also of a type that holds a copy for each; not where somebody has tuned the copies apart."""
     torch.manual_seed(0)
-    config = EncoderConfig(
+    config = BertConfig(
         hidden_size=32, feed_forward_size=48, heads=4, layers=4, embedding_size=16, layer_groups=2,
         vocabulary_size=tokenizers.vocabulary_size(load_tokenizer(tokenizer_json)), share_layers=sharing,
     )  # fmt: skip
-    encoder = Encoder(config)
+    encoder = BertEncoder(config)
     huggingface.save(
         tmp_path, encoder=encoder, head=ReplacedTokenHead(config), tokenizer_json=tokenizer_json, card=""
     )

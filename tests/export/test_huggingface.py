@@ -245,7 +245,7 @@ def test_a_config_of_another_network_is_refused(export, change, message) -> None
     ],
 )
 def test_weights_of_another_xlnet_are_named(tower, tokenizer_json, tmp_path, change, message) -> None:  # type: ignore[no-untyped-def]
-    config = replace(tower("discriminator")[0].config, positions="relative", layers=2, feed_forward_size=64)
+    config = tower("discriminator")[0].config.with_kind("relative", layers=2, feed_forward_size=64)
     config = replace(config, embedding_size=config.hidden_size)
     huggingface.save(
         tmp_path, encoder=RelativeEncoder(config), head=LanguageModelHead(config), tokenizer_json=tokenizer_json,

@@ -24,8 +24,7 @@ from electra.export.loading import load_pretrained
 from electra.export.onnx.model import load_onnx
 from electra.export.onnx.speed import timed
 from electra.export.onnx.write import save_onnx
-from electra.modeling.encoders.bert import EncoderConfig
-from electra.modeling.encoders.build import build_encoder
+from electra.modeling.encoders.base import EncoderConfig, make_config
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving.calibration import Calibration
@@ -79,11 +78,11 @@ def pretrained(
     tokenizer = train_tokenizer(TEXTS * 5, vocabulary_size=150)
     torch.manual_seed(0)
     settings = {"embedding_size": 16, **SHAPES[shape]}
-    config = EncoderConfig(
+    config = make_config(
         layers=2, hidden_size=32, feed_forward_size=48, heads=2, max_positions=40, vocabulary_size=150,
         initializer_range=0.4, linear_initializer_range=0.2, **settings,
     )  # fmt: skip
-    encoder = build_encoder(config).eval()
+    encoder = config.build().eval()
     made = TaskModel(encoder, problem).head if problem is not None else None if head is None else head(config)
     for module in (encoder, made):
         for parameter in [] if module is None else module.parameters():

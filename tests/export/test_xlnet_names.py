@@ -11,13 +11,13 @@ from torch.nn import functional as F
 
 from electra.errors import CheckpointError
 from electra.export.xlnet_names import config_fields, config_of, from_xlnet, to_xlnet
-from electra.modeling.encoders.bert import EncoderConfig, gather_positions
-from electra.modeling.encoders.relative import RelativeEncoder
+from electra.modeling.encoders.base import EncoderConfig, gather_positions
+from electra.modeling.encoders.relative import RelativeConfig, RelativeEncoder
 
 transformers: Any = pytest.importorskip("transformers")
 
 B, L, V = 3, 11, 60
-CONFIG = EncoderConfig(positions="relative",
+CONFIG = RelativeConfig(
     layers=3, hidden_size=32, embedding_size=32, feed_forward_size=48, heads=4, vocabulary_size=V, dropout=0.2,
     attention_dropout=0.2, initializer_range=0.3, memory_length=9,
 )  # fmt: skip

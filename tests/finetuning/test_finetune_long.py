@@ -16,8 +16,7 @@ from electra.data.tokenizer import load_tokenizer
 from electra.export import huggingface
 from electra.finetuning.config import load_task_config
 from electra.finetuning.run import FinetuneResult, finetune
-from electra.modeling.encoders.bert import EncoderConfig
-from electra.modeling.encoders.build import build_encoder
+from electra.modeling.encoders.relative import RelativeConfig
 from electra.modeling.heads import LanguageModelHead
 from electra.preparation.tokenizer_training import train_tokenizer
 
@@ -45,14 +44,14 @@ def plain(make_model: Callable[[Sequence[str], int, int], str]) -> str:
 def remembering(folder: Path, direction: Literal["left", "both"], memory_length: int = 20) -> str:
     train_tokenizer([" ".join(WORDS)] * 9, vocabulary_size=150).save(str(folder / "tokenizer.json"))
     torch.manual_seed(0)
-    config = EncoderConfig(
-        layers=2, hidden_size=32, embedding_size=32, feed_forward_size=64, heads=2, positions="relative",
+    config = RelativeConfig(
+        layers=2, hidden_size=32, embedding_size=32, feed_forward_size=64, heads=2,
         direction=direction, memory_length=memory_length, type_vocabulary_size=1, initializer_range=0.1,
         linear_initializer_range=0.1,
         vocabulary_size=tokenizers.vocabulary_size(load_tokenizer(folder / "tokenizer.json")),
     )  # fmt: skip
     huggingface.save(
-        folder / "model", encoder=build_encoder(config), head=LanguageModelHead(config), card="",
+        folder / "model", encoder=config.build(), head=LanguageModelHead(config), card="",
         tokenizer_json=folder / "tokenizer.json", max_length=LENGTH,
     )  # fmt: skip
     return str(folder / "model")

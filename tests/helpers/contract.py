@@ -6,15 +6,16 @@ import torch
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
-from electra.modeling.init import attend_to_neighbours
-from electra.objectives.config import GeneratorConfig, ObjectiveConfig
+from electra.modeling.encoders.base import EncoderConfig
+from electra.modeling.encoders.bert import BertConfig
+from electra.objectives.base import Objective
+from electra.objectives.config import GeneratorConfig, ObjectiveConfig, make_objective_config
 from electra.objectives.masking import MaskingConfig
-from electra.pretraining.config import AnyObjective, PretrainConfig, build_objective
+from electra.pretraining.config import PretrainConfig, build_objective
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
 WORDS = 12
-MODEL = EncoderConfig(
+MODEL = BertConfig(
     layers=2, hidden_size=32, embedding_size=16, feed_forward_size=64, heads=2, vocabulary_size=5 + WORDS,
     max_positions=32, dropout=0.0, attention_dropout=0.0, initializer_range=0.1, linear_initializer_range=0.0,
 )  # fmt: skip
@@ -26,7 +27,7 @@ TABLES = {
     "tags_V": torch.cat([torch.zeros(5), 1 + torch.arange(WORDS) % 3]).long(),
 }
 KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
-    name: (ObjectiveConfig(discriminator_weight=weight, **settings), shape)  # type: ignore[arg-type]
+    name: (make_objective_config(discriminator_weight=weight, **settings), shape)  # type: ignore[arg-type]
     for name, weight, shape, settings in (
         ("replaced-token", 5.0, SMALLER, {}),
         ("tokens shared", 5.0, SMALLER, {"sharing": "tokens"}),
@@ -56,35 +57,54 @@ KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
         ("permutation-lm", 1.0, SMALLER, {"kind": "permutation-lm"}),
         ("relative, masked-lm", 1.0, SMALLER, {"kind": "masked-lm"}),
         ("relative, replaced-token", 5.0, SMALLER, {"sharing": "tokens"}),
-        ("both relative", 5.0, replace(SMALLER, positions="relative"), {"sharing": "none"}),
+        ("both relative", 5.0, replace(SMALLER, kind="relative"), {"sharing": "none"}),
+        ("relative, replace-mlm", 1.0, SMALLER, {"kind": "replace-mlm", "sharing": "tokens"}),
+        ("relative, all-tokens-mlm", 1.0, SMALLER, {"kind": "all-tokens-mlm", "sharing": "none"}),
+        ("relative, reinforce", 5.0, SMALLER, {"kind": "adversarial", "sharing": "tokens"}),
+        ("relative, gumbel", 5.0, SMALLER, {"kind": "adversarial", "adversary": "gumbel", "sharing": "none"}),
+        (
+            "relative, encoder first",
+            5.0,
+            SMALLER,
+            {"kind": "two-stage", "first_stage": "encoder", "sharing": "none"},
+        ),
     )
 }
 
 
-RELATIVE: dict[str, object] = {"positions": "relative", "embedding_size": 32, "memory_length": 16}
+RELATIVE: dict[str, object] = {"kind": "relative", "embedding_size": 32, "memory_length": 16}
+WITHOUT_MEMORY: dict[str, object] = {**RELATIVE, "memory_length": 0}
 SHAPES: dict[str, dict[str, object]] = {
     "causal-lm": {**RELATIVE, "direction": "left"},
     "permutation-lm": RELATIVE,
     "relative, masked-lm": {**RELATIVE, "type_vocabulary_size": 1},
     "relative, replaced-token": {**RELATIVE, "type_vocabulary_size": 1},
     "both relative": {**RELATIVE, "type_vocabulary_size": 1},
+    **{
+        f"relative, {name}": WITHOUT_MEMORY
+        for name in ("replace-mlm", "all-tokens-mlm", "reinforce", "gumbel", "encoder first")
+    },
     "one block": {"share_layers": "all"},
     "one block, masked-lm": {"share_layers": "all", "type_vocabulary_size": 1},
 }
 """Of kinds whose network has another shape."""
 
 
-def objective(name: str, *, masking: MaskingConfig | None = None, model: EncoderConfig = MODEL) -> AnyObjective:
+def _shaped(model: EncoderConfig, changes: dict[str, object]) -> EncoderConfig:
+    return model.with_kind(str(changes.pop("kind", model.kind)), **changes)
+
+
+def objective(name: str, *, masking: MaskingConfig | None = None, model: EncoderConfig = MODEL) -> Objective:
     config, generator = KINDS[name]
     torch.manual_seed(0)
     settings = PretrainConfig(
-        model=replace(model, **SHAPES.get(name, {})), generator=generator, objective=config,
+        model=_shaped(model, dict(SHAPES.get(name, {}))), generator=generator, objective=config,
         masking=masking or MaskingConfig(share=0.25),
     )  # fmt: skip
     ours = build_objective(settings, SPECIAL, TABLES)
     for encoder in {id(tower.encoder): tower.encoder for tower in ours.exportable_networks().values()}.values():
-        if isinstance(encoder, Encoder):
-            attend_to_neighbours(encoder)  # which would take most of the steps to find
+        if "neighbor-start" in encoder.config.capabilities:
+            encoder.attend_to_neighbors()  # which would take most of the steps to find
     return ours
 
 

@@ -12,7 +12,7 @@ from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import load_tokenizer
 from electra.export import huggingface
 from electra.finetuning import seed_run
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.heads import ReplacedTokenHead
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.tasks.base import TaskBatch
@@ -28,14 +28,14 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[s
         folder = tmp_path_factory.mktemp("model")
         train_tokenizer(texts, vocabulary_size=vocabulary_size).save(str(folder / "tokenizer.json"))
         torch.manual_seed(0)
-        config = EncoderConfig(
+        config = BertConfig(
             layers=1, hidden_size=32, embedding_size=32, feed_forward_size=64, heads=2,
             max_positions=max_positions,
             vocabulary_size=tokenizers.vocabulary_size(load_tokenizer(folder / "tokenizer.json")),
             initializer_range=0.1, linear_initializer_range=0.1,
         )  # fmt: skip
         huggingface.save(
-            folder / "model", encoder=Encoder(config), head=ReplacedTokenHead(config), card="",
+            folder / "model", encoder=BertEncoder(config), head=ReplacedTokenHead(config), card="",
             tokenizer_json=folder / "tokenizer.json",
         )  # fmt: skip
         return str(folder / "model")

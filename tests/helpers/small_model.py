@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from electra.export import huggingface
-from electra.modeling.encoders.bert import EncoderConfig
-from electra.modeling.encoders.build import build_encoder
+from electra.modeling.encoders.bert import BertConfig
 from electra.modeling.heads import ReplacedTokenHead
 from electra.preparation.config import TokenizerKind
 from electra.preparation.tokenizer_training import train_tokenizer
@@ -29,13 +28,13 @@ def write_model(
     folder.mkdir()
     tokenizer.save(str(folder / "tokenizer.json"))
     torch.manual_seed(0)
-    usual = EncoderConfig(
+    usual = BertConfig(
         layers=2, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=40,
         vocabulary_size=400, initializer_range=0.4, linear_initializer_range=0.4,
     )  # fmt: skip
     config = replace(usual, **shape)
     huggingface.save(
-        folder / "model", encoder=build_encoder(config), head=head(config), card="",
+        folder / "model", encoder=config.build(), head=head(config), card="",
         tokenizer_json=folder / "tokenizer.json", max_length=LENGTH,
     )  # fmt: skip
     return folder / "model"

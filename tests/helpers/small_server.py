@@ -11,7 +11,7 @@ import torch
 from small_model import LENGTH, TEXTS
 
 from electra.export import huggingface
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving.http import process
@@ -27,13 +27,13 @@ def write_run(folder: Path, *, seed: int = 0) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     train_tokenizer(TEXTS * 5, vocabulary_size=150).save(str(folder / "tokenizer.json"))
     torch.manual_seed(seed)
-    config = EncoderConfig(
+    config = BertConfig(
         layers=2, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=40,
         vocabulary_size=150, initializer_range=0.4, linear_initializer_range=0.4,
     )  # fmt: skip
     for name, head in HEADS.items():
         huggingface.save(
-            folder / "export" / name, encoder=Encoder(config), head=head(config), card="", max_length=LENGTH,
+            folder / "export" / name, encoder=BertEncoder(config), head=head(config), card="", max_length=LENGTH,
             tokenizer_json=folder / "tokenizer.json",
         )  # fmt: skip
     return folder

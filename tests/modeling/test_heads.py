@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.bert import BertConfig
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 
-CONFIG = EncoderConfig(
+CONFIG = BertConfig(
     layers=1,
     hidden_size=24,
     embedding_size=16,

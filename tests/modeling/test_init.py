@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from electra.modeling.encoders.bert import Block, Encoder, EncoderConfig
-from electra.modeling.init import attend_to_neighbours, initialize
+from electra.modeling.encoders.bert import BertConfig, BertEncoder, Block, attend_to_neighbors
+from electra.modeling.init import initialize
 
 
-def encoder(*, hidden: int, heads: int) -> Encoder:
+def encoder(*, hidden: int, heads: int) -> BertEncoder:
     torch.manual_seed(0)
-    return Encoder(
-        EncoderConfig(
+    return BertEncoder(
+        BertConfig(
             layers=2, hidden_size=hidden, embedding_size=128, feed_forward_size=64, heads=heads,
             vocabulary_size=500, max_positions=64, dropout=0.0, attention_dropout=0.0, initializer_range=0.05,
             linear_initializer_range=0.08,
@@ -18,7 +18,7 @@ def encoder(*, hidden: int, heads: int) -> Encoder:
     )  # fmt: skip
 
 
-def attention_of_first_block(network: Encoder) -> torch.Tensor:
+def attention_of_first_block(network: BertEncoder) -> torch.Tensor:
     """Attention probabilities (H, L, L) over random text, by the definition."""
     block = network.blocks[0]
     assert isinstance(block, Block)
@@ -34,7 +34,7 @@ def attention_of_first_block(network: Encoder) -> torch.Tensor:
 @pytest.mark.parametrize(("hidden", "heads", "share"), [(128, 4, 0.5), (128, 2, 0.5), (64, 4, 0.2), (64, 2, 0.5)])
 def test_heads_of_the_first_block_look_at_their_neighbours(hidden: int, heads: int, share: float) -> None:
     network = encoder(hidden=hidden, heads=heads)
-    attend_to_neighbours(network)
+    attend_to_neighbors(network)
     for head, (attention_LL, offset) in enumerate(
         zip(attention_of_first_block(network), (-1, 1, -2, 2), strict=False)
     ):

@@ -2,20 +2,20 @@
 
 import torch
 
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.sharing import plain_parameters
 
-SHAPE = EncoderConfig(
+SHAPE = BertConfig(
     layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, vocabulary_size=20,
     dropout=0.0, attention_dropout=0.0,
 )  # fmt: skip
 IDS = torch.tensor([[3, 7, 7, 1]])
 
 
-def pair() -> tuple[Encoder, Encoder]:
+def pair() -> tuple[BertEncoder, BertEncoder]:
     torch.manual_seed(0)
-    lender = Encoder(SHAPE)
-    return lender, Encoder(SHAPE, tables=lender.embeddings, share="disentangled")
+    lender = BertEncoder(SHAPE)
+    return lender, BertEncoder(SHAPE, tables=lender.embeddings, share="disentangled")
 
 
 def test_a_difference_starts_at_nothing_and_is_learnt_alone() -> None:
@@ -33,13 +33,13 @@ def test_a_copy_that_stands_alone_computes_the_same() -> None:
         for name, parameter in borrower.named_parameters():
             if name.endswith("difference"):
                 parameter.normal_()
-    alone = Encoder(SHAPE)
+    alone = BertEncoder(SHAPE)
     alone.load_state_dict(dict(plain_parameters(borrower)))
     torch.testing.assert_close(alone(IDS), borrower(IDS))
 
 
 def test_tokens_alone_may_be_shared() -> None:
-    lender = Encoder(SHAPE)
-    borrower = Encoder(SHAPE, tables=lender.embeddings, share="tokens")
+    lender = BertEncoder(SHAPE)
+    borrower = BertEncoder(SHAPE, tables=lender.embeddings, share="tokens")
     assert borrower.embeddings.token is lender.embeddings.token
     assert borrower.embeddings.position is not lender.embeddings.position

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.bert import BertConfig
 from electra.modeling.task_heads import SpanHead, TextHead, TokenHead
 
-CONFIG = EncoderConfig(hidden_size=16, dropout=0.5)
+CONFIG = BertConfig(hidden_size=16, dropout=0.5)
 
 
 @pytest.mark.parametrize("outputs", [1, 3, 8])
@@ -56,7 +56,7 @@ def test_heads_of_tokens_give_logits_of_each() -> None:
 
 def test_weights_begin_as_wide_as_their_layer_asks_and_biases_at_zero() -> None:
     torch.manual_seed(0)
-    head = TextHead(EncoderConfig(hidden_size=256), 2, hidden=True)
+    head = TextHead(BertConfig(hidden_size=256), 2, hidden=True)
     assert head.dense is not None
     for layer in (head.dense, head.prediction):
         deviation = (2 / (layer.in_features + layer.out_features)) ** 0.5

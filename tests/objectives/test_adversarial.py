@@ -9,16 +9,16 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.bert import BertConfig
 from electra.objectives.adversarial import Adversarial
-from electra.objectives.config import GeneratorConfig, ObjectiveConfig
+from electra.objectives.config import GeneratorConfig, ObjectiveParts, make_objective_config
 from electra.objectives.masking import MaskingConfig
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
 V, SHARE, WEIGHT = 40, 0.4, 3.0
-MODEL = EncoderConfig(
+MODEL = BertConfig(
     layers=1, hidden_size=16, embedding_size=8, feed_forward_size=32, heads=2, vocabulary_size=V,
     max_positions=32, dropout=0.0, attention_dropout=0.0, initializer_range=0.3, linear_initializer_range=0.3,
 )  # fmt: skip
@@ -26,11 +26,12 @@ MODEL = EncoderConfig(
 
 def objective(**settings: Any) -> Adversarial:
     torch.manual_seed(0)
-    config = ObjectiveConfig(kind="adversarial", discriminator_weight=WEIGHT, generator_weight=0.7, **settings)
-    ours = Adversarial(
-        MODEL, GeneratorConfig(hidden_size=16, feed_forward_size=32, heads=2), config=config,
-        masking=MaskingConfig(share=0.25), vocabulary=Vocabulary(SPECIAL, V),
-    )  # fmt: skip
+    config = make_objective_config(
+        kind="adversarial", discriminator_weight=WEIGHT, generator_weight=0.7, **settings
+    )
+    generator = GeneratorConfig(hidden_size=16, feed_forward_size=32, heads=2)
+    parts = ObjectiveParts(MODEL, generator, MaskingConfig(share=0.25), Vocabulary(SPECIAL, V))
+    ours = Adversarial(parts, config)
     ours.adversarial_share = SHARE
     return ours
 
@@ -130,10 +131,10 @@ def test_gumbel_turns_the_gradient_of_the_discriminators_loss(adversary: str) ->
     ],
 )
 def test_what_does_not_go_with_it_is_named(settings: dict[str, Any], problem: str) -> None:
-    (found,) = ObjectiveConfig(kind="adversarial", **settings).problems()
+    (found,) = make_objective_config(kind="adversarial", **settings).problems()
     assert problem in found
     others = {name: value for name, value in settings.items() if name != "adversary"}
-    assert not list(ObjectiveConfig(**others).problems())
+    assert not list(make_objective_config(**others).problems())
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ from contract import KINDS, MODEL, SPECIAL, TABLES, WORDS, batch, objective, row
 
 from electra.data.collate import UNPAIRED, Batch
 from electra.modeling.flops import training_flops
-from electra.pretraining.config import AnyObjective, PretrainConfig, build_objective
+from electra.objectives.base import Objective
+from electra.pretraining.config import PretrainConfig, build_objective
 
 each = pytest.mark.parametrize("name", KINDS)
 
 
-def gradients(ours: AnyObjective) -> dict[str, torch.Tensor]:
+def gradients(ours: Objective) -> dict[str, torch.Tensor]:
     found = {n: p.grad.clone() for n, p in ours.named_parameters() if p.grad is not None}
     ours.zero_grad()
     return found

@@ -9,14 +9,14 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoders.bert import EncoderConfig
-from electra.objectives.config import GeneratorConfig, ObjectiveConfig
-from electra.objectives.electric import Electric
+from electra.modeling.encoders.bert import BertConfig
+from electra.objectives.config import GeneratorConfig, ObjectiveParts
+from electra.objectives.electric import Electric, ElectricConfig
 from electra.objectives.masking import MaskingConfig, candidates
 from electra.objectives.vocabulary import Vocabulary
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
-MODEL = EncoderConfig(
+MODEL = BertConfig(
     layers=2, hidden_size=32, embedding_size=16, feed_forward_size=64, heads=2, vocabulary_size=300,
     max_positions=64, dropout=0.0, attention_dropout=0.0, initializer_range=0.3, linear_initializer_range=0.2,
 )  # fmt: skip
@@ -25,13 +25,9 @@ MODEL = EncoderConfig(
 @pytest.fixture
 def electric() -> Electric:
     torch.manual_seed(0)
-    return Electric(
-        MODEL,
-        GeneratorConfig(hidden_size=16, heads=2, feed_forward_size=32),
-        config=ObjectiveConfig(kind="electric", share_norm=True),
-        masking=MaskingConfig(),
-        vocabulary=Vocabulary(SPECIAL, 300),
-    )
+    generator = GeneratorConfig(hidden_size=16, heads=2, feed_forward_size=32)
+    parts = ObjectiveParts(MODEL, generator, MaskingConfig(), Vocabulary(SPECIAL, 300))
+    return Electric(parts, ElectricConfig(share_norm=True))
 
 
 def batch(lengths: list[int]) -> Batch:

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from electra.data.tokenizer import SpecialTokens
-from electra.objectives.config import FakesKind
 from electra.objectives.generators import CountedFakes
-from electra.objectives.vocabulary import Vocabulary
+from electra.objectives.vocabulary import FakesKind, Vocabulary
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
 COUNTS = torch.tensor([0, 50, 0, 0, 0, 99, 49, 24, 9, 0])

@@ -7,14 +7,14 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoders.bert import EncoderConfig
-from electra.objectives.config import ObjectiveConfig
-from electra.objectives.masked_lm import MaskedLanguageModel
+from electra.modeling.encoders.bert import BertConfig
+from electra.objectives.config import GeneratorConfig, ObjectiveParts
+from electra.objectives.masked_lm import MaskedLanguageModel, MaskedLanguageModelConfig
 from electra.objectives.masking import MaskingConfig
 from electra.objectives.vocabulary import Vocabulary
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
-MODEL = EncoderConfig(
+MODEL = BertConfig(
     layers=2, hidden_size=32, embedding_size=16, feed_forward_size=64, heads=2, vocabulary_size=300,
     dropout=0.0, attention_dropout=0.0, initializer_range=0.3, linear_initializer_range=0.2,
 )  # fmt: skip
@@ -30,9 +30,8 @@ def batch(lengths: list[int]) -> Batch:
 
 def model() -> MaskedLanguageModel:
     torch.manual_seed(0)
-    return MaskedLanguageModel(
-        MODEL, config=ObjectiveConfig(), masking=MaskingConfig(), vocabulary=Vocabulary(SPECIAL, 300)
-    )
+    parts = ObjectiveParts(MODEL, GeneratorConfig(), MaskingConfig(), Vocabulary(SPECIAL, 300))
+    return MaskedLanguageModel(parts, MaskedLanguageModelConfig())
 
 
 def test_its_loss_is_the_mean_over_the_chosen_positions() -> None:

@@ -7,17 +7,15 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoders.bert import EncoderConfig
-from electra.objectives.all_tokens_mlm import AllTokensMlm
-from electra.objectives.config import GeneratorConfig, ObjectiveConfig
+from electra.modeling.encoders.bert import BertConfig
+from electra.objectives.config import GeneratorConfig, ObjectiveParts, make_objective_config
 from electra.objectives.generator_objective import CorruptedBatch, GeneratorObjective
 from electra.objectives.masking import MaskingConfig
-from electra.objectives.replace_mlm import ReplaceMlm
 from electra.objectives.vocabulary import Vocabulary
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
 V, WEIGHT = 40, 3.0
-MODEL = EncoderConfig(
+MODEL = BertConfig(
     layers=1, hidden_size=16, embedding_size=8, feed_forward_size=32, heads=2, vocabulary_size=V,
     max_positions=32, dropout=0.0, attention_dropout=0.0, initializer_range=0.3, linear_initializer_range=0.3,
 )  # fmt: skip
@@ -25,11 +23,14 @@ MODEL = EncoderConfig(
 
 def objective(kind: Any) -> GeneratorObjective:
     torch.manual_seed(0)
-    return {"replace-mlm": ReplaceMlm, "all-tokens-mlm": AllTokensMlm}[kind](
-        MODEL, GeneratorConfig(hidden_size=16, feed_forward_size=32, heads=2),
-        config=ObjectiveConfig(kind=kind, discriminator_weight=WEIGHT, generator_weight=0.7),
-        masking=MaskingConfig(share=0.25, mask_share=0.85), vocabulary=Vocabulary(SPECIAL, V),
-    )  # fmt: skip
+    generator, masking = (
+        GeneratorConfig(hidden_size=16, feed_forward_size=32, heads=2),
+        MaskingConfig(share=0.25, mask_share=0.85),
+    )
+    config = make_objective_config(kind, discriminator_weight=WEIGHT, generator_weight=0.7)
+    ours = config.build(ObjectiveParts(MODEL, generator, masking, Vocabulary(SPECIAL, V)))
+    assert isinstance(ours, GeneratorObjective)
+    return ours
 
 
 def batch() -> Batch:

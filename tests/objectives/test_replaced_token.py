@@ -8,15 +8,16 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
-from electra.objectives.config import GeneratorConfig, ObjectiveConfig
+from electra.modeling.encoders.base import EncoderConfig
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
+from electra.objectives.config import GeneratorConfig, ObjectiveConfig, ObjectiveParts, make_objective_config
 from electra.objectives.masking import MaskingConfig, candidates, replace_tokens
-from electra.objectives.replaced_token import ReplacedToken
+from electra.objectives.replaced_token import ReplacedToken, ReplacedTokenConfig
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
-MODEL = EncoderConfig(
+MODEL = BertConfig(
     layers=2, hidden_size=32, embedding_size=16, feed_forward_size=64, heads=2, vocabulary_size=300,
     max_positions=64, dropout=0.0, attention_dropout=0.0, initializer_range=0.3, linear_initializer_range=0.2,
 )  # fmt: skip
@@ -26,13 +27,9 @@ def objective(
     config: ObjectiveConfig | None = None, *, model: EncoderConfig = MODEL, generator: int = 16
 ) -> ReplacedToken:
     torch.manual_seed(0)
-    return ReplacedToken(
-        model,
-        GeneratorConfig(hidden_size=generator, heads=2 if generator == 32 else 0, feed_forward_size=64),
-        config=config or ObjectiveConfig(),
-        masking=MaskingConfig(),
-        vocabulary=Vocabulary(SPECIAL, 300),
-    )
+    shape = GeneratorConfig(hidden_size=generator, heads=2 if generator == 32 else 0, feed_forward_size=64)
+    parts = ObjectiveParts(model, shape, MaskingConfig(), Vocabulary(SPECIAL, 300))
+    return ReplacedToken(parts, config or ReplacedTokenConfig())
 
 
 def batch(lengths: list[int], *, seed: int = 5) -> Batch:
@@ -47,7 +44,7 @@ def batch(lengths: list[int], *, seed: int = 5) -> Batch:
 
 def asked(positions: str, one: Batch) -> tuple[torch.Tensor, torch.Tensor]:
     """Where the discriminator is asked, and where tokens were chosen."""
-    ours = objective(ObjectiveConfig(discriminator_positions=positions))  # type: ignore[arg-type]
+    ours = objective(make_objective_config(discriminator_positions=positions))  # type: ignore[arg-type]
     masking = ours.draw(one)
     chosen_BL = torch.zeros_like(one.input_ids_BL).scatter_add_(1, masking.positions_BN, masking.used_BN.long())
     return ours.loss_mask(one, masking), chosen_BL > 0
@@ -79,7 +76,7 @@ def test_text_is_all_but_special_tokens() -> None:
     assert torch.equal(asked("all", one)[0], torch.arange(60) < one.lengths_B[:, None])
 
 
-def theirs(ours: Encoder) -> dict[str, int | float]:
+def theirs(ours: BertEncoder) -> dict[str, int | float]:
     config = ours.config
     return {
         "vocab_size": config.vocabulary_size,
@@ -101,7 +98,7 @@ def test_loss_and_gradient_equal_those_of_transformers(tmp_path, lengths: list[i
     transformers = pytest.importorskip("transformers")
     from electra.export.huggingface import _their_tensors
 
-    config = ObjectiveConfig(discriminator_weight=7.0, sharing=sharing)  # type: ignore[arg-type]
+    config = make_objective_config(discriminator_weight=7.0, sharing=sharing)  # type: ignore[arg-type]
     ours = objective(config, generator=32 if sharing == "all" else 16)
     one = batch(lengths)
     output = ours(one)
@@ -150,7 +147,7 @@ def test_loss_and_gradient_equal_those_of_transformers(tmp_path, lengths: list[i
 
 
 def test_no_gradient_reaches_the_generator_through_the_samples() -> None:
-    ours = objective(ObjectiveConfig(sharing="none"))
+    ours = objective(make_objective_config(sharing="none"))
     output = ours(batch([24, 24]))
     (output.loss - output.loss.detach()).backward()
     with_both = {n: p.grad.clone() for n, p in ours.generator.encoder.named_parameters() if p.grad is not None}
@@ -163,7 +160,7 @@ def test_no_gradient_reaches_the_generator_through_the_samples() -> None:
 
 def test_what_is_shared() -> None:
     none, tables, everything = (
-        objective(ObjectiveConfig(sharing=sharing), generator=32)  # type: ignore[arg-type]
+        objective(make_objective_config(sharing=sharing), generator=32)  # type: ignore[arg-type]
         for sharing in ("none", "embeddings", "all")
     )
     shared = [
@@ -219,6 +216,6 @@ def test_evaluation_counts_the_unigram_copy_where_it_differs() -> None:
 
 
 def test_a_generator_follows_the_discriminator_where_it_is_not_named() -> None:
-    shape = GeneratorConfig(hidden_size=64).encoder(EncoderConfig(layers=12, vocabulary_size=9))
+    shape = GeneratorConfig(hidden_size=64).encoder(BertConfig(layers=12, vocabulary_size=9))
     assert (shape.layers, shape.feed_forward_size, shape.heads, shape.embedding_size) == (12, 256, 1, 128)
     assert list(GeneratorConfig(hidden_size=100, heads=3).problems())

@@ -9,8 +9,8 @@ from contract import SPECIAL, batch, objective, rows
 
 from electra.data.collate import Batch, StreamState
 from electra.modeling.encoders.relative import RelativeEncoder
+from electra.objectives.base import Objective
 from electra.objectives.stream_memory import StreamMemory, stream_memories
-from electra.pretraining.config import AnyObjective
 
 KINDS = (
     "both relative",
@@ -22,7 +22,7 @@ KINDS = (
 each = pytest.mark.parametrize("name", KINDS)
 
 
-def ours(name: str) -> AnyObjective:
+def ours(name: str) -> Objective:
     found = objective(name.removeprefix("streamed "))
     if name.startswith("streamed"):  # rows of a stream have one segment
         found.encoder.config = replace(found.encoder.config, type_vocabulary_size=1)  # type: ignore[union-attr]
@@ -39,7 +39,7 @@ def window(step: int, *, fresh: bool = False, first: int = 0, count: int = 6) ->
     )  # fmt: skip
 
 
-def losses(one: AnyObjective, *, steps: int, begin: int = 0) -> list[float]:
+def losses(one: Objective, *, steps: int, begin: int = 0) -> list[float]:
     return [one(window(step)).loss.item() for step in range(begin, begin + steps)]
 
 

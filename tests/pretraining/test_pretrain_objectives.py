@@ -214,8 +214,8 @@ def test_fakes_of_a_generator_that_was_trained_before(both: bool, tried: Callabl
             ["objective.kind=adversarial", "objective.fakes=uniform"],
             "trains the generator that its fakes come from",
         ),
-        (["objective.kind=electric", "objective.sharing=tokens"], "has two towers"),
-        (["objective.kind=replace-mlm", "objective.discriminator_positions=masked"], "has no discriminator"),
+        (["objective.kind=electric", "objective.sharing=tokens"], "must be one of none, embeddings"),
+        (["objective.kind=replace-mlm", "objective.discriminator_positions=masked"], "is for replaced-token"),
         (["objective.discriminator_positions=masked", "masking.replacement=true"], "masking.replacement"),
         (["objective.sentence_loss=order", "packing.one_segment_share=1"], "leaves no pair of segments"),
         (["masking.random_share=0.5"], "must lie between 0 and 1 - mask_share"),
@@ -223,7 +223,7 @@ def test_fakes_of_a_generator_that_was_trained_before(both: bool, tried: Callabl
         (["objective.hand_over=false"], "hand_over: is for two-stage, and the objective is replaced-token"),
         (["objective.anneal=linear"], "anneal: is for adversarial"),
         (["objective.unigram_power=0.5"], "unigram_power: is for fakes unigram and same-tag, not generator"),
-        (["objective.kind=two-stage", "objective.first_share=1"], "first_share: must lie between 0 and 1"),
+        (["objective.kind=two-stage", "objective.first_share=1"], "first_share: must be above 0 and below 1"),
     ],
 )
 def test_settings_at_odds_are_named_before_anything_runs(settings: list[str], problem: str) -> None:

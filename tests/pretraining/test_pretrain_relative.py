@@ -60,37 +60,46 @@ def refused(
             "contiguous are shuffled, .*set packing.builder stream, or a mem",
         ),
         ("txl-tiny", ["packing.builder=full-sentences"], "of packing.builder full-sentences are shuffled"),
-        ("electra-tiny", ["model.memory_length=16"], "memory_length: needs positions relative"),
-        ("electra-tiny", ["model.direction=left"], "direction: needs positions relative"),
+        ("electra-tiny", ["model.memory_length=16"], "memory_length: needs kind relative"),
+        ("electra-tiny", ["model.direction=left"], "direction: needs kind relative"),
         (
             "bert-tiny",
             ["packing.builder=stream"],
             "next is about two segments, and rows of packing.builder stream",
         ),
         ("electra-memory", ["objective.sentence_loss=order"], "order is about two segments, and rows of packing"),
-        ("txl-tiny", ["objective.sentence_loss=next"], "sentence_loss: is not for causal-lm; set it to none"),
+        (
+            "txl-tiny",
+            ["objective.sentence_loss=next"],
+            "sentence_loss: is for .* the objective is causal-lm; leave",
+        ),
         ("xlnet-tiny", ["packing.builder=stream"], "rows of a stream have one segment; set it to 1"),
-        ("txl-tiny", ["train.batch_ramp_steps=4"], "rows of a stream are as many in each batch; set it to 0"),
-        ("txl-tiny", ["model.direction=both"], "both is not for causal-lm; set it to left"),
-        ("xlnet-tiny", ["model.direction=left"], "left is not for permutation-lm; set it to both"),
-        ("txl-tiny", ["objective.kind=masked-lm"], "left is not for masked-lm; set it to both"),
-        ("xlnet-tiny", ["model.positions=learnt"], "permutation-lm is for relative ones; set it to relative"),
-        ("electra-tiny", ["objective.kind=causal-lm"], "causal-lm is for relative ones; set it to relative"),
+        ("txl-tiny", ["train.batch_ramp_steps=4"], "same number of rows; set it to 0"),
+        ("txl-tiny", ["model.direction=both"], "causal-lm needs .* left-to-right.*; set .* model.direction left"),
+        ("xlnet-tiny", ["model.direction=left"], "needs .* bidirectional.*; set model.direction both"),
+        ("txl-tiny", ["objective.kind=masked-lm"], "needs .* bidirectional.*; set model.direction both"),
+        ("xlnet-tiny", ["model.positions=learnt"], "needs .* two-streams.*; encoders that have it: relative"),
+        ("electra-tiny", ["objective.kind=causal-lm"], "needs .* left-to-right.*; set model.kind relative"),
         ("electra-memory", ["objective.sharing=embeddings"], "the generator may share tokens, or none"),
         ("electra-memory", ["objective.share_norm=true"], "needs objective.sharing embeddings or all"),
         *(
             (
                 "electra-memory",
                 [f"objective.kind={kind}"],
-                f"{kind} is for learnt ones; relative are for causal-lm",
+                f"model.memory_length: {kind} has no memory; set it to 0",
             )
-            for kind in ("electric", "two-stage", "adversarial", "replace-mlm", "all-tokens-mlm")
+            for kind in ("two-stage", "adversarial", "replace-mlm", "all-tokens-mlm")
         ),
-        ("xlnet-tiny", ["init.attention=neighbours"], "is for learnt positions; set it to random"),
+        (
+            "electra-memory",
+            ["objective.kind=electric", "objective.sharing=none"],
+            "electric needs .* pair-mask, shared-tables, .*; encoders that have it: bert",
+        ),
+        ("xlnet-tiny", ["init.attention=neighbours"], "has no such start; set it to random"),
         (
             "electra-memory",
             ["generator.positions=relative", "objective.sharing=none", "init.attention=neighbours"],
-            "is for learnt positions; set it to random",
+            "has no such start; set it to random",
         ),
         (
             "electra-memory",
@@ -98,15 +107,15 @@ def refused(
             r"more than model.max_positions, 512 \(of the generator\)",
         ),
         ("xlnet-tiny", ["evaluation.memory_length=64"], "set it to 0, or set model.memory_length"),
-        ("txl-tiny", ["model.memory_length=-1"], "memory_length: must not be negative, got -1"),
-        ("txl-tiny", ["objective.fakes=unigram"], "causal-lm draws no fakes; leave it out"),
+        ("txl-tiny", ["model.memory_length=-1"], "memory_length: must be at least 0, got -1"),
+        ("txl-tiny", ["objective.fakes=unigram"], "fakes: is for .* the objective is causal-lm"),
         (
             "xlnet-tiny",
             ["masking.replacement=true", "masking.kind=uniform"],
             "a target has one place in the order",
         ),
-        ("xlnet-tiny", ["objective.discriminator_positions=masked"], "permutation-lm has no discriminator"),
-        ("xlnet-tiny", ["model.share_layers=all"], "relative positions share nothing; set it to none"),
+        ("xlnet-tiny", ["objective.discriminator_positions=masked"], "is for .* objective is permutation-lm"),
+        ("xlnet-tiny", ["model.share_layers=all"], "share_layers: needs kind bert, got 'all'"),
         ("xlnet-tiny", ["model.embedding_size=64"], "it is the hidden_size, 128; got 64"),
         ("xlnet-tiny", ["model.hidden_size=33", "model.embedding_size=33", "model.heads=3"], "must be even"),
         ("txl-tiny", ["packing.builder=streams"], "did you mean 'stream'"),
@@ -163,15 +172,15 @@ def test_networks_of_another_kind_of_positions(
 ) -> None:
     xlnet, bert = trained("xlnet-tiny"), trained("bert-tiny")
     found = refused("xlnet-tiny", "--init.discriminator", str(bert), sizes=False)
-    assert f"{bert} has learnt positions, and objective.kind permutation-lm needs relative ones" in found
+    assert f"{bert} is of kind bert, and objective.kind permutation-lm needs two-streams" in found
     found = refused("electra-memory", "--init.discriminator", str(bert), sizes=False)
-    assert "and model.memory_length 128 needs relative ones; start from a folder of type xlnet" in found
+    assert "and model.memory_length 128 needs kind relative; start from a folder of that kind" in found
     found = refused("electra-tiny", "--init.discriminator", str(xlnet), sizes=False)
-    assert "beside relative ones the generator may share tokens, or none" in found and "attention" not in found
+    assert "next to kind relative, the generator may share tokens, or none" in found and "attention" not in found
     found = refused(
         "electra-tiny", "--init.discriminator", str(xlnet), "--objective.kind", "electric", sizes=False
     )
-    assert f"{xlnet} has relative positions, and electric needs learnt ones" in found
+    assert f"{xlnet} is of kind relative, and objective.kind electric needs pair-mask" in found
     found = refused(
         "electra-memory", "--init.generator", str(xlnet / "export/encoder"), "--init.discriminator", str(xlnet),
         sizes=False,

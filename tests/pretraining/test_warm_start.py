@@ -220,7 +220,7 @@ def test_what_does_not_fit_is_named(
     refused(CheckpointError, "is a discriminator; a generator is a masked language model", *towers)
     refused(CheckpointError, "there is no folder", "init.discriminator=/nowhere/at/all")
     towers = f"init.discriminator={discriminator}", f"init.generator={generator}"
-    refused(ConfigError, "the objective has no generator apart", *towers, "objective.kind=electric")
+    refused(ConfigError, "this objective has no separate generator", *towers, "objective.kind=electric")
     long = f"init.discriminator={discriminator}", "packing.sequence_length=600", "model.max_positions=600"
     refused(ConfigError, "600 is more than model.max_positions, 512", *long)
 

@@ -11,15 +11,15 @@ from torch import Tensor
 
 from electra.errors import CheckpointError
 from electra.export.huggingface import Pretrained
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving.batching import Batcher, batch_boundaries, overlapping_windows
 
 
 def batcher(max_length: int) -> Batcher:
     tokenizer = train_tokenizer(["a cat"], vocabulary_size=20)
-    config = EncoderConfig(layers=1, hidden_size=4, embedding_size=4, heads=1, vocabulary_size=20)
-    pretrained = Pretrained(Encoder(config), None, tokenizer, None, max_length)
+    config = BertConfig(layers=1, hidden_size=4, embedding_size=4, heads=1, vocabulary_size=20)
+    pretrained = Pretrained(BertEncoder(config), None, tokenizer, None, max_length)
     return Batcher(pretrained, device="cpu")
 
 

@@ -11,9 +11,7 @@ from torch import Tensor
 
 from electra.errors import CheckpointError
 from electra.export import huggingface
-from electra.modeling.encoders.bert import EncoderConfig
-from electra.modeling.encoders.build import build_encoder
-from electra.modeling.encoders.relative import RelativeEncoder
+from electra.modeling.encoders.relative import RelativeConfig, RelativeEncoder
 from electra.modeling.heads import ReplacedTokenHead
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving.batching import LongTextMode, consecutive_windows, overlapping_windows
@@ -31,13 +29,13 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
         tokenizer = train_tokenizer([" ".join(WORDS)] * 9, vocabulary_size=80)
         tokenizer.save(str(folder / "tokenizer.json"))
         torch.manual_seed(0)
-        config = EncoderConfig(
+        config = RelativeConfig(
             layers=2, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, vocabulary_size=80,
-            positions="relative", memory_length=memory_length, type_vocabulary_size=1, initializer_range=0.4,
+            memory_length=memory_length, type_vocabulary_size=1, initializer_range=0.4,
             linear_initializer_range=0.4,
         )  # fmt: skip
         huggingface.save(
-            folder / "model", encoder=build_encoder(config), head=ReplacedTokenHead(config), card="",
+            folder / "model", encoder=config.build(), head=ReplacedTokenHead(config), card="",
             tokenizer_json=folder / "tokenizer.json", max_length=LENGTH,
         )  # fmt: skip
         return folder / "model"

@@ -14,7 +14,8 @@ from small_model import LENGTH, TEXTS, write_model
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError
 from electra.export import huggingface
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.encoders.base import EncoderConfig, make_config
+from electra.modeling.encoders.bert import BertEncoder
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.task_heads import TokenHead
@@ -46,7 +47,7 @@ def saved(folder: Path, encoder: Any, head: Any, **others: Any) -> Path:
 
 
 def small(**others: Any) -> EncoderConfig:
-    return EncoderConfig(
+    return make_config(
         layers=2, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, vocabulary_size=150,
         initializer_range=0.4, linear_initializer_range=0.4, **others,
     )  # fmt: skip
@@ -71,7 +72,7 @@ def test_scores_of_a_discriminator(discriminator: Path) -> None:
 def test_score_of_electric(tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = small(max_positions=40)
-    model = saved(tmp_path, Encoder(config), ReplacedTokenHead(config), objective="electric")
+    model = saved(tmp_path, BertEncoder(config), ReplacedTokenHead(config), objective="electric")
     found = load_likelihood_scorer(model, device="cpu")(SAMPLES)
     expected = [one.pseudo_log_likelihood for one in Scorer(model, device="cpu")(SAMPLES)]
     assert list(found.scores) == ["electric-pll"]
@@ -138,7 +139,7 @@ def test_a_long_text_is_read_in_windows(generator: Path) -> None:
 
 def test_score_of_a_causal_language_model(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    config = small(positions="relative", direction="left", type_vocabulary_size=1, memory_length=16)
+    config = small(kind="relative", direction="left", type_vocabulary_size=1, memory_length=16)
     model: Any = load_likelihood_scorer(
         saved(tmp_path, RelativeEncoder(config), LanguageModelHead(config), max_length=64), device="cpu"
     )
@@ -189,7 +190,7 @@ def test_a_model_without_a_suitable_head_is_refused(discriminator: Path, tmp_pat
         load_likelihood_scorer(bare)
     (tmp_path / "tags").mkdir()
     config = small(max_positions=40)
-    tags = saved(tmp_path / "tags", Encoder(config), TokenHead(config, 3), task={"kind": "tags"})
+    tags = saved(tmp_path / "tags", BertEncoder(config), TokenHead(config, 3), task={"kind": "tags"})
     with pytest.raises(CheckpointError, match="is fine-tuned for a task"):
         load_likelihood_scorer(tags)
 

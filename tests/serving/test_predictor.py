@@ -13,7 +13,7 @@ from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, DataError
 from electra.export import huggingface
 from electra.export.parity import parity
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.heads import ReplacedTokenHead
 from electra.modeling.task_heads import TaskHead, TextHead
 from electra.preparation.tokenizer_training import train_tokenizer
@@ -75,16 +75,16 @@ def tokenizer_json(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def encoder() -> Encoder:
+def encoder() -> BertEncoder:
     torch.manual_seed(0)
-    return Encoder(EncoderConfig(
+    return BertEncoder(BertConfig(
         layers=2, hidden_size=32, embedding_size=16, feed_forward_size=48, heads=2, max_positions=40,
         vocabulary_size=90, initializer_range=0.4, linear_initializer_range=0.4,
     )).eval()  # fmt: skip
 
 
 @pytest.fixture(params=CASES)
-def saved(request: pytest.FixtureRequest, tokenizer_json: Path, encoder: Encoder, tmp_path: Path) -> Saved:
+def saved(request: pytest.FixtureRequest, tokenizer_json: Path, encoder: BertEncoder, tmp_path: Path) -> Saved:
     problem, texts = CASES[request.param]
     torch.manual_seed(1)
     module = TaskModel(encoder, problem).eval()
@@ -154,7 +154,7 @@ def test_transformers_gives_the_same_logits(saved: Saved) -> None:
 
 
 def test_transformers_loads_the_encoder_of_a_conditional_span(
-    tokenizer_json: Path, encoder: Encoder, tmp_path: Path
+    tokenizer_json: Path, encoder: BertEncoder, tmp_path: Path
 ) -> None:
     transformers = pytest.importorskip("transformers")
     problem = QuestionAnswering()
@@ -168,14 +168,14 @@ def test_transformers_loads_the_encoder_of_a_conditional_span(
         assert torch.allclose(model(ids_BL).last_hidden_state, encoder(ids_BL), atol=1e-5)
 
 
-def predictor(name: str, tokenizer_json: Path, encoder: Encoder) -> Predictor:
+def predictor(name: str, tokenizer_json: Path, encoder: BertEncoder) -> Predictor:
     problem, _ = CASES[name]
     tokenizer = load_tokenizer(tokenizer_json)
     head = problem.build_head(encoder.config)
     return Predictor(huggingface.Pretrained(encoder, head, tokenizer, None, 24, problem.to_dict()), device="cpu")
 
 
-def test_texts_of_the_wrong_form_are_refused(tokenizer_json: Path, encoder: Encoder) -> None:
+def test_texts_of_the_wrong_form_are_refused(tokenizer_json: Path, encoder: BertEncoder) -> None:
     single, pair, tags, span = (
         predictor(name, tokenizer_json, encoder) for name in ("linear", "pair", "tagging", "span")
     )
@@ -193,16 +193,16 @@ def test_texts_of_the_wrong_form_are_refused(tokenizer_json: Path, encoder: Enco
         single("a dog")
 
 
-def test_no_texts_have_no_predictions(tokenizer_json: Path, encoder: Encoder) -> None:
+def test_no_texts_have_no_predictions(tokenizer_json: Path, encoder: BertEncoder) -> None:
     assert predictor("linear", tokenizer_json, encoder)([]) == []
 
 
-def test_words_are_given_as_a_text_or_a_list(tokenizer_json: Path, encoder: Encoder) -> None:
+def test_words_are_given_as_a_text_or_a_list(tokenizer_json: Path, encoder: BertEncoder) -> None:
     model = predictor("tagging", tokenizer_json, encoder)
     assert model(["a dog sat"]) == model([["a", "dog", "sat"]])
 
 
-def test_texts_of_any_length_and_script(tokenizer_json: Path, encoder: Encoder) -> None:
+def test_texts_of_any_length_and_script(tokenizer_json: Path, encoder: BertEncoder) -> None:
     model = predictor("linear", tokenizer_json, encoder)
     found = model(["the cat " * 500, "", "猫 \u200b 🙂"])
     assert len(found) == 3 and all(sum(one["scores"].values()) == pytest.approx(1, abs=1e-4) for one in found)
@@ -210,7 +210,7 @@ def test_texts_of_any_length_and_script(tokenizer_json: Path, encoder: Encoder) 
     assert found[0] == model(["the cat " * 30])[0]
 
 
-def test_a_model_without_a_task_is_refused(tokenizer_json: Path, encoder: Encoder, tmp_path: Path) -> None:
+def test_a_model_without_a_task_is_refused(tokenizer_json: Path, encoder: BertEncoder, tmp_path: Path) -> None:
     huggingface.save(
         tmp_path / "model", encoder=encoder, head=ReplacedTokenHead(encoder.config), tokenizer_json=tokenizer_json,
         card="",
@@ -223,7 +223,7 @@ def test_a_model_without_a_task_is_refused(tokenizer_json: Path, encoder: Encode
         electra.load(tmp_path / "model").predict(["a"])
 
 
-def test_a_task_of_an_unknown_kind_is_refused(tokenizer_json: Path, encoder: Encoder) -> None:
+def test_a_task_of_an_unknown_kind_is_refused(tokenizer_json: Path, encoder: BertEncoder) -> None:
     head = TextHead(encoder.config, 2, hidden=False)
     strange = huggingface.Pretrained(encoder, head, load_tokenizer(tokenizer_json), None, 24, {"kind": "poetry"})
     with pytest.raises(CheckpointError, match="a task of an unknown kind; known are classification"):

@@ -7,7 +7,7 @@ import pytest
 
 from electra.errors import CheckpointError, ConfigError
 from electra.export import huggingface
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving.prompt_classifier import PromptClassifier
@@ -25,12 +25,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def written(folder: Path, head: type) -> Path:
     train_tokenizer([*TEXTS, "It was awful dull splendid"] * 5, vocabulary_size=120).save(str(folder / "t.json"))
-    config = EncoderConfig(
+    config = BertConfig(
         layers=2, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=64,
         vocabulary_size=200, initializer_range=0.4, linear_initializer_range=0.4,
     )  # fmt: skip
     huggingface.save(
-        folder / "model", encoder=Encoder(config), head=head(config), tokenizer_json=folder / "t.json", card=""
+        folder / "model", encoder=BertEncoder(config), head=head(config), tokenizer_json=folder / "t.json", card=""
     )
     return folder / "model"
 

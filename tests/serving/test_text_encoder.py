@@ -9,7 +9,7 @@ from torch import Tensor
 
 import electra
 from electra.export import huggingface
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving.batching import overlapping_windows
@@ -25,14 +25,14 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     tokenizer = train_tokenizer(TEXTS * 5, vocabulary_size=120)
     tokenizer.save(str(folder / "tokenizer.json"))
     torch.manual_seed(0)
-    config = EncoderConfig(
+    config = BertConfig(
         layers=2, hidden_size=16, embedding_size=8 if request.param == "electra" else 16, feed_forward_size=32,
         heads=2, max_positions=LENGTH, vocabulary_size=120, initializer_range=0.4, linear_initializer_range=0.4,
     )  # fmt: skip
     head = ReplacedTokenHead(config) if request.param == "electra" else MaskedLanguageModelHead(config)
     huggingface.save(
-        folder / "model", encoder=Encoder(config), head=head, tokenizer_json=folder / "tokenizer.json", card="",
-        family=request.param,
+        folder / "model", encoder=BertEncoder(config), head=head, tokenizer_json=folder / "tokenizer.json",
+        card="", family=request.param,
     )  # fmt: skip
     return folder / "model"
 

@@ -13,7 +13,7 @@ from sklearn import metrics as sklearn
 from tokenizers import Tokenizer
 
 from electra.data.tokenizer import special_tokens
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.bert import BertConfig
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.tasks.base import InputSpec, Outputs, collate
 from electra.tasks.catalog import load_problem
@@ -115,7 +115,7 @@ def test_losses_are_those_of_the_plain_formulas(problem: TextProblem, words: Tok
     ]
     batch = collate(problem.encode(answers(*given), InputSpec(words, 16)), np.array([1, 0]), pad=0)
     torch.manual_seed(0)
-    head = problem.build_head(EncoderConfig(hidden_size=8, linear_initializer_range=1.0)).eval()
+    head = problem.build_head(BertConfig(hidden_size=8, linear_initializer_range=1.0)).eval()
     x_BLD = torch.randn(2, 1, 8)
     logits_BK = head(x_BLD).tolist()
     expected = []
@@ -185,7 +185,7 @@ def test_problems_come_back_from_their_facts(problem: TextProblem) -> None:
 
 
 def test_heads_are_linear_or_have_a_hidden_layer() -> None:
-    config = EncoderConfig(hidden_size=8)
+    config = BertConfig(hidden_size=8)
     assert COLORS.build_head(config).dense is None and STARS.build_head(config).prediction.out_features == 1
     hidden = Classification(("accuracy",), "hidden", labels=("a", "b"))
     assert hidden.build_head(config).dense is not None

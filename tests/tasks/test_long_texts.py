@@ -8,8 +8,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from electra.modeling.encoders.bert import EncoderConfig
-from electra.modeling.encoders.build import AnyEncoder, build_encoder
+from electra.modeling.encoders.base import EncoderModule, make_config
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.tasks.base import InputSpec, Rows, collate
@@ -40,19 +39,19 @@ def rows_of(tokenizer: Tokenizer, *sizes: int) -> Rows:
     return LABELS.encode(examples, InputSpec(tokenizer, 500))
 
 
-def encoder(**settings: Any) -> AnyEncoder:
+def encoder(**settings: Any) -> EncoderModule:
     torch.manual_seed(0)
-    return build_encoder(EncoderConfig(
+    return make_config(
         layers=2, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, vocabulary_size=80,
         initializer_range=0.3, linear_initializer_range=0.3, dropout=0.0, attention_dropout=0.0, **settings,
-    ))  # fmt: skip
+    ).build()  # fmt: skip
 
 
-def relative(direction: str = "both") -> AnyEncoder:
-    return encoder(positions="relative", memory_length=9, direction=direction)
+def relative(direction: str = "both") -> EncoderModule:
+    return encoder(kind="relative", memory_length=9, direction=direction)
 
 
-def network(inside: AnyEncoder, way: LongTextMethod) -> TaskModel:
+def network(inside: EncoderModule, way: LongTextMethod) -> TaskModel:
     return TaskModel(inside, LABELS, long=LongTexts(way, WINDOW)).eval()
 
 

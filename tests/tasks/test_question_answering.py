@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from electra.data.tokenizer import special_tokens
 from electra.errors import ConfigError
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.bert import BertConfig
 from electra.modeling.task_heads import ConditionalSpanHead
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.tasks.base import IGNORE_INDEX, InputSpec, Outputs, Prediction, Rows, TaskBatch, collate
@@ -26,7 +26,7 @@ CONTEXTS = [
     "\t One  word\u00a0more.",
 ]
 CHINESE = "黑豹队的防守只丢了 308分，在联赛中排名第六，同时也以 24 次拦截领先国家橄榄球联盟 (NFL)。"
-SMALL = EncoderConfig(hidden_size=12)
+SMALL = BertConfig(hidden_size=12)
 
 
 @pytest.fixture(scope="module", params=["wordpiece", "bpe", "unigram"])

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, pre_tokenizers
 from torch import nn
 
 from electra.errors import DataError
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.bert import BertConfig
 from electra.preparation.config import TokenizerKind
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.tasks.base import IGNORE_INDEX, InputSpec, Outputs, Rows, Task, collate
@@ -157,7 +157,7 @@ def test_losses_are_sums_over_labelled_tokens() -> None:
     rows = problem.encode(EXAMPLES, InputSpec(tokenizer(), 64))
     batch = collate(rows, np.arange(4), pad=0)
     torch.manual_seed(0)
-    head = problem.build_head(EncoderConfig(hidden_size=8)).eval()
+    head = problem.build_head(BertConfig(hidden_size=8)).eval()
     x_BLD = torch.randn(*batch.input_ids_BL.shape, 8)
     losses_B = problem.losses(head, x_BLD, batch)
     probabilities = problem.outputs(problem.logits(head, x_BLD, batch), batch)["probabilities"]
@@ -180,7 +180,7 @@ def test_a_head_learns_words_by_heart() -> None:
     batch = collate(rows, np.arange(len(rows)), pad=0)
     torch.manual_seed(0)
     table = nn.Embedding(400, 32)
-    head = problem.build_head(EncoderConfig(hidden_size=32)).eval()
+    head = problem.build_head(BertConfig(hidden_size=32)).eval()
     optimizer = torch.optim.Adam([*head.parameters(), *table.parameters()], 0.05)
     for _ in range(40):
         loss = problem.losses(head, table(batch.input_ids_BL), batch).mean()

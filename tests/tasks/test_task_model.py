@@ -9,7 +9,8 @@ import torch
 from tokenizers import Tokenizer
 
 from electra.data.tokenizer import special_tokens
-from electra.modeling.encoders.bert import Encoder, EncoderConfig, attention_mask
+from electra.modeling.encoders.base import attention_mask
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.flops import training_flops
 from electra.objectives.base import Counts
@@ -44,9 +45,9 @@ def rows(tokenizer: Tokenizer) -> Rows:
     return LABELS.encode(examples, InputSpec(tokenizer, 40))
 
 
-def encoder() -> Encoder:
+def encoder() -> BertEncoder:
     torch.manual_seed(0)
-    return Encoder(EncoderConfig(
+    return BertEncoder(BertConfig(
         layers=3, hidden_size=16, embedding_size=8, feed_forward_size=32, heads=2, vocabulary_size=120,
         max_positions=64, initializer_range=0.3, linear_initializer_range=0.3,
     ))  # fmt: skip
@@ -138,7 +139,7 @@ def test_a_head_of_tokens_gets_all_states(tokenizer: Tokenizer) -> None:
 
 def test_what_blocks_share_is_as_deep_as_the_last_of_them() -> None:
     config = replace(encoder().config, layers=4, share_layers="all", layer_groups=2)
-    found = layer_depths(TaskModel(Encoder(config), LABELS))
+    found = layer_depths(TaskModel(BertEncoder(config), LABELS))
     of_blocks = {name: depth for name, depth in found.items() if ".blocks." in name}
     assert {name.split(".")[2] for name in of_blocks} == {"0", "2"}, "each once"
     assert {(name.split(".")[2], depth) for name, depth in of_blocks.items()} == {("0", 3), ("2", 1)}
@@ -180,7 +181,7 @@ def test_in_a_network_that_looks_to_the_left_the_first_state_is_that_of_the_last
     tokenizer: Tokenizer,
 ) -> None:
     """[CLS] has seen nothing there; heads that ask it whether there is an answer are to know the passage."""
-    config = replace(encoder().config, positions="relative", direction="left", embedding_size=16)
+    config = encoder().config.with_kind("relative", direction="left", embedding_size=16)
     inside = RelativeEncoder(config).eval()
     problem = QuestionAnswering(impossible=True)
     questions = [Question("1", "who waits", "the ferry waits"), Question("2", "who", "noon comes back and leaves")]
@@ -195,7 +196,7 @@ def test_in_a_network_that_looks_to_the_left_the_first_state_is_that_of_the_last
 
 
 def test_a_memory_that_is_not_read_with_costs_nothing() -> None:
-    config = replace(encoder().config, positions="relative", embedding_size=16, memory_length=64)
+    config = encoder().config.with_kind("relative", embedding_size=16, memory_length=64)
     flops, ways = {}, (None, "windows", "memory")
     for way in ways:
         long = None if way is None else LongTexts(cast(LongTextMethod, way), 32)

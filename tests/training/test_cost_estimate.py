@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.relative import RelativeConfig
 from electra.training.cost_estimate import activation_bytes, memory_bytes
 
-CONFIG = EncoderConfig(
-    layers=4, hidden_size=128, embedding_size=128, feed_forward_size=512, heads=4, positions="relative",
+CONFIG = RelativeConfig(
+    layers=4, hidden_size=128, embedding_size=128, feed_forward_size=512, heads=4,
 )  # fmt: skip
 
 

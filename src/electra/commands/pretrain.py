@@ -70,7 +70,7 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
 
     config = load_config(PretrainConfig, command.preset, overrides)
     refuse_fixed(config.init, given)
-    refuse_unused(config.objective.kind, given)
+    refuse_unused(config.objective, given)
     if command.dry_run:
         from electra.pretraining.dry_run import dry_run
 

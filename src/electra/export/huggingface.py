@@ -42,8 +42,8 @@ from electra.export.onnx.graph import FACTS, MODEL, is_onnx
 from electra.export.tokenizer_files import agree, read_tokenizer, tokenizer_files
 from electra.export.xlnet_names import WORD_BIAS, from_xlnet, to_xlnet
 from electra.json_files import json_text
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
-from electra.modeling.encoders.build import AnyEncoder, build_encoder
+from electra.modeling.encoders.base import EncoderConfig, EncoderModule
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import (
     LanguageModelHead,
@@ -76,7 +76,7 @@ NAMED = 20
 class Pretrained:
     """What a folder holds. The networks are in evaluation mode, in fp32, on the CPU."""
 
-    encoder: AnyEncoder
+    encoder: EncoderModule
     head: Head | None
     """None where the folder has an encoder alone, or was fine-tuned for a task elsewhere."""
     tokenizer: Tokenizer
@@ -110,7 +110,7 @@ class Pretrained:
 def save(
     folder: Path,
     *,
-    encoder: AnyEncoder,
+    encoder: EncoderModule,
     head: Head,
     tokenizer_json: Path,
     card: str,
@@ -154,7 +154,7 @@ def save(
     tensors = dict(pair for module, of in modules for pair in _their_tensors(module, family, of, special.pad))
     most = max_length or config.max_positions
     texts = tokenizer_files(
-        tokenizer, most if config.positions == "relative" else min(most, config.max_positions),
+        tokenizer, min(most, config.max_positions) if config.position_table else most,
         segments=config.type_vocabulary_size > 1,
     )  # fmt: skip
     texts |= {
@@ -190,6 +190,7 @@ def load(folder: Path) -> Pretrained:
     family, config, task = described.family, described.encoder, described.task
     if family == "xlnet":
         return _load_relative(folder, described)
+    assert isinstance(config, BertConfig)
     tensors = {
         name: our_shape(name, tensor, family, described.padding)
         for name, tensor in renamed(_read_weights(folder), family).items()
@@ -199,7 +200,7 @@ def load(folder: Path) -> Pretrained:
     if task is None and kind not in (None, "discriminator", "generator"):
         kind = None
     with torch.device("meta"), _Uninitialized():  # no time for weights that are replaced at once
-        encoder, head = Encoder(config), _head(family, kind, config, tensors)
+        encoder, head = BertEncoder(config), _head(family, kind, config, tensors)
         pairs = SentencePairHead(config) if kind == "generator" and has_pairs(tensors, family) else None
     problems: list[str] = []
     take_copies(tensors, problems)
@@ -229,7 +230,7 @@ def _load_relative(folder: Path, described: Described) -> Pretrained:
     if task is None and kind not in (None, "discriminator", "generator", "language-model"):
         kind = None
     with torch.device("meta"), _Uninitialized():
-        encoder, head = build_encoder(config, query_stream=True), _head("xlnet", kind, config, tensors)
+        encoder, head = config.build(query_stream=True), _head("xlnet", kind, config, tensors)
     problems: list[str] = []
     of_head: dict[str, Tensor] = {}
     if head is not None:
@@ -336,7 +337,7 @@ def _our_state(
     return state
 
 
-def _without_copies(config: EncoderConfig, family: Family, tensors: dict[str, Tensor]) -> EncoderConfig:
+def _without_copies(config: BertConfig, family: Family, tensors: dict[str, Tensor]) -> BertConfig:
     """Take out of `tensors` what blocks share and a folder of this type holds for each of them.
 
     Where the copies differ, since they were tuned elsewhere, they stay, and the config given back shares none.
@@ -344,7 +345,7 @@ def _without_copies(config: EncoderConfig, family: Family, tensors: dict[str, Te
     if config.share_layers == "none" or family == "albert":
         return config
     with torch.device("meta"), _Uninitialized():
-        encoder = Encoder(config)
+        encoder = BertEncoder(config)
     firsts: dict[int, tuple[str, ...]] = {}
     copies: dict[str, str] = {}
     for name, parameter in encoder.named_parameters(remove_duplicate=False):

@@ -9,12 +9,12 @@ from electra.errors import CheckpointError, require
 from electra.export.huggingface import OLD_WEIGHTS, WEIGHTS, Pretrained
 from electra.export.huggingface import load as load_folder
 from electra.export.onnx.graph import is_onnx
-from electra.modeling.encoders.build import AnyEncoder
+from electra.modeling.encoders.base import EncoderModule
 
 _FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
 
 
-def load(model: str | Path) -> tuple[AnyEncoder, Tokenizer]:
+def load(model: str | Path) -> tuple[EncoderModule, Tokenizer]:
     """The encoder of a MODEL, in evaluation mode, and its tokenizer.
 
     Of a run's folder it is the discriminator, or the one encoder that was trained; RUN/export/generator names the

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from electra import __version__
 from electra.export.loading import is_id
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.base import EncoderConfig
 from electra.objectives.config import GeneratorConfig
 from electra.objectives.metric_labels import metric_label
 
@@ -141,7 +141,9 @@ def _shape(config: Facts) -> list[tuple[str, str, str]]:
     """The two networks side by side; a generator takes from the discriminator what it does not set."""
     model, own = config.get("model", {}), config.get("generator", {})
     if own.get("width"):
-        shape = GeneratorConfig(**own).encoder(EncoderConfig(**model))
+        model_class, model_table = EncoderConfig.variant(model)
+        generator_class, generator_table = GeneratorConfig.variant(own)
+        shape = generator_class(**generator_table).encoder(model_class(**model_table))
         own = {key: getattr(shape, key) for key in _SHAPE}
     hidden = own.get("hidden_size")
     derived = {"feed_forward_size": 4 * hidden, "heads": max(1, hidden // 64)} if hidden else {}

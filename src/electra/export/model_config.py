@@ -10,7 +10,8 @@ from electra.errors import CheckpointError
 from electra.export.names import ACTIVATIONS, FAMILIES, Family, HeadKind
 from electra.export.xlnet_names import config_fields, config_of
 from electra.json_files import read_json
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.base import EncoderConfig
+from electra.modeling.encoders.bert import BertConfig
 from electra.modeling.sharing import SHARED_PARTS
 
 ARCHITECTURES: dict[tuple[Family, HeadKind], str] = {
@@ -101,6 +102,7 @@ def to_json(
     if family in ("roberta", "albert"):
         fields |= ends
     if family == "albert":
+        assert isinstance(config, BertConfig)
         fields |= {"num_hidden_groups": config.layer_groups, "inner_group_num": 1}
         fields["classifier_dropout_prob"] = config.dropout
     elif config.share_layers != "none":
@@ -202,7 +204,7 @@ def from_json(path: Path) -> Described:
         problems.append(f"vocab_size must be at least 1, found {values['vocabulary_size']}")
     if not problems:
         values["activation"] = ACTIVATIONS[activation]
-        problems.extend(EncoderConfig(**values).problems())
+        problems.extend(BertConfig(**values).problems())
     if problems:
         raise CheckpointError(f"{path}: this model cannot be loaded:\n" + "\n".join(f"  {p}" for p in problems))
-    return Described(family, EncoderConfig(**values), padding, theirs.get(OBJECTIVE), theirs.get(TASK))
+    return Described(family, BertConfig(**values), padding, theirs.get(OBJECTIVE), theirs.get(TASK))

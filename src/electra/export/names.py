@@ -12,7 +12,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from electra.modeling.encoders.bert import Activation, Encoder, EncoderConfig
+from electra.modeling.encoders.base import Activation, EncoderConfig
+from electra.modeling.encoders.bert import BertEncoder
 from electra.modeling.sharing import group_of
 
 Family = Literal["electra", "bert", "roberta", "albert", "xlnet"]
@@ -105,7 +106,7 @@ _COPIES: dict[str, str] = {
 
 def family_of(config: EncoderConfig) -> Family:
     """The type whose classes compute what a masked language model of this shape does."""
-    if config.positions == "relative":
+    if config.checkpoint_format == "xlnet":
         return "xlnet"
     if config.square:
         return "roberta" if config.type_vocabulary_size == 1 else "bert"
@@ -120,7 +121,7 @@ def heads(family: Family, kind: HeadKind) -> dict[str, str]:
 def their_names(module: nn.Module, name: str, *, family: Family, kind: HeadKind) -> tuple[str, ...]:
     """Their names for one of our parameters, in the order in which they are joined along the first axis."""
     path, _, leaf = name.rpartition(".")
-    if not isinstance(module, Encoder):
+    if not isinstance(module, BertEncoder):
         return (f"{heads(family, kind)[path]}.{leaf}",)
     if path.startswith("blocks."):
         _, index, inside = path.split(".", 2)

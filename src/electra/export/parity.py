@@ -18,7 +18,7 @@ from torch import Tensor
 from electra.export.huggingface import Head
 from electra.export.model_config import BARE
 from electra.json_files import read_json
-from electra.modeling.encoders.build import AnyEncoder
+from electra.modeling.encoders.base import EncoderModule
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, SentencePairHead
 from electra.modeling.task_heads import ConditionalSpanHead, SpanHead, TextHead
 
@@ -30,7 +30,7 @@ TOLERANCE = 1e-5
 @torch.inference_mode()
 def parity(
     folder: Path,
-    encoder: AnyEncoder,
+    encoder: EncoderModule,
     head: Head,
     ids_BL: Tensor,
     segment_ids_BL: Tensor | None = None,

@@ -10,7 +10,7 @@ from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import describe_tokenizer, load_tokenizer
 from electra.errors import CheckpointError, DataError
 from electra.json_files import json_text, read_json
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.base import EncoderConfig
 
 
 def tokenizer_files(tokenizer: Tokenizer, max_length: int, *, segments: bool = True) -> dict[str, str]:
@@ -85,7 +85,7 @@ def read_tokenizer(folder: Path, config: EncoderConfig) -> tuple[Tokenizer, int]
     length = read_json(folder / "tokenizer_config.json", optional=True).get("model_max_length") or math.inf
     if not isinstance(length, int | float) or not length >= 1:
         raise DataError(f"{folder / 'tokenizer_config.json'}: model_max_length is {length!r}, which is no length")
-    if config.positions == "relative" and length < 1e9:
+    if not config.position_table and length < 1e9:
         return tokenizer, int(length)
     return tokenizer, int(min(length, config.max_positions))
 

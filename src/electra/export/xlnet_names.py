@@ -17,7 +17,8 @@ from torch import Tensor
 
 from electra.errors import CheckpointError
 from electra.export.names import ACTIVATIONS
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.base import EncoderConfig
+from electra.modeling.encoders.relative import RelativeConfig
 
 PREFIX = "transformer."
 WORD_BIAS, WORD_TABLE = "lm_loss.bias", "lm_loss.weight"
@@ -178,8 +179,7 @@ def config_of(fields: Mapping[str, Any], source: str | Path = "this XLNet") -> E
     if direction not in ("bi", "uni"):
         problems.append(f"attn_type is {direction!r}; computed here are bi, uni")
     if not problems:
-        config = EncoderConfig(
-            positions="relative",
+        config = RelativeConfig(
             **values,
             embedding_size=values["hidden_size"],
             attention_dropout=values["dropout"],

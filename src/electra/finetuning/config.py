@@ -15,7 +15,7 @@ from electra.config import (
     Range,
 )
 from electra.errors import ConfigError
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.base import EncoderConfig
 from electra.tasks.base import Task
 from electra.tasks.config import DataConfig, HeadConfig
 from electra.tasks.task_model import Reduction

@@ -45,7 +45,8 @@ def export_model(setting: FinetuneSetup, module: TaskModel, out: Path, result: S
                 2 * len(head.prediction.bias), encoder.config.hidden_size,
             )  # fmt: skip
         head = held or head
-    if isinstance(encoder, RelativeEncoder):
+    alone = encoder.config.checkpoint_format != "bert"
+    if alone:
         logger.warning("transformers has no class for this head over an XLNet: there only the encoder loads")
     elif isinstance(head, ConditionalSpanHead):
         logger.warning(
@@ -71,7 +72,7 @@ def export_model(setting: FinetuneSetup, module: TaskModel, out: Path, result: S
     mask_BL = torch.arange(ids_BL.shape[1]) < batch.lengths_B[:, None]
     difference = parity(folder, encoder, head, ids_BL, segments_BL, mask_BL)
     if difference is not None:
-        compared = "states" if isinstance(encoder, RelativeEncoder) else "logits"
+        compared = "states" if alone else "logits"
         logger.info("exported the model: %s within %.1e of transformers'", compared, difference)
         if not difference <= TOLERANCE:
             logger.warning("the exported %s differ from transformers' by more than %s", compared, TOLERANCE)

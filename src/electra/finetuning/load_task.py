@@ -1,7 +1,6 @@
 """Load the task that a config names, with its data."""
 
-from electra.config import did_you_mean
-from electra.errors import ConfigError
+from electra.errors import ConfigError, did_you_mean
 from electra.finetuning.config import FinetuneConfig
 from electra.tasks.base import Task
 from electra.tasks.catalog import NAMED_TASKS, NamedTask, find_named_task, get_problem_class

@@ -22,7 +22,6 @@ from electra.errors import DivergedError
 from electra.export.huggingface import Pretrained
 from electra.finetuning.config import FinetuneConfig
 from electra.finetuning.results import MAY_CHANGE, SeedResult, failure_reason, write_predictions
-from electra.modeling.encoders.build import build_encoder
 from electra.reports.metrics import read_metrics
 from electra.tasks.base import InputSpec, Outputs, Prediction, Problem, Rows, Task, TaskBatch, collate
 from electra.tasks.subsampling import subsample
@@ -150,7 +149,7 @@ def build_model(setting: FinetuneSetup, seed: int) -> TaskModel:
     torch.manual_seed(seed)
     share, trained = setting.config.train.dropout, setting.pretrained.encoder
     config = replace(trained.config, dropout=share, attention_dropout=share)
-    encoder = build_encoder(config, query_stream="query_stream.weight" in trained.state_dict())
+    encoder = config.build(query_stream="query_stream.weight" in trained.state_dict())
     encoder.load_state_dict(trained.state_dict())
     module = TaskModel(
         encoder,

@@ -10,13 +10,9 @@ GELU 8, dropout 4), masked tokens are predicted at .15625 of the positions, and 
 the forward pass. Its one slip is kept: the LayerNorm behind the attention is counted for one number, not for all.
 """
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
-
-from electra.modeling.encoders.bert import EncoderConfig
-from electra.modeling.kernels.relative_mask import distances
+from typing import Any, Literal, Protocol
 
 Convention = Literal["modern", "paper"]
 TRAINING = {"modern": 3, "paper": 2}
@@ -62,15 +58,14 @@ class Network:
     """Share of the positions whose states are wanted: the last block does no more (modern only)."""
     trained: bool = True
     """A backward pass follows."""
-    relative: EncoderConfig | None = None
-    """The config, where positions are relative; such a network is counted alike in both conventions."""
+    encoder: "EncoderShape | None" = None
+    """The encoder's config, which counts its own operations; None: a standard Transformer of the shape above."""
     target_share: float = 0.0
     """Positions of the query stream, as a share of all."""
 
     @classmethod
-    def of(cls, config: EncoderConfig, **others: Any) -> "Network":
+    def of(cls, config: "EncoderShape", **others: Any) -> "Network":
         """The network of an encoder; `others` are fields that its config does not have."""
-        others = {"relative": config if config.positions == "relative" else None, **others}
         return cls(
             config.layers,
             config.hidden_size,
@@ -78,7 +73,7 @@ class Network:
             config.feed_forward_size,
             config.heads,
             vocabulary_size=config.vocabulary_size,
-            **others,
+            **{"encoder": config, **others},
         )
 
     @property
@@ -99,6 +94,27 @@ class Network:
         return self.attention_heads * self.head_size if self.head_size else self.hidden_size
 
 
+class EncoderShape(Protocol):
+    """What is read of an encoder's config (`electra.modeling.encoders.base.EncoderConfig`)."""
+
+    @property
+    def layers(self) -> int: ...
+    @property
+    def hidden_size(self) -> int: ...
+    @property
+    def embedding_size(self) -> int: ...
+    @property
+    def feed_forward_size(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def vocabulary_size(self) -> int: ...
+
+    def flop_terms(
+        self, length: int, *, convention: Convention, wanted_share: float, target_share: float
+    ) -> Terms: ...
+
+
 Networks = Mapping[str, Network]
 """What is trained together, by name."""
 
@@ -114,16 +130,18 @@ def encoder_terms(network: Network, length: int, convention: Convention) -> Term
     """The same without the head."""
     if not network.layers:
         return {}
-    if network.relative is not None:
-        return relative_terms(
-            network.relative,
+    if network.encoder is not None:
+        return network.encoder.flop_terms(
             length,
-            memory=network.relative.memory_length,
-            targets=network.target_share * length,
-            wanted=network.wanted_share * length,
-            segments=True,
-            rows=math.inf,
+            convention=convention,
+            wanted_share=network.wanted_share,
+            target_share=network.target_share,
         )
+    return transformer_terms(network, length, convention)
+
+
+def transformer_terms(network: Network, length: int, convention: Convention) -> Terms:
+    """Operations of a standard Transformer without a head, by term."""
     one_token = _modern_encoder if convention == "modern" else _paper_encoder
     return {name: length * value for name, value in one_token(network, length)}
 
@@ -141,51 +159,6 @@ def training_flops(networks: Networks, length: int, convention: Convention = "mo
 def inference_flops(network: Network, length: int, convention: Convention) -> float:
     """Operations of an encoder alone, for all the states of one sequence: what a user of it computes."""
     return sum(encoder_terms(replace(network, wanted_share=1.0), length, convention).values())
-
-
-def relative_terms(
-    config: EncoderConfig,
-    length: int,
-    *,
-    memory: int = 0,
-    targets: float = 0,
-    wanted: float | None = None,
-    segments: bool = False,
-    rows: float = 1,
-) -> Terms:
-    """Operations of a forward pass of a `RelativeEncoder` over one sequence, by term (modern), without a head.
-
-    Every pair of a query and a key counts, also those that a mask hides, and for each pair its distance once: what
-    `relative_attention` computes of distances that no pair has, or leaves out of hidden pairs, does not count.
-    A backward pass is twice as much, but only once for the projections of memory and distances, which get no
-    gradient.
-
-    Args:
-        memory: tokens that it holds.
-        targets: positions of the query stream.
-        wanted: positions whose states are wanted of the last block; None: all.
-        segments: they are given.
-        rows: sequences of a batch, which share the vectors of distances; inf: so many that those do not count.
-    """
-    hidden, inner, keys = config.hidden_size, config.feed_forward_size, memory + length
-    rows_of_distances = len(distances(length, keys, left=config.direction == "left"))
-    queries = (config.layers - 1) * (length + targets) + (length if wanted is None else wanted) + targets
-    pairs = queries * 2 * hidden * keys
-    terms = {
-        "attention keys and values": config.layers * length * 2 * 2 * hidden * hidden,
-        OF_MEMORY: config.layers * memory * 2 * 2 * hidden * hidden,
-        "attention distances": config.layers * rows_of_distances * 2 * hidden * hidden / rows,
-        "attention queries": queries * 2 * hidden * hidden,
-        "attention scores of contents": pairs,
-        "attention scores of distances": pairs,
-        "attention weighted values": pairs,
-        "attention output": queries * 2 * hidden * hidden,
-        "feed-forward inner": queries * 2 * hidden * inner,
-        "feed-forward outer": queries * 2 * hidden * inner,
-    }
-    if segments and config.type_vocabulary_size > 1:
-        terms["attention scores of segments"] = queries * 2 * hidden
-    return terms
 
 
 def _modern_encoder(network: Network, length: int) -> Iterator[tuple[str, float]]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from electra.modeling.encoders.bert import ACTIVATIONS, Activation, EncoderConfig
+from electra.modeling.encoders.base import ACTIVATIONS, Activation, EncoderConfig
 from electra.modeling.init import initialize
 
 
@@ -33,7 +33,7 @@ class MaskedLanguageModelHead(nn.Module):
     def full_size(cls, config: EncoderConfig) -> "MaskedLanguageModelHead":
         """As transformers' Bert and Albert classes have it, or else its Roberta and Electra classes: with GELU."""
         own = config.type_vocabulary_size > 1 if config.square else config.share_layers == "all"
-        own &= config.positions == "learnt"  # XLNet's class has no such head
+        own &= config.checkpoint_format == "bert"  # XLNet's class has no such head
         return cls(config, activation=config.activation if own else "gelu")
 
     def forward(self, x_ND: Tensor) -> Tensor:

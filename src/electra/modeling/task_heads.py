@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from electra.modeling.encoders.bert import EncoderConfig, gather_positions
+from electra.modeling.encoders.base import EncoderConfig, gather_positions
 
 BEAM = 20
 """Starts that an answer's end is looked for from (the original's `beam_size`)."""

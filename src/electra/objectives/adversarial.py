@@ -20,28 +20,82 @@ Shapes: B batch, L length, N slots a row, n = B × N, D hidden size, E embedding
 """
 
 import math
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from electra.data.collate import Batch
-from electra.modeling.encoders.bert import EncoderConfig, gather_positions
+from electra.modeling.encoders.base import Capability, EncoderConfig, gather_positions
 from electra.modeling.flops import Network, Networks
 from electra.modeling.init import initialize
 from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
-from electra.objectives.base import Counts, StepOutput
-from electra.objectives.generator_objective import CorruptedBatch
+from electra.objectives.base import Counts, Objective, StepOutput
+from electra.objectives.config import ObjectiveParts, Sections
+from electra.objectives.generator_objective import (
+    CorruptedBatch,
+    trains_its_own_generator,
+)
 from electra.objectives.masking import Masking, slots
-from electra.objectives.replaced_token import ReplacedToken
+from electra.objectives.replaced_token import ReplacedToken, ReplacedTokenConfig
 from electra.objectives.row_rng import Purpose, uniforms
+
+
+@dataclass(frozen=True)
+class AdversarialConfig(ReplacedTokenConfig):
+    """A generator that is trained to deceive the discriminator."""
+
+    kind: str = "adversarial"
+    adversary: Literal["reinforce", "gumbel", "gumbel-straight"] = "reinforce"
+    """How the generator learns from the discriminator. reinforce: by the reward of its samples minus a learned
+    baseline (paper, appendix F). gumbel: through soft samples, mixtures of embeddings; gumbel-straight: through
+    hard samples, with the gradient of soft ones."""
+    anneal: Literal["none", "linear", "cosine"] = "none"
+    """How the generator goes from maximum likelihood to the adversarial loss in the course of the run. none: the
+    adversarial loss from the start."""
+
+    carries_memory: ClassVar[bool] = False
+    not_ignored: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        **ReplacedTokenConfig.not_ignored, "adversary": (), "anneal": (),
+    }  # fmt: skip
+
+    @property
+    def encoder_capabilities(self) -> frozenset[Capability]:
+        soft: tuple[Capability, ...] = () if self.adversary == "reinforce" else ("mixed-embeddings",)
+        return self.encoder_needs.union(soft)
+
+    def build(self, parts: ObjectiveParts) -> Objective:
+        return Adversarial(parts, self)
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        yield from trains_its_own_generator(self)
+        if self.adversary != "reinforce" and self.sentence_loss != "none":
+            yield "sentence_loss: its gradient would reach the generator through soft samples; use reinforce"
+        required: dict[str, float] = {
+            "sampling_dropout": True, "sample_unmasked": True, "top_k": 0, "disallow_correct": False,
+        }  # fmt: skip
+        if self.adversary == "reinforce":
+            required |= {"temperature": 1.0, "final_temperature": 0.0}
+        for name, value in required.items():
+            if getattr(self, name) != value:
+                yield f"{name}: the generator of adversarial learns from plain samples; set it to {value}"
+        if self.sharing == "all":
+            yield "sharing: all would have one network deceive itself; share embeddings"
+
+    def problems_with(self, sections: Sections) -> Iterator[str]:
+        yield from super().problems_with(sections)
+        if sections.masking.replacement:
+            yield "masking.replacement: must be false for adversarial, where every sample has a reward"
 
 
 class Adversarial(ReplacedToken):
     """A discriminator beside a generator that learns from what it mistakes."""
+
+    config: AdversarialConfig
 
     def add_heads(self, model: EncoderConfig) -> None:
         super().add_heads(model)

@@ -11,19 +11,35 @@ Shapes: B batch, L length, N positions, D hidden size, E embedding size, V vocab
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from electra.data.collate import Batch
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import CopyHead
 from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
-from electra.objectives.base import Counts, ExportableNetwork, NetworkName, StepOutput
-from electra.objectives.generator_objective import CorruptedBatch, GeneratorObjective
+from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
+from electra.objectives.config import ObjectiveParts
+from electra.objectives.generator_objective import (
+    CorruptedBatch,
+    GeneratorObjective,
+    GeneratorObjectiveConfig,
+)
 from electra.objectives.metrics import MaskedLanguageModelMetrics
+
+
+@dataclass(frozen=True)
+class AllTokensMlmConfig(GeneratorObjectiveConfig):
+    """All-Tokens MLM (paper, section 3.5)."""
+
+    kind: str = "all-tokens-mlm"
+
+    def build(self, parts: ObjectiveParts) -> Objective:
+        return AllTokensMlm(parts, self)
 
 
 class AllTokensMlm(GeneratorObjective):

@@ -9,16 +9,35 @@ Shapes: B batch, L length, n = B × L, D hidden size, V vocabulary.
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from electra.data.collate import Batch
+from electra.modeling.encoders.base import Capability
 from electra.modeling.flops import Network, Networks
-from electra.objectives.base import Counts, StepOutput
+from electra.objectives.base import Counts, Objective, StepOutput
+from electra.objectives.config import ObjectiveConfig, ObjectiveParts
 from electra.objectives.language_model import LanguageModel
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.stream_memory import StreamMemory
+
+
+@dataclass(frozen=True)
+class CausalLanguageModelConfig(ObjectiveConfig):
+    """Transformer-XL's objective: the next token."""
+
+    kind: str = "causal-lm"
+
+    encoder_needs: ClassVar[frozenset[Capability]] = frozenset({"left-to-right"})
+    carries_memory: ClassVar[bool] = True
+    unused_settings: ClassVar[tuple[str, ...]] = ("generator.", "masking.")
+    unused_reason: ClassVar[str] = "no generator and no masks"
+
+    def build(self, parts: ObjectiveParts) -> Objective:
+        return CausalLanguageModel(parts.model)
 
 
 class CausalLanguageModel(LanguageModel):

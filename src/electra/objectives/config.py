@@ -1,222 +1,247 @@
-"""The settings of what is trained, and of the generator beside the discriminator."""
+"""What every objective's config has, and the shape of the generator next to the network that is trained.
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+An objective is one file: a frozen dataclass that extends `ObjectiveConfig`, registered under its `kind`, and the
+module that it builds (objectives/base.py says what the trainer asks of it). masked_lm.py is the example.
+"""
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any, ClassVar, Literal, Protocol
+
+from electra.config import NonNegativeFloat, NonNegativeInt, PositiveInt, Table
 from electra.data.collate import SentenceKind
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.data.packing import PackingConfig
+from electra.modeling.encoders.base import Capability, EncoderConfig, with_kind_of_positions
+from electra.objectives.base import Objective
+from electra.objectives.masking import MaskingConfig
+from electra.objectives.vocabulary import FakesKind, Vocabulary
+from electra.registry import encoders, objectives
 
-ObjectiveKind = Literal[
-    "replaced-token", "masked-lm", "electric", "replace-mlm", "all-tokens-mlm", "adversarial", "two-stage",
-    "causal-lm", "permutation-lm",
-]  # fmt: skip
-ALONE: tuple[ObjectiveKind, ...] = ("masked-lm", "causal-lm", "permutation-lm")
-"""Kinds of one network, with no fakes."""
-FakesKind = Literal["generator", "frozen", "uniform", "unigram", "same-tag"]
-WITH_GENERATOR: tuple[FakesKind, ...] = ("generator", "frozen")
-Anneal = Literal["none", "linear", "cosine"]
-ONLY_FOR: dict[str, ObjectiveKind] = {
-    "first_share": "two-stage",
-    "first_stage": "two-stage",
-    "hand_over": "two-stage",
-    "adversary": "adversarial",
-    "anneal": "adversarial",
-}
-"""Settings without a meaning for any other objective."""
+Sharing = Literal["none", "tokens", "embeddings", "detached", "disentangled", "all"]
 
 
 @dataclass(frozen=True)
 class GeneratorConfig:
     """The generator's shape, where it differs from the discriminator's (paper, section 3.2)."""
 
-    hidden_size: int = 64
+    kind: str = ""
+    """Architecture of the generator (see model.kind); empty: that of [model], or bert next to a relative one."""
+    hidden_size: PositiveInt = 64
     """Width of the states; a quarter to a half of the discriminator's works best."""
-    embedding_size: int = 0
+    embedding_size: NonNegativeInt = 0
     """Width of its embedding tables where it shares none; 0: the discriminator's."""
-    layers: int = 0
-    """Transformer blocks; 0: as many as the discriminator."""
-    feed_forward_size: int = 0
+    layers: NonNegativeInt = 0
+    """Number of Transformer blocks; 0: as many as the discriminator."""
+    feed_forward_size: NonNegativeInt = 0
     """Inner width of the feed-forward layers; 0: 4 × hidden_size."""
-    heads: int = 0
-    """Attention heads; 0: one for every 64 of hidden_size, at least one."""
-    width: float = 0.0
+    heads: NonNegativeInt = 0
+    """Number of attention heads; 0: one for every 64 of hidden_size, at least one."""
+    width: NonNegativeFloat = 0.0
     """Share of the discriminator's hidden and feed-forward sizes and heads, in place of these three; `heads` is
-    then the least number of them. 0: they say."""
-    positions: Literal["learnt", "relative"] = "learnt"
-    """How it knows where tokens stand (see model.positions), whatever the discriminator does. With relative ones
-    its embeddings are as wide as its states and its own, and it remembers as much as the discriminator."""
+    then the least number of them. 0: the three settings are used."""
+
+    def kind_beside(self, discriminator: EncoderConfig) -> str:
+        """The kind of encoder next to a discriminator."""
+        return self.kind or discriminator.generator_kind or discriminator.kind
 
     def encoder(self, discriminator: EncoderConfig) -> EncoderConfig:
-        """The generator's full shape beside a discriminator's; everything not named here is the same."""
+        """The generator's full shape next to a discriminator's; everything not named here is the same."""
         heads, hidden = self.heads or max(1, self.hidden_size // 64), self.hidden_size
         inner = self.feed_forward_size or 4 * self.hidden_size
         if self.width:
             heads = max(self.heads, 1, round(self.width * discriminator.heads))
             hidden = heads * max(1, round(self.width * discriminator.hidden_size / heads))
             inner = max(1, round(self.width * discriminator.feed_forward_size))
-        relative = self.positions == "relative"
-        return replace(
-            discriminator,
-            hidden_size=hidden,
-            embedding_size=self.embedding_size or (hidden if relative else discriminator.embedding_size),
-            layers=self.layers or discriminator.layers,
-            feed_forward_size=inner,
-            heads=heads,
-            positions=self.positions,
-            direction="both",
-            memory_length=discriminator.memory_length if relative else 0,
-        )
+        base = discriminator.with_kind(self.kind_beside(discriminator))
+        embedding = hidden if base.square_only else discriminator.embedding_size
+        shape = replace(
+            base, hidden_size=hidden, embedding_size=self.embedding_size or embedding,
+            layers=self.layers or discriminator.layers, feed_forward_size=inner, heads=heads,
+        )  # fmt: skip
+        return shape.as_generator()
 
     def problems(self) -> Iterator[str]:
-        for name in ("embedding_size", "layers", "feed_forward_size", "heads"):
-            if getattr(self, name) < 0:
-                yield f"{name}: must not be negative, got {getattr(self, name)}"
-        if self.width < 0:
-            yield f"width: must not be negative, got {self.width}"
-        if self.hidden_size < 1:
-            yield f"hidden_size: must be at least 1, got {self.hidden_size}"
-        elif not self.width and self.hidden_size % (self.heads or max(1, self.hidden_size // 64)):
+        if not self.width and self.hidden_size % (self.heads or max(1, self.hidden_size // 64)):
             yield f"heads: cannot share a hidden_size of {self.hidden_size} evenly"
+        if self.kind and self.kind not in encoders.names():
+            yield f"kind: there is no encoder {self.kind!r}; known are {', '.join(encoders.names())}"
+
+    @classmethod
+    def variant(cls, table: Table) -> tuple[type["GeneratorConfig"], Table]:
+        """The class, and the table with `kind` in place of the older setting `positions`."""
+        kinds = {"learnt": "", "learned": "", "relative": "relative"}
+        return cls, with_kind_of_positions(table, kinds)
+
+
+class Sections(Protocol):
+    """The sections of a run's config that an objective may look at to find contradictions."""
+
+    @property
+    def model(self) -> EncoderConfig: ...
+    @property
+    def generator(self) -> GeneratorConfig: ...
+    @property
+    def masking(self) -> MaskingConfig: ...
+    @property
+    def packing(self) -> PackingConfig: ...
+    @property
+    def init(self) -> Any: ...
+    @property
+    def train(self) -> Any: ...
 
 
 @dataclass(frozen=True)
-class ObjectiveConfig:
-    """What is trained, and how generator and discriminator are trained together."""
+class ObjectiveParts:
+    """What an objective is built from.
 
-    kind: ObjectiveKind = "replaced-token"
-    """replaced-token: ELECTRA. masked-lm: BERT's objective, with this masking. electric: Electric, an energy-based
-    cloze model whose discriminator gives pseudo-log-likelihoods. replace-mlm: fakes stand in place of [MASK], and
-    the full-size network predicts the chosen positions. all-tokens-mlm: it predicts every position, with a gate
-    that may copy what stands there. adversarial: the generator is trained to deceive the discriminator. two-stage:
-    one network is trained alone for a share of the run, then the rest. causal-lm: Transformer-XL's objective, what
-    comes next. permutation-lm: XLNet's, tokens in a random order, those that [masking] chooses."""
-    discriminator_weight: float = 50.0
-    """λ, the weight of the discriminator's loss (paper, equation 4), or of the full-size network's that reads
-    fakes."""
-    generator_weight: float = 1.0
-    """The weight of the generator's loss."""
-    fakes: FakesKind = "generator"
-    """Where fakes come from: the generator that is trained beside; frozen: one that was trained before
-    (init.generator) and stays as it is; uniform: any token; unigram: tokens by their frequency; same-tag: by their
-    frequency among tokens of the same part of speech (`electra data tags`)."""
-    unigram_power: float = 1.0
-    """For unigram and same-tag: frequencies are raised to it."""
-    temperature: float = 1.0
-    """The generator's logits are divided by it before a token is drawn. For adversarial with gumbel: the softness
-    of its samples."""
-    final_temperature: float = 0.0
-    """What the temperature comes to at the end of the run, in a straight line; 0: it stays."""
-    top_k: int = 0
-    """Draw from the generator's so many likeliest tokens only; 0: from all."""
-    sharing: Literal["none", "tokens", "embeddings", "detached", "disentangled", "all"] = "embeddings"
-    """What the two networks have in common: nothing, the token table, the three embedding tables, or the whole
-    encoder. detached: the discriminator reads the generator's tables, but does not train them. disentangled: the
-    same, plus a difference of its own that starts at 0 (DeBERTaV3)."""
-    share_norm: bool = False
-    """Share the LayerNorm of the embeddings along with the tables (original: true)."""
-    discriminator_positions: Literal["text", "all", "masked", "random"] = "text"
-    """Where the discriminator is asked: tokens of text; all, also [CLS] and [SEP], which are never replaced (the
-    original); masked: at the chosen positions alone (ELECTRA 15 %); random: at as many positions of text that are
-    drawn apart from the masks."""
-    sample_unmasked: bool = True
-    """Put samples also at chosen positions that kept their token (original, and the paper's equation: true)."""
-    sampling_dropout: bool = True
-    """Draw from the generator's training pass, dropout on (original: true). False costs another pass."""
-    disallow_correct: bool = False
-    """Never draw the original token."""
-    first_share: float = 0.5
-    """For two-stage: the share of the run that the first stage takes."""
-    first_stage: Literal["generator", "encoder"] = "generator"
-    """For two-stage. generator: it is trained alone, then the discriminator on its frozen fakes (paper, section
-    3.2). encoder: the discriminator's network learns as a masked language model first, then both are trained
-    together."""
-    hand_over: bool = True
-    """For two-stage, first_stage generator: begin the discriminator with the generator's weights; the two need one
-    shape."""
-    adversary: Literal["reinforce", "gumbel", "gumbel-straight"] = "reinforce"
-    """For adversarial: how the generator learns from the discriminator. reinforce: by the reward of its samples
-    less a learnt baseline (paper, appendix F). gumbel: through soft samples, mixtures of embeddings;
-    gumbel-straight: through hard ones, with the gradient of soft ones."""
-    anneal: Anneal = "none"
-    """For adversarial: how the generator goes from maximum likelihood to the adversarial loss in the course of the
-    run. none: the adversarial loss from the start."""
+    Attributes:
+        model: the shape of the network that is trained.
+        generator: the shape of a generator, for objectives that have one.
+    """
 
-    sentence_loss: SentenceKind = "none"
-    """A loss for pairs of segments, added to any objective. next: is the second one what follows, or from anywhere
-    (BERT)? order: do the two stand in their order, or were they exchanged (ALBERT)? Half of the pairs each."""
-    sentence_weight: float = 1.0
-    """The weight of that loss."""
+    model: EncoderConfig
+    generator: GeneratorConfig
+    masking: MaskingConfig
+    vocabulary: Vocabulary
+
+
+@dataclass(frozen=True)
+class ObjectiveConfig(ABC):
+    """What is trained, and with which settings."""
+
+    kind: str = "replaced-token"
+    """Training objective. replaced-token: ELECTRA. masked-lm: BERT's objective, with the masks of [masking].
+    electric: Electric, an energy-based cloze model whose discriminator gives pseudo-log-likelihoods. replace-mlm:
+    replacements stand in place of [MASK], and the full-size network predicts the masked positions.
+    all-tokens-mlm: it predicts every position, with a gate that may copy the input token. adversarial: the
+    generator is trained to deceive the discriminator. two-stage: one network is trained alone for a share of the
+    run, then the rest. causal-lm: Transformer-XL's objective, the next token. permutation-lm: XLNet's, tokens that
+    [masking] chooses, in a random order."""
+
+    encoder_needs: ClassVar[frozenset[Capability]] = frozenset({"bidirectional"})
+    """Capabilities that the encoder of [model] must have."""
+    carries_memory: ClassVar[bool] = False
+    """Whether networks with a memory can be trained."""
+    unused_settings: ClassVar[tuple[str, ...]] = ()
+    """Beginnings of names of settings in other sections that the objective does not read."""
+    unused_reason: ClassVar[str] = ""
+    """Why: what the objective does not have."""
+    not_ignored: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    """Settings of this objective that are refused for others, unless they have their default or one of these
+    values; other settings of an objective mean nothing to others, since presets of a size may have them."""
+    scores: ClassVar[Literal["log-odds", "energy"]] = "log-odds"
+    """What the logits of a discriminator are: log-odds of a replaced token, or energies."""
+    has_discriminator: ClassVar[bool] = False
+    """Whether a network tells replaced tokens from original ones."""
+
+    @abstractmethod
+    def build(self, parts: ObjectiveParts) -> Objective:
+        """The objective, freshly initialized."""
+
+    @property
+    def encoder_capabilities(self) -> frozenset[Capability]:
+        """Capabilities that these settings need."""
+        return self.encoder_needs
+
+    @property
+    def sentence_loss(self) -> SentenceKind:
+        """The loss for pairs of segments that is added."""
+        return "none"
 
     @property
     def generates(self) -> bool:
-        """Is there a generator?"""
-        return self.kind not in ALONE and self.fakes in WITH_GENERATOR
+        """Whether there is a generator of its own shape."""
+        return False
 
     @property
-    def fakes_learn(self) -> bool:
-        """Whether a generator is trained beside."""
-        return self.fakes == "generator"
+    def fakes(self) -> FakesKind | None:
+        """Where replacements come from; None: there are none."""
+        return None
+
+    @property
+    def needs_tags(self) -> bool:
+        """Whether the data must have a part of speech for each token (`electra data tags`)."""
+        return self.fakes == "same-tag"
+
+    @property
+    def sharing(self) -> Sharing:
+        """What the generator shares with the discriminator."""
+        return "none"
+
+    @property
+    def share_norm(self) -> bool:
+        """Whether the two share the LayerNorm of the embeddings."""
+        return False
+
+    @property
+    def accepts_generator(self) -> bool:
+        """Whether a pre-trained generator can be given (init.generator)."""
+        return False
+
+    def stage_starts(self, steps: int) -> list[int]:
+        """The steps at which a stage begins; each has its own warm-up and decay of the learning rate."""
+        return [0]
 
     def problems(self) -> Iterator[str]:
-        if not self.temperature > 0:
-            yield f"temperature: must be above 0, got {self.temperature}"
-        for name in ("discriminator_weight", "generator_weight", "sentence_weight"):
-            if not getattr(self, name) >= 0:
-                yield f"{name}: must not be negative, got {getattr(self, name)}"
-        if self.share_norm and self.sharing not in ("embeddings", "all"):
-            yield "share_norm: needs objective.sharing embeddings or all"
-        if self.kind == "adversarial" and self.adversary != "reinforce" and self.sentence_loss != "none":
-            yield "sentence_loss: its gradient would reach the generator through soft samples; use reinforce"
-        if self.final_temperature < 0:
-            yield f"final_temperature: must not be negative, got {self.final_temperature}"
-        for name in ("top_k", "unigram_power"):
-            if not getattr(self, name) >= 0:
-                yield f"{name}: must not be negative, got {getattr(self, name)}"
-        if not 0 < self.first_share < 1:
-            yield f"first_share: must lie between 0 and 1, got {self.first_share}"
-        if self.kind in ("adversarial", "electric", "two-stage") and self.fakes != "generator":
-            yield f"fakes: {self.kind} trains the generator that its fakes come from; leave it at generator"
-        if self.fakes == "frozen" and self.sharing != "none":
-            yield "sharing: a frozen generator shares nothing; set it to none"
-        if self.kind == "electric" and self.sharing not in ("none", "embeddings"):
-            yield f"sharing: {self.sharing} is not for electric, whose cloze model has two towers"
-        if self.kind in ("replace-mlm", "all-tokens-mlm") and self.discriminator_positions != "text":
-            yield f"discriminator_positions: {self.kind} has no discriminator; leave it at text"
-        if self.kind == "electric" and self.discriminator_positions not in ("text", "all"):
-            yield "discriminator_positions: electric asks about text or all"
-        if self.kind == "adversarial":
-            refused: dict[str, float] = {
-                "sampling_dropout": True,
-                "sample_unmasked": True,
-                "top_k": 0,
-                "disallow_correct": False,
-            }
-            if self.adversary == "reinforce":
-                refused |= {"temperature": 1.0, "final_temperature": 0.0}
-            for name, value in refused.items():
-                if getattr(self, name) != value:
-                    yield f"{name}: the generator of adversarial learns from plain samples; set it to {value}"
-        for name, kind in ONLY_FOR.items():
-            if self.kind != kind and getattr(self, name) != getattr(ObjectiveConfig, name):
-                yield f"{name}: is for {kind}, and the objective is {self.kind}; leave it out"
-        if self.kind in ALONE:
-            if self.discriminator_positions not in ("text", "all"):
-                yield f"discriminator_positions: {self.kind} has no discriminator; leave it at text"
-            for name in ("fakes", "temperature", "final_temperature", "top_k"):
-                if getattr(self, name) != getattr(ObjectiveConfig, name):
-                    yield f"{name}: {self.kind} draws no fakes; leave it out"
-        if self.kind in ("causal-lm", "permutation-lm") and self.sentence_loss != "none":
-            yield f"sentence_loss: is not for {self.kind}; set it to none"
-        if self.unigram_power != 1 and self.fakes not in ("unigram", "same-tag"):
-            yield f"unigram_power: is for fakes unigram and same-tag, not {self.fakes}; leave it out"
-        if self.kind == "electric" and self.final_temperature:
-            yield "final_temperature: is not for electric"
-        if (
-            self.kind == "two-stage"
-            and self.first_stage == "encoder"
-            and self.sharing in ("detached", "disentangled")
-        ):
-            yield f"sharing: {self.sharing} leaves the tables to a generator that is not trained at first"
-        if self.kind == "adversarial" and self.sharing == "all":
-            yield "sharing: all would have one network deceive itself; share embeddings"
+        """What is wrong with these settings."""
+        return iter(())
+
+    def problems_with(self, sections: Sections) -> Iterator[str]:
+        """What is wrong with these settings and other sections together, as `"section.name: ..."`."""
+        return iter(())
+
+    @classmethod
+    def variant(cls, table: Table) -> tuple[type["ObjectiveConfig"], Table]:
+        """The config class that a TOML table is for, and the table without settings of other objectives.
+
+        Raises:
+            ValueError: the table has a setting of another objective that must not be ignored.
+        """
+        kind = table.get("kind", "replaced-token")
+        config_class: type[ObjectiveConfig] = objectives.get(kind)
+        own = {field.name for field in fields(config_class)}
+        found, refused = {}, []
+        for key, value in table.items():
+            owners = [] if key in own else [(n, c) for n, c in objectives if key in {f.name for f in fields(c)}]
+            if not owners:
+                found[key] = value
+                continue
+            kinds, other = [name for name, _ in owners], owners[0][1]
+            default = next(f.default for f in fields(other) if f.name == key)
+            ignored = other.not_ignored.get(key)
+            if ignored is not None and default is not MISSING and value not in (default, *ignored):
+                refused.append(f"{key}: is for {', '.join(kinds)}, and the objective is {kind}; leave it out")
+        if refused:
+            raise ValueError("\n".join(refused))
+        return config_class, found
+
+
+@dataclass(frozen=True)
+class SentenceLossConfig(ObjectiveConfig):
+    """An objective to which a loss for pairs of segments may be added."""
+
+    sentence_loss: SentenceKind = "none"
+    """A loss for pairs of segments, added to the objective. next: is the second one what follows, or from
+    elsewhere (BERT)? order: are the two in their order, or were they exchanged (ALBERT)? Half of the pairs
+    each."""
+    sentence_weight: NonNegativeFloat = 1.0
+    """The weight of that loss."""
+
+    not_ignored: ClassVar[Mapping[str, tuple[Any, ...]]] = {"sentence_loss": ()}
+
+
+def scores_of(kind: str | None) -> Literal["log-odds", "energy"]:
+    """What the logits of a discriminator are that an objective of this kind trained; None: it is not known."""
+    return objectives.get(kind).scores if kind in objectives.names() else "log-odds"
+
+
+def make_objective_config(kind: str = "replaced-token", **settings: Any) -> ObjectiveConfig:
+    """The config of an objective by the name of its kind; settings of other objectives are left out, as in a file.
+
+    Raises:
+        ConfigError: no objective has this name.
+        ValueError: a setting of another objective must not be ignored.
+    """
+    config_class, own = ObjectiveConfig.variant({"kind": kind, **settings})
+    return config_class(**own)

@@ -15,23 +15,27 @@ Shapes: B batch, L length, N slots a row, D hidden size, E embedding size, V voc
 """
 
 import math
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from electra.config import NonNegativeFloat, NonNegativeInt, PositiveFloat
 from electra.data.collate import Batch
-from electra.modeling.encoders.bert import Encoder, EncoderConfig, attention_mask
+from electra.modeling.encoders.base import Capability, EncoderConfig, EncoderModule, attention_mask
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.kernels.cross_entropy import Sampling, log_probabilities, sampled_cross_entropy
-from electra.objectives.base import Counts, ExportableNetwork, NetworkName, StepOutput
-from electra.objectives.config import GeneratorConfig, ObjectiveConfig
+from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
+from electra.objectives.config import (
+    ObjectiveConfig,
+    ObjectiveParts,
+)
 from electra.objectives.masking import (
     Masking,
-    MaskingConfig,
     candidates,
     draw_masks,
     non_padding,
@@ -40,38 +44,68 @@ from electra.objectives.masking import (
 )
 from electra.objectives.metrics import DetectionMetrics, MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
-from electra.objectives.vocabulary import Vocabulary
 
 HIDDEN = -10_000.0
 """Added to the scores of what a query must not see. Minus infinity would not do: at padding all is hidden from
 the right tower."""
 
 
-class Electric(nn.Module):
+@dataclass(frozen=True)
+class ElectricConfig(ObjectiveConfig):
+    """Electric (Clark et al. 2020): an energy-based cloze model."""
+
+    kind: str = "electric"
+    discriminator_weight: NonNegativeFloat = 50.0
+    """The weight of the discriminator's loss."""
+    generator_weight: NonNegativeFloat = 1.0
+    """The weight of the cloze model's loss."""
+    temperature: PositiveFloat = 1.0
+    """The cloze model's logits are divided by it before a token is drawn."""
+    top_k: NonNegativeInt = 0
+    """Draw from the K most likely tokens only; 0: from all."""
+    disallow_correct: bool = False
+    """Never draw the original token."""
+    sharing: Literal["none", "embeddings"] = "embeddings"
+    """What discriminator and cloze model share: nothing, or the three embedding tables."""
+    share_norm: bool = False
+    """Share the LayerNorm of the embeddings along with the tables."""
+    discriminator_positions: Literal["text", "all"] = "text"
+    """Positions of the discriminator's loss: tokens of text, or all, also [CLS] and [SEP]."""
+
+    encoder_needs: ClassVar[frozenset[Capability]] = frozenset({"bidirectional", "pair-mask", "shared-tables"})
+    scores: ClassVar[Literal["log-odds", "energy"]] = "energy"
+    has_discriminator: ClassVar[bool] = True
+
+    @property
+    def generates(self) -> bool:
+        return True
+
+    def build(self, parts: ObjectiveParts) -> Objective:
+        return Electric(parts, self)
+
+    def problems(self) -> Iterator[str]:
+        if self.share_norm and self.sharing != "embeddings":
+            yield "share_norm: needs objective.sharing embeddings"
+
+
+class Electric(Objective):
     """Joint training of the two-tower cloze model and the energy network."""
 
-    def __init__(
-        self,
-        model: EncoderConfig,
-        generator: GeneratorConfig,
-        *,
-        config: ObjectiveConfig,
-        masking: MaskingConfig,
-        vocabulary: Vocabulary,
-    ) -> None:
+    def __init__(self, parts: ObjectiveParts, config: ElectricConfig) -> None:
         super().__init__()
-        assert config.sharing in ("none", "embeddings"), (
-            "the cloze model has two towers, the discriminator has one"
-        )
-        self.config, self.masking, self.vocabulary = config, masking, vocabulary
+        self.config, self.masking, self.vocabulary = config, parts.masking, parts.vocabulary
         self.sampling = Sampling(config.temperature, config.disallow_correct, config.top_k)
-        self.encoder = Encoder(model)
-        self.head = ReplacedTokenHead(model)
-        shape = generator.encoder(model)
-        tables = self.encoder.embeddings if config.sharing == "embeddings" else None
-        self.left = Encoder(shape, tables=tables, share_norm=config.share_norm)
-        self.right = Encoder(shape, tables=tables, share_norm=config.share_norm)
+        self.encoder = parts.model.build()
+        self.head = ReplacedTokenHead(parts.model)
+        shape = parts.generator.encoder(parts.model)
+        self.left, self.right = self._build_tower(shape), self._build_tower(shape)
         self.cloze_head = MaskedLanguageModelHead(replace(shape, hidden_size=2 * shape.hidden_size))
+
+    def _build_tower(self, shape: EncoderConfig) -> EncoderModule:
+        """One of the two networks of the cloze model, which may use the discriminator's tables."""
+        if self.config.sharing == "none":
+            return shape.build()
+        return shape.build_sharing(self.encoder.embeddings, share_norm=self.config.share_norm)
 
     def forward(
         self,
@@ -123,9 +157,6 @@ class Electric(nn.Module):
         """All tokens of text for the cloze model; positions that it is asked about for the discriminator."""
         text = self._text(batch.input_ids_BL).sum().clamp(min=1)
         return {"generator": text, "discriminator": self._loss_mask(batch).sum().clamp(min=1)}
-
-    def begin_step(self, step: int, steps: int | None) -> None:
-        """Every step is alike."""
 
     def draw(self, batch: Batch) -> Masking:
         """Choose positions. No [MASK] is put in: the cloze model cannot see what it predicts."""

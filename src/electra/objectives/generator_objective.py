@@ -3,25 +3,25 @@
 Shapes: B batch, L length, N slots a row, n = B × N, D hidden size, V vocabulary.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from electra.config import NonNegativeFloat, NonNegativeInt, PositiveFloat
 from electra.data.collate import Batch
-from electra.modeling.encoders.bert import Embeddings, Encoder, EncoderConfig
-from electra.modeling.encoders.build import AnyEncoder, build_encoder
+from electra.modeling.encoders.base import EncoderConfig, EncoderModule
 from electra.modeling.flops import Network
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels.cross_entropy import Sampling
 from electra.modeling.sharing import Share
-from electra.objectives.base import Counts, ExportableNetwork, NetworkName, StepOutput
-from electra.objectives.config import WITH_GENERATOR, GeneratorConfig, ObjectiveConfig
+from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
+from electra.objectives.config import ObjectiveParts, Sections, SentenceLossConfig, Sharing
 from electra.objectives.generators import CountedFakes, Generator
 from electra.objectives.masking import (
     Masking,
-    MaskingConfig,
     attention_mask_of,
     candidates,
     draw_masks,
@@ -32,11 +32,86 @@ from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.sentences import SentenceLoss
 from electra.objectives.stream_memory import StreamMemory
-from electra.objectives.vocabulary import Vocabulary
+from electra.objectives.vocabulary import FakesKind
 
+WITH_GENERATOR: tuple[FakesKind, ...] = ("generator", "frozen")
 SHARES: dict[str, Share] = {
     "tokens": "tokens", "embeddings": "tables", "detached": "detached", "disentangled": "disentangled",
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GeneratorObjectiveConfig(SentenceLossConfig):
+    """An objective whose full-size network reads text with replaced tokens."""
+
+    discriminator_weight: NonNegativeFloat = 50.0
+    """λ, the weight of the loss of the discriminator (paper, equation 4), or of the full-size network that reads
+    replaced tokens."""
+    generator_weight: NonNegativeFloat = 1.0
+    """The weight of the generator's loss."""
+    fakes: FakesKind = "generator"
+    """Source of the replaced tokens: the generator that is trained together with the network; frozen: one that was
+    trained before (init.generator) and stays as it is; uniform: any token; unigram: tokens by their frequency;
+    same-tag: by their frequency among tokens of the same part of speech (`electra data tags`)."""
+    unigram_power: NonNegativeFloat = 1.0
+    """For unigram and same-tag: frequencies are raised to this power."""
+    temperature: PositiveFloat = 1.0
+    """The generator's logits are divided by it before a token is drawn. For adversarial with gumbel: the softness
+    of its samples."""
+    final_temperature: NonNegativeFloat = 0.0
+    """The temperature at the end of the run, reached in a straight line; 0: it does not change."""
+    top_k: NonNegativeInt = 0
+    """Draw from the generator's K most likely tokens only; 0: from all."""
+    sharing: Sharing = "embeddings"
+    """What the two networks share: nothing, the token table, the three embedding tables, or the whole encoder.
+    detached: the discriminator reads the generator's tables, but does not train them. disentangled: the same, plus
+    a difference of its own that starts at 0 (DeBERTaV3)."""
+    share_norm: bool = False
+    """Share the LayerNorm of the embeddings along with the tables (original: true)."""
+    sample_unmasked: bool = True
+    """Put samples also at chosen positions that kept their token (original, and the paper's equation: true)."""
+    sampling_dropout: bool = True
+    """Draw from the generator's training pass, dropout on (original: true). False costs another pass."""
+    disallow_correct: bool = False
+    """Never draw the original token."""
+
+    not_ignored: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        **SentenceLossConfig.not_ignored, "fakes": (), "temperature": (), "final_temperature": (), "top_k": (),
+    }  # fmt: skip
+
+    @property
+    def generates(self) -> bool:
+        return self.fakes in WITH_GENERATOR
+
+    @property
+    def generator_learns(self) -> bool:
+        """Whether the generator is trained together with the network."""
+        return self.fakes == "generator"
+
+    @property
+    def accepts_generator(self) -> bool:
+        return self.generates
+
+    def problems(self) -> Iterator[str]:
+        if self.share_norm and self.sharing not in ("embeddings", "all"):
+            yield "share_norm: needs objective.sharing embeddings or all"
+        if self.fakes == "frozen" and self.sharing != "none":
+            yield "sharing: a frozen generator shares nothing; set it to none"
+        if self.unigram_power != 1 and self.fakes not in ("unigram", "same-tag"):
+            yield f"unigram_power: is for fakes unigram and same-tag, not {self.fakes}; leave it out"
+
+    def problems_with(self, sections: Sections) -> Iterator[str]:
+        init = sections.init
+        if self.fakes == "frozen" and init.generator is None:
+            yield "objective.fakes: frozen needs init.generator, the generator that was trained before"
+        if self.sharing in ("detached", "disentangled") and init.discriminator is not None:
+            yield f"objective.sharing: {self.sharing} begins with the generator's tables; set it to none"
+
+
+def trains_its_own_generator(config: GeneratorObjectiveConfig) -> Iterator[str]:
+    """The problem of an objective that trains the generator that its replaced tokens come from."""
+    if config.fakes != "generator":
+        yield f"fakes: {config.kind} trains the generator that its fakes come from; leave it at generator"
 
 
 @dataclass(frozen=True)
@@ -55,34 +130,27 @@ class CorruptedBatch:
     generator_loss: Tensor | None
 
 
-class GeneratorObjective(nn.Module, ABC):
+class GeneratorObjective(Objective):
     """A full-size network, and a source of fakes beside it.
 
     `encoder` and `generator` are the networks; without a generator (fakes of counts) the second is None.
     Subclasses say in `add_heads` what stands on top, and in `forward` what is learnt.
     """
 
-    def __init__(
-        self,
-        model: EncoderConfig,
-        generator: GeneratorConfig,
-        *,
-        config: ObjectiveConfig,
-        masking: MaskingConfig,
-        vocabulary: Vocabulary,
-    ) -> None:
+    def __init__(self, parts: ObjectiveParts, config: GeneratorObjectiveConfig) -> None:
         super().__init__()
-        self.config, self.masking, self.vocabulary = config, masking, vocabulary
+        model, vocabulary = parts.model, parts.vocabulary
+        self.config, self.masking, self.vocabulary = config, parts.masking, vocabulary
         self.sampling = Sampling(config.temperature, config.disallow_correct, config.top_k)
         self.sentences: SentenceLoss | None = None
         if config.sentence_loss != "none":
             self.sentences = SentenceLoss(model, weight=config.sentence_weight)
         self.counted: CountedFakes | None = None
         self.generator: Generator | None = None
-        if config.fakes in WITH_GENERATOR:
-            self._add_networks(model, generator.encoder(model))
+        if config.generates:
+            self._add_networks(model, parts.generator.encoder(model))
         else:
-            self.encoder = build_encoder(model)
+            self.encoder = model.build()
             if vocabulary.gives(config.fakes):
                 self.counted = CountedFakes(config.fakes, vocabulary, power=config.unigram_power)
         self.memory = StreamMemory(model)
@@ -94,35 +162,32 @@ class GeneratorObjective(nn.Module, ABC):
 
     def _add_networks(self, model: EncoderConfig, shape: EncoderConfig) -> None:
         """The full-size network and a generator of this shape, with what they share."""
-        config = self.config
-        if config.sharing in ("detached", "disentangled"):  # the tables are the generator's
-            lender = Encoder(shape)
-            self.encoder = Encoder(model, tables=lender.embeddings, share=SHARES[config.sharing])
-            beside: AnyEncoder = lender
+        sharing = self.config.sharing
+        if sharing in ("detached", "disentangled"):  # the tables are the generator's
+            generator = shape.build()
+            self.encoder = model.build_sharing(generator.embeddings, share=SHARES[sharing])
         else:
-            self.encoder = build_encoder(model)
-            beside = self._beside(shape)
+            self.encoder = model.build()
+            generator = self._build_generator_encoder(shape)
         self.generator = Generator(
-            beside, MaskedLanguageModelHead(shape), sampling=self.sampling, frozen=config.fakes == "frozen"
+            generator, MaskedLanguageModelHead(shape), sampling=self.sampling, frozen=self.config.fakes == "frozen"
         )
 
-    def _beside(self, shape: EncoderConfig) -> AnyEncoder:
-        """The generator's encoder, where it may use tables of the full-size one, or all of it."""
+    def _build_generator_encoder(self, shape: EncoderConfig) -> EncoderModule:
+        """The generator's encoder, which may use tables of the full-size one, or all of it."""
         sharing = self.config.sharing
         if sharing == "none":
-            return build_encoder(shape)
+            return shape.build()
         if sharing == "all":
             assert shape == self.encoder.config, "a network that plays both roles has one shape"
-            assert isinstance(self.encoder, Encoder)
             return self.encoder
-        share = SHARES.get(sharing, "tables")
-        tables: Embeddings | None = None
-        if isinstance(self.encoder, Encoder):
-            tables = self.encoder.embeddings
-        beside = Encoder(shape, tables=tables, share=share, share_norm=self.config.share_norm)
-        if tables is None and sharing == "tokens":  # a network with relative positions has this table alone
-            beside.embeddings.token = self.encoder.embeddings.token
-        return beside
+        if "shared-tables" in self.encoder.config.capabilities & shape.capabilities:
+            share = SHARES.get(sharing, "tables")
+            return shape.build_sharing(self.encoder.embeddings, share=share, share_norm=self.config.share_norm)
+        assert sharing == "tokens", "networks of different kinds have the token table alone in common"
+        generator = shape.build()
+        generator.embeddings.token = self.encoder.embeddings.token
+        return generator
 
     def begin_step(self, step: int, steps: int | None) -> None:
         """Let the temperature go on towards its end."""
@@ -146,7 +211,7 @@ class GeneratorObjective(nn.Module, ABC):
         masking = masking or self.draw(batch)
         mask_BL = self.attention_mask(batch)
         loss = None
-        if self.generator is not None and self.config.fakes_learn:
+        if self.generator is not None and self.config.generator_learns:
             loss, drawn_n = self.generator(batch, masking, mask_BL, self.uniforms(batch, masking))
             if samples_n is None and self.config.sampling_dropout:
                 samples_n = drawn_n
@@ -207,7 +272,7 @@ class GeneratorObjective(nn.Module, ABC):
         share = slots(length, self.masking.share) / length
         network = self.generator.network(share)
         yield "generator", network
-        if self.config.fakes_learn and not self.config.sampling_dropout:
+        if self.config.generator_learns and not self.config.sampling_dropout:
             yield "generator, to draw samples", replace(network, trained=False)
 
     def with_generator(self, output: StepOutput, corrupted: CorruptedBatch, counts: Counts) -> StepOutput:

@@ -7,15 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
-from electra.modeling.encoders.build import AnyEncoder
+from electra.modeling.encoders.base import EncoderModule
 from electra.modeling.flops import Network
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels.cross_entropy import PLAIN, Sampling, sampled_cross_entropy
-from electra.objectives.config import FakesKind
 from electra.objectives.masking import Masking
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.stream_memory import StreamMemory
-from electra.objectives.vocabulary import Vocabulary
+from electra.objectives.vocabulary import FakesKind, Vocabulary
 
 
 class Generator(nn.Module):
@@ -28,7 +27,7 @@ class Generator(nn.Module):
 
     def __init__(
         self,
-        encoder: AnyEncoder,
+        encoder: EncoderModule,
         head: MaskedLanguageModelHead,
         *,
         sampling: Sampling = PLAIN,

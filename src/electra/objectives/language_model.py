@@ -6,26 +6,22 @@ Shapes: n positions, D hidden size.
 import torch
 from torch import Tensor, nn
 
-from electra.modeling.encoders.bert import EncoderConfig
-from electra.modeling.encoders.build import build_encoder
+from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.heads import LanguageModelHead
 from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
-from electra.objectives.base import ExportableNetwork, NetworkName
+from electra.objectives.base import ExportableNetwork, NetworkName, Objective
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.stream_memory import StreamMemory
 
 
-class LanguageModel(nn.Module):
+class LanguageModel(Objective):
     """An encoder, its head and its memory; subclasses say which words are predicted, and from which states."""
 
     def __init__(self, model: EncoderConfig, *, query_stream: bool = False) -> None:
         super().__init__()
-        self.encoder = build_encoder(model, query_stream=query_stream)
+        self.encoder = model.build(query_stream=query_stream)
         self.head = LanguageModelHead(model)
         self.memory = StreamMemory(model)
-
-    def begin_step(self, step: int, steps: int | None) -> None:
-        """Every step is alike."""
 
     def negative_log_likelihood(self, x_nD: Tensor, targets_n: Tensor, used_n: Tensor) -> Tensor:
         """The sum over the positions that are used."""

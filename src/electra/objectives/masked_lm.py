@@ -9,38 +9,51 @@ Shapes: B batch, L length, N slots a row, n = B × N, D hidden size, V vocabular
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from electra.config import NonNegativeFloat
 from electra.data.collate import Batch
-from electra.modeling.encoders.bert import EncoderConfig
-from electra.modeling.encoders.build import build_encoder
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
-from electra.objectives.base import Counts, ExportableNetwork, NetworkName, StepOutput
-from electra.objectives.config import ObjectiveConfig
-from electra.objectives.masking import Masking, MaskingConfig, attention_mask_of, draw_masks, slots
+from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
+from electra.objectives.config import ObjectiveParts, SentenceLossConfig
+from electra.objectives.masking import Masking, attention_mask_of, draw_masks, slots
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.sentences import SentenceLoss, with_cls_position
 from electra.objectives.stream_memory import StreamMemory
-from electra.objectives.vocabulary import Vocabulary
 
 
-class MaskedLanguageModel(nn.Module):
+@dataclass(frozen=True)
+class MaskedLanguageModelConfig(SentenceLossConfig):
+    """BERT's objective."""
+
+    kind: str = "masked-lm"
+    generator_weight: NonNegativeFloat = 1.0
+    """The weight of the loss."""
+
+    carries_memory: ClassVar[bool] = True
+
+    def build(self, parts: ObjectiveParts) -> Objective:
+        return MaskedLanguageModel(parts, self)
+
+
+class MaskedLanguageModel(Objective):
     """One encoder of the discriminator's shape that learns to fill masks."""
 
-    def __init__(
-        self, model: EncoderConfig, *, config: ObjectiveConfig, masking: MaskingConfig, vocabulary: Vocabulary
-    ) -> None:
+    def __init__(self, parts: ObjectiveParts, config: MaskedLanguageModelConfig) -> None:
         super().__init__()
+        model = parts.model
         self.sentences: SentenceLoss | None = None
         if config.sentence_loss != "none":
             self.sentences = SentenceLoss(model, weight=config.sentence_weight)
-        self.config, self.masking, self.vocabulary = config, masking, vocabulary
-        self.encoder = build_encoder(model)
+        self.config, self.masking, self.vocabulary = config, parts.masking, parts.vocabulary
+        self.encoder = model.build()
         self.memory = StreamMemory(model)
         self.head = MaskedLanguageModelHead.full_size(model)
 
@@ -63,9 +76,6 @@ class MaskedLanguageModel(nn.Module):
             self.config.generator_weight * generator_loss, {"generator_loss": generator_loss.detach()}
         )
         return output if self.sentences is None else self.sentences(output, x_BD, batch, counts)
-
-    def begin_step(self, step: int, steps: int | None) -> None:
-        """Every step is alike."""
 
     def counts(self, batch: Batch, masking: Masking | None = None) -> Counts:
         """The chosen positions."""

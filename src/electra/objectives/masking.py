@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoders.bert import attention_mask, gather_positions
+from electra.modeling.encoders.base import attention_mask, gather_positions
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
 

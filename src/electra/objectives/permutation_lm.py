@@ -11,29 +11,50 @@ is a setting of masking.py, where nothing is masked here: one in K of them is a 
 Shapes: B batch, L length, N targets a row, n = B × N, D hidden size, V vocabulary.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from electra.data.collate import Batch
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.base import Capability
 from electra.modeling.flops import Network, Networks
-from electra.objectives.base import Counts, StepOutput
+from electra.objectives.base import Counts, Objective, StepOutput
+from electra.objectives.config import ObjectiveConfig, ObjectiveParts, Sections
 from electra.objectives.language_model import LanguageModel
-from electra.objectives.masking import Masking, MaskingConfig, attention_mask_of, draw_masks, slots
+from electra.objectives.masking import Masking, attention_mask_of, draw_masks, slots
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.stream_memory import StreamMemory
-from electra.objectives.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class PermutationLanguageModelConfig(ObjectiveConfig):
+    """XLNet's objective: tokens in a random order."""
+
+    kind: str = "permutation-lm"
+
+    encoder_needs: ClassVar[frozenset[Capability]] = frozenset({"bidirectional", "two-streams"})
+    carries_memory: ClassVar[bool] = True
+    unused_settings: ClassVar[tuple[str, ...]] = ("generator.", "masking.mask_share", "masking.random_share")
+    unused_reason: ClassVar[str] = "no generator"
+
+    def build(self, parts: ObjectiveParts) -> Objective:
+        return PermutationLanguageModel(parts)
+
+    def problems_with(self, sections: Sections) -> Iterator[str]:
+        if sections.masking.replacement:
+            yield "masking.replacement: must be false for permutation-lm: a target has one place in the order"
 
 
 class PermutationLanguageModel(LanguageModel):
     """One encoder with two streams of states."""
 
-    def __init__(self, model: EncoderConfig, *, masking: MaskingConfig, vocabulary: Vocabulary) -> None:
-        super().__init__(model, query_stream=True)
-        self.masking, self.vocabulary = masking, vocabulary
+    def __init__(self, parts: ObjectiveParts) -> None:
+        super().__init__(parts.model, query_stream=True)
+        self.masking, self.vocabulary = parts.masking, parts.vocabulary
 
     def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
         """`loss` = permutation_lm_loss, the mean over the targets."""

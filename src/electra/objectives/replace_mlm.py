@@ -10,20 +10,36 @@ Shapes: B batch, L length, N slots a row, n = B × N, D hidden size, V vocabular
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
-from electra.objectives.base import Counts, ExportableNetwork, NetworkName, StepOutput
-from electra.objectives.generator_objective import CorruptedBatch, GeneratorObjective
+from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
+from electra.objectives.config import ObjectiveParts
+from electra.objectives.generator_objective import (
+    CorruptedBatch,
+    GeneratorObjective,
+    GeneratorObjectiveConfig,
+)
 from electra.objectives.masking import slots
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.sentences import with_cls_position
+
+
+@dataclass(frozen=True)
+class ReplaceMlmConfig(GeneratorObjectiveConfig):
+    """Replace MLM (paper, section 3.5)."""
+
+    kind: str = "replace-mlm"
+
+    def build(self, parts: ObjectiveParts) -> Objective:
+        return ReplaceMlm(parts, self)
 
 
 class ReplaceMlm(GeneratorObjective):

@@ -11,26 +11,60 @@ No gradient flows from D through the samples. A sample that happens to be the or
 Shapes: B batch, L length, N slots a row, n = B × N, D hidden size, V vocabulary.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from electra.data.collate import Batch
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import ReplacedTokenHead
-from electra.objectives.base import Counts, ExportableNetwork, NetworkName, StepOutput
-from electra.objectives.generator_objective import CorruptedBatch, GeneratorObjective
+from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
+from electra.objectives.config import ObjectiveParts, Sections
+from electra.objectives.generator_objective import (
+    CorruptedBatch,
+    GeneratorObjective,
+    GeneratorObjectiveConfig,
+)
 from electra.objectives.masking import Masking, choose, non_padding
 from electra.objectives.metrics import DetectionMetrics, MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.stream_memory import StreamMemory
 
 
+@dataclass(frozen=True)
+class ReplacedTokenConfig(GeneratorObjectiveConfig):
+    """ELECTRA: replaced-token detection."""
+
+    kind: str = "replaced-token"
+    discriminator_positions: Literal["text", "all", "masked", "random"] = "text"
+    """Positions of the discriminator's loss: tokens of text; all, also [CLS] and [SEP], which are never replaced
+    (the original); masked: the masked positions alone (ELECTRA 15 %); random: as many positions of text, drawn
+    independently of the masks."""
+
+    carries_memory: ClassVar[bool] = True
+    has_discriminator: ClassVar[bool] = True
+    not_ignored: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        **GeneratorObjectiveConfig.not_ignored, "discriminator_positions": ("all",),
+    }  # fmt: skip
+
+    def build(self, parts: ObjectiveParts) -> Objective:
+        return ReplacedToken(parts, self)
+
+    def problems_with(self, sections: Sections) -> Iterator[str]:
+        yield from super().problems_with(sections)
+        if sections.masking.replacement and self.discriminator_positions in ("masked", "random"):
+            yield "masking.replacement: must be false where objective.discriminator_positions is masked or random"
+
+
 class ReplacedToken(GeneratorObjective):
     """A discriminator (`encoder`, `head`), trained on the fakes of a generator or of counts."""
+
+    config: ReplacedTokenConfig
 
     def add_heads(self, model: EncoderConfig) -> None:
         self.head = ReplacedTokenHead(model)

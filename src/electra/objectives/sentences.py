@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from electra.data.collate import UNPAIRED, Batch
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.heads import SentencePairHead
 from electra.objectives.base import Counts, StepOutput
 

@@ -3,13 +3,14 @@
 Shapes: Y blocks, B rows, M slots of the memory, D hidden size.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
-from electra.modeling.encoders.bert import EncoderConfig
-from electra.modeling.encoders.build import AnyEncoder
-from electra.modeling.encoders.relative import Memory, RelativeEncoder
+from electra.modeling.encoders.base import EncoderConfig, EncoderModule, compute_states
+from electra.modeling.encoders.relative import Memory
 
 
 class StreamMemory(nn.Module):
@@ -28,16 +29,29 @@ class StreamMemory(nn.Module):
         self._known: Tensor | None = None
         self._parts: dict[int, Memory] = {}
 
-    def read(self, encoder: AnyEncoder, batch: Batch, *inputs: Tensor | None, **others: Tensor | None) -> Tensor:
+    def read(
+        self,
+        encoder: EncoderModule,
+        batch: Batch,
+        ids_BL: Tensor,
+        segment_ids_BL: Tensor | None = None,
+        attention_mask_BL: Tensor | None = None,
+        *,
+        positions_BN: Tensor | None = None,
+        **others: Any,
+    ) -> Tensor:
         """What the encoder gives for these inputs, with the past of the batch's rows, which goes on from there.
 
         Without a stream, or without a memory, it is what the encoder gives by itself.
         """
-        if batch.stream_state is None or not self.length or not isinstance(encoder, RelativeEncoder):
-            found: Tensor = encoder(*inputs, **others)
-            return found
+        if batch.stream_state is None or not self.length:
+            return compute_states(
+                encoder, ids_BL, segment_ids_BL, attention_mask_BL, positions_BN=positions_BN, **others
+            )
         past = self._before(batch)
-        states: Tensor = encoder(*inputs, **others, past=past)
+        states: Tensor = encoder(
+            ids_BL, segment_ids_BL, attention_mask_BL, positions_BN=positions_BN, **others, past=past
+        )
         assert past.memory_YBMD is not None
         finite_YBM1 = past.memory_YBMD.isfinite().all(-1, keepdim=True)
         past.memory_YBMD = past.memory_YBMD.where(finite_YBM1, 0.0)

@@ -8,27 +8,78 @@ Shapes: B batch, L length, N slots a row, n = B × N.
 """
 
 import math
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from electra.config import OpenFraction
 from electra.data.collate import Batch
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
-from electra.objectives.base import Counts, StepOutput
-from electra.objectives.generator_objective import CorruptedBatch
+from electra.objectives.base import Counts, Objective, StepOutput
+from electra.objectives.config import ObjectiveParts, Sections
+from electra.objectives.generator_objective import (
+    CorruptedBatch,
+    trains_its_own_generator,
+)
 from electra.objectives.generators import Generator
 from electra.objectives.masking import Masking, slots
 from electra.objectives.metrics import MaskedLanguageModelMetrics
-from electra.objectives.replaced_token import ReplacedToken
+from electra.objectives.replaced_token import ReplacedToken, ReplacedTokenConfig
 
 
-def change_of(first_share: float, steps: int) -> int:
-    """The step at which the second stage begins."""
-    return math.ceil(first_share * steps)
+@dataclass(frozen=True)
+class TwoStageConfig(ReplacedTokenConfig):
+    """Replaced-token detection after a first stage."""
+
+    kind: str = "two-stage"
+    first_share: OpenFraction = 0.5
+    """Share of the run that the first stage takes."""
+    first_stage: Literal["generator", "encoder"] = "generator"
+    """generator: it is trained alone, then the discriminator on its frozen fakes (paper, section 3.2). encoder:
+    the discriminator's network learns as a masked language model first, then both are trained together."""
+    hand_over: bool = True
+    """For first_stage generator: initialize the discriminator with the generator's weights; the two must have the
+    same shape."""
+
+    carries_memory: ClassVar[bool] = False
+    not_ignored: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        **ReplacedTokenConfig.not_ignored, "first_share": (), "first_stage": (), "hand_over": (),
+    }  # fmt: skip
+
+    def build(self, parts: ObjectiveParts) -> Objective:
+        return TwoStage(parts, self)
+
+    def second_stage_start(self, steps: int) -> int:
+        """The step at which the second stage begins."""
+        return math.ceil(self.first_share * steps)
+
+    def stage_starts(self, steps: int) -> list[int]:
+        return [0, self.second_stage_start(steps)]
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        yield from trains_its_own_generator(self)
+        if self.first_stage == "encoder" and self.sharing in ("detached", "disentangled"):
+            yield f"sharing: {self.sharing} leaves the tables to a generator that is not trained at first"
+
+    def problems_with(self, sections: Sections) -> Iterator[str]:
+        yield from super().problems_with(sections)
+        if sections.train.minutes is not None:
+            yield "train.minutes: a run of two stages is as long as train.steps says; give that"
+        if self.first_stage != "generator":
+            return
+        if self.sharing != "none":
+            yield "objective.sharing: the generator of a first stage stays as it is in the second; set it to none"
+        if self.hand_over and sections.generator.encoder(sections.model) != sections.model:
+            yield (
+                "objective.hand_over: needs a generator of the discriminator's shape: set generator.width 1, or "
+                "objective.hand_over false"
+            )
 
 
 class TwoStage(ReplacedToken):
@@ -38,6 +89,7 @@ class TwoStage(ReplacedToken):
         in_stages: a step does not use every parameter, which those who sum gradients must know.
     """
 
+    config: TwoStageConfig
     in_stages = True
 
     def add_heads(self, model: EncoderConfig) -> None:
@@ -50,7 +102,7 @@ class TwoStage(ReplacedToken):
         """Know the stage, and hand the weights over between the two."""
         super().begin_step(step, steps)
         assert steps is not None, "the length of a run of two stages is given in steps"
-        change = change_of(self.config.first_share, steps)
+        change = self.config.second_stage_start(steps)
         self.first = step < change
         if step == change and self.config.first_stage == "generator" and self.config.hand_over:
             assert self.generator is not None

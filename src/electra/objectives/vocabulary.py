@@ -3,11 +3,15 @@
 Shapes: V entries of the vocabulary, n those that may stand in a text.
 """
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
 from electra.data.tokenizer import SpecialTokens
-from electra.objectives.config import FakesKind
+
+FakesKind = Literal["generator", "frozen", "uniform", "unigram", "same-tag"]
+"""Where replacement tokens come from."""
 
 
 class Vocabulary(nn.Module):

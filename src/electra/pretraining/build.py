@@ -24,9 +24,10 @@ from electra.data.streams import StreamOrder, check_stream
 from electra.data.tags import TAGS, TagTable
 from electra.data.tokenizer import continuation_mask, load_tokenizer
 from electra.errors import ConfigError, DataError
+from electra.objectives.base import Objective
 from electra.objectives.masking import WHOLE_WORDS
 from electra.objectives.stream_memory import stream_memories
-from electra.pretraining.config import AnyObjective, PretrainConfig, build_objective
+from electra.pretraining.config import PretrainConfig, build_objective
 from electra.pretraining.warm_start import WarmStart, initialize
 from electra.training.allocator import keep_freed_memory
 from electra.training.batch_source import BatchSource, prefetch
@@ -79,7 +80,7 @@ def open_data(config: PretrainConfig) -> tuple[TokenData, Path]:
 class RunParts:
     """What a run trains and on what, ready for its first step."""
 
-    objective: AnyObjective
+    objective: Objective
     batches: BatchSource
     precision: Precision
     device: torch.device
@@ -117,7 +118,7 @@ def check_data(config: PretrainConfig, data: TokenData) -> None:
     """
     if config.packing.streams:
         check_stream(data, length=config.packing.sequence_length, batch_size=config.train.batch_size)
-    if config.objective.fakes == "same-tag" and not (data.folder / TAGS).is_file():
+    if config.objective.needs_tags and not (data.folder / TAGS).is_file():
         raise DataError(f"{data.folder}: no tags of its tokens; make them with `electra data tags {data.folder}`")
 
 
@@ -130,7 +131,7 @@ def vocabulary_tables(config: PretrainConfig, data: TokenData) -> dict[str, torc
     known = {"counts_V": torch.from_numpy(data.unigram_counts.astype(np.int64))}
     if config.masking.kind in WHOLE_WORDS:
         known["continues_V"] = torch.from_numpy(continuation_mask(load_tokenizer(data.tokenizer_path)))
-    if config.objective.fakes == "same-tag" and (tags := TagTable.read(data.folder)):
+    if config.objective.needs_tags and (tags := TagTable.read(data.folder)):
         if len(tags.tags_V) != data.vocabulary_size:
             raise DataError(
                 f"{data.folder / TAGS} is of another vocabulary; make it again with `electra data tags`"
@@ -252,7 +253,7 @@ def _index(config: PretrainConfig, data: TokenData) -> ExampleIndex:
 
 def identity(config: PretrainConfig, data: TokenData) -> dict[str, str]:
     """Facts that a run must find again to go on."""
-    if config.objective.fakes != "same-tag":
+    if not config.objective.needs_tags:
         return {"data": data.fingerprint}
     return {"data": data.fingerprint, "tags": hashlib.sha256((data.folder / TAGS).read_bytes()).hexdigest()}
 
@@ -288,7 +289,7 @@ def heldout_batches(
 
 
 def evaluation(
-    config: PretrainConfig, data: TokenData, objective: AnyObjective, precision: Precision, device: torch.device
+    config: PretrainConfig, data: TokenData, objective: Objective, precision: Precision, device: torch.device
 ) -> Callable[[int], dict[str, float]]:
     batches = list(heldout_batches(config, data, device))
     for memory in stream_memories(objective).values():
@@ -304,7 +305,7 @@ def evaluation(
 
 
 def _precision(
-    config: PretrainConfig, objective: AnyObjective, batches: BatchSource, device: torch.device
+    config: PretrainConfig, objective: Objective, batches: BatchSource, device: torch.device
 ) -> Precision:
     batch = batches.micro_batches(0)[0]
 

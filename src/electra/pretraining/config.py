@@ -1,6 +1,6 @@
 """The config of a pre-training run, and the objective that it describes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -8,21 +8,17 @@ from typing import Any, Literal
 from torch import Tensor
 
 from electra import config
+from electra.config import problems_of
 from electra.data.packing import ONE_SEGMENT, PackingConfig
 from electra.data.tokenizer import SpecialTokens
-from electra.modeling.encoders.bert import EncoderConfig
-from electra.objectives.adversarial import Adversarial
-from electra.objectives.all_tokens_mlm import AllTokensMlm
-from electra.objectives.causal_lm import CausalLanguageModel
-from electra.objectives.config import ALONE, WITH_GENERATOR, GeneratorConfig, ObjectiveConfig, ObjectiveKind
-from electra.objectives.electric import Electric
-from electra.objectives.masked_lm import MaskedLanguageModel
+from electra.modeling.encoders.base import Capability, EncoderConfig
+from electra.modeling.encoders.bert import BertConfig
+from electra.objectives.base import Objective
+from electra.objectives.config import GeneratorConfig, ObjectiveConfig, ObjectiveParts
 from electra.objectives.masking import MaskingConfig
-from electra.objectives.permutation_lm import PermutationLanguageModel
-from electra.objectives.replace_mlm import ReplaceMlm
-from electra.objectives.replaced_token import ReplacedToken
-from electra.objectives.two_stage import TwoStage
+from electra.objectives.replaced_token import ReplacedTokenConfig
 from electra.objectives.vocabulary import Vocabulary
+from electra.registry import encoders
 from electra.training.config import (
     CheckpointConfig,
     EvaluationConfig,
@@ -30,9 +26,6 @@ from electra.training.config import (
     TrackingConfig,
     TrainConfig,
 )
-
-RELATIVE: tuple[ObjectiveKind, ...] = ("causal-lm", "permutation-lm", "masked-lm", "replaced-token")
-"""What networks with relative positions learn."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +63,9 @@ class PretrainConfig:
     """The folder that `electra prepare` made."""
     out: Path | None = None
     """The run's folder."""
-    model: EncoderConfig = field(default_factory=EncoderConfig)
+    model: EncoderConfig = field(default_factory=BertConfig)
     generator: GeneratorConfig = field(default_factory=GeneratorConfig)
-    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    objective: ObjectiveConfig = field(default_factory=ReplacedTokenConfig)
     init: InitConfig = field(default_factory=InitConfig)
     masking: MaskingConfig = field(default_factory=MaskingConfig)
     packing: PackingConfig = field(default_factory=PackingConfig)
@@ -83,133 +76,110 @@ class PretrainConfig:
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
     def problems(self) -> Iterator[str]:
-        if self.init.discriminator is None:  # else it brings the shapes, which are then looked at
+        """Where sections contradict each other."""
+        if self.init.discriminator is None:  # else it brings the shapes, which are checked when it is loaded
             yield from self.shape_problems()
         if self.optimizer.warmup_over_decay and self.train.minutes is not None:
             yield "optimizer.warmup_over_decay: the decay begins at once, so give train.steps, not train.minutes"
         if self.optimizer.steps_before and self.train.minutes is not None:
             yield "optimizer.steps_before: the schedule goes on at once, so give train.steps, not train.minutes"
         objective = self.objective
-        if self.init.generator is not None and (
-            objective.kind in (*ALONE, "electric") or objective.fakes not in WITH_GENERATOR
-        ):
-            yield "init.generator: the objective has no generator apart; leave it out"
+        if self.init.generator is not None and not objective.accepts_generator:
+            yield "init.generator: this objective has no separate generator; leave it out"
         if self.init.generator is not None and self.init.discriminator is None and objective.fakes != "frozen":
             yield "init.generator: needs init.discriminator, too, or objective.fakes frozen"
-        if objective.fakes == "frozen" and self.init.generator is None:
-            yield "objective.fakes: frozen needs init.generator, the generator that was trained before"
-        if objective.sharing in ("detached", "disentangled") and self.init.discriminator is not None:
-            yield f"objective.sharing: {objective.sharing} begins with the generator's tables; set it to none"
-        if objective.sentence_loss != "none" and self.packing.builder in ONE_SEGMENT:
-            yield (
-                f"objective.sentence_loss: {objective.sentence_loss} is about two segments, and rows of "
-                f"packing.builder {self.packing.builder} have one; choose contiguous or sentence-pairs, or none"
-            )
-        if objective.sentence_loss != "none" and self.packing.one_segment_share == 1:
-            yield "packing.one_segment_share: 1 leaves no pair of segments for objective.sentence_loss"
-        if objective.sentence_loss != "none" and objective.kind == "electric":
-            yield "objective.sentence_loss: is not for electric"
-        if objective.kind == "two-stage":
-            yield from self._two_stage_problems()
+        yield from objective.problems_with(self)
+        yield from self._sentence_problems()
         yield from self._stream_problems()
-        if self.masking.replacement and objective.kind == "adversarial":
-            yield "masking.replacement: must be false for adversarial, where every sample has a reward"
-        if self.masking.replacement and objective.kind == "permutation-lm":
-            yield "masking.replacement: must be false for permutation-lm: a target has one place in the order"
-        if self.masking.replacement and objective.discriminator_positions in ("masked", "random"):
-            yield "masking.replacement: must be false where objective.discriminator_positions is masked or random"
+
+    def _sentence_problems(self) -> Iterator[str]:
+        """The loss for pairs of segments needs pairs."""
+        loss = self.objective.sentence_loss
+        if loss == "none":
+            return
+        if self.packing.builder in ONE_SEGMENT:
+            yield (
+                f"objective.sentence_loss: {loss} is about two segments, and rows of packing.builder "
+                f"{self.packing.builder} have one; choose contiguous or sentence-pairs, or none"
+            )
+        if self.packing.one_segment_share == 1:
+            yield "packing.one_segment_share: 1 leaves no pair of segments for objective.sentence_loss"
 
     def _stream_problems(self) -> Iterator[str]:
-        """Rows that go on from batch to batch."""
+        """Rows that continue from batch to batch."""
         model, packing = self.model, self.packing
+        remembers = "memory" in model.capabilities
         if packing.streams and self.train.batch_ramp_steps:
-            yield "train.batch_ramp_steps: rows of a stream are as many in each batch; set it to 0"
+            yield "train.batch_ramp_steps: every batch of a stream has the same number of rows; set it to 0"
         if model.memory_length and not packing.streams:
             yield (
                 f"model.memory_length: examples of packing.builder {packing.builder} are shuffled, so there is "
                 "nothing to remember; set packing.builder stream, or a memory_length of 0"
             )
-        two = model.positions == "relative" and model.type_vocabulary_size > 1
+        if model.memory_length and not self.objective.carries_memory:
+            yield f"model.memory_length: {self.objective.kind} has no memory; set it to 0"
+        two = remembers and model.type_vocabulary_size > 1
         if packing.streams and two and self.init.discriminator is None:  # it may have been trained on pairs
             yield "model.type_vocabulary_size: rows of a stream have one segment; set it to 1"
         if self.evaluation.memory_length and not model.memory_length:
-            yield "evaluation.memory_length: the model remembers nothing; set it to 0, or set model.memory_length"
-
-    def _two_stage_problems(self) -> Iterator[str]:
-        objective = self.objective
-        if self.train.minutes is not None:
-            yield "train.minutes: a run of two stages is as long as train.steps says; give that"
-        if objective.first_stage == "generator" and objective.sharing != "none":
-            yield "objective.sharing: the generator of a first stage stays as it is in the second; set it to none"
-        if (
-            objective.first_stage == "generator"
-            and objective.hand_over
-            and self.generator.encoder(self.model) != self.model
-        ):
-            yield (
-                "objective.hand_over: needs a generator of the discriminator's shape: set generator.width 1, or "
-                "objective.hand_over false"
-            )
+            yield "evaluation.memory_length: the model has no memory; set it to 0, or set model.memory_length"
 
     def shape_problems(self) -> Iterator[str]:
-        """Where the shapes of the networks are at odds with each other or with the rest."""
-        generates = self.objective.generates
-        relative = self.model.positions == "relative"
-        learnt = not relative or (generates and self.generator.positions == "learnt")
-        if self.packing.sequence_length > self.model.max_positions and learnt:
-            yield (
-                f"packing.sequence_length: {self.packing.sequence_length} is more than "
-                f"model.max_positions, {self.model.max_positions}{' (of the generator)' if relative else ''}"
-            )
-        yield from self._relative_problems() if relative else self._learnt_problems()
-        if not generates:
-            return
-        generator, size = self.generator.encoder(self.model), self.model.embedding_size
-        if self.generator.positions == "relative":
-            yield from self._relative_generator_problems()
-            return
-        if generator.layers % generator.layer_groups:
-            groups = generator.layer_groups
-            yield f"generator.layers: {generator.layers} do not divide into {groups} groups of blocks"
-        if self.objective.sharing != "none" and self.generator.embedding_size not in (0, size):
-            yield f"generator.embedding_size: shared tables are {size} wide; leave it at 0, or share none"
-        if self.objective.sharing == "all" and self.generator.encoder(self.model) != self.model:
-            yield ("objective.sharing: all needs a generator of the discriminator's shape: set generator.width 1")
+        """Where the shapes of the networks contradict each other or other sections."""
+        model, objective = self.model, self.objective
+        generator = self.generator.encoder(model) if objective.generates else None
+        length = self.packing.sequence_length
+        tables = [network for network in (model, generator) if network is not None and network.position_table]
+        if any(length > network.max_positions for network in tables):
+            of = "" if model.position_table else " (of the generator)"
+            yield f"packing.sequence_length: {length} is more than model.max_positions, {model.max_positions}{of}"
+        if missing := objective.encoder_capabilities - model.capabilities:
+            yield _missing_capabilities(objective, model, missing)
+        if self.init.discriminator is None and self.init.attention != "random":
+            networks = [model] if generator is None else [model, generator]
+            if not any("neighbor-start" in network.capabilities for network in networks):
+                yield f"init.attention: kind {model.kind} has no such start; set it to random"
+        if generator is not None:
+            yield from self._generator_problems(generator)
 
-    def _relative_generator_problems(self) -> Iterator[str]:
-        objective = self.objective
-        yield from (f"generator.{problem}" for problem in self.generator.encoder(self.model).problems())
-        if objective.kind != "replaced-token":
-            yield f"generator.positions: relative is for replaced-token, not {objective.kind}; set it to learnt"
-        if objective.sharing != "none":
-            yield "objective.sharing: a generator with relative positions shares nothing; set it to none"
-        if self.model.memory_length and not objective.sampling_dropout:
+    def _generator_problems(self, generator: EncoderConfig) -> Iterator[str]:
+        model, objective, size = self.model, self.objective, self.model.embedding_size
+        yield from (f"generator.{problem}" for problem in problems_of(generator))
+        sharing = objective.sharing
+        own = self.generator.embedding_size not in (0, size)
+        if sharing != "none" and own:
+            yield f"generator.embedding_size: shared tables are {size} wide; leave it at 0, or share none"
+        if generator.square_only and sharing != "none":
+            yield f"objective.sharing: a generator of kind {generator.kind} shares nothing; set it to none"
+        elif sharing not in ("none", "tokens") and not self._can_share_tables(generator):
             yield (
-                "objective.sampling_dropout: false would have a generator with a memory read each row twice; set "
+                f"objective.sharing: {sharing} needs two encoders of one kind that can share tables; next to "
+                f"kind {model.kind}, the generator may share tokens, or none"
+            )
+        elif sharing == "all" and generator != model:
+            yield "objective.sharing: all needs a generator of the discriminator's shape: set generator.width 1"
+        if generator.memory_length and not getattr(objective, "sampling_dropout", True):
+            yield (
+                "objective.sampling_dropout: with false, a generator with a memory would read each row twice; set "
                 "it to true"
             )
 
-    def _learnt_problems(self) -> Iterator[str]:
-        if self.objective.kind in ("causal-lm", "permutation-lm"):
-            yield f"model.positions: {self.objective.kind} is for relative ones; set it to relative"
+    def _can_share_tables(self, generator: EncoderConfig) -> bool:
+        return generator.kind == self.model.kind and "shared-tables" in self.model.capabilities
 
-    def _relative_problems(self) -> Iterator[str]:
-        objective, direction = self.objective, self.model.direction
-        if objective.kind not in RELATIVE:
-            yield f"model.positions: {objective.kind} is for learnt ones; relative are for {', '.join(RELATIVE)}"
-            return
-        if (objective.kind == "causal-lm") != (direction == "left"):
-            yield f"model.direction: {direction} is not for {objective.kind}; set it to " + (
-                "left" if objective.kind == "causal-lm" else "both"
-            )
-        if objective.kind not in ALONE and objective.sharing not in ("none", "tokens"):
-            yield (
-                f"objective.sharing: {objective.sharing} is for learnt positions; beside relative ones the "
-                "generator may share tokens, or none"
-            )
-        learnt = objective.generates and self.generator.positions == "learnt"
-        if not learnt and self.init.attention != "random" and self.init.discriminator is None:
-            yield "init.attention: is for learnt positions; set it to random"
+
+def _missing_capabilities(
+    objective: ObjectiveConfig, model: EncoderConfig, missing: Collection[Capability]
+) -> str:
+    """What an objective needs that an encoder cannot do, and which encoders can."""
+    needs = ", ".join(sorted(missing))
+    able = [name for name, kind in encoders if kind().capabilities >= objective.encoder_capabilities]
+    hint = f"encoders that have it: {', '.join(able)}" if able else "no encoder has it as it is by default"
+    if "left-to-right" in missing and model.kind not in able:
+        hint = "set model.kind relative and model.direction left"
+    elif "bidirectional" in missing:
+        hint = "set model.direction both"
+    return f"model.kind: {objective.kind} needs an encoder that is or has {needs}, and {model.kind} is not; {hint}"
 
 
 def load_config(source: str | Path, settings: Mapping[str, Any] | None = None) -> PretrainConfig:
@@ -230,36 +200,14 @@ def with_vocabulary(settings: PretrainConfig, size: int = 30_522) -> PretrainCon
     return replace(settings, model=replace(settings.model, vocabulary_size=settings.model.vocabulary_size or size))
 
 
-SETTLED = {"train.steps": None, "train.precision": "auto", "model.vocabulary_size": 0}
-"""Settings that a run fills in, with the value that leaves them open."""
-
-
-ReadsFakes = ReplacedToken | ReplaceMlm | AllTokensMlm
-AnyObjective = ReadsFakes | Electric | MaskedLanguageModel | CausalLanguageModel | PermutationLanguageModel
-READ_FAKES: dict[ObjectiveKind, type[ReadsFakes]] = {
-    "replaced-token": ReplacedToken,
-    "replace-mlm": ReplaceMlm,
-    "all-tokens-mlm": AllTokensMlm,
-    "adversarial": Adversarial,
-    "two-stage": TwoStage,
-}
-
-
 def build_objective(
     settings: PretrainConfig, special: SpecialTokens, tables: Mapping[str, Tensor] | None = None
-) -> AnyObjective:
-    """The objective that a config describes, freshly initialised.
+) -> Objective:
+    """The objective that a config describes, freshly initialized.
 
     Args:
         tables: of the data, as `Vocabulary` takes them; without them, what needs them cannot be trained.
     """
-    config, masking = settings.objective, settings.masking
     vocabulary = Vocabulary(special, settings.model.vocabulary_size, **(tables or {}))
-    if config.kind == "masked-lm":
-        return MaskedLanguageModel(settings.model, config=config, masking=masking, vocabulary=vocabulary)
-    if config.kind == "causal-lm":
-        return CausalLanguageModel(settings.model)
-    if config.kind == "permutation-lm":
-        return PermutationLanguageModel(settings.model, masking=masking, vocabulary=vocabulary)
-    kind = Electric if config.kind == "electric" else READ_FAKES[config.kind]
-    return kind(settings.model, settings.generator, config=config, masking=masking, vocabulary=vocabulary)
+    parts = ObjectiveParts(settings.model, settings.generator, settings.masking, vocabulary)
+    return settings.objective.build(parts)

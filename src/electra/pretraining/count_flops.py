@@ -6,9 +6,9 @@ from pathlib import Path
 
 import torch
 
-from electra.config import PRESETS, did_you_mean, load_config, preset_names, read_toml
+from electra.config import PRESETS, load_config, preset_names, read_toml
 from electra.data.tokenizer import SpecialTokens
-from electra.errors import ConfigError
+from electra.errors import ConfigError, did_you_mean
 from electra.modeling.flops import Convention, Network, Networks, forward_terms, inference_flops, training_flops
 from electra.objectives.base import ExportableNetwork
 from electra.pretraining.config import PretrainConfig, build_objective, with_vocabulary

@@ -16,9 +16,9 @@ from electra.export.model_card import CardKind, model_card
 from electra.export.names import family_of
 from electra.export.parity import TOLERANCE, parity
 from electra.json_files import read_json
-from electra.modeling.encoders.bert import EncoderConfig
-from electra.objectives.base import ExportableNetwork, NetworkName
-from electra.pretraining.config import AnyObjective, PretrainConfig, build_objective
+from electra.modeling.encoders.base import EncoderConfig
+from electra.objectives.base import ExportableNetwork, NetworkName, Objective
+from electra.pretraining.config import PretrainConfig, build_objective
 from electra.training.checkpoint import Checkpoint, Checkpoints, read_checkpoint
 from electra.training.config import CheckpointConfig
 from electra.training.run_folder import RunFolder
@@ -108,7 +108,7 @@ def _save(
     )
 
 
-def load_trained(found: Checkpoint) -> tuple[PretrainConfig, AnyObjective]:
+def load_trained(found: Checkpoint) -> tuple[PretrainConfig, Objective]:
     """A checkpoint's config, and its objective with the weights that it holds.
 
     Raises:
@@ -134,7 +134,7 @@ def longest_input(config: PretrainConfig) -> int:
     What was trained before knows longer inputs than those that it was continued with, as long as its table;
     relative positions have none.
     """
-    continued = config.init.discriminator is not None and config.model.positions == "learnt"
+    continued = config.init.discriminator is not None and config.model.position_table
     return config.model.max_positions if continued else config.packing.sequence_length
 
 

@@ -5,6 +5,7 @@ import logging
 import os
 import shutil
 import signal
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,6 @@ from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError
 from electra.json_files import read_json, write_json
 from electra.objectives.metric_labels import metric_label
-from electra.objectives.two_stage import change_of
 from electra.pretraining.build import RunParts, build, evaluation, open_data
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.export import ExportResult, export_run
@@ -153,14 +153,15 @@ def _build_trainer(session: _Session, parts: RunParts) -> Trainer:
 
 
 def _trainer_options(config: PretrainConfig) -> TrainerOptions:
-    """Each of two stages has a warm-up and a decay of its own."""
-    if config.objective.kind != "two-stage":
-        return TrainerOptions()
+    """Each stage of an objective has a warm-up and a decay of its own."""
 
     def stage_of(step: int, steps: int | None) -> tuple[int, int | None]:
-        assert steps is not None, "the length of a run of two stages is given in steps"
-        change = change_of(config.objective.first_share, steps)
-        return (step, change) if step < change else (step - change, steps - change)
+        if steps is None:  # still measured; objectives in stages refuse a length in minutes
+            return step, steps
+        starts = config.objective.stage_starts(steps)
+        number = bisect_right(starts, step) - 1
+        end = starts[number + 1] if number + 1 < len(starts) else steps
+        return step - starts[number], end - starts[number]
 
     return TrainerOptions(stage_of=stage_of)
 

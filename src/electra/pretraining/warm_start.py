@@ -7,38 +7,21 @@ from pathlib import Path
 
 import torch
 
+from electra.config import problems_of
 from electra.data.cooccurrence import cooccurrence_table
 from electra.data.shards import TokenData
 from electra.data.tokenizer import describe_tokenizer, load_tokenizer
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export.huggingface import Pretrained
 from electra.export.loading import find, load_pretrained
-from electra.modeling.encoders.bert import ACTIVATIONS, Encoder, EncoderConfig
-from electra.modeling.encoders.build import AnyEncoder
+from electra.modeling.encoders.base import ACTIVATIONS, EncoderConfig, EncoderModule
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
-from electra.modeling.init import attend_to_neighbours
-from electra.objectives.base import ExportableNetwork
-from electra.objectives.config import GeneratorConfig, ObjectiveKind
-from electra.pretraining.config import RELATIVE, AnyObjective, InitConfig, PretrainConfig
+from electra.objectives.base import ExportableNetwork, Objective
+from electra.objectives.config import GeneratorConfig, ObjectiveConfig, scores_of
+from electra.pretraining.config import InitConfig, PretrainConfig
+from electra.registry import encoders
 
 logger = logging.getLogger(__name__)
-
-SHAPE = (
-    "layers",
-    "hidden_size",
-    "embedding_size",
-    "feed_forward_size",
-    "heads",
-    "vocabulary_size",
-    "positions",
-    "max_positions",
-    "type_vocabulary_size",
-    "share_layers",
-    "layer_groups",
-    "activation",
-    "layer_norm_epsilon",
-)
-"""What weights fix of a network; dropout and the like are the run's own."""
 
 
 @dataclass(frozen=True)
@@ -57,29 +40,23 @@ def refuse_fixed(init: InitConfig, given: Collection[str]) -> None:
     """
     fixed = []
     if init.discriminator is not None:
-        fixed += [f"model.{name}" for name in SHAPE] + ["init.token_table", "init.attention"]
+        shape = {name for _, kind in encoders for name in kind().shape()}
+        fixed += [f"model.{name}" for name in (*shape, "positions")] + ["init.token_table", "init.attention"]
     if init.generator is not None:
-        fixed += [f"generator.{field.name}" for field in fields(GeneratorConfig)] + ["init.output_bias"]
+        names = [field.name for field in fields(GeneratorConfig)]
+        fixed += [f"generator.{name}" for name in (*names, "positions")] + ["init.output_bias"]
     if found := sorted(set(fixed) & set(given)):
         raise ConfigError(f"{', '.join(found)}: decided by the networks that [init] names; leave it out")
 
 
-IDLE: dict[ObjectiveKind, tuple[str, ...]] = {
-    "causal-lm": ("generator.", "masking."),
-    "permutation-lm": ("generator.", "masking.mask_share", "masking.random_share"),
-}
-"""Settings that an objective never looks at, by the beginning of their names; presets may have them."""
-
-
-def refuse_unused(kind: ObjectiveKind, given: Collection[str]) -> None:
-    """Refuse settings that were given by name although nothing follows from them.
+def refuse_unused(objective: ObjectiveConfig, given: Collection[str]) -> None:
+    """Refuse settings that were given by name although the objective does not read them; presets may have them.
 
     Raises:
         ConfigError: naming each one.
     """
-    if found := sorted(name for name in given if name.startswith(IDLE.get(kind, ("-",)))):
-        what = "no generator" if kind == "permutation-lm" else "no generator and no masks"
-        raise ConfigError(f"{', '.join(found)}: {kind} has {what}; leave it out")
+    if found := sorted(name for name in given if name.startswith(objective.unused_settings or ("-",))):
+        raise ConfigError(f"{', '.join(found)}: {objective.kind} has {objective.unused_reason}; leave it out")
 
 
 def load_warm_start(config: InitConfig) -> WarmStart:
@@ -127,8 +104,8 @@ def with_shapes(config: PretrainConfig, start: WarmStart) -> PretrainConfig:
         return config
     problems: list[str] = []
     if start.discriminator is not None:
-        problems += _other_positions(config, start.discriminator.encoder.config)
-        config = replace(config, model=_shaped(config.model, start.discriminator.encoder.config))
+        problems += _other_kind(config, start.discriminator.encoder.config)
+        config = replace(config, model=_reshaped(config.model, start.discriminator.encoder.config))
     elif start.generator is not None:  # a frozen one, for a fresh discriminator
         size = start.generator.encoder.config.vocabulary_size
         config = replace(config, model=replace(config.model, vocabulary_size=size))
@@ -139,7 +116,7 @@ def with_shapes(config: PretrainConfig, start: WarmStart) -> PretrainConfig:
     if start.generator is not None and not problems:
         problems += _unlike(start.discriminator, start.generator.encoder, config)
     if not problems:  # they would name what follows from these
-        problems += [*config.model.problems(), *config.generator.problems()]
+        problems += [*problems_of(config.model), *problems_of(config.generator)]
         problems += [*config.problems(), *config.shape_problems()]
     if problems:
         raise ConfigError("a run cannot start from these networks:\n" + "\n".join(f"  {p}" for p in problems))
@@ -151,7 +128,7 @@ def with_shapes_of_run(config: PretrainConfig, run: PretrainConfig) -> PretrainC
     if config.init.generator and run.init.generator:
         config = replace(config, generator=run.generator)
     if config.init.discriminator and run.init.discriminator:
-        config = replace(config, model=_shaped(config.model, run.model))
+        config = replace(config, model=_reshaped(config.model, run.model))
     return config
 
 
@@ -197,7 +174,7 @@ def check_vocabulary(start: WarmStart, data: TokenData, init: InitConfig) -> Non
 
 
 @torch.no_grad()
-def initialize(objective: AnyObjective, config: PretrainConfig, data: TokenData, start: WarmStart) -> None:
+def initialize(objective: Objective, config: PretrainConfig, data: TokenData, start: WarmStart) -> None:
     """Give a fresh objective the weights that its run starts from.
 
     What was trained before is taken as it is; the starts that are counted or built are for fresh networks alone.
@@ -210,12 +187,12 @@ def initialize(objective: AnyObjective, config: PretrainConfig, data: TokenData,
             counts_V[: len(counted_V)] += counted_V
             bias_V.copy_((counts_V / counts_V.sum()).log())
     if start.discriminator is None and start.generator is not None:
-        _take(towers.pop("generator"), start.generator, str(init.generator), config.objective.kind)
+        _take(towers.pop("generator"), start.generator, str(init.generator), config.objective)
     if start.discriminator is not None:
         main = towers.get("discriminator") or towers["encoder"]
-        _take(main, start.discriminator, str(init.discriminator), config.objective.kind)
+        _take(main, start.discriminator, str(init.discriminator), config.objective)
         if start.generator is not None:
-            _take(towers["generator"], start.generator, str(init.generator), config.objective.kind)
+            _take(towers["generator"], start.generator, str(init.generator), config.objective)
         elif "generator" in towers and towers["generator"].encoder is not main.encoder:
             shape = towers["generator"].encoder.config
             logger.info("the generator is fresh: %s layers of %s", shape.layers, shape.hidden_size)
@@ -223,61 +200,67 @@ def initialize(objective: AnyObjective, config: PretrainConfig, data: TokenData,
     encoders = list({id(tower.encoder): tower.encoder for tower in towers.values()}.values())
     if init.attention == "neighbours":
         for encoder in encoders:
-            if isinstance(encoder, Encoder):  # relative positions need no such start
-                attend_to_neighbours(encoder)
+            if "neighbor-start" in encoder.config.capabilities:
+                encoder.attend_to_neighbors()
     if init.token_table == "cooccurrence":
         _count_table(encoders, data)
 
 
-def _other_positions(config: PretrainConfig, shape: EncoderConfig) -> Iterator[str]:
-    """What is asked for needs other positions than those of the network that is continued."""
-    folder, kind = config.init.discriminator, config.objective.kind
-    if shape.positions == "relative":
-        if kind not in RELATIVE:
-            yield (
-                f"init.discriminator: {folder} has relative positions, and {kind} needs learnt ones; start from "
-                f"another type of network, or set objective.kind to one of {', '.join(RELATIVE)}"
-            )
-        return
-    asked = [f"objective.kind {kind}"] if kind in ("causal-lm", "permutation-lm") else []
-    asked += [
-        f"model.{name} {value}"
-        for name in ("direction", "memory_length")
-        if (value := getattr(config.model, name)) != getattr(EncoderConfig, name)
-    ]
-    if asked:
+def _other_kind(config: PretrainConfig, shape: EncoderConfig) -> Iterator[str]:
+    """The objective, or settings of [model], need another kind of network than the one that is continued."""
+    folder, objective = config.init.discriminator, config.objective
+    able = _reshaped(config.model, shape)
+    if missing := objective.encoder_capabilities - able.capabilities:
+        able_kinds = [name for name, kind in encoders if kind().capabilities >= objective.encoder_capabilities]
+        hint = f", such as one of kind {', '.join(able_kinds)}" if able_kinds else ""
         yield (
-            f"init.discriminator: {folder} has learnt positions, and {' and '.join(asked)} "
-            f"{'needs' if len(asked) == 1 else 'need'} relative ones; start from a folder of type xlnet, or take "
-            "another preset"
+            f"init.discriminator: {folder} is of kind {shape.kind}, and objective.kind {objective.kind} needs "
+            f"{', '.join(sorted(missing))}; start from another network{hint}, or choose another objective"
+        )
+    if shape.kind == config.model.kind:
+        return
+    lost = [
+        f"model.{name} {value}"
+        for name in config.model.run_settings
+        if name not in shape.run_settings
+        and (value := getattr(config.model, name)) != getattr(type(config.model), name)
+    ]
+    if lost:
+        yield (
+            f"init.discriminator: {folder} is of kind {shape.kind}, and {' and '.join(lost)} "
+            f"{'needs' if len(lost) == 1 else 'need'} kind {config.model.kind}; start from a folder of that kind, "
+            "or take another preset"
         )
 
 
-def _shaped(model: EncoderConfig, shape: EncoderConfig) -> EncoderConfig:
-    return replace(model, **{name: getattr(shape, name) for name in SHAPE})
+def _reshaped(model: EncoderConfig, shape: EncoderConfig) -> EncoderConfig:
+    """The shape of trained weights, with the dropout and so on of the run."""
+    return shape.with_run_settings_of(model)
 
 
 def _generator(shape: EncoderConfig, model: EncoderConfig) -> GeneratorConfig:
-    """The settings of a generator of a certain shape beside a discriminator."""
+    """The settings of a generator of a certain shape next to a discriminator."""
+    kind = "" if shape.kind == GeneratorConfig().kind_beside(model) else shape.kind
     return GeneratorConfig(
+        kind=kind,
         hidden_size=shape.hidden_size,
         embedding_size=0 if shape.embedding_size == model.embedding_size else shape.embedding_size,
         layers=shape.layers,
         feed_forward_size=shape.feed_forward_size,
         heads=shape.heads,
-        positions=shape.positions,
     )
 
 
-def _unlike(discriminator: Pretrained | None, generator: AnyEncoder, config: PretrainConfig) -> Iterator[str]:
+def _unlike(discriminator: Pretrained | None, generator: EncoderModule, config: PretrainConfig) -> Iterator[str]:
     """Where a generator cannot stand beside a discriminator: another shape, or other weights that are shared."""
     expected, sharing = config.generator.encoder(config.model), config.objective.sharing
     if sharing != "none":
         expected = replace(expected, embedding_size=config.model.embedding_size)
+    here = generator.config.shape()
     found = [
-        f"init.generator: its {name} is {here}, where {wanted} is needed"
-        for name in SHAPE
-        if (here := getattr(generator.config, name)) != (wanted := getattr(expected, name))
+        f"init.generator: its {name} is {here.get(name)}, where {wanted} is needed"
+        for name, wanted in expected.shape().items()
+        if here.get(name) != wanted
     ]
     yield from found
     if any("embedding_size" in problem for problem in found):
@@ -297,7 +280,7 @@ def _unlike(discriminator: Pretrained | None, generator: AnyEncoder, config: Pre
             )
 
 
-def _take(tower: ExportableNetwork, pretrained: Pretrained, name: str, objective: ObjectiveKind) -> None:
+def _take(tower: ExportableNetwork, pretrained: Pretrained, name: str, objective: ObjectiveConfig) -> None:
     """Copy an encoder, and its head where it predicts the same.
 
     Raises:
@@ -313,7 +296,7 @@ def _take(tower: ExportableNetwork, pretrained: Pretrained, name: str, objective
         logger.info("%s looked %s; from here on it looks %s", name, sides[was], sides[is_now])
     fresh = type(tower.head) is not type(pretrained.head)
     if isinstance(tower.head, ReplacedTokenHead):  # an energy is no log-odds
-        fresh |= (pretrained.objective == "electric") != (objective == "electric")
+        fresh |= scores_of(pretrained.objective) != objective.scores
     if not fresh:
         assert pretrained.head is not None
         assert isinstance(tower.head, type(pretrained.head))
@@ -331,7 +314,7 @@ def _take(tower: ExportableNetwork, pretrained: Pretrained, name: str, objective
     )  # fmt: skip
 
 
-def _count_table(encoders: list[AnyEncoder], data: TokenData) -> None:
+def _count_table(encoders: list[EncoderModule], data: TokenData) -> None:
     """Token tables from counts; each keeps the deviation that it would have had with random numbers."""
     logger.info("counting which token follows which, for the token embeddings to start from")
     for size in {encoder.config.embedding_size for encoder in encoders}:

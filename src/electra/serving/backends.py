@@ -16,7 +16,7 @@ from electra.export.loading import find, load_pretrained
 from electra.export.onnx.graph import IDS, MASK, SEGMENTS, is_onnx
 from electra.export.onnx.heads import ALLOWED, BEGINS, POSITIONS
 from electra.export.onnx.model import OnnxModel, load_onnx
-from electra.modeling.encoders.bert import attention_mask
+from electra.modeling.encoders.base import attention_mask
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.tasks.base import Outputs, Problem, Rows, TaskBatch
 from electra.tasks.long_texts import LongTexts

@@ -21,7 +21,7 @@ from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError
 from electra.export.huggingface import Pretrained
 from electra.export.onnx.model import OnnxModel
-from electra.modeling.encoders.bert import attention_mask
+from electra.modeling.encoders.base import attention_mask
 from electra.modeling.encoders.relative import Memory
 
 CPU_BATCH_TOKENS = 2048

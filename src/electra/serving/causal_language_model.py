@@ -43,7 +43,7 @@ class CausalLanguageModel:
             CheckpointError: the encoder is bidirectional, or has no language-model head.
         """
         encoder, head = pretrained.encoder, pretrained.head
-        if not isinstance(encoder, RelativeEncoder) or encoder.config.direction != "left":
+        if not isinstance(encoder, RelativeEncoder) or "left-to-right" not in encoder.config.capabilities:
             raise CheckpointError(
                 f"{name} is bidirectional, so it would see the tokens that it has to predict; give a causal "
                 "language model, such as one from electra pretrain txl-tiny"

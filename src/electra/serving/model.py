@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from electra.errors import CheckpointError
 from electra.export.onnx.model import OnnxModel
-from electra.modeling.encoders.build import AnyEncoder
+from electra.modeling.encoders.base import EncoderModule
 from electra.serving.backends import load_model
 from electra.serving.predictor import Predictor
 from electra.serving.scorer import ScoredText, Scorer
@@ -39,7 +39,7 @@ class Model:
         self.tokenizer = self.pretrained.tokenizer
 
     @property
-    def encoder(self) -> AnyEncoder:
+    def encoder(self) -> EncoderModule:
         """The encoder, a PyTorch module.
 
         Raises:

@@ -13,8 +13,9 @@ from electra.config import load_config, overrides_of
 from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import ConfigError
+from electra.objectives.base import Objective
 from electra.pretraining.build import check_data, vocabulary_tables
-from electra.pretraining.config import AnyObjective, PretrainConfig, build_objective
+from electra.pretraining.config import PretrainConfig, build_objective
 from electra.pretraining.resolve import resolve
 from electra.studies.config import Arm, Study
 from electra.training.precision import PrecisionName
@@ -88,7 +89,7 @@ def resolve_arms(setup: StudySetup, data: TokenData) -> ArmConfigs:
     return configs
 
 
-def meta_objective(config: PretrainConfig) -> AnyObjective:
+def meta_objective(config: PretrainConfig) -> Objective:
     """The objective of a config with shapes but without values."""
     with torch.device("meta"):
         return build_objective(config, SpecialTokens(0, 1, 2, 3, 4))

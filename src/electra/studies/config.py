@@ -32,8 +32,8 @@ from typing import Any
 import tomli_w
 
 from electra import config
-from electra.config import PRESETS, did_you_mean, read_toml
-from electra.errors import ConfigError
+from electra.config import PRESETS, read_toml
+from electra.errors import ConfigError, did_you_mean
 from electra.reports.study_results import UNIGRAM_AUC
 from electra.tasks.catalog import NAMED_TASKS
 

@@ -27,7 +27,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.kernels.unpadding import Unpadding
 from electra.modeling.task_heads import TaskHead
 from electra.tasks.config import DataConfig, HeadConfig

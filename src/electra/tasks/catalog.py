@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from electra.config import did_you_mean
-from electra.errors import CheckpointError, ConfigError
+from electra.errors import CheckpointError, ConfigError, did_you_mean
 from electra.tasks import glue, question_answering, tagging_datasets
 from electra.tasks.base import Problem, Task
 from electra.tasks.classification import Classification, PairClassification

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from electra.data.collate import Batch
-from electra.modeling.encoders.bert import attention_mask
-from electra.modeling.encoders.build import AnyEncoder
+from electra.modeling.encoders.base import EncoderModule, attention_mask
 from electra.modeling.encoders.relative import Memory
 
 LongTextMethod = Literal["windows", "memory"]
@@ -56,7 +55,7 @@ class LongTexts:
     method: LongTextMethod
     window: int
 
-    def states(self, encoder: AnyEncoder, batch: Batch) -> Tensor:
+    def states(self, encoder: EncoderModule, batch: Batch) -> Tensor:
         """Return the state of each text (B, 1, D). A text that fits into one window has that of its row."""
         windows = split_into_windows(batch, self.window)
         return _mean_state(encoder, windows) if self.method == "windows" else _last_state(encoder, windows)
@@ -94,7 +93,7 @@ def split_into_windows(batch: Batch, window: int) -> Windows:
     )
 
 
-def summary_positions(encoder: AnyEncoder, lengths_B: Tensor) -> Tensor:
+def summary_positions(encoder: EncoderModule, lengths_B: Tensor) -> Tensor:
     """Return the position (B, 1) of the state that represents a row.
 
     It is that of [CLS], or in a left-to-right network that of the last token, which has seen all others.
@@ -102,14 +101,14 @@ def summary_positions(encoder: AnyEncoder, lengths_B: Tensor) -> Tensor:
     return lengths_B[:, None] - 1 if encoder.config.direction == "left" else torch.zeros_like(lengths_B)[:, None]
 
 
-def _mean_state(encoder: AnyEncoder, windows: Windows) -> Tensor:
+def _mean_state(encoder: EncoderModule, windows: Windows) -> Tensor:
     all_K = torch.arange(len(windows.lengths_K), device=windows.lengths_K.device)
     x_K1D = _encode_windows(encoder, windows, all_K, None)
     sums_B1D = x_K1D.new_zeros(len(windows.counts_B), *x_K1D.shape[1:]).index_add(0, windows.texts_K, x_K1D)
     return sums_B1D / windows.counts_B[:, None, None]
 
 
-def _last_state(encoder: AnyEncoder, windows: Windows) -> Tensor:
+def _last_state(encoder: EncoderModule, windows: Windows) -> Tensor:
     """Read all texts in parallel so that they end together: a text with fewer windows starts later."""
     counts_B = windows.counts_B
     order_B = counts_B.argsort(descending=True, stable=True)
@@ -126,7 +125,7 @@ def _last_state(encoder: AnyEncoder, windows: Windows) -> Tensor:
     return x_B1D[order_B.argsort()]
 
 
-def _encode_windows(encoder: AnyEncoder, windows: Windows, indices: Tensor, memory: Memory | None) -> Tensor:
+def _encode_windows(encoder: EncoderModule, windows: Windows, indices: Tensor, memory: Memory | None) -> Tensor:
     """Return the states (windows, 1, D) that represent some of the windows."""
     lengths = windows.lengths_K[indices]
     width = int(lengths.max())

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from electra.data.tokenizer import special_tokens
 from electra.errors import ConfigError, DataError
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.task_heads import BEAM, ConditionalSpanHead, SpanHead
 from electra.tasks.base import (
     IGNORE_INDEX,

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from electra.config import did_you_mean
-from electra.errors import DataError
+from electra.errors import DataError, did_you_mean
 from electra.tasks.config import DataConfig
 
 TEXT_COLUMNS = ("text", "sentence", "sentence1", "premise", "question", "review", "content", "first", "body")

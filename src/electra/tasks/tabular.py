@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from electra.config import did_you_mean
-from electra.errors import DataError
+from electra.errors import DataError, did_you_mean
 from electra.readers.base import known_endings
 from electra.readers.read import is_table, read_records
 from electra.tasks.base import Task

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from electra.data.tokenizer import special_tokens
 from electra.errors import ConfigError, DataError
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.task_heads import TokenHead
 from electra.tasks import conll, tags
 from electra.tasks.base import (

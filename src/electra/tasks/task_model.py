@@ -4,7 +4,6 @@ Shapes: B batch, L length, D hidden size.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -12,8 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from electra.modeling.encoders.bert import attention_mask, gather_positions
-from electra.modeling.encoders.build import AnyEncoder
+from electra.modeling.encoders.base import EncoderModule, attention_mask, gather_positions
 from electra.modeling.flops import Network, Networks
 from electra.modeling.task_heads import TaskHead
 from electra.objectives.base import Counts, StepOutput
@@ -37,7 +35,7 @@ class TaskModel(nn.Module):
 
     def __init__(
         self,
-        encoder: AnyEncoder,
+        encoder: EncoderModule,
         problem: Problem,
         *,
         reduction: Reduction = "mean",
@@ -117,7 +115,7 @@ class TaskModel(nn.Module):
     def networks(self, length: int) -> Networks:
         share, config = 1 / length if self.head.reads_first_only else 1.0, self.encoder.config
         if self.long is None or self.long.method == "windows":  # the memory is not used
-            config = replace(config, memory_length=0)
+            config = config.without_memory()
         return {"encoder": Network.of(config, head="none", wanted_share=share)}
 
 

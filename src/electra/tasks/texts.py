@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from electra.data.tokenizer import special_tokens
 from electra.errors import DataError
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.task_heads import TextHead
 from electra.tasks.base import InputSpec, Problem, Rows, TaskBatch, Text, build_rows
 

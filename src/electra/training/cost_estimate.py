@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from electra.modeling.encoders.bert import EncoderConfig
+from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.flops import Convention, Networks, training_flops
 from electra.modeling.kernels.cross_entropy import ROWS
 from electra.objectives.base import ExportableNetwork, NetworkName
@@ -58,17 +58,9 @@ def count_parameters(*modules: nn.Module) -> int:
 
 
 def activation_bytes(config: EncoderConfig, rows: int, *, length: int, bytes_per_number: int) -> float:
-    """What one encoder keeps of a forward pass over so many rows for the backward pass.
-
-    A block keeps about ten vectors of the hidden size a token (inputs, query, key, value, the attention's
-    output, sums, norms) and two of the feed-forward size. Where positions are relative it keeps the attention's
-    probabilities too, before and after dropout, and keys and values of the memory; else they are computed again.
-    """
-    block = length * (10 * config.hidden_size + 2 * config.feed_forward_size)
-    if config.positions == "relative":
-        block += 2 * config.heads * length * (length + config.memory_length)
-        block += 2 * config.hidden_size * config.memory_length
-    return float(rows * (config.layers * block + 4 * length * config.embedding_size) * bytes_per_number)
+    """What one encoder keeps of a forward pass over `rows` sequences for the backward pass."""
+    numbers = config.layers * config.activation_numbers(length) + 4 * length * config.embedding_size
+    return float(rows * numbers * bytes_per_number)
 
 
 def memory_bytes(config: EncoderConfig, rows: int, *, at_once: int, length: int) -> float:

@@ -18,8 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from electra.modeling.encoders.bert import Encoder
-from electra.modeling.encoders.relative import RelativeEncoder
+from electra.modeling.encoders.base import EncoderModule
 from electra.training.distributed import message_group, world_size
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def shard(objective: nn.Module, device: torch.device) -> None:
 
     mesh = init_device_mesh(device.type, (world_size(),))
     for module in objective.modules():
-        if isinstance(module, Encoder | RelativeEncoder):
+        if isinstance(module, EncoderModule):
             for block in module.blocks if module.config.share_layers == "none" else ():
                 fully_shard(block, mesh=mesh)
     fully_shard(objective, mesh=mesh)

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from electra.data.collate import Batch
-from electra.modeling.encoders.bert import Encoder
-from electra.modeling.encoders.relative import RelativeEncoder
+from electra.modeling.encoders.base import EncoderModule
 from electra.objectives.base import Counts, StepOutput
 from electra.training import distributed
 from electra.training.loss_scale import LossScale
@@ -163,9 +162,5 @@ def compile_encoders(objective: nn.Module, *, backend: str = "inductor") -> None
     """
     torch.compiler.reset()
     for module in objective.modules():
-        if isinstance(module, Encoder):
-            module.compile(fullgraph=True, dynamic=False, backend=backend)
-        elif isinstance(module, RelativeEncoder):  # what it remembers is kept by plain code around that
-            module.read = torch.compile(  # type: ignore[method-assign]
-                module.read, fullgraph=True, dynamic=False, backend=backend
-            )
+        if isinstance(module, EncoderModule):
+            module.compile_forward(fullgraph=True, dynamic=False, backend=backend)

@@ -16,7 +16,7 @@ from electra.cli import main
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import load_tokenizer
 from electra.export import huggingface
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.serving.calibration import Calibration
 from electra.serving.scorer import Scorer
@@ -31,12 +31,12 @@ def trained(held_out_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     size = tokenizers.vocabulary_size(load_tokenizer(held_out_data / "tokenizer.json"))
     for tower, head in (("discriminator", ReplacedTokenHead), ("generator", MaskedLanguageModelHead)):
         torch.manual_seed(0)
-        config = EncoderConfig(
+        config = BertConfig(
             layers=1, hidden_size=16, embedding_size=16, feed_forward_size=24, heads=2, max_positions=32,
             vocabulary_size=size, initializer_range=0.4, linear_initializer_range=0.4,
         )  # fmt: skip
         huggingface.save(
-            folder / "export" / tower, encoder=Encoder(config), head=head(config), card="",
+            folder / "export" / tower, encoder=BertEncoder(config), head=head(config), card="",
             tokenizer_json=held_out_data / "tokenizer.json", objective="replaced-token",
         )  # fmt: skip
     return folder

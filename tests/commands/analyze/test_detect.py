@@ -22,7 +22,7 @@ from electra.cli import main
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import load_tokenizer
 from electra.export import huggingface
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.predictor import Predictor
 from electra.serving.scorer import Scorer
@@ -53,7 +53,7 @@ def write_tagger(folder: Path, tokenizer: Path, tags: tuple[str, ...], **reading
     words = tuple("a" for _ in tags)
     problem = build_tagging_task("tags", {"train": [Sentence(words, tags, "a.txt", 1)]}).problem
     torch.manual_seed(1)
-    config = EncoderConfig(
+    config = BertConfig(
         layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=48,
         vocabulary_size=tokenizers.vocabulary_size(load_tokenizer(tokenizer)),
         initializer_range=0.4, linear_initializer_range=0.4,
@@ -61,7 +61,7 @@ def write_tagger(folder: Path, tokenizer: Path, tags: tuple[str, ...], **reading
     head = problem.build_head(config)
     torch.nn.init.normal_(head.prediction.weight)
     huggingface.save(
-        folder, encoder=Encoder(config), head=head, card="", tokenizer_json=tokenizer,
+        folder, encoder=BertEncoder(config), head=head, card="", tokenizer_json=tokenizer,
         task=problem.to_dict() | reading,
     )  # fmt: skip
     return str(folder)
@@ -159,7 +159,7 @@ def test_a_taggers_windows_are_those_of_its_task(small_model: str, tmp_path: Pat
 def test_what_is_read_with_memory_is_read_in_no_windows(tmp_path: Path) -> None:
     part = SentenceSet([LabeledSentence(("cat", "mat") * 10, (False, True) * 10)])
     windows = write_model(tmp_path / "windows")
-    memory = write_model(tmp_path / "memory", positions="relative", memory_length=16, type_vocabulary_size=1)
+    memory = write_model(tmp_path / "memory", kind="relative", memory_length=16, type_vocabulary_size=1)
     assert score_words(Detector.load(str(windows), "windows"), part, part).long == 2
     assert score_words(Detector.load(str(memory), "memory"), part, part).long == 0
 

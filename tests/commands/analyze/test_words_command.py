@@ -14,7 +14,7 @@ from electra.data import tokenizer as tokenizers
 from electra.data.tags import TagTable
 from electra.data.tokenizer import load_tokenizer
 from electra.export import huggingface
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.preparation.tokenizer_training import train_tokenizer
 
@@ -36,7 +36,7 @@ def run(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("words") / "run"
     tokenizer_json = data_folder / "tokenizer.json"
     size = tokenizers.vocabulary_size(load_tokenizer(tokenizer_json))
-    config = EncoderConfig(
+    config = BertConfig(
         layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=32,
         vocabulary_size=size, initializer_range=0.4, linear_initializer_range=0.4,
     )  # fmt: skip
@@ -45,7 +45,7 @@ def run(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         torch.manual_seed(seed)
         huggingface.save(
-            folder / "export" / name, encoder=Encoder(config), head=head(config), card="",
+            folder / "export" / name, encoder=BertEncoder(config), head=head(config), card="",
             tokenizer_json=tokenizer_json,
         )  # fmt: skip
     return folder
@@ -242,11 +242,11 @@ def test_a_generator_of_another_vocabulary_is_refused(
     data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train_tokenizer(["one two three"] * 9, vocabulary_size=60).save(str(tmp_path / "tokenizer.json"))
-    config = EncoderConfig(
+    config = BertConfig(
         layers=1, hidden_size=16, embedding_size=16, feed_forward_size=24, heads=2, vocabulary_size=60
     )
     huggingface.save(
-        tmp_path / "other", encoder=Encoder(config), head=MaskedLanguageModelHead(config), card="",
+        tmp_path / "other", encoder=BertEncoder(config), head=MaskedLanguageModelHead(config), card="",
         tokenizer_json=tmp_path / "tokenizer.json",
     )  # fmt: skip
     assert "another vocabulary" in refused(capsys, "generator", tmp_path / "other", "--data", data_folder)

@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from electra.modeling.encoders.bert import EncoderConfig, gather_positions
-from electra.modeling.encoders.relative import RelativeEncoder
-from electra.modeling.flops import relative_terms
+from electra.config import problems_of
+from electra.modeling.encoders.base import EncoderConfig, gather_positions
+from electra.modeling.encoders.relative import RelativeConfig, RelativeEncoder, relative_terms
 from electra.modeling.kernels import relative_attention
 
-CONFIG = EncoderConfig(
-    positions="relative",
+CONFIG = RelativeConfig(
     layers=3,
     hidden_size=32,
     embedding_size=32,
@@ -284,15 +283,20 @@ def test_starts_from_the_ranges_of_the_config() -> None:
 
 def test_networks_that_are_none() -> None:
     def problems(**settings: Any) -> str:
-        return "\n".join(replace(CONFIG, **settings).problems())
+        return "\n".join(problems_of(replace(CONFIG, **settings)))
 
     assert not problems() and not problems(direction="left", memory_length=0)
     assert "it is the hidden_size, 32; got 16" in problems(embedding_size=16)
     assert "must be even" in problems(hidden_size=33, embedding_size=33, heads=3)
-    assert "memory_length: must not be negative" in problems(memory_length=-1)
-    assert "memory_length: needs positions relative" in problems(positions="learnt")
-    assert "direction: needs positions relative" in problems(positions="learnt", direction="left")
-    assert "share_layers: blocks with relative positions share nothing" in problems(share_layers="all")
+    assert "memory_length: must be at least 0" in problems(memory_length=-1)
+
+
+@pytest.mark.parametrize("name", ["memory_length", "direction", "share_layers"])
+def test_settings_of_another_kind_are_refused(name: str) -> None:
+    values = {"memory_length": 16, "direction": "left", "share_layers": "all"}
+    kind = "relative" if name == "share_layers" else "bert"
+    with pytest.raises(ValueError, match=f"{name}: needs kind"):
+        EncoderConfig.variant({"kind": kind, name: values[name]})
 
 
 @pytest.mark.parametrize("config", [CONFIG, LEFT], ids=["both", "left"])

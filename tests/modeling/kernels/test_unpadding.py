@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-from electra.modeling.encoders.bert import Encoder, EncoderConfig, attention_mask
+from electra.modeling.encoders.base import attention_mask, make_config
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.kernels.unpadding import Unpadding
 
-CONFIG = EncoderConfig(
+CONFIG = BertConfig(
     layers=2, hidden_size=16, embedding_size=8, feed_forward_size=32, heads=2, vocabulary_size=50, dropout=0.0,
     attention_dropout=0.0,
 )  # fmt: skip
@@ -35,8 +36,8 @@ def test_an_encoder_gives_the_same_states_and_gradients(
     wanted: torch.Tensor | None, attention_dropout: float
 ) -> None:
     torch.manual_seed(0)
-    config = EncoderConfig(**{**vars(CONFIG), "attention_dropout": attention_dropout})
-    encoder = Encoder(config).double().train()
+    config = make_config(**{**vars(CONFIG), "attention_dropout": attention_dropout})
+    encoder = BertEncoder(config).double().train()
     ids_BL, segments_BL = torch.randint(50, (4, 7)), torch.randint(2, (4, 7))
     found = []
     for unpadding in (None, UNPADDING):
@@ -51,6 +52,6 @@ def test_an_encoder_gives_the_same_states_and_gradients(
 
 
 def test_states_at_padding_are_zero() -> None:
-    encoder = Encoder(CONFIG).eval()
+    encoder = BertEncoder(CONFIG).eval()
     x_BLD = encoder(torch.ones(4, 7, dtype=torch.long), None, INSIDE_BL, unpadding=UNPADDING)
     assert not x_BLD[~INSIDE_BL].any() and x_BLD[INSIDE_BL].all()

@@ -18,7 +18,7 @@ from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError, ConfigError
 from electra.export import huggingface
 from electra.export.loading import load_pretrained
-from electra.modeling.encoders.bert import Encoder, EncoderConfig
+from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.http.hosted_model import HostedModel, hosted_name
 from electra.serving.http.limits import Limits
@@ -86,12 +86,12 @@ def test_proposals_are_from_the_generator(client: httpx.Client, run_folder: Path
 def fine_tuned(folder: Path, problem: Problem) -> HostedModel:
     write_model(folder)
     torch.manual_seed(1)
-    config = EncoderConfig(
+    config = BertConfig(
         layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=40,
         vocabulary_size=400, initializer_range=0.4, linear_initializer_range=0.4,
     )  # fmt: skip
     huggingface.save(
-        folder / "tuned/model", encoder=Encoder(config), head=problem.build_head(config), card="",
+        folder / "tuned/model", encoder=BertEncoder(config), head=problem.build_head(config), card="",
         task=problem.to_dict(), tokenizer_json=folder / "tokenizer.json",
     )  # fmt: skip
     return HostedModel(str(folder / "tuned"), device="cpu")

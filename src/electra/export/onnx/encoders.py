@@ -7,9 +7,10 @@ Shapes: B batch, L length, D hidden size, E embedding size, H heads, K head size
 
 import torch
 
+from electra.errors import CheckpointError
 from electra.export.onnx.graph import IDS, MASK, SEGMENTS, Graph
-from electra.modeling.encoders.bert import Block, Encoder
-from electra.modeling.encoders.build import AnyEncoder
+from electra.modeling.encoders.base import EncoderModule
+from electra.modeling.encoders.bert import BertEncoder, Block
 from electra.modeling.encoders.relative import RelativeBlock, RelativeEncoder
 from electra.modeling.kernels.attention import Attention
 from electra.modeling.kernels.relative_attention import RelativeAttention
@@ -18,7 +19,7 @@ FAR = -1e9
 """What is added to the score of a key that may not be looked at. Not -inf: a row of padding alone stays finite."""
 
 
-def encode(graph: Graph, encoder: AnyEncoder, *, first_only: bool = False) -> str:
+def encode(graph: Graph, encoder: EncoderModule, *, first_only: bool = False) -> str:
     """The states (B, L, D) of the tokens.
 
     Args:
@@ -33,7 +34,9 @@ def encode(graph: Graph, encoder: AnyEncoder, *, first_only: bool = False) -> st
     if isinstance(encoder, RelativeEncoder):
         states = _relative(graph, encoder)
         return summary(graph, states, left=encoder.config.direction == "left") if first_only else states
-    return _learnt(graph, encoder, first_only=first_only)
+    if isinstance(encoder, BertEncoder):
+        return _learned(graph, encoder, first_only=first_only)
+    raise CheckpointError(f"encoders of kind {encoder.config.kind} cannot be exported as ONNX yet")
 
 
 def summary(graph: Graph, states: str, *, left: bool) -> str:
@@ -54,7 +57,7 @@ def _bias(graph: Graph, allowed: str) -> str:
     return graph.op("Where", allowed, graph.number(0.0), graph.number(FAR))
 
 
-def _learnt(graph: Graph, encoder: Encoder, *, first_only: bool) -> str:
+def _learned(graph: Graph, encoder: BertEncoder, *, first_only: bool) -> str:
     config, tables = encoder.config, encoder.embeddings
     length = graph.op("Shape", IDS, start=1, end=2)
     positions = graph.op("Slice", graph.parameter(tables.position.weight), graph.numbers(0), length)

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from electra.modeling.encoders.bert import ACTIVATIONS
+from electra.modeling.encoders.base import ACTIVATIONS
 
 OPSET, IR_VERSION = 20, 9
 """20 is the first with Gelu; onnxruntime knows both from 1.17 on."""

@@ -12,7 +12,7 @@ from electra.errors import CheckpointError
 from electra.export.huggingface import Pretrained
 from electra.export.onnx.encoders import encode, summary
 from electra.export.onnx.graph import IDS, MASK, Graph
-from electra.modeling.encoders.build import AnyEncoder
+from electra.modeling.encoders.base import EncoderModule
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.task_heads import BEAM, ConditionalSpanHead, SpanHead, TextHead, TokenHead
 
@@ -73,11 +73,11 @@ def build(pretrained: Pretrained, *, small_tables: bool = False) -> tuple[Graph,
     return graph, kind
 
 
-def _states(graph: Graph, encoder: AnyEncoder, states: str) -> None:
+def _states(graph: Graph, encoder: EncoderModule, states: str) -> None:
     graph.output("states", states, "batch", "length", encoder.config.hidden_size)
 
 
-def _encoder(graph: Graph, encoder: AnyEncoder) -> None:
+def _encoder(graph: Graph, encoder: EncoderModule) -> None:
     """States, and their mean over the tokens of a row, special ones with them."""
     states = encode(graph, encoder)
     _states(graph, encoder, states)
@@ -94,7 +94,7 @@ def _discriminator(graph: Graph, head: ReplacedTokenHead, states: str) -> None:
     graph.output("logits", logits, "batch", "length")
 
 
-def _words(graph: Graph, encoder: AnyEncoder, head: MaskedLanguageModelHead) -> None:
+def _words(graph: Graph, encoder: EncoderModule, head: MaskedLanguageModelHead) -> None:
     """Logits of all words (N, V), computed at the wanted positions alone: they are most of the work."""
     states = encode(graph, encoder)
     graph.input(POSITIONS, "positions")
@@ -108,14 +108,14 @@ def _words(graph: Graph, encoder: AnyEncoder, head: MaskedLanguageModelHead) -> 
     _states(graph, encoder, states)
 
 
-def _text(graph: Graph, encoder: AnyEncoder, head: TextHead) -> None:
+def _text(graph: Graph, encoder: EncoderModule, head: TextHead) -> None:
     x_BD = graph.op("Squeeze", encode(graph, encoder, first_only=True), graph.numbers(1))
     if head.dense is not None:
         x_BD = graph.op("Gelu", graph.linear(x_BD, head.dense))
     graph.output("logits", graph.linear(x_BD, head.prediction), "batch", len(head.prediction.bias))
 
 
-def _read(graph: Graph, encoder: AnyEncoder) -> str:
+def _read(graph: Graph, encoder: EncoderModule) -> str:
     """The states as heads of tokens read them (`TaskModel.states`)."""
     states = encode(graph, encoder)
     if encoder.config.direction != "left":
@@ -125,12 +125,12 @@ def _read(graph: Graph, encoder: AnyEncoder) -> str:
     return graph.op("Concat", summary(graph, states, left=True), others, axis=1)
 
 
-def _tokens(graph: Graph, encoder: AnyEncoder, head: TokenHead) -> None:
+def _tokens(graph: Graph, encoder: EncoderModule, head: TokenHead) -> None:
     logits = graph.linear(_read(graph, encoder), head.prediction)
     graph.output("logits", logits, "batch", "length", len(head.prediction.bias))
 
 
-def _span(graph: Graph, encoder: AnyEncoder, head: SpanHead) -> None:
+def _span(graph: Graph, encoder: EncoderModule, head: SpanHead) -> None:
     logits = graph.linear(_read(graph, encoder), head.prediction)
     for name, one in zip(
         ("start_logits", "end_logits"), graph.several("Split", 2, logits, axis=-1, num_outputs=2), strict=True
@@ -138,7 +138,7 @@ def _span(graph: Graph, encoder: AnyEncoder, head: SpanHead) -> None:
         graph.output(name, graph.op("Squeeze", one, graph.numbers(-1)), "batch", "length")
 
 
-def _conditional_span(graph: Graph, encoder: AnyEncoder, head: ConditionalSpanHead) -> None:
+def _conditional_span(graph: Graph, encoder: EncoderModule, head: ConditionalSpanHead) -> None:
     """What `Answering.logits` gives: the likeliest starts, every token as the end of each, and no answer."""
     x_BLD = _read(graph, encoder)
     allowed, begins = (

@@ -4,117 +4,69 @@ Shapes: B batch, L length, N asking or wanted positions, D hidden size, E embedd
 H heads, K head size, V vocabulary. A tensor's name ends with its shape (`x_BLD`).
 """
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from electra.config import PositiveInt
+from electra.modeling.encoders.base import (
+    Capability,
+    EncoderConfig,
+    EncoderModule,
+    FeedForward,
+    gather_positions,
+)
 from electra.modeling.init import initialize
 from electra.modeling.kernels.attention import Attention
 from electra.modeling.kernels.dropout import Dropout
 from electra.modeling.kernels.unpadding import Unpadding
 from electra.modeling.sharing import AnyEmbedding, LayerSharing, Share, share_parts, shared
 
-Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
-ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-    "relu": F.relu,
-    "silu": F.silu,
-}
+SHARPNESS = 4.8
+"""Scale of the query and key weights that find a neighbour, times the fourth root of the head size: the neighbour
+gets about half of a head's attention."""
 
 
 @dataclass(frozen=True)
-class EncoderConfig:
-    """The shape of one encoder (paper, table 6)."""
+class BertConfig(EncoderConfig):
+    """The shape of a BERT or ELECTRA encoder, also with ALBERT's shared blocks."""
 
-    layers: int = 12
-    """Transformer blocks."""
-    hidden_size: int = 256
-    """Width of the states between the blocks."""
-    embedding_size: int = 128
-    """Width of the embedding tables; where it differs from the hidden size a projection joins them."""
-    feed_forward_size: int = 1024
-    """Inner width of the feed-forward layers."""
-    heads: int = 4
-    """Attention heads; each is hidden_size / heads wide."""
-    vocabulary_size: int = 0
-    """Rows of the token table; 0: as many as the data's tokenizer has."""
-    positions: Literal["learnt", "relative"] = "learnt"
-    """How a network knows where tokens stand. learnt: a vector for each position, as in BERT. relative: by how far
-    they are from each other, as in Transformer-XL and XLNet."""
-    max_positions: int = 512
-    """Rows of the position table: the longest input. Relative positions have no table and no longest input."""
-    direction: Literal["both", "left"] = "both"
-    """With relative positions: a token looks at all the others (XLNet), or only at those before it
-    (Transformer-XL)."""
-    memory_length: int = 0
-    """With relative positions: each block attends to its states of so many earlier tokens besides, without a
-    gradient. In training that is for rows that go on from batch to batch (packing.builder stream)."""
-    type_vocabulary_size: int = 2
-    """Rows of the segment table; with 1, every token belongs to the first segment (RoBERTa)."""
+    kind: str = "bert"
     share_layers: LayerSharing = "none"
-    """What the blocks have in common (ALBERT): nothing, all their weights, those of attention, or of the
-    feed-forward layers. It saves memory, not time."""
-    layer_groups: int = 1
-    """With share_layers: weights are shared within each of so many runs of blocks, not between them."""
-    activation: Activation = "gelu"
-    """Between the two layers of a feed-forward; gelu is the exact one (erf), as in the original."""
-    dropout: float = 0.1
-    """Dropout of embeddings, attention outputs and feed-forward outputs while training."""
-    attention_dropout: float = 0.1
-    """Dropout of attention probabilities while training."""
-    layer_norm_epsilon: float = 1e-12
-    """Added to the variance in every LayerNorm."""
-    initializer_range: float = 0.02
-    """Standard deviation of the truncated normal that the embedding tables start from."""
-    linear_initializer_range: float = 0.02
-    """Standard deviation of the truncated normal that the weights of linear layers start from; 0: for each layer,
-    one over the root of its inputs."""
+    """What the blocks share (ALBERT): nothing, all their weights, those of attention, or of the feed-forward
+    layers. It saves memory, not time."""
+    layer_groups: PositiveInt = 1
+    """With share_layers: number of groups of consecutive blocks; blocks share weights within a group only."""
+
+    checkpoint_format: ClassVar[str] = "bert"
 
     @property
-    def square(self) -> bool:
-        """Whether embeddings are as wide as states, as BERT's are; else a projection joins them."""
-        return self.embedding_size == self.hidden_size
+    def capabilities(self) -> frozenset[Capability]:
+        return frozenset({
+            "bidirectional", "chosen-positions", "pair-mask", "mixed-embeddings", "unpadding", "shared-tables",
+            "neighbor-start",
+        })  # fmt: skip
+
+    def build(self, *, query_stream: bool = False) -> "BertEncoder":
+        assert not query_stream, "this encoder has one stream of states"
+        return BertEncoder(self)
+
+    def build_sharing(
+        self, embeddings: nn.Module, *, share: Share = "tables", share_norm: bool = False
+    ) -> "BertEncoder":
+        assert isinstance(embeddings, Embeddings)
+        return BertEncoder(self, tables=embeddings, share=share, share_norm=share_norm)
 
     def problems(self) -> Iterator[str]:
-        if self.heads < 1 or self.hidden_size % max(self.heads, 1):
-            yield f"heads: {self.heads} heads cannot share a hidden_size of {self.hidden_size} evenly"
-        for name in (
-            "layers", "hidden_size", "embedding_size", "feed_forward_size", "max_positions",
-            "type_vocabulary_size",
-        ):  # fmt: skip
-            if getattr(self, name) < 1:
-                yield f"{name}: must be at least 1, got {getattr(self, name)}"
-        if self.layer_groups < 1 or (self.layers >= 1 and self.layers % self.layer_groups):
+        yield from super().problems()
+        if self.layers % self.layer_groups:
             yield f"layer_groups: {self.layers} layers do not divide into {self.layer_groups} groups"
         if self.layer_groups > 1 and self.share_layers == "none":
             yield "layer_groups: is for share_layers; leave it at 1"
-        if self.vocabulary_size < 0:
-            yield f"vocabulary_size: must not be negative, got {self.vocabulary_size}"
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                yield f"{name}: must lie in [0, 1), got {getattr(self, name)}"
-        if self.memory_length < 0:
-            yield f"memory_length: must not be negative, got {self.memory_length}"
-        if self.positions == "learnt":
-            for name in ("direction", "memory_length"):
-                if getattr(self, name) != getattr(EncoderConfig, name):
-                    yield f"{name}: needs positions relative; leave it out, or set that"
-            return
-        if not self.square:
-            yield (
-                f"embedding_size: with relative positions it is the hidden_size, {self.hidden_size}; "
-                f"got {self.embedding_size}"
-            )
-        if self.hidden_size % 2:
-            yield f"hidden_size: must be even with relative positions, got {self.hidden_size}"
-        if self.share_layers != "none":
-            yield "share_layers: blocks with relative positions share nothing; set it to none"
 
 
 class Embeddings(nn.Module):
@@ -128,7 +80,7 @@ class Embeddings(nn.Module):
 
     def __init__(
         self,
-        config: EncoderConfig,
+        config: BertConfig,
         *,
         tables: "Embeddings | None" = None,
         share: Share = "tables",
@@ -164,23 +116,10 @@ class Embeddings(nn.Module):
         return self.dropout(self.norm(x_BLE))
 
 
-class FeedForward(nn.Module):
-    """Two linear layers with an activation between them."""
-
-    def __init__(self, config: EncoderConfig) -> None:
-        super().__init__()
-        self.inner = nn.Linear(config.hidden_size, config.feed_forward_size)
-        self.outer = nn.Linear(config.feed_forward_size, config.hidden_size)
-        self.activation = ACTIVATIONS[config.activation]
-
-    def forward(self, x_BLD: Tensor) -> Tensor:
-        return self.outer(self.activation(self.inner(x_BLD)))
-
-
 class Block(nn.Module):
     """Attention and feed-forward, each added to its input and normalised afterwards (post-norm)."""
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.attention = Attention(config.hidden_size, config.heads, dropout=config.attention_dropout)
         self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
@@ -211,7 +150,7 @@ class Block(nn.Module):
         return self.feed_forward_norm(self.dropout(self.feed_forward(x_BND), to=x_BND))
 
 
-class Encoder(nn.Module):
+class BertEncoder(EncoderModule):
     """Token ids in, one state a token out.
 
     Args:
@@ -219,16 +158,18 @@ class Encoder(nn.Module):
             (see `Embeddings`).
     """
 
+    config: BertConfig
+
     def __init__(
         self,
-        config: EncoderConfig,
+        config: BertConfig,
         *,
         tables: Embeddings | None = None,
         share: Share = "tables",
         share_norm: bool = False,
     ) -> None:
         super().__init__()
-        assert config.vocabulary_size > 0, "the vocabulary's size is settled before a network is built"
+        assert config.vocabulary_size > 0, "the size of the vocabulary is known before a network is built"
         self.config = config
         self.embeddings = Embeddings(config, tables=tables, share=share, share_norm=share_norm)
         self.projection = nn.Identity() if config.square else nn.Linear(config.embedding_size, config.hidden_size)
@@ -236,6 +177,9 @@ class Encoder(nn.Module):
         share_parts(blocks, config.share_layers, config.layer_groups)
         self.blocks: nn.ModuleList = nn.ModuleList(blocks)
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
+
+    def attend_to_neighbors(self) -> None:
+        attend_to_neighbors(self)
 
     def forward(
         self,
@@ -276,17 +220,43 @@ class Encoder(nn.Module):
         return x_BLD if unpadding is None or positions_BN is not None else unpadding.rows(x_BLD)
 
 
-def gather_positions(values_BLx: Tensor, positions_BN: Tensor) -> Tensor:
-    """Values at certain positions of each row: (B, L) to (B, N), or (B, L, D) to (B, N, D)."""
-    rows_B1 = torch.arange(values_BLx.shape[0], device=values_BLx.device)[:, None]
-    return values_BLx[rows_B1, positions_BN]
+@torch.no_grad()
+def attend_to_neighbors(encoder: BertEncoder) -> None:
+    """Let the heads of the first block start by looking at the tokens nearby: offsets -1, +1, -2, +2, ...
 
+    With random weights, finding the neighbours is what a masked language model learns first and slowly: for a
+    million tokens and more it is no better than word frequencies. Here the position table starts as sinusoids,
+    row p holding sin(p f) and cos(p f) for frequencies f spread evenly over (0, pi). A head for offset o turns the
+    query's pairs by the angle o f and leaves the key's as they are, so the score of p and q is the sum of
+    cos((p + o - q) f), which peaks at q = p + o. Everything else stays random, and all of it learns on.
 
-def attention_mask(lengths_B: Tensor, length: int) -> Tensor | None:
-    """True at the first `lengths_B` positions of each row (B, L); None when every row is full.
-
-    On an accelerator the mask is always made: asking whether it is needed would stall the queue.
+    Where a projection joins embedding and hidden size, its first rows start as copies of the pairs that are used.
     """
-    if lengths_B.device.type == "cpu" and bool((lengths_B == length).all()):
-        return None
-    return torch.arange(length, device=lengths_B.device) < lengths_B[:, None]
+    config, device = encoder.config, encoder.embeddings.position.weight.device
+    H, D, E = config.heads, config.hidden_size, config.embedding_size
+    K, pairs = D // H, E // 2
+    used, scale = min(K // 2, pairs), SHARPNESS / K**0.25
+    frequencies = math.pi * (torch.arange(pairs, device=device) + 0.5) / pairs
+    angles_LP = torch.arange(config.max_positions, device=device)[:, None] * frequencies
+    table_LE = torch.zeros(config.max_positions, E, device=device)
+    table_LE[:, 0 : 2 * pairs : 2], table_LE[:, 1 : 2 * pairs : 2] = angles_LP.sin(), angles_LP.cos()
+    encoder.embeddings.position.weight.copy_(table_LE * (config.initializer_range / table_LE.std()))
+    chosen = [round((i + 0.5) * pairs / used - 0.5) for i in range(used)]
+    place = {pair: 2 * pair for pair in chosen}  # where a pair's sine stands in the hidden state
+    if isinstance(encoder.projection, nn.Linear):
+        weight_DE = encoder.projection.weight
+        for i, pair in enumerate(chosen):
+            weight_DE[2 * i : 2 * i + 2] = 0.0
+            weight_DE[:, 2 * pair : 2 * pair + 2] = 0.0
+            weight_DE[2 * i, 2 * pair] = weight_DE[2 * i + 1, 2 * pair + 1] = 1.0
+            place[pair] = 2 * i
+    first: Block = encoder.blocks[0]  # type: ignore[assignment]
+    query_HKD, key_HKD, _ = first.attention.query_key_value.weight.view(3, H, K, D)
+    for head in range(H):
+        offset = (head // 2 + 1) * (-1 if head % 2 == 0 else 1)
+        query_HKD[head], key_HKD[head] = 0.0, 0.0
+        for i, pair in enumerate(chosen):
+            sine, turn = place[pair], offset * float(frequencies[pair])
+            rotation = torch.tensor([[math.cos(turn), math.sin(turn)], [-math.sin(turn), math.cos(turn)]])
+            query_HKD[head, 2 * i : 2 * i + 2, sine : sine + 2] = scale * rotation.to(device)
+            key_HKD[head, 2 * i : 2 * i + 2, sine : sine + 2] = scale * torch.eye(2, device=device)

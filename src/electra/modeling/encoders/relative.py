@@ -9,18 +9,83 @@ Shapes: B batch, L length, M memory, C = M + L keys, N wanted positions or targe
 R distances, D hidden size, Y blocks. A tensor's name ends with its shape (`x_BLD`).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from electra.modeling.encoders.bert import EncoderConfig, FeedForward, gather_positions
+from electra.config import NonNegativeInt
+from electra.modeling.encoders.base import Capability, EncoderConfig, EncoderModule, FeedForward, gather_positions
+from electra.modeling.flops import OF_MEMORY, Convention, Terms
 from electra.modeling.init import initialize
 from electra.modeling.kernels.dropout import Dropout
 from electra.modeling.kernels.relative_attention import RelativeAttention
 from electra.modeling.kernels.relative_mask import MaskSpec, QueryMask, can_sync, distances, sinusoids
 from electra.modeling.kernels.unpadding import Unpadding
+
+
+@dataclass(frozen=True)
+class RelativeConfig(EncoderConfig):
+    """The shape of an encoder of Transformer-XL or XLNet."""
+
+    kind: str = "relative"
+    direction: Literal["both", "left"] = "both"
+    """Tokens that a token attends to: all others (XLNet), or only those before it (Transformer-XL)."""
+    memory_length: NonNegativeInt = 0
+    """Number of earlier tokens whose states each block attends to as well, without a gradient. In training this
+    needs rows that continue from batch to batch (packing.builder stream)."""
+
+    run_settings: ClassVar[tuple[str, ...]] = (*EncoderConfig.run_settings, "direction", "memory_length")
+    square_only: ClassVar[bool] = True
+    position_table: ClassVar[bool] = False
+    generator_kind: ClassVar[str | None] = "bert"
+    checkpoint_format: ClassVar[str] = "xlnet"
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        reading: Capability = "left-to-right" if self.direction == "left" else "bidirectional"
+        return frozenset({reading, "chosen-positions", "mixed-embeddings", "memory", "two-streams"})
+
+    def build(self, *, query_stream: bool = False) -> "RelativeEncoder":
+        return RelativeEncoder(self, query_stream=query_stream)
+
+    def without_memory(self) -> "RelativeConfig":
+        return replace(self, memory_length=0)
+
+    def as_generator(self) -> "RelativeConfig":
+        return replace(self, direction="both")
+
+    def flop_terms(
+        self, length: int, *, convention: Convention, wanted_share: float, target_share: float
+    ) -> Terms:
+        """The same in both conventions."""
+        return relative_terms(
+            self,
+            length,
+            memory=self.memory_length,
+            targets=target_share * length,
+            wanted=wanted_share * length,
+            segments=True,
+            rows=math.inf,
+        )
+
+    def activation_numbers(self, length: int) -> int:
+        """Attention probabilities are kept too, before and after dropout, and keys and values of the memory."""
+        pairs = 2 * self.heads * length * (length + self.memory_length)
+        return super().activation_numbers(length) + pairs + 2 * self.hidden_size * self.memory_length
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        if not self.square:
+            yield (
+                f"embedding_size: with relative positions it is the hidden_size, {self.hidden_size}; "
+                f"got {self.embedding_size}"
+            )
+        if self.hidden_size % 2:
+            yield f"hidden_size: must be even with relative positions, got {self.hidden_size}"
 
 
 @dataclass(frozen=True)
@@ -56,7 +121,7 @@ class Memory:
 class TokenEmbeddings(nn.Module):
     """Token embeddings as wide as states, and dropout."""
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: RelativeConfig) -> None:
         super().__init__()
         self.token = nn.Embedding(config.vocabulary_size, config.embedding_size)
         self.dropout = Dropout(config.dropout)
@@ -68,7 +133,7 @@ class TokenEmbeddings(nn.Module):
 class RelativeBlock(nn.Module):
     """Attention and feed-forward, each added to its input and normalised afterwards (post-norm)."""
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: RelativeConfig) -> None:
         super().__init__()
         self.attention = RelativeAttention(
             config.hidden_size,
@@ -95,7 +160,7 @@ class RelativeBlock(nn.Module):
         return self.feed_forward_norm(self.dropout(self.feed_forward(x_BXD), to=x_BXD))
 
 
-class RelativeEncoder(nn.Module):
+class RelativeEncoder(EncoderModule):
     """Token ids in, one state a token out; a memory in, the next one out.
 
     With `direction` left it is Transformer-XL's network, with both that of XLNet. As in `Encoder`, and not in
@@ -107,14 +172,20 @@ class RelativeEncoder(nn.Module):
             then be a parameter without a gradient.
     """
 
-    def __init__(self, config: EncoderConfig, *, query_stream: bool = True) -> None:
+    config: RelativeConfig
+
+    def __init__(self, config: RelativeConfig, *, query_stream: bool = True) -> None:
         super().__init__()
-        assert config.vocabulary_size > 0, "the vocabulary's size is settled before a network is built"
+        assert config.vocabulary_size > 0, "the size of the vocabulary is known before a network is built"
         self.config = config
         self.embeddings = TokenEmbeddings(config)
         self.query_stream = nn.Embedding(1, config.hidden_size) if query_stream else None
         self.blocks: nn.ModuleList = nn.ModuleList(RelativeBlock(config) for _ in range(config.layers))
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
+
+    def compile_forward(self, **options: Any) -> None:
+        """What it remembers is kept by plain code around the compiled part."""
+        self.read = torch.compile(self.read, **options)  # type: ignore[method-assign]
 
     def forward(
         self,
@@ -272,3 +343,48 @@ def _held(memory_YBMD: Tensor | None) -> Tensor | None:
         return None
     held_BM = memory_YBMD[-1].abs().amax(-1) > 0
     return None if can_sync(held_BM) and bool(held_BM.all()) else held_BM
+
+
+def relative_terms(
+    config: RelativeConfig,
+    length: int,
+    *,
+    memory: int = 0,
+    targets: float = 0,
+    wanted: float | None = None,
+    segments: bool = False,
+    rows: float = 1,
+) -> Terms:
+    """Operations of a forward pass of a `RelativeEncoder` over one sequence, by term (modern), without a head.
+
+    Every pair of a query and a key counts, also those that a mask hides, and for each pair its distance once: what
+    `relative_attention` computes of distances that no pair has, or leaves out of hidden pairs, does not count.
+    A backward pass is twice as much, but only once for the projections of memory and distances, which get no
+    gradient.
+
+    Args:
+        memory: tokens that it holds.
+        targets: positions of the query stream.
+        wanted: positions whose states are wanted of the last block; None: all.
+        segments: they are given.
+        rows: sequences of a batch, which share the vectors of distances; inf: so many that those do not count.
+    """
+    hidden, inner, keys = config.hidden_size, config.feed_forward_size, memory + length
+    rows_of_distances = len(distances(length, keys, left=config.direction == "left"))
+    queries = (config.layers - 1) * (length + targets) + (length if wanted is None else wanted) + targets
+    pairs = queries * 2 * hidden * keys
+    terms = {
+        "attention keys and values": config.layers * length * 2 * 2 * hidden * hidden,
+        OF_MEMORY: config.layers * memory * 2 * 2 * hidden * hidden,
+        "attention distances": config.layers * rows_of_distances * 2 * hidden * hidden / rows,
+        "attention queries": queries * 2 * hidden * hidden,
+        "attention scores of contents": pairs,
+        "attention scores of distances": pairs,
+        "attention weighted values": pairs,
+        "attention output": queries * 2 * hidden * hidden,
+        "feed-forward inner": queries * 2 * hidden * inner,
+        "feed-forward outer": queries * 2 * hidden * inner,
+    }
+    if segments and config.type_vocabulary_size > 1:
+        terms["attention scores of segments"] = queries * 2 * hidden
+    return terms
