@@ -22,6 +22,7 @@ from electra.modeling.encoders.relative import Memory
 from electra.modeling.flops import training_flops
 from electra.modeling.kernels import relative_attention
 from electra.objectives.causal_lm import CausalLanguageModel
+from electra.objectives.generator_objective import GeneratorObjectiveConfig
 from electra.objectives.masked_lm import MaskedLanguageModel
 from electra.objectives.masking import slots
 from electra.objectives.permutation_lm import PermutationLanguageModel
@@ -138,7 +139,8 @@ def test_a_whole_step_costs_what_torch_counts(name: str, step: int, sampling_dro
     """In each stage, where there are two. The baseline of REINFORCE is no more than a vector."""
     settings = [*SETTINGS[name], "model.dropout=0.1"]
     config = with_vocabulary(load_config(PretrainConfig, "electra-tiny", settings), 3000)
-    config = replace(config, objective=replace(config.objective, sampling_dropout=sampling_dropout))
+    if isinstance(config.objective, GeneratorObjectiveConfig):
+        config = replace(config, objective=replace(config.objective, sampling_dropout=sampling_dropout))
     objective = build_objective(config, SPECIAL, {"counts_V": torch.ones(3000, dtype=torch.long)})
     objective.begin_step(step, 10)
     ids_BL = torch.randint(5, 3000, (4, 128), generator=torch.Generator().manual_seed(0))

@@ -48,9 +48,9 @@ SHAPES: dict[str, dict[str, Any]] = {
     "electra": {},
     "one segment, square": {"embedding_size": 32, "type_vocabulary_size": 1, "activation": "silu"},
     "albert": {"share_layers": "all", "activation": "gelu_tanh"},
-    "xlnet": {"positions": "relative", "embedding_size": 32},
+    "xlnet": {"kind": "relative", "embedding_size": 32},
     "to the left": {
-        "positions": "relative", "embedding_size": 32, "direction": "left", "type_vocabulary_size": 1,
+        "kind": "relative", "embedding_size": 32, "direction": "left", "type_vocabulary_size": 1,
         "activation": "relu", "memory_length": 8,
     },
 }  # fmt: skip

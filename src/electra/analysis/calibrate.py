@@ -32,6 +32,7 @@ from electra.data.shards import TokenData
 from electra.errors import CheckpointError, DataError
 from electra.export.loading import find
 from electra.export.onnx.graph import is_onnx
+from electra.objectives.config import scores_of
 from electra.serving.calibration import CALIBRATION_FILE, Calibration, CalibrationKind
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
 from electra.serving.scorer import Scorer
@@ -102,7 +103,7 @@ def open_prepared_data(path: Path, scorer: Scorer, model: str) -> TokenData:
         CheckpointError: the discriminator's logits are no log-odds.
         DataError: the data has another vocabulary.
     """
-    if scorer.objective == "electric":
+    if scores_of(scorer.objective) == "energy":
         raise CheckpointError(
             f"{model} was trained with objective.kind electric: its logits are energies, not log-odds of being "
             "replaced, so there is nothing to calibrate; give a run of objective.kind replaced-token"

@@ -16,6 +16,7 @@ from electra.errors import CheckpointError
 from electra.serving.text_files import Lines, WrittenFile, read_texts, write_lines
 
 if TYPE_CHECKING:
+    from electra.objectives.config import scores_of
     from electra.serving.calibration import Calibration
     from electra.serving.scorer import ScoredText
 
@@ -88,7 +89,7 @@ def run(config: ScoreConfig) -> ScoredTexts | Lines | WrittenFile:
     texts = read_texts(config.texts, config.input, text_column=config.text_column)
     calibration = Calibration.load(config.model).with_target_prior(config.prior) if config.calibrated else None
     scorer = Scorer(config.model, long=config.long, calibration=calibration)
-    if config.electric != (scorer.objective == "electric"):
+    if config.electric != (scores_of(scorer.objective) == "energy"):
         hint = "leave --electric out" if config.electric else "give --electric"
         raise CheckpointError(f"{config.model} was trained with objective.kind {scorer.objective}; {hint}")
 

@@ -132,8 +132,6 @@ class ObjectiveConfig(ABC):
     values; other settings of an objective mean nothing to others, since presets of a size may have them."""
     scores: ClassVar[Literal["log-odds", "energy"]] = "log-odds"
     """What the logits of a discriminator are: log-odds of a replaced token, or energies."""
-    has_discriminator: ClassVar[bool] = False
-    """Whether a network tells replaced tokens from original ones."""
 
     @abstractmethod
     def build(self, parts: ObjectiveParts) -> Objective:

@@ -74,7 +74,6 @@ class ElectricConfig(ObjectiveConfig):
 
     encoder_needs: ClassVar[frozenset[Capability]] = frozenset({"bidirectional", "pair-mask", "shared-tables"})
     scores: ClassVar[Literal["log-odds", "energy"]] = "energy"
-    has_discriminator: ClassVar[bool] = True
 
     @property
     def generates(self) -> bool:

@@ -47,7 +47,6 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
     independently of the masks."""
 
     carries_memory: ClassVar[bool] = True
-    has_discriminator: ClassVar[bool] = True
     not_ignored: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **GeneratorObjectiveConfig.not_ignored, "discriminator_positions": ("all",),
     }  # fmt: skip

@@ -25,6 +25,7 @@ from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
 from electra.modeling.encoders.relative import Memory
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
+from electra.objectives.config import scores_of
 from electra.serving.backends import TorchBackend, describe_head, name_in_messages
 from electra.serving.batching import check_texts, overlapping_windows
 from electra.serving.causal_language_model import CausalLanguageModel, compute_token_losses
@@ -129,7 +130,8 @@ class DiscriminatorLikelihoodScorer:
 
     def __init__(self, scorer: Scorer) -> None:
         self.scorer = scorer
-        self.names: tuple[str, ...] = ("electric-pll",) if scorer.objective == "electric" else DISCRIMINATOR_SCORES
+        electric = scores_of(scorer.objective) == "energy"
+        self.names: tuple[str, ...] = ("electric-pll",) if electric else DISCRIMINATOR_SCORES
 
     def __call__(self, texts: Sequence[str], *, unknown: str | None = None) -> Likelihoods:
         """The scores of texts (`LikelihoodScorer.__call__`)."""

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from electra.errors import DataError
+from electra.objectives.config import scores_of
 from electra.serving.fill_mask import MaskPrediction, MaskQuery
 from electra.serving.http.hosted_model import HostedModel
 from electra.serving.http.limits import APIError
@@ -42,7 +43,7 @@ class Handlers:
         model = self._model_for(request, "score")
         scored: list[ScoredText] = await self._run_texts(request, "score", request.texts)
         assert model.scorer is not None
-        electric = model.scorer.objective == "electric"
+        electric = scores_of(model.scorer.objective) == "energy"
         fields = ScoredText.likelihood_fields if electric else ScoredText.probability_fields
         results: list[Any] = [fields(one) for one in scored]
         return {"model": model.name, "objective": model.scorer.objective, "results": results}
@@ -134,6 +135,6 @@ def _rounded(value: float) -> float:
 
 
 def _sum_of_log_probabilities(scored: ScoredText, objective: str) -> float:
-    if objective == "electric":
+    if scores_of(objective) == "energy":
         return scored.pseudo_log_likelihood
     return float(-np.logaddexp(0, scored.logits.astype(np.float64)).sum())
