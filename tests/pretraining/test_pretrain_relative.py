@@ -152,7 +152,10 @@ def test_text_that_is_no_stream_of_this_batch(
     assert main(["data", "inspect", str(tmp_path / "mixture"), "--preset", "txl-tiny"]) == 2
     assert message in capsys.readouterr().err
     found = refused("txl-tiny", "--train.batch_size", "1", "--packing.sequence_length", "512", data=few.out)
-    assert "is shorter than a window of 512 and the token behind it; prepare it with a larger --heldout" in found
+    assert (
+        "is shorter than a window of 512 tokens and the token after it; prepare it with a larger --heldout"
+        in found
+    )
 
 
 @pytest.fixture
