@@ -49,7 +49,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Source]:
         ),
     ]
     (tmp_path / "site/second/latin.py").write_bytes(b'"""caf\xe9"""')
-    monkeypatch.setattr(documentation, "installed", lambda: found)
+    monkeypatch.setattr(documentation, "find_sources", lambda: found)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return found
 
@@ -79,11 +79,11 @@ def test_one_document_a_module_in_order_without_duplicates(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("packages")
-def test_licences_name_every_source_of_the_text(tmp_path: Path) -> None:
+def test_licenses_name_every_source_of_the_text(tmp_path: Path) -> None:
     collected = collect_documentation(tmp_path / "documentation.jsonl")
-    record = json.loads(collected.licences.read_text(encoding="utf-8"))
+    record = json.loads(collected.licenses.read_text(encoding="utf-8"))
 
-    assert collected.licences == tmp_path / "documentation.licences.json"
+    assert collected.licenses == tmp_path / "documentation.licences.json"
     assert [(item["name"], item["version"], item["licence"]) for item in record["sources"]] == [
         ("first", "1.0", "MIT"),
         ("second", "1.0", "MIT"),
@@ -100,7 +100,7 @@ def test_the_second_time_it_comes_from_the_cache(tmp_path: Path, packages: list[
     assert second.cached
     assert (second.words, second.documents) == (first.words, first.documents)
     assert second.path.read_bytes() == first.path.read_bytes()
-    assert second.licences.read_bytes() == first.licences.read_bytes()
+    assert second.licenses.read_bytes() == first.licenses.read_bytes()
     assert "from the cache" in str(second)
 
 
@@ -121,7 +121,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, caplog: pyte
     (tmp_path / "cache").write_text("a file where the folder should be")
     with caplog.at_level(logging.WARNING):
         assert collect_documentation(tmp_path / "a.jsonl").documents == 3
-    assert "not cached" in caplog.text
+    assert "cannot be cached" in caplog.text
 
 
 @pytest.mark.usefixtures("packages")
@@ -136,7 +136,7 @@ def test_it_stops_at_the_number_of_words(tmp_path: Path) -> None:
 
 def test_nothing_found_is_an_error_and_leaves_no_file(tmp_path: Path, packages: list[Source]) -> None:
     packages.clear()
-    with pytest.raises(DataError, match="corpus of your own"):
+    with pytest.raises(DataError, match="your own corpus"):
         collect_documentation(tmp_path / "out" / "a.jsonl")
     assert list((tmp_path / "out").iterdir()) == []
 
@@ -153,7 +153,7 @@ def distribution(site: Path, name: str, header: str, files: list[str]) -> None:
         (site / file).touch()
 
 
-def test_installed_distributions_give_sources_licence_and_description(
+def test_installed_distributions_give_sources_license_and_description(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = [
@@ -174,9 +174,9 @@ def test_installed_distributions_give_sources_licence_and_description(
     found = list(metadata.distributions(path=[str(tmp_path)]))
     monkeypatch.setattr(metadata, "distributions", lambda: found)
 
-    python, *sources = documentation.installed()
+    python, *sources = documentation.find_sources()
 
-    assert [(item.name, item.version, item.licence) for item in sources] == [
+    assert [(item.name, item.version, item.license) for item in sources] == [
         ("ant", "2.0", "BSD License"),
         ("bee", "2.0", "MIT"),
         ("Cat", "2.0", "Own licence"),

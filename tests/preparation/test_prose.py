@@ -2,11 +2,18 @@
 
 import pytest
 
-from electra.preparation.prose import docstrings, is_prose, letters, paragraphs, plain, sentences
+from electra.preparation.prose import (
+    find_docstrings,
+    is_prose,
+    keep_letters,
+    prose_sentences,
+    remove_markup,
+    split_paragraphs,
+)
 
 
 def cleaned(text: str) -> list[str]:
-    return [" ".join(kept) for block in paragraphs(text) if (kept := list(sentences(block)))]
+    return [" ".join(kept) for block in split_paragraphs(text) if (kept := list(prose_sentences(block)))]
 
 
 SOURCE = (
@@ -41,7 +48,7 @@ add_docstring(
 
 
 def test_docstrings_are_found_in_order_and_other_strings_are_not() -> None:
-    assert [text.strip() for text in docstrings(SOURCE)] == [
+    assert [text.strip() for text in find_docstrings(SOURCE)] == [
         "Module.",
         r"Class with a \d.",
         "Method, continued.",
@@ -62,7 +69,7 @@ def test_docstrings_agree_with_the_parser() -> None:
     ]
     expected = {text for node in nodes if (text := ast.get_docstring(node, clean=False))}
     assert len(expected) > 10
-    assert set(docstrings(source)) == expected
+    assert set(find_docstrings(source)) == expected
 
 
 @pytest.mark.parametrize(
@@ -85,14 +92,14 @@ def test_docstrings_agree_with_the_parser() -> None:
     ],
 )
 def test_inline_markup_is_taken_off(marked: str, expected: str) -> None:
-    assert plain(marked) == expected
+    assert remove_markup(marked) == expected
 
 
 @pytest.mark.parametrize(
     "lost", ["Where :math:`x^2` is the square of the value.", "It is described in [3]_ by the authors."]
 )
 def test_a_sentence_with_a_hole_is_dropped(lost: str) -> None:
-    assert list(sentences(f"The first sentence is here to stay. {lost}")) == [
+    assert list(prose_sentences(f"The first sentence is here to stay. {lost}")) == [
         "The first sentence is here to stay."
     ]
 
@@ -234,9 +241,9 @@ def test_tables_and_headers_are_dropped() -> None:
 
 def test_sentences_are_split_at_full_stops_but_not_at_abbreviations() -> None:
     text = "It is used for many things, e.g. The names of the files. This is another sentence (i.e. One of two)."
-    assert len(list(sentences(text))) == 2
+    assert len(list(prose_sentences(text))) == 2
 
 
 def test_duplicates_differ_in_numbers_and_case_only() -> None:
-    assert letters("Version 1.2 of THE file.") == letters("version 13 of the file")
-    assert letters("one file") != letters("two files")
+    assert keep_letters("Version 1.2 of THE file.") == keep_letters("version 13 of the file")
+    assert keep_letters("one file") != keep_letters("two files")

@@ -1,9 +1,9 @@
-"""The corpus that every machine already has: the documentation of Python and of the installed packages.
+"""The corpus of the quickstart, which every machine has: the documentation of Python and the installed packages.
 
-Docstrings of the standard library and of the installed distributions, pydoc's topics and the distributions'
-long descriptions, cleaned of markup until English prose is left. One document is one module (one topic, one
-description), one paragraph a line. Nothing is imported or downloaded, and only files that Python or a
-distribution owns are read, so no text of the user's own gets in.
+It has the docstrings of the standard library and of the installed distributions, pydoc's topics and the long
+descriptions of the distributions. Markup is removed, and only English prose is kept. A document is one module (or
+one topic, or one description), with one paragraph per line. Nothing is imported or downloaded. Only files that
+belong to Python or a distribution are read, so the corpus has no text of the user.
 """
 
 from __future__ import annotations
@@ -25,50 +25,50 @@ from pathlib import Path
 
 from electra.errors import DataError
 from electra.json_files import write_json
-from electra.preparation.prose import docstrings, letters, paragraphs, sentences
+from electra.preparation.prose import find_docstrings, keep_letters, prose_sentences, split_paragraphs
 from electra.preparation.workers import map_in_order, usable_processors
 
 logger = logging.getLogger(__name__)
 
 CLEANING = 2
-"""Version of the rules here and in prose.py; to be raised with them, since it is part of the cache's key."""
+"""Version of the rules here and in prose.py; increase it when they change, because the cache depends on it."""
 
 SHORTEST_DOCUMENT = 50
-"""Words. A shorter document would leave a packed example mostly padding."""
+"""Words. An example with a shorter document would be mostly padding."""
 
 LONG_SENTENCE = 8
-"""Words. A sentence as long as this is kept once in the corpus; a shorter one may well recur in other company."""
+"""Words. A sentence of at least this length is kept once in the corpus; shorter ones may be repeated."""
 
-FILES_A_TASK = 32
-"""Source files handed to a worker process at a time: enough to make the hand-over cheap."""
+FILES_PER_TASK = 32
+"""Number of source files that a worker process gets at once: enough to make the transfer cheap."""
 
 PYTHON = "python"
-"""Name of the source that holds the standard library and pydoc's topics."""
+"""Name of the source with the standard library and pydoc's topics."""
 
 _SUFFIXES = {".py", ".pyi", ".pyx", ".pxi"}
 _LEFT_OUT = re.compile(
     r"(^|/)(tests?|testing|_testing|test_[^/]*|[^/]*_tests?|conftest|[^/]*_pb2(_grpc)?|idle_test|encodings|_*licen[cs]es?)"
     r"(/|\.py[ix]?$)"
 )
-"""Tests, generated files, tables of character sets, texts of licences."""
+"""Tests, generated files, tables of character sets, texts of licenses."""
 
 
 @dataclass(frozen=True)
 class Documentation:
-    """The collected corpus and what is known of it; `str` gives one line for people."""
+    """The collected corpus; `str` gives one line for people."""
 
     path: Path
-    """JSON lines, one object a document: `id`, `title`, `text` (one paragraph a line)."""
-    licences: Path
-    """JSON: every source of the text with its version, licence and number of words."""
+    """JSON lines, one object per document: `id`, `title`, `text` (one paragraph per line)."""
+    licenses: Path
+    """JSON file: every source of the text with its version, license and number of words."""
     words: int
     documents: int
     cached: bool
-    """Whether the text was taken from the user's cache, not collected anew."""
+    """Whether the text comes from the user's cache."""
 
     def __str__(self) -> str:
         origin = "from the cache" if self.cached else "collected"
-        return f"{self.documents:,} documents, {self.words:,} words ({origin}); licences in {self.licences}"
+        return f"{self.documents:,} documents, {self.words:,} words ({origin}); licenses in {self.licenses}"
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Source:
 
     name: str
     version: str
-    licence: str
+    license: str
     root: Path = field(repr=False)
     files: tuple[str, ...] = field(repr=False)
     """Source files below `root`, sorted."""
@@ -86,36 +86,36 @@ class Source:
 
 
 def collect_documentation(out: Path, *, words: int = 4_000_000) -> Documentation:
-    """Write this machine's documentation to `out` (JSON lines), and a record of its licences beside it.
+    """Write the documentation on this machine to `out` (JSON lines), and a record of its licenses next to it.
 
     The text is the same for the same Python and the same installed packages. It is kept in the user's cache
-    (`$XDG_CACHE_HOME/electra`, else `~/.cache/electra`) and taken from there the next time.
+    (`$XDG_CACHE_HOME/electra`, else `~/.cache/electra`) and copied from there the next time.
 
     Args:
-        out: File to write, e.g. `documentation.jsonl`; `documentation.licences.json` will lie beside it.
-        words: Stop after the document in which this number is reached. Less is written if there is less.
+        out: file to write, e.g. `documentation.jsonl`; `documentation.licences.json` is written next to it.
+        words: stop after the document in which this number is reached; there may be fewer.
 
     Raises:
-        DataError: No documentation was found: this Python comes without its sources.
+        DataError: there is no documentation: this Python has no source files.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
-    licences = out.with_suffix(".licences.json")
+    licenses = out.with_suffix(".licences.json")
     cache = cache_folder() / f"documentation-{fingerprint(words)}"
     kept = _read_record(cache)
     if kept is not None:
         shutil.copyfile(cache / "documentation.jsonl", out)
-        shutil.copyfile(cache / "licences.json", licences)
-        return Documentation(out, licences, kept["words"], kept["documents"], cached=True)
-    total, documents = _write(out, licences, words=words)
-    _fill_cache(cache, out, licences)
-    return Documentation(out, licences, total, documents, cached=False)
+        shutil.copyfile(cache / "licences.json", licenses)
+        return Documentation(out, licenses, kept["words"], kept["documents"], cached=True)
+    total, documents = _write(out, licenses, words=words)
+    _fill_cache(cache, out, licenses)
+    return Documentation(out, licenses, total, documents, cached=False)
 
 
 # --- where the text comes from ---------------------------------------------------------------------------
 
 
-def installed() -> list[Source]:
-    """Python and the installed distributions, by name; this package is left out, being under development."""
+def find_sources() -> list[Source]:
+    """Return Python and the installed distributions, by name, without this package, which is in development."""
     found: dict[str, metadata.Distribution] = {}
     for distribution in metadata.distributions():
         name = distribution.metadata["Name"] or ""
@@ -128,8 +128,8 @@ def _python() -> Source:
     from pydoc_data.topics import topics
 
     root = Path(sysconfig.get_paths()["stdlib"])
-    elsewhere = {"site-packages", "dist-packages", "test"}  # large, so not even walked through
-    folders = [root, *(child for child in root.iterdir() if child.is_dir() and child.name not in elsewhere)]
+    other_folders = {"site-packages", "dist-packages", "test"}  # large, and read as distributions or not at all
+    folders = [root, *(child for child in root.iterdir() if child.is_dir() and child.name not in other_folders)]
     paths = (path for folder in folders for path in (folder.glob if folder == root else folder.rglob)("*.py"))
     files = (path.relative_to(root).as_posix() for path in paths)
     return Source(
@@ -148,30 +148,30 @@ def _source(distribution: metadata.Distribution) -> Source:
     return Source(
         distribution.metadata["Name"],
         distribution.version,
-        _licence(distribution),
+        _find_license(distribution),
         Path(str(distribution.locate_file(""))),
         tuple(sorted(name for name in files if not _LEFT_OUT.search(name))),
         (("description", description),) if description else (),
     )
 
 
-def _licence(distribution: metadata.Distribution) -> str:
-    """What the distribution says of its licence, in the order of precision: SPDX, classifier, free text."""
-    said = distribution.metadata
+def _find_license(distribution: metadata.Distribution) -> str:
+    """Return the license of a distribution, from the most precise entry: SPDX, classifier, free text."""
+    entries = distribution.metadata
     classifiers = [
         text.rpartition(" :: ")[2]
-        for text in said.get_all("Classifier") or ()
+        for text in entries.get_all("Classifier") or ()
         if text.startswith("License ::") and not text.endswith("OSI Approved")
     ]
-    free_text = (said["License"] or "").strip().splitlines() or [""]
-    return said["License-Expression"] or " AND ".join(classifiers) or free_text[0] or "not stated"
+    free_text = (entries["License"] or "").strip().splitlines() or [""]
+    return entries["License-Expression"] or " AND ".join(classifiers) or free_text[0] or "not stated"
 
 
 def fingerprint(words: int) -> str:
-    """Hash of what decides the text: the cleaning rules, Python, the installed versions, the size asked for."""
+    """Return a hash of what decides the text: the cleaning rules, Python, the installed versions, the size."""
     installed_versions = sorted({(item.metadata["Name"] or "", item.version) for item in metadata.distributions()})
-    decisive = [CLEANING, sys.version, sys.prefix, words, installed_versions]
-    return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:16]
+    parts = [CLEANING, sys.version, sys.prefix, words, installed_versions]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 # --- reading and cleaning, in worker processes -----------------------------------------------------------
@@ -191,15 +191,15 @@ class _Cleaner:
         self.seen: set[int] = set()
 
     def __call__(self, inputs: list[Path] | list[str]) -> list[Text]:
-        return [self._clean(docstrings(_read(one)) if isinstance(one, Path) else [one]) for one in inputs]
+        return [self._clean(find_docstrings(_read(one)) if isinstance(one, Path) else [one]) for one in inputs]
 
     def _clean(self, texts: Iterable[str]) -> Text:
         document = []
         for text in texts:
-            for block in paragraphs(text):
-                if (key := hash(block)) not in self.seen:
+            for paragraph in split_paragraphs(text):
+                if (key := hash(paragraph)) not in self.seen:
                     self.seen.add(key)
-                    if kept := list(sentences(block)):
+                    if kept := list(prose_sentences(paragraph)):
                         document.append(kept)
         return document
 
@@ -215,7 +215,7 @@ def _read(path: Path) -> str:
 
 
 class _Unseen:
-    """Drops what the corpus already has: paragraphs by their letters, and long sentences anywhere."""
+    """Drops what the corpus already has: paragraphs, compared by their letters, and long sentences."""
 
     def __init__(self) -> None:
         self.seen: set[int] = set()
@@ -235,7 +235,7 @@ class _Unseen:
                     yield " ".join(kept)
 
     def _new(self, text: str) -> bool:
-        key = hash(letters(text))
+        key = hash(keep_letters(text))
         if key in self.seen:
             return False
         self.seen.add(key)
@@ -249,8 +249,8 @@ Meta = tuple[Source, list[str]]
 def _tasks(sources: Iterable[Source]) -> Iterator[tuple[Meta, list[Path] | list[str]]]:
     """Yield the paths or texts of some documents in the order of the corpus, in groups of an even size."""
     for source in sources:
-        for start in range(0, len(source.files), FILES_A_TASK):
-            names = source.files[start : start + FILES_A_TASK]
+        for start in range(0, len(source.files), FILES_PER_TASK):
+            names = source.files[start : start + FILES_PER_TASK]
             yield (source, list(names)), [source.root / name for name in names]
         if source.texts:
             yield (source, [title for title, _ in source.texts]), [text for _, text in source.texts]
@@ -264,9 +264,9 @@ def _clean_all(sources: Iterable[Source]) -> Generator[tuple[Source, str, Text],
                 yield source, title, text
 
 
-def _write(out: Path, licences: Path, *, words: int) -> tuple[int, int]:
-    """Write corpus and record, each in one move at the end; returns the numbers of words and documents."""
-    sources = installed()
+def _write(out: Path, licenses: Path, *, words: int) -> tuple[int, int]:
+    """Write the corpus and the record of licenses, and return the numbers of words and documents."""
+    sources = find_sources()
     counts = {source.name: [0, 0] for source in sources}
     total = documents = 0
     unseen = _Unseen()
@@ -289,8 +289,8 @@ def _write(out: Path, licences: Path, *, words: int) -> tuple[int, int]:
                     break
         if not documents:
             raise DataError(
-                f"No documentation found in {sys.prefix}: this Python has no sources with docstrings. "
-                "Give `electra prepare` a corpus of your own."
+                f"{sys.prefix}: this Python has no source files with docstrings, so there is no documentation; "
+                "give `electra prepare` your own corpus"
             )
         draft.replace(out)
     finally:
@@ -300,13 +300,13 @@ def _write(out: Path, licences: Path, *, words: int) -> tuple[int, int]:
         "documents": documents,
         "bytes": out.stat().st_size,
         "sources": [
-            {"name": item.name, "version": item.version, "licence": item.licence}
+            {"name": item.name, "version": item.version, "licence": item.license}
             | {"words": counts[item.name][0], "documents": counts[item.name][1]}
             for item in sources
             if counts[item.name][1]
         ],
     }
-    write_json(licences, record)
+    write_json(licenses, record)
     return total, documents
 
 
@@ -314,13 +314,14 @@ def _write(out: Path, licences: Path, *, words: int) -> tuple[int, int]:
 
 
 def cache_folder() -> Path:
-    """Where the text is kept between runs: `$XDG_CACHE_HOME/electra`, else `~/.cache/electra`."""
+    """Return the folder in which the text is kept between runs: `$XDG_CACHE_HOME/electra`, else
+    `~/.cache/electra`."""
     root = os.environ.get("XDG_CACHE_HOME")
     return (Path(root) if root else Path.home() / ".cache") / "electra"
 
 
 def _read_record(cache: Path) -> dict[str, int] | None:
-    """Words and documents of a complete cache entry, else None."""
+    """Return the record of a complete cache entry, else None."""
     try:
         record = json.loads((cache / "licences.json").read_text(encoding="utf-8"))
         intact = (cache / "documentation.jsonl").stat().st_size == record["bytes"]
@@ -329,17 +330,17 @@ def _read_record(cache: Path) -> dict[str, int] | None:
     return record if intact else None
 
 
-def _fill_cache(cache: Path, out: Path, licences: Path) -> None:
-    """Keep a copy for the next time. A cache that cannot be written costs time only, hence no error."""
+def _fill_cache(cache: Path, out: Path, licenses: Path) -> None:
+    """Keep a copy for the next time. A cache that cannot be written is no error, because it only costs time."""
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f"{cache.name}.", dir=cache.parent))
         try:
             shutil.copyfile(out, draft / "documentation.jsonl")
-            shutil.copyfile(licences, draft / "licences.json")
-            shutil.rmtree(cache, ignore_errors=True)  # left there damaged
+            shutil.copyfile(licenses, draft / "licences.json")
+            shutil.rmtree(cache, ignore_errors=True)  # a damaged one
             draft.replace(cache)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     except OSError as error:
-        logger.warning("The documentation is not cached, and will be collected anew the next time: %s", error)
+        logger.warning("The documentation cannot be cached and will be collected again the next time: %s", error)

@@ -1,7 +1,8 @@
-"""Plain English prose out of documentation: find the docstrings of a source file, strip markup, keep sentences.
+"""Extract English prose from documentation: find the docstrings of a source file, remove markup, keep sentences.
 
-Knows reStructuredText (Sphinx, numpydoc), Google-style sections, Markdown and the plain text of old docstrings.
-The rules are crude on purpose: what is not clearly a sentence is dropped, since the text is there to learn from.
+It reads reStructuredText (Sphinx, numpydoc), Google-style sections, Markdown and plain text. The rules are simple
+on
+purpose: what is not clearly a sentence is dropped, because a model learns from this text.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ _TRIPLE_QUOTE = re.compile(r"""(["'])\1\1""")  # five times as fast as an altern
 _SHORT_STRING = re.compile(r"""\"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""")
 
 
-def docstrings(source: str) -> Iterator[str]:
-    """The triple-quoted strings that begin a line, in order: docstrings, and what `add_docstring` calls hold.
+def find_docstrings(source: str) -> Iterator[str]:
+    """Yield the triple-quoted strings that begin a line, in order: docstrings, and arguments of `add_docstring`.
 
-    Lexical, not syntactic: many times as fast as `ast.parse`, and it reads files of any Python version.
+    It is lexical, not syntactic: much faster than `ast.parse`, and it reads files for any version of Python.
     """
     position = 0
     while opening := _TRIPLE_QUOTE.search(source, position):
         quote, start, inside = opening[0], opening.start(), opening.end()
         before = source[max(position, source.rfind("\n", 0, start) + 1) : start]
-        if any(mark in _SHORT_STRING.sub("", before) for mark in "#'\""):  # within a comment or another string
+        if any(mark in _SHORT_STRING.sub("", before) for mark in "#'\""):  # inside a comment or another string
             position = source.find("\n", start)
             if position < 0:
                 return
@@ -67,20 +68,20 @@ _DROPPED_SECTIONS = {"references", "see also", "literature", "authors", "author"
 
 
 class _Lines:
-    """Reads a docstring line by line and remembers what the lines before mean for the next one."""
+    """Reads a docstring line by line and remembers what earlier lines mean for the next one."""
 
     def __init__(self) -> None:
         self.block: list[str] = []
         self.indent = 0
-        """Of the line before."""
+        """Indent of the previous line."""
         self.literal: int | None = None
-        """Lines deeper than this belong to a literal block or to a directive that holds no prose."""
+        """Lines with a deeper indent belong to a literal block or to a directive without prose."""
         self.label: int | None = None
         """Indent of the list of parameters that is being read."""
         self.fenced = self.doctest = self.dropped = False
 
     def ends_block(self, line: str, following: str) -> bool:
-        """Whether `line` is structure that holds no prose; it ends the paragraph before."""
+        """Whether `line` is structure without prose; it ends the paragraph before it."""
         stripped, indent = line.strip(), _indent(line)
         if _FENCE.match(line):
             self.fenced = not self.fenced
@@ -108,7 +109,8 @@ class _Lines:
         )
 
     def start(self, line: str) -> str | None:
-        """The prose of a line that opens a paragraph of its own (list item, field, directive); None of others."""
+        """Return the prose of a line that starts a separate paragraph (list item, field, directive); None:
+        others."""
         indent = _indent(line)
         first = line[indent]
         if first == "." and (directive := _DIRECTIVE.match(line)):
@@ -136,8 +138,8 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def paragraphs(text: str) -> Iterator[str]:
-    """Blocks of running text, each as one line, without code, tables, headers and lists of references."""
+def split_paragraphs(text: str) -> Iterator[str]:
+    """Yield the paragraphs of a text, each as one line, without code, tables, headers and lists of references."""
     lines = inspect.cleandoc(text).split("\n")
     state = _Lines()
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
@@ -162,7 +164,7 @@ def paragraphs(text: str) -> Iterator[str]:
 # --- inline markup ---------------------------------------------------------------------------------------
 
 _LOST = "\0"
-"""Stands where a formula or a reference was; no sentence with it is kept."""
+"""Replaces a formula or a reference; no sentence with it is kept."""
 _QUOTES = str.maketrans("\u2018\u2019\u201c\u201d\u2013\u2014\u00a0", "''\"\"-- ")
 _INLINE: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
     (mark, re.compile(pattern), replacement)
@@ -194,8 +196,8 @@ _INLINE: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
 )
 
 
-def plain(text: str) -> str:
-    """`text` without inline markup."""
+def remove_markup(text: str) -> str:
+    """Return `text` without inline markup."""
     text = text.translate(_QUOTES)
     for mark, pattern, replacement in _INLINE:
         if mark in text:
@@ -226,7 +228,7 @@ _LONGEST_SENTENCE = 120
 
 
 def is_prose(sentence: str) -> bool:
-    """Whether `sentence` reads as English: enough plain words, some function words, few symbols."""
+    """Whether `sentence` looks like English: enough plain words, some function words, few symbols."""
     count = len(sentence.split())
     if not _SHORTEST_SENTENCE <= count <= _LONGEST_SENTENCE or not sentence.isascii() or _LOST in sentence:
         return False
@@ -240,13 +242,13 @@ def is_prose(sentence: str) -> bool:
     return ordinary >= 0.72 * count and function >= 0.14 * count
 
 
-def sentences(paragraph: str) -> Iterator[str]:
-    """The sentences of a paragraph, plain and worth keeping, in order."""
-    for sentence in _BOUNDARY.split(plain(paragraph)):
+def prose_sentences(paragraph: str) -> Iterator[str]:
+    """Yield the sentences of a paragraph that are prose, without markup, in order."""
+    for sentence in _BOUNDARY.split(remove_markup(paragraph)):
         if is_prose(sentence):
             yield sentence.strip()
 
 
-def letters(text: str) -> str:
-    """What two texts have in common that differ in numbers, case and punctuation only: the key of duplicates."""
+def keep_letters(text: str) -> str:
+    """Return the letters of a text: the same for texts that differ only in numbers, case and punctuation."""
     return _NOT_LETTERS.sub("", text.lower())
