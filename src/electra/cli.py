@@ -107,7 +107,8 @@ def _run(arguments: list[str]) -> int:
     from electra import help
 
     debug = "--debug" in arguments
-    first, *rest = [argument for argument in arguments if argument != "--debug"] or ["--help"]
+    arguments, plugins = _split_plugins([argument for argument in arguments if argument != "--debug"])
+    first, *rest = arguments or ["--help"]
     if first in ("-h", "--help"):
         sys.stdout.write(help.command_help(GROUPS))
         return 0
@@ -121,18 +122,38 @@ def _run(arguments: list[str]) -> int:
         first, rest = f"{first} {rest[0]}", rest[1:]
     from electra.console import show
 
-    status, result = _call_safely(first, rest, debug=debug)
+    status, result = _call_safely(first, rest, plugins=plugins, debug=debug)
     if IS_MAIN_PROCESS:
         show(result)
     return status
 
 
-def _call_safely(verb: str, arguments: list[str], *, debug: bool) -> tuple[int, object]:
+def _split_plugins(arguments: list[str]) -> tuple[list[str], list[str | None]]:
+    """The arguments without each `--plugin FILE`, and the files; None where a file is missing."""
+    others: list[str] = []
+    plugins: list[str | None] = []
+    queue = deque(arguments)
+    while queue:
+        name, equals, value = (argument := queue.popleft()).partition("=")
+        if name != "--plugin":
+            others.append(argument)
+        elif equals:
+            plugins.append(value)
+        else:
+            plugins.append(queue.popleft() if queue else None)
+    return others, plugins
+
+
+def _call_safely(
+    verb: str, arguments: list[str], *, plugins: Sequence[str | None], debug: bool
+) -> tuple[int, object]:
     """Call a verb; an exception becomes an exit status and a message."""
     from electra.console import complain, show_log_records
 
     try:
         with show_log_records() if IS_MAIN_PROCESS else contextlib.nullcontext():
+            for plugin in plugins:
+                _load_plugin(plugin)
             result = _call(verb, arguments)
         return int(getattr(result, "exit_code", 0)), result
     except SystemExit as stop:  # from tyro, after its message about an option
@@ -146,6 +167,15 @@ def _call_safely(verb: str, arguments: list[str], *, debug: bool) -> tuple[int, 
         elif status == UNEXPECTED_ERROR:  # the main process has reported the user's errors already
             complain(f"electra, process {os.environ['RANK']}: {message}")
         return status, None
+
+
+def _load_plugin(path: str | None) -> None:
+    from electra.errors import ConfigError
+    from electra.registry import load_plugin
+
+    if not path:
+        raise ConfigError("--plugin: needs the path of a Python file, as in --plugin FILE.py")
+    load_plugin(path)
 
 
 def _explain(error: BaseException) -> tuple[int, str]:
