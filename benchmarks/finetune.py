@@ -22,8 +22,8 @@ from typing import Any
 import torch
 
 from electra.finetuning.config import load_task_config
-from electra.finetuning.run import build_setup
-from electra.finetuning.seed_run import FinetuneSetup, run_seed
+from electra.finetuning.seed_run import run_seed
+from electra.finetuning.setup import FinetuneSetup, build_setup
 from electra.tasks.base import Task
 from electra.training.trainer import Outcome
 from finetune_peer import train
@@ -44,19 +44,19 @@ def settings_of(options: argparse.Namespace, task: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def limit_rows(setting: FinetuneSetup, rows: int) -> FinetuneSetup:
-    """The setting with the first rows of the training data only."""
-    examples = setting.task.splits["train"]
+def limit_rows(setup: FinetuneSetup, rows: int) -> FinetuneSetup:
+    """The setup with the first rows of the training data only."""
+    examples = setup.task.splits["train"]
     if rows == 0 or len(examples) <= rows:
-        return setting
-    task: Task = replace(setting.task, splits={**setting.task.splits, "train": examples[:rows]})
-    kept = task.problem.encode(task.training_examples(task.splits["train"]), setting.reading)
-    return replace(setting, task=task, rows={**setting.rows, "train": kept})
+        return setup
+    task: Task = replace(setup.task, splits={**setup.task.splits, "train": examples[:rows]})
+    kept = task.problem.encode(task.training_examples(task.splits["train"]), setup.input_spec)
+    return replace(setup, task=task, rows={**setup.rows, "train": kept})
 
 
-def ours(setting: FinetuneSetup, seed: int) -> tuple[dict[str, float], float, int]:
+def ours(setup: FinetuneSetup, seed: int) -> tuple[dict[str, float], float, int]:
     with tempfile.TemporaryDirectory() as folder:
-        ended = run_seed(setting, seed, Path(folder, "run"))
+        ended = run_seed(setup, seed, Path(folder, "run"))
     assert not isinstance(ended, Outcome), "interrupted"
     return ended.result.metrics, ended.result.seconds, ended.result.steps
 
@@ -80,29 +80,29 @@ def main() -> None:
     print("| task | metric | ours, each seed | median | Trainer | median | seconds | Trainer | ratio | padded |")
     print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     for name in options.tasks:
-        setting = limit_rows(build_setup(load_task_config(settings_of(options, name))), options.rows)
-        problem, config = setting.task.problem, setting.config
+        setup = limit_rows(build_setup(load_task_config(settings_of(options, name))), options.rows)
+        problem, config = setup.task.problem, setup.config
         labels = getattr(problem, "labels", None)
         outputs = len(labels) if labels else 1  # a regression has one; the head for answers needs no number
         shared = {
             **asdict(config.optimizer), "batch_size": config.train.batch_size, "epochs": options.epochs,
-            "bfloat16": setting.precision.name == "bfloat16",
+            "bfloat16": setup.precision.name == "bfloat16",
         }  # fmt: skip
 
         def peer(padding: Any, seed: int, steps: int = -1, **more: Any) -> Any:
             return train(
-                config.model, problem, setting.rows, outputs=outputs, padding=padding,  # noqa: B023
+                config.model, problem, setup.rows, outputs=outputs, padding=padding,  # noqa: B023
                 max_length=config.data.max_length, seed=seed, settings=shared, max_steps=steps,  # noqa: B023
             )  # fmt: skip
 
         runs: dict[str, list[tuple[float, float]]] = {"ours": [], **{kind: [] for kind in options.peers}}
         for seed in range(options.seeds):
-            metrics, seconds, _ = ours(setting, seed)
+            metrics, seconds, _ = ours(setup, seed)
             runs["ours"].append((metrics[problem.metric], seconds))
             for kind in options.peers:
                 seconds, steps, dev = peer(kind, seed)
-                predictions = problem.decode(setting.task.splits["dev"], setting.rows["dev"], dev)
-                metrics = problem.compute_metrics(setting.task.splits["dev"], predictions)
+                predictions = problem.decode(setup.task.splits["dev"], setup.rows["dev"], dev)
+                metrics = problem.compute_metrics(setup.task.splits["dev"], predictions)
                 runs[kind].append((metrics[problem.metric], seconds))
         padded = 0.0
         if options.padded_steps:

@@ -21,7 +21,8 @@ from electra.commands.predict import run as predict
 from electra.config import load_config
 from electra.errors import CheckpointError, ConfigError, DivergedError
 from electra.finetuning.config import FinetuneConfig, load_task_config
-from electra.finetuning.run import FinetuneResult, finetune
+from electra.finetuning.results import FinetuneResult
+from electra.finetuning.run import finetune
 
 SETTINGS: dict[str, Any] = {
     "kind": "classification", "train.precision": "float32", "train.batch_size": 16, "train.epochs": 1,
@@ -58,7 +59,7 @@ def test_the_folder_of_another_kind_of_run_is_left_as_it_is(small_model: str, da
     run = tmp_path / "run"
     run.mkdir()
     (run / "config.toml").write_text("[masking]\nshare = 0.15\n")
-    with pytest.raises(CheckpointError, match="no fine-tuning"):
+    with pytest.raises(CheckpointError, match="another kind of run"):
         tune(small_model, data, run)
     assert (run / "config.toml").read_text() == "[masking]\nshare = 0.15\n"
 

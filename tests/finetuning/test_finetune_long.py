@@ -15,7 +15,8 @@ from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import load_tokenizer
 from electra.export import huggingface
 from electra.finetuning.config import load_task_config
-from electra.finetuning.run import FinetuneResult, finetune
+from electra.finetuning.results import FinetuneResult
+from electra.finetuning.run import finetune
 from electra.modeling.encoders.relative import RelativeConfig
 from electra.modeling.heads import LanguageModelHead
 from electra.preparation.tokenizer_training import train_tokenizer

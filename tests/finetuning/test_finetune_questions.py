@@ -12,7 +12,8 @@ import electra
 from electra.errors import ConfigError
 from electra.finetuning import seed_run
 from electra.finetuning.config import load_task_config
-from electra.finetuning.run import FinetuneResult, finetune
+from electra.finetuning.results import FinetuneResult
+from electra.finetuning.run import finetune
 from electra.tasks.squad_files import read_questions
 from electra.tasks.squad_metrics import best_thresholds, compute_squad_metrics
 
@@ -94,7 +95,7 @@ def test_a_run_that_died_goes_on_as_if_nothing_had_been(
     model: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     breaks: Callable[[int, Callable[[], None]], None],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(seed_run, "LEAST_LOST", 3)
+    monkeypatch.setattr(seed_run, "MIN_CHECKPOINT_STEPS", 3)
 
     def dies() -> None:
         raise RuntimeError("the machine is gone")

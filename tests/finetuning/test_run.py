@@ -20,7 +20,8 @@ from electra.cli import main
 from electra.errors import CheckpointError, ConfigError
 from electra.finetuning import seed_run
 from electra.finetuning.config import load_task_config
-from electra.finetuning.run import FinetuneResult, finetune
+from electra.finetuning.results import FinetuneResult
+from electra.finetuning.run import finetune
 from electra.tasks.subsampling import subsample
 
 Breaks = Callable[[int, Callable[[], None]], None]
@@ -171,7 +172,7 @@ def dies() -> None:
 def test_a_run_that_died_goes_on_as_if_nothing_had_been(
     more: dict[str, Any], model: str, easy: Path, tmp_path: Path, breaks: Breaks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seed_run, "LEAST_LOST", 5)
+    monkeypatch.setattr(seed_run, "MIN_CHECKPOINT_STEPS", 5)
     tune(model, easy, tmp_path / "whole", **more)
     breaks(37, dies)
     with pytest.raises(RuntimeError):
@@ -192,7 +193,7 @@ def test_a_signal_stops_a_run_and_the_same_command_goes_on(
     stopped = tune(model, easy, tmp_path / "out", seeds=2)
     assert f"with --out {tmp_path / 'out'}, without --fresh" in caplog.text
     assert stopped.exit_code == 128 + signal.SIGTERM and not (tmp_path / "out/results.json").exists()
-    assert "the same command goes on" in str(stopped.__rich__())
+    assert "the same command resumes it" in str(stopped.__rich__())
     breaks(-1, dies)
     tune(model, easy, tmp_path / "out", seeds=2)
     assert left(tmp_path / "out") == left(finished.out)
@@ -237,7 +238,7 @@ def test_a_run_that_says_one_thing_throughout_has_failed(model: str, tmp_path: P
     rows = [{"text": sentence(draw), "label": "rare" if i % 20 == 0 else "usual"} for i in range(200)]
     data = write(tmp_path / "train.csv", rows)
     result = tune(model, data, tmp_path / "out", train__epochs=3)
-    assert result.seeds[0].failed == 'it answers "usual" throughout'
+    assert result.seeds[0].failed == 'it always predicts "usual"'
     assert json.loads((tmp_path / "out/results.json").read_text())["failed"] == 1
     assert result.seeds[0].metrics["matthews"] == 0.0
 
@@ -245,7 +246,7 @@ def test_a_run_that_says_one_thing_throughout_has_failed(model: str, tmp_path: P
 def test_a_dry_run_plans(model: str, easy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command(model, easy, tmp_path / "out", "--dry-run", "--seeds", "3")) == 0
     shown = capsys.readouterr().out
-    for words in ("learning_rate = 0.01", "steps of each seed", "46", "time in all", "memory at the peak"):
+    for words in ("learning_rate = 0.01", "steps of each seed", "46", "total time", "peak memory"):
         assert words in shown
     assert not (tmp_path / "out").exists()
 
@@ -311,7 +312,7 @@ def test_few_examples_are_drawn_for_each_seed(
         drawn.append(subsample(*arguments, **others))
         return drawn[-1]
 
-    monkeypatch.setattr(seed_run, "subsample", noted)
+    monkeypatch.setattr("electra.finetuning.setup.subsample", noted)
     for name, more in (("shots", {"data__shots": 20}), ("fraction", {"data__fraction": 0.1})):
         result = tune(model, easy, tmp_path / name, **more, seeds=2)
         assert [seed.steps for seed in result.seeds] == [6, 6]

@@ -82,7 +82,7 @@ def test_the_precision_is_measured_once(
         return Precision("float32", "chosen by the test", 1e9)
 
     monkeypatch.setattr("electra.pretraining.build.choose_precision", choose)
-    monkeypatch.setattr("electra.finetuning.run.choose_precision", choose)
+    monkeypatch.setattr("electra.finetuning.setup.choose_precision", choose)
     run(command(study_file, data_folder, tmp_path, tasks=tasks))
     assert requested == ["auto", *["float32"] * 4], "once for the study, then two runs and a fine-tuning of each"
 

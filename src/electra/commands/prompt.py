@@ -85,7 +85,7 @@ def run(config: PromptConfig) -> LabeledTexts | PromptEvaluation:
     """
     from electra.finetuning.config import load_task_config
     from electra.finetuning.load_task import load_task
-    from electra.finetuning.seed_run import DEV
+    from electra.finetuning.setup import DEV
     from electra.serving.prompt_classifier import PromptClassifier
     from electra.tasks.classification import Classification
 

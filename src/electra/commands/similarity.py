@@ -85,7 +85,7 @@ def _correlate(config: SimilarityConfig, encoder: TextEncoder) -> dict[str, dict
     """The correlations on the splits of a task that have ratings."""
     from electra.finetuning.config import load_task_config
     from electra.finetuning.load_task import load_task
-    from electra.finetuning.seed_run import DEV
+    from electra.finetuning.setup import DEV
     from electra.tasks import glue
     from electra.tasks.metrics import compute_metrics
     from electra.tasks.regression import Regression

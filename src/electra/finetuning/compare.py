@@ -13,7 +13,7 @@ from electra.analysis.bootstrap import percentile_interval
 from electra.errors import CheckpointError, DataError
 from electra.finetuning.load_task import load_task
 from electra.finetuning.results import load_finetuning_config
-from electra.finetuning.seed_run import DEV
+from electra.finetuning.setup import DEV
 from electra.json_files import read_json
 from electra.tasks.base import Prediction, Task
 from electra.training.run_folder import RunFolder

@@ -1,35 +1,45 @@
-"""What came of the seeds of a fine-tuning, and its files."""
+"""The results of a fine-tuning's seeds, and its files."""
 
 import json
+import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Group, RenderableType
+from rich.table import Table
 
 from electra import durable
 from electra.config import load_config
 from electra.errors import CheckpointError, DataError
 from electra.finetuning.config import FinetuneConfig
+from electra.finetuning.setup import DEV, FinetuneSetup
 from electra.tasks import squad_files
 from electra.tasks.base import Prediction, Problem
 from electra.training.checkpoint_io import different
 from electra.training.run_folder import RunFolder, agree
 
 MAY_CHANGE = ("out", "data.path", "model")
-"""Settings that say where something lies now; that it is the same is seen by its fingerprint."""
+"""Settings of a finished or interrupted run that may differ: paths. Fingerprints show that their content is the
+same."""
+SHOWN_METRICS = 6
+"""Number of metrics in the table on the console. All are in results.json."""
 
 
 @dataclass(frozen=True)
 class SeedResult:
-    """What came of one seed.
+    """The result of one seed.
 
     Attributes:
-        metrics: figures on dev by name.
-        failed: why the run counts as failed; None where it does not.
-        seconds: of its steps; evaluations are not in it.
+        metrics: metrics on dev by name.
+        failed: why the run counts as failed; None: it did not fail.
+        seconds: duration of the steps, without evaluations.
+        identity: what it was trained from: fingerprints of the data and of the encoder.
+        diverged: its numbers became infinite or NaN, so it has no model.
+        others: metrics on other splits that have answers (MNLI's mismatched part, a test split), by split.
     """
 
     seed: int
@@ -38,31 +48,107 @@ class SeedResult:
     steps: int
     seconds: float
     identity: dict[str, str] = field(default_factory=dict)
-    """What it was trained from: fingerprints of the data and of the encoder."""
     diverged: bool = False
-    """It came to numbers that are not finite: no model came of it."""
     others: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Figures on further splits that have answers (MNLI's mismatched part, a test part), by split."""
+
+
+@dataclass(frozen=True)
+class FinetuneResult:
+    """The results of a fine-tuning's seeds."""
+
+    out: Path
+    task: str
+    metric: str
+    seeds: list[SeedResult]
+    stopped_by: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def with_seed(self, result: SeedResult) -> "FinetuneResult":
+        """Return the results with one more."""
+        return replace(self, seeds=sorted([*self.seeds, result], key=lambda one: one.seed))
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 128 + the number of the signal that stopped it, as in shells."""
+        return 128 + self.stopped_by if self.stopped_by else 0
+
+    @property
+    def best(self) -> SeedResult:
+        """The seed with the best metric. Failed seeds rank below all others, diverged ones last."""
+        return max(self.seeds, key=lambda one: (one.failed is None, not one.diverged, one.metrics[self.metric]))
+
+    @property
+    def failed(self) -> int:
+        """Number of failed seeds."""
+        return sum(result.failed is not None for result in self.seeds)
+
+    def values(self, name: str) -> list[float]:
+        """Return a metric of every seed, including failed ones."""
+        return [result.metrics[name] for result in self.seeds]
+
+    def to_dict(self, setup: FinetuneSetup) -> dict[str, Any]:
+        """Return the contents of results.json."""
+        values = self.values(self.metric)
+        return {
+            "task": self.task,
+            "metric": self.metric,
+            "median": statistics.median(values),
+            "mean": statistics.mean(values),
+            "standard_deviation": statistics.stdev(values) if len(values) > 1 else None,
+            "failed": self.failed,
+            "seeds": [{k: v for k, v in asdict(result).items() if k != "identity"} for result in self.seeds],
+            "best_seed": self.best.seed,
+            "pretrained": setup.config.model,
+            "model": None if self.best.diverged else "model",
+            "examples": {split: len(examples) for split, examples in setup.task.splits.items()},
+            "notes": list(setup.task.notes),
+        }
+
+    def __rich__(self) -> RenderableType:
+        if self.stopped_by is not None:
+            return f"{self.out}: stopped after {len(self.seeds)} seeds; the same command resumes it"
+        names = [name for name in self.seeds[0].metrics if "/" not in name][:SHOWN_METRICS]
+        table = Table("seed", *names, "", title=f"{self.task} on {DEV}", title_justify="left")
+        for result in self.seeds:
+            failed = f"failed: {result.failed}" if result.failed else ""
+            table.add_row(str(result.seed), *(f"{result.metrics[name]:.4f}" for name in names), failed)
+        if len(self.seeds) > 1:
+            table.add_section()
+            for label, function in (
+                ("median", statistics.median),
+                ("mean", statistics.mean),
+                ("deviation", statistics.stdev),
+            ):
+                table.add_row(label, *(f"{function(self.values(name)):.4f}" for name in names), "")
+        others = []
+        for split in set.intersection(*(set(result.others) for result in self.seeds)):
+            median = statistics.median(result.others[split][self.metric] for result in self.seeds)
+            others.append(f"{split}: {self.metric} {median:.4f}")
+        paths = [f"results: {self.out / 'results.json'}"]
+        if (self.out / "model").is_dir():
+            paths.append(f"best model: {self.out / 'model'}")
+        return Group(table, *others, *paths, *self.notes)
 
 
 def failure_reason(problem: Problem, predictions: Sequence[Prediction], examples: Sequence[Any]) -> str | None:
-    """A run whose predictions on dev are all alike has not learnt: it gives the commonest answer, or none."""
-    said = [prediction[problem.answer_key] for prediction in predictions]
+    """Return why a run counts as failed: it predicts the same for all of dev (the most frequent answer, or
+    none)."""
+    answers = [prediction[problem.answer_key] for prediction in predictions]
     gold = [problem.describe_example(example)["gold"] for example in examples]
-    if all(isinstance(answer, float) for answer in said):
-        alike = len(said) > 1 and bool(torch.tensor(said).std() < 0.01 * torch.tensor(gold).std())
-        return "its values hardly differ" if alike else None
+    if all(isinstance(answer, float) for answer in answers):
+        is_constant = len(answers) > 1 and bool(torch.tensor(answers).std() < 0.01 * torch.tensor(gold).std())
+        return "its predictions hardly differ" if is_constant else None
     if problem.reads_words:
-        said, gold = [*chain(*said)], [*chain(*gold)]
-    answers, asked = ({json.dumps(answer, ensure_ascii=False) for answer in each} for each in (said, gold))
-    if not len(answers) == 1 < len(asked):
+        answers, gold = [*chain(*answers)], [*chain(*gold)]
+    distinct, distinct_gold = ({json.dumps(one, ensure_ascii=False) for one in each} for each in (answers, gold))
+    if not len(distinct) == 1 < len(distinct_gold):
         return None
-    answer = answers.pop()
-    return "it finds no answer throughout" if answer == '""' else f"it answers {answer} throughout"
+    answer = distinct.pop()
+    return "it never predicts an answer" if answer == '""' else f"it always predicts {answer}"
 
 
 def write_predictions(folder: Path, split: str, predictions: Sequence[Prediction]) -> None:
-    """Predictions as JSON lines, whole or not at all; those of questions also as SQuAD's script takes them."""
+    """Write predictions as JSON lines, atomically; those for questions also for SQuAD's script."""
     lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in predictions)
     durable.write_text(folder / f"{split}.jsonl", lines)
     if predictions and "null_odds" in predictions[0]:
@@ -70,46 +156,46 @@ def write_predictions(folder: Path, split: str, predictions: Sequence[Prediction
 
 
 def load_finished_seeds(out: Path, config: FinetuneConfig, identity: Mapping[str, str]) -> list[SeedResult]:
-    """The results of all seeds that were finished before, in order.
+    """Return the results of all seeds that are finished already, in order.
 
     Args:
         identity: what they must have been trained from.
 
     Raises:
-        CheckpointError: with other settings or data.
+        CheckpointError: they were trained with other settings or data.
     """
     numbers = (path.name.removeprefix("seed-") for path in out.glob("seed-*"))
     seeds = sorted(int(number) for number in numbers if number.isdigit())
-    results = [_read_result(out / f"seed-{seed}", replace(config, seeds=1, seed=seed), identity) for seed in seeds]
+    results = [_load_result(out / f"seed-{seed}", replace(config, seeds=1, seed=seed), identity) for seed in seeds]
     return [result for result in results if result is not None]
 
 
-def _read_result(folder: Path, config: FinetuneConfig, identity: Mapping[str, str]) -> SeedResult | None:
+def _load_result(folder: Path, config: FinetuneConfig, identity: Mapping[str, str]) -> SeedResult | None:
     path = folder / "result.json"
     if not path.is_file():
         return None
     agree(RunFolder(folder), config, settled={}, ignore=MAY_CHANGE)
     try:
-        found = SeedResult(**json.loads(path.read_text(encoding="utf-8")))
+        result = SeedResult(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
         raise DataError(f"{path}: cannot be read ({error}); remove it to run this seed again") from error
-    if odd := [name for name, value in identity.items() if found.identity.get(name) != value]:
+    if changed := [name for name, value in identity.items() if result.identity.get(name) != value]:
         raise CheckpointError(
-            f"{folder} was trained with {' and '.join(map(different, odd))}; give another --out, or start beside "
-            "it with --fresh"
+            f"{folder} was trained with {' and '.join(map(different, changed))}; give another --out, or start "
+            "next to it with --fresh"
         )
-    return found
+    return result
 
 
 def find_finetuning(model: str | Path) -> Path | None:
-    """The folder of the fine-tuning that a MODEL came from: it is that, or stands in that; None: neither."""
+    """Return the folder of the fine-tuning that a MODEL belongs to: itself or its parent; None: it is neither."""
     path = Path(model)
     if RunFolder(path).config.is_file():
         return path
-    above = path.resolve().parent
-    return above if (above / "results.json").is_file() and RunFolder(above).config.is_file() else None
+    parent = path.resolve().parent
+    return parent if (parent / "results.json").is_file() and RunFolder(parent).config.is_file() else None
 
 
 def load_finetuning_config(folder: Path) -> FinetuneConfig:
-    """The config of a fine-tuning's folder, or of a seed's."""
+    """Return the config of a fine-tuning's folder, or of a seed's."""
     return load_config(FinetuneConfig, RunFolder(folder).config)

@@ -10,7 +10,7 @@ import torch
 
 from electra.data.shards import TokenData
 from electra.export.huggingface import save
-from electra.finetuning.dry_run import plan_finetuning
+from electra.finetuning.dry_run import dry_run
 from electra.modeling.flops import training_flops
 from electra.pretraining.build import build
 from electra.pretraining.config import PretrainConfig
@@ -56,6 +56,6 @@ def estimate_finetuning_seconds(setup: StudySetup, config: PretrainConfig, data:
         save(model, encoder=network.encoder, head=network.head, tokenizer_json=data.tokenizer_path, card="")
         total = 0.0
         for task in setup.suite:
-            plan = plan_finetuning(finetune_config(setup, task, model=model, out=Path(folder, "out")))
+            plan = dry_run(finetune_config(setup, task, model=model, out=Path(folder, "out")))
             total += plan.preparation + plan.predictions + setup.task_seeds * plan.seconds
     return total

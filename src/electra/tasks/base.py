@@ -214,6 +214,14 @@ class Problem(ABC):
         """Return the problem with the decision threshold that was best on dev; itself if it has no threshold."""
         return self
 
+    def rescale_outputs(self, head: nn.Module) -> "Problem":
+        """Change the weights of a head before its export so that its outputs are in the unit of the data.
+
+        Returns:
+            The problem for the changed head.
+        """
+        return self
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, for the files of a model. `load_problem` reads them back."""
         return {"kind": self.kind, **asdict(cast(Any, self))}

@@ -5,13 +5,15 @@ Shapes: B batch, L length, D hidden size.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from electra.errors import DataError
+from electra.modeling.task_heads import TextHead
 from electra.tasks.base import Outputs, Prediction, Rows, Task, TaskBatch
 from electra.tasks.config import DataConfig, HeadConfig
 from electra.tasks.metrics import compute_metrics
@@ -45,6 +47,14 @@ class Regression(TextProblem):
         }
         problem = cls(("spearman", "pearson", "error"), head.text, table.has_pairs, low, high)
         return build_table_task(name, problem, examples, table, dev_share=data.dev_share)
+
+    @torch.no_grad()
+    def rescale_outputs(self, head: nn.Module) -> "Regression":
+        assert isinstance(head, TextHead)
+        width = self.high - self.low
+        head.prediction.weight.mul_(width)
+        head.prediction.bias.mul_(width).add_(self.low)
+        return replace(self, low=0.0, high=1.0)
 
     def targets(self, answers: Sequence[Any]) -> np.ndarray[Any, Any]:
         return ((np.array(answers, np.float64) - self.low) / (self.high - self.low)).astype(np.float32)

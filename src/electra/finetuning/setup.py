@@ -1,0 +1,187 @@
+"""What the seeds of a fine-tuning share: the resolved config, the task as rows, the pre-trained encoder."""
+
+import hashlib
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+
+import torch
+
+from electra.data.sampling import epoch_rows, step_seed
+from electra.data.tokenizer import special_tokens
+from electra.export.huggingface import Pretrained
+from electra.export.loading import load_pretrained
+from electra.finetuning.config import FinetuneConfig, resolve
+from electra.finetuning.load_task import load_task
+from electra.tasks.base import InputSpec, Rows, Task, TaskBatch, collate
+from electra.tasks.subsampling import subsample
+from electra.tasks.task_model import TaskModel
+from electra.training.allocator import keep_freed_memory
+from electra.training.device import resolve_device
+from electra.training.precision import Precision, choose_precision
+
+logger = logging.getLogger(__name__)
+
+DEV = "dev"
+FEW_STEPS = 50
+"""Runs with fewer steps hardly change the model."""
+MAX_UNKNOWN_SHARE = 0.1
+"""Share of unknown tokens in a split above which little of its text reaches the model."""
+
+
+@dataclass(frozen=True)
+class FinetuneSetup:
+    """What the seeds of a fine-tuning share.
+
+    Attributes:
+        rows: the encoded examples of each split.
+        precision: the precision of training and evaluation.
+    """
+
+    config: FinetuneConfig
+    task: Task
+    rows: dict[str, Rows]
+    pretrained: Pretrained
+    precision: Precision
+    device: torch.device
+
+    @property
+    def pad(self) -> int:
+        return special_tokens(self.pretrained.tokenizer).pad
+
+    @property
+    def input_spec(self) -> InputSpec:
+        return InputSpec(self.pretrained.tokenizer, self.config.data.read_length)
+
+    @cached_property
+    def identity(self) -> dict[str, str]:
+        """Fingerprints of the data and of the encoder's weights."""
+        weights = hashlib.sha256()
+        for _, tensor in sorted(self.pretrained.encoder.state_dict().items()):
+            weights.update(tensor.numpy().tobytes())
+        return {"data": fingerprint(self.rows["train"], self.rows[DEV]), "model": weights.hexdigest()}
+
+    @property
+    def other_splits(self) -> list[str]:
+        """All splits but train and dev. The best model predicts them."""
+        return [split for split in self.rows if split not in ("train", DEV)]
+
+    @property
+    def scored_splits(self) -> list[str]:
+        """Those of `other_splits` whose examples have answers."""
+        return [split for split in self.other_splits if self.rows[split].labeled]
+
+    def build_model(self, seed: int) -> TaskModel:
+        """Return a copy of the pre-trained encoder with a new head, on the device."""
+        torch.manual_seed(seed)
+        dropout, pretrained = self.config.train.dropout, self.pretrained.encoder
+        config = replace(pretrained.config, dropout=dropout, attention_dropout=dropout)
+        encoder = config.build(query_stream="query_stream.weight" in pretrained.state_dict())
+        encoder.load_state_dict(pretrained.state_dict())
+        reduction, long = self.config.optimizer.reduction, self.config.data.long_texts
+        return TaskModel(encoder, self.task.problem, reduction=reduction, long=long).to(self.device)
+
+    def training_rows(self, seed: int) -> Rows:
+        """Return the rows that a seed trains on: all, or those of its own sample of the examples."""
+        data, task = self.config.data, self.task
+        if data.fraction == 1 and not data.shots:
+            return self.rows["train"]
+        examples = task.splits["train"]
+        sample = subsample(examples, fraction=data.fraction, shots=data.shots, seed=seed)
+        logger.info("seed %s uses %s of the %s training examples", seed, f"{len(sample):,}", f"{len(examples):,}")
+        return task.problem.encode(task.training_examples(sample), self.input_spec)
+
+    def timed_step(self) -> Callable[[], None]:
+        """Return a function that makes a forward and a backward pass. Its first call builds the model."""
+
+        @cache
+        def model_and_batch() -> tuple[TaskModel, TaskBatch]:
+            batches = micro_batches(self.config, self.rows["train"], 0, pad=self.pad, device=self.device)
+            return self.build_model(self.config.seed), batches[0]
+
+        def step() -> None:
+            model, batch = model_and_batch()
+            model(batch).loss.backward()
+            model.zero_grad(set_to_none=True)
+
+        return step
+
+
+def build_setup(config: FinetuneConfig) -> FinetuneSetup:
+    """Load the task and the encoder, encode the examples, and resolve the config.
+
+    Raises:
+        ElectraError: the config, the data or the model cannot be used.
+    """
+    device = resolve_device(config.train.device)
+    task = load_task(config)
+    for note in task.notes:
+        logger.info("%s: %s", task.name, note)
+    pretrained = load_pretrained(config.model)
+    config = resolve(config, pretrained.encoder.config, task, longest=pretrained.max_length)
+    rows = _encode_splits(config, task, pretrained)
+    if device.type == "cpu":
+        keep_freed_memory()
+    setup = FinetuneSetup(config, task, rows, pretrained, Precision("float32", "", 0.0), device)
+    precision = choose_precision(config.train.precision, device, setup.timed_step())
+    logger.info("%s on %s: %s", precision.name, device, precision.reason)
+    config = replace(config, train=replace(config.train, precision=precision.name))
+    return replace(setup, config=config, precision=precision)
+
+
+def _encode_splits(config: FinetuneConfig, task: Task, pretrained: Pretrained) -> dict[str, Rows]:
+    """Return the rows of each split, and log how many examples are cut and whether the vocabulary fits."""
+    splits = {**task.splits, "train": task.training_examples(task.splits["train"])}
+    spec = InputSpec(pretrained.tokenizer, config.data.read_length)
+    unknown_id = special_tokens(pretrained.tokenizer).unknown
+    encoded = {}
+    for split, examples in splits.items():
+        rows = encoded[split] = task.problem.encode(examples, spec)
+        if rows.cut:
+            logger.info(
+                "%s: %s of %s examples of %s are too long and were cut (%s tokens per row; the model reads %s)",
+                task.name, f"{len(rows.cut):,}", f"{len(examples):,}", split, spec.max_length,
+                pretrained.max_length,
+            )  # fmt: skip
+        unknown = int((rows.ids == unknown_id).sum())
+        if unknown > MAX_UNKNOWN_SHARE * len(rows.ids):
+            logger.warning(
+                "%s: %.0f %% of the tokens of %s are unknown to the model, which reads all of them as [UNK]; its "
+                "vocabulary was made for other text", task.name, 100 * unknown / len(rows.ids), split,
+            )  # fmt: skip
+    return encoded
+
+
+def count_steps(config: FinetuneConfig, rows: Rows) -> int:
+    """Return the number of steps of a run, and warn if it is small."""
+    steps = max(1, math.ceil(config.train.epochs * math.ceil(len(rows) / config.train.batch_size)))
+    if steps < FEW_STEPS:
+        logger.warning("the run has only %s steps, which hardly change the model; increase --train.epochs", steps)
+    return steps
+
+
+def micro_batches(
+    config: FinetuneConfig, rows: Rows, step: int, *, pad: int, device: torch.device
+) -> list[TaskBatch]:
+    """Return the micro-batches of a step, which depend on the step and the seed alone."""
+    batch_size = config.train.batch_size
+    size = config.train.micro_batch_size or batch_size
+    indices = epoch_rows(step, seed=config.seed, batch_size=batch_size, examples=len(rows))
+    return [
+        collate(
+            rows, indices[start : start + size], pad=pad, seed=step_seed(config.seed, step, micro_step=start)
+        ).to(device)
+        for start in range(0, len(indices), size)
+    ]
+
+
+def fingerprint(*splits: Rows) -> str:
+    """Return a checksum of everything that the network sees of splits."""
+    digest = hashlib.sha256()
+    for rows in splits:
+        digest.update(rows.ids.tobytes() + rows.starts.tobytes())
+        for values in (*rows.targets.values(), *rows.token_targets.values()):
+            digest.update(values.tobytes())
+    return digest.hexdigest()
