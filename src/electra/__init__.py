@@ -35,6 +35,7 @@ __all__ = [
     "pretrain",
     "register_encoder",
     "register_objective",
+    "register_reader",
 ]
 
 _HOMES = {
@@ -55,6 +56,7 @@ _HOMES = {
     "pretrain": "electra.pretraining.run",
     "register_encoder": "electra.registry",
     "register_objective": "electra.registry",
+    "register_reader": "electra.readers.base",
 }
 
 if TYPE_CHECKING:
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from electra.modeling.encoders.bert import BertEncoder
     from electra.pretraining.config import PretrainConfig, load_config
     from electra.pretraining.run import pretrain
+    from electra.readers.base import register_reader
     from electra.registry import load_plugin, register_encoder, register_objective
     from electra.serving.model import Model, load
     from electra.serving.predictor import Predictor

@@ -14,6 +14,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, TypeVar
@@ -58,24 +59,29 @@ class Registry:
         Raises:
             ConfigError: no entry has this name.
         """
-        if name in self._registered:
-            return self._registered[name]
-        found = self._builtin.get(name) or self._installed().get(name)
-        if found is None:
+        if (entry := self.find(name)) is None:
             names = self.names()
             raise ConfigError(
                 f"there is no {self.noun} {str(name)!r}{did_you_mean(str(name), names)}; known are "
                 f"{', '.join(names)} (others need --plugin FILE)"
             )
-        return found.load()
+        return entry
+
+    def find(self, name: str) -> Any | None:
+        """Return the entry of a name; None: no entry has this name."""
+        if name in self._registered:
+            return self._registered[name]
+        found = self._builtin.get(name) or self._installed.get(name)
+        return None if found is None else found.load()
 
     def names(self) -> list[str]:
         """All names: the package's first, in their order, then those of plugins."""
-        return list(dict.fromkeys([*self._builtin, *self._registered, *self._installed()]))
+        return list(dict.fromkeys([*self._builtin, *self._registered, *self._installed]))
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         return ((name, self.get(name)) for name in self.names())
 
+    @cached_property
     def _installed(self) -> dict[str, EntryPoint]:
         return {entry.name: entry for entry in entry_points(group=self.group)}
 

@@ -30,7 +30,7 @@ class XmlReader(Reader):
 @pytest.fixture
 def xml(monkeypatch: pytest.MonkeyPatch) -> None:
     find_reader(Path("any.txt"))  # the readers of the package come first
-    monkeypatch.setattr(base, "_by_ending", dict(base._by_ending))
+    monkeypatch.setattr(base.readers, "_registered", dict(base.readers._registered))
     register_reader(XmlReader)
 
 
@@ -54,5 +54,5 @@ def test_an_ending_has_one_reader() -> None:
         name = "other"
 
     register_reader(XmlReader)  # twice is no error
-    with pytest.raises(ConfigError, match=r"\.xml: the readers 'xml' and 'other' both have this ending"):
+    with pytest.raises(ConfigError, match=r"reader '\.xml' exists already"):
         register_reader(OtherReader)

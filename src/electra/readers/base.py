@@ -1,7 +1,7 @@
 """What a reader is, and how a reader is found by the name of a file.
 
 To add a format, write a subclass of `Reader` (or of `TableReader`, if the files have columns) and register it.
-A module of this package is found by itself; a module outside it has to be imported:
+A module in this package is found by itself. A module outside it is a plugin (see `electra.registry`):
 
     @register_reader
     class XmlReader(Reader):
@@ -23,7 +23,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from electra.errors import ConfigError, DataError
+from electra.errors import DataError
+from electra.registry import Registry
 
 DocumentRule = Literal["blank-line", "file"]
 
@@ -187,7 +188,8 @@ def make_document(text: object, source: str, line: int) -> Item:
     return Document(text, source, line)
 
 
-_by_ending: dict[str, Reader] = {}
+readers = Registry("reader", "electra.readers", {})
+"""Reader classes by the ending of file names. Entry points of installed packages are named by the ending, too."""
 ReaderClass = TypeVar("ReaderClass", bound=type[Reader])
 
 
@@ -198,9 +200,7 @@ def register_reader(reader: ReaderClass) -> ReaderClass:
         ConfigError: another reader has one of these endings.
     """
     for ending in reader.endings:
-        known = _by_ending.setdefault(ending, reader())
-        if type(known) is not reader:
-            raise ConfigError(f"{ending}: the readers {known.name!r} and {reader.name!r} both have this ending")
+        readers.register(ending)(reader)
     return reader
 
 
@@ -208,7 +208,13 @@ def find_reader(path: Path) -> Reader | None:
     """Return the reader for a file of this name; None: its format is unknown."""
     _import_readers()
     name = path.with_suffix("") if path.suffix in COMPRESSIONS else path
-    return _by_ending.get(name.suffix.lower())
+    reader: type[Reader] | None = readers.find(name.suffix.lower())
+    return None if reader is None else _build(reader)
+
+
+@cache
+def _build(reader: type[Reader]) -> Reader:
+    return reader()
 
 
 def get_reader(path: Path) -> Reader:
@@ -238,7 +244,7 @@ def check_is_file(path: Path) -> None:
 def known_endings(*, tables: bool = False) -> str:
     """Return a sentence that lists the known endings, of all formats or of those with named columns."""
     _import_readers()
-    endings = sorted(name for name, reader in _by_ending.items() if not tables or isinstance(reader, TableReader))
+    endings = sorted(ending for ending, reader in readers if not tables or issubclass(reader, TableReader))
     return f"known formats are {', '.join(endings)}, each also with {' or '.join(COMPRESSIONS)}"
 
 
