@@ -22,7 +22,7 @@ SENTENCES = [
 
 @pytest.fixture
 def little_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stands for the docstrings of a machine, which take half a minute to collect."""
+    """A small corpus instead of the docstrings of the machine, which take half a minute to collect."""
 
     def collect(out: Path, *, words: int = 0) -> documentation.Documentation:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def shown(result: QuickstartResult) -> str:
 
 
 @pytest.mark.usefixtures("little_corpus")
-def test_it_ends_with_all_that_a_newcomer_needs(tmp_path: Path) -> None:
+def test_a_new_user_sees_results_and_next_steps(tmp_path: Path) -> None:
     config = QuickstartConfig(out=tmp_path / "quick", minutes=0.03)
     result = quickstart.run(config)
     assert result.exit_code == 0 and len(result.sentences) == 3
@@ -64,7 +64,7 @@ def test_it_ends_with_all_that_a_newcomer_needs(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("little_corpus")
-def test_a_demonstration_names_what_was_really_replaced(tmp_path: Path) -> None:
+def test_a_demonstration_shows_what_was_replaced(tmp_path: Path) -> None:
     result = quickstart.run(QuickstartConfig(out=tmp_path / "quick", minutes=0.02))
     for sentence in result.sentences:
         assert len(sentence.tokens) == len(sentence.probabilities)

@@ -1,4 +1,4 @@
-"""The index of a split and its batches, against a slow plain version."""
+"""The index of a split and its batches, compared with a slow version."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -119,7 +119,7 @@ def test_both_sources_have_one_layout(split: Split) -> None:
     assert 0.12 < float(replaced) < 0.18
 
 
-def test_a_split_without_fakes_says_so(tmp_path: Path) -> None:
+def test_a_split_without_fakes(tmp_path: Path) -> None:
     shards = [make_shard(number, folder=tmp_path, unigram=number == 0) for number in range(2)]
     examples = ExampleSet(Split(shards), CONFIG, seed=0)
     with pytest.raises(DataError, match="held-out part only"):
@@ -137,8 +137,8 @@ def test_the_index_is_the_same_for_the_same_seed(split: Split) -> None:
     assert not torch.equal(ids(0).segment_ids_BL[:50], ids(1).segment_ids_BL[:50])
 
 
-def test_shards_are_packed_apart(tmp_path: Path) -> None:
-    """The rows of a shard do not depend on which shards stand after it, and no two shards share their draws."""
+def test_shards_are_packed_separately(tmp_path: Path) -> None:
+    """The rows of a shard do not depend on the shards after it, and no two shards have the same random numbers."""
     first, second = (make_shard(number, folder=tmp_path) for number in range(2))
     alone, both = ExampleSet(Split([first]), CONFIG, seed=0), ExampleSet(Split([first, second]), CONFIG, seed=0)
     rows = np.arange(len(alone))
@@ -157,7 +157,7 @@ def test_an_empty_split_and_an_empty_shard(tmp_path: Path, split: Split) -> None
     assert set(shards.tolist()) == {0, 2}
 
 
-def test_a_shard_whose_parts_disagree(split: Split) -> None:
+def test_a_shard_with_contradicting_boundaries(split: Split) -> None:
     shard = split.shards[1]
     cut = Shard("train-00001", shard.tokens[:-3], shard.sentence_ends, shard.document_ends, None)
     with pytest.raises(DataError, match="train-00001: its sentences end at token"):
@@ -172,7 +172,7 @@ def both(ids: list[int]) -> tuple[list[int], list[int]]:
 
 
 @pytest.mark.parametrize("kind", ["next", "order"])
-def test_half_of_the_pairs_are_made_not_to_belong_together(split: Split, kind: Literal["next", "order"]) -> None:
+def test_half_of_the_pairs_are_changed(split: Split, kind: Literal["next", "order"]) -> None:
     examples = ExampleSet(split, CONFIG, seed=0)
     every = np.arange(len(examples))
     seeds = Sampler(seed=3, batch_size=len(every), examples=len(every)).seeds(0)

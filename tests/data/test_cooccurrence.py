@@ -1,4 +1,4 @@
-"""Token embeddings from counts: near in meaning is near in the table."""
+"""Token embeddings from counts: similar tokens have similar embeddings."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ def sentences(count: int, seed: int) -> npt.NDArray[np.int64]:
     return np.stack(rows, 1).ravel()
 
 
-def test_words_of_one_kind_are_alike_and_the_product_says_what_follows() -> None:
+def test_tokens_of_one_kind_are_similar_and_the_product_predicts_the_next() -> None:
     table = cooccurrence_table(split(sentences(4000, 0), sentences(4000, 1)), vocabulary_size=40, size=8)
     direction = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-9)
     alike = direction @ direction.T
@@ -34,7 +34,7 @@ def test_words_of_one_kind_are_alike_and_the_product_says_what_follows() -> None
     assert follows[10:20, 20:30].mean() > follows[20:30, 10:20].mean() + 1.0  # verbs follow nouns, not the reverse
 
 
-def test_rows_have_equal_norms_and_unseen_tokens_none() -> None:
+def test_rows_have_equal_norms_and_missing_tokens_have_zeros() -> None:
     table = cooccurrence_table(split(sentences(1000, 0)), vocabulary_size=40, size=8)
     norms = np.linalg.norm(table, axis=1)
     assert np.allclose(norms[10:30], np.sqrt(8), rtol=1e-5)

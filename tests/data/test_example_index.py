@@ -1,4 +1,4 @@
-"""An index in files is that in memory, whatever becomes of the files."""
+"""An index in files equals the one in memory; damaged files are not used."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,14 +16,14 @@ CONFIG = PackingConfig(sequence_length=32, short_share=0.2)
 
 @pytest.fixture
 def split(data_folder: Path) -> Split:
-    """The same shard twice, and one without text between."""
+    """The same shard twice, with an empty shard between."""
     shard = TokenData.open(data_folder).train.shards[0]
     nothing = {name: getattr(shard, name)[:0] for name in ("tokens", "sentence_ends", "document_ends")}
     empty = replace(shard, **nothing)
     return Split([shard, empty, shard])
 
 
-def test_files_say_what_packing_says(split: Split, tmp_path: Path) -> None:
+def test_the_index_in_files_equals_the_one_in_memory(split: Split, tmp_path: Path) -> None:
     write_index(tmp_path, split, CONFIG, seed=3, data="x")
     index = read_index(tmp_path, CONFIG, seed=3, data="x")
     assert index is not None and index.spans.dtype == np.uint32
@@ -37,13 +37,13 @@ def test_files_say_what_packing_says(split: Split, tmp_path: Path) -> None:
     }
 
 
-def test_of_a_split_without_text_too(tmp_path: Path) -> None:
+def test_a_split_without_text(tmp_path: Path) -> None:
     write_index(tmp_path, Split([]), CONFIG, seed=3, data="x")
     index = read_index(tmp_path, CONFIG, seed=3, data="x")
     assert index is not None and len(ExampleSet(Split([]), CONFIG, seed=3, index=index)) == 0
 
 
-def test_another_index_and_a_torn_one_are_none(split: Split, tmp_path: Path) -> None:
+def test_other_and_damaged_indexes_are_not_used(split: Split, tmp_path: Path) -> None:
     write_index(tmp_path, split, CONFIG, seed=3, data="x")
     assert read_index(tmp_path, CONFIG, seed=4, data="x") is None
     assert read_index(tmp_path, CONFIG, seed=3, data="y") is None

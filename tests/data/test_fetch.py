@@ -1,4 +1,4 @@
-"""Prepared data from elsewhere, through fsspec: a memory file system, a web server."""
+"""Fetching prepared data through fsspec: from a memory file system and a web server."""
 
 import functools
 import json
@@ -33,7 +33,7 @@ def there(data_folder: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(there: Path) -> Iterator[str]:
-    """Its address, on the loopback."""
+    """The address of a local web server."""
     serving = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(there.parent)))
     thread = threading.Thread(target=serving.serve_forever, daemon=True)
     thread.start()
@@ -51,7 +51,7 @@ def test_from_a_web_server(server: str, there: Path, tmp_path: Path) -> None:
 
 
 def test_from_an_object_store(there: Path, tmp_path: Path) -> None:
-    """The memory file system of fsspec stands for it."""
+    """Simulated by the memory file system of fsspec."""
     store = fsspec.filesystem("memory")
     store.put(str(there), "/bucket/wiki", recursive=True)
     fetch_data("memory://bucket/wiki", tmp_path / "here")
@@ -59,7 +59,7 @@ def test_from_an_object_store(there: Path, tmp_path: Path) -> None:
     store.rm("/bucket", recursive=True)
 
 
-def test_it_goes_on_where_it_was_stopped(there: Path, tmp_path: Path) -> None:
+def test_an_interrupted_fetch_resumes(there: Path, tmp_path: Path) -> None:
     lost = (there / "train-00000.tokens").rename(tmp_path / "lost")
     with pytest.raises(DataError, match=r"train-00000\.tokens: cannot be fetched \(there is no such file"):
         fetch_data(str(there), tmp_path / "here")
@@ -67,7 +67,7 @@ def test_it_goes_on_where_it_was_stopped(there: Path, tmp_path: Path) -> None:
     before = list((tmp_path / "here").iterdir())
     assert len(before) > 3
     for path in before:
-        os.utime(path, ns=(0, 0))  # long ago: a clock of coarse ticks would not tell a file written twice
+        os.utime(path, ns=(0, 0))  # an old time, because a clock may be coarse
     (tmp_path / "here/heldout-00000.tokens").write_bytes(b"damaged")
     lost.rename(there / "train-00000.tokens")
     fetch_data(str(there), tmp_path / "here")
@@ -75,7 +75,7 @@ def test_it_goes_on_where_it_was_stopped(there: Path, tmp_path: Path) -> None:
     assert {path.name for path in before if path.stat().st_mtime_ns} == {"heldout-00000.tokens"}
 
 
-def test_what_is_damaged_there_is_named(there: Path, tmp_path: Path) -> None:
+def test_damage_at_the_source_is_named(there: Path, tmp_path: Path) -> None:
     content = bytearray((there / "train-00000.sentences").read_bytes())
     content[3] ^= 1
     (there / "train-00000.sentences").write_bytes(content)
@@ -87,7 +87,7 @@ def test_what_is_damaged_there_is_named(there: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/outside"])
-def test_a_manifest_writes_nothing_outside(there: Path, tmp_path: Path, name: str) -> None:
+def test_nothing_is_written_outside_the_folder(there: Path, tmp_path: Path, name: str) -> None:
     manifest = json.loads((there / "manifest.json").read_text())
     manifest["splits"]["train"]["shards"][0]["name"] = name
     (there / "manifest.json").write_text(json.dumps(manifest))
@@ -105,15 +105,13 @@ def test_a_manifest_writes_nothing_outside(there: Path, tmp_path: Path, name: st
         ("s3://bucket/data", 'pip install "electra[remote]"'),
     ],
 )
-def test_what_cannot_be_reached_is_said(
-    source: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unreachable_sources(source: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "fetch", source, "--out", str(tmp_path / "here")]) == 2
     said = capsys.readouterr().err
     assert "manifest.json: cannot be fetched (" in said and why in said and "Error" not in said
 
 
-def test_what_a_server_answers_is_said(
+def test_errors_of_a_server(
     server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["data", "fetch", f"{server}/none", "--out", str(tmp_path / "here")]) == 2
@@ -123,7 +121,7 @@ def test_what_a_server_answers_is_said(
     assert "(the server answers with status 403)" in capsys.readouterr().err
 
 
-def test_what_else_lies_in_the_folder_is_left_alone(there: Path, data_folder: Path, tmp_path: Path) -> None:
+def test_other_data_in_the_folder_are_not_overwritten(there: Path, data_folder: Path, tmp_path: Path) -> None:
     def contents(folder: Path) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -144,7 +142,7 @@ def test_what_else_lies_in_the_folder_is_left_alone(there: Path, data_folder: Pa
     assert contents(other) == {name: before[name] for name in before if not name.startswith("manifest")}
 
 
-def test_these_data_are_mended_where_they_are(there: Path, tmp_path: Path) -> None:
+def test_damaged_files_in_the_folder_are_replaced(there: Path, tmp_path: Path) -> None:
     fetch_data(str(there), tmp_path / "here")
     (tmp_path / "here/tags.json").write_text("{}")  # of `electra data tags`
     (tmp_path / "here/train-00000.tokens").write_bytes(b"damaged")

@@ -1,4 +1,4 @@
-"""Parts by weight: exact in every block, each part in epochs of its own, a function of the step."""
+"""Parts by weight: exact in every block, each part with separate epochs, a function of the step."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ def test_every_block_has_its_share_of_each_part(weights: tuple[float, ...], quot
         assert np.array_equal(np.bincount(parts, minlength=len(weights)), mixture.visits_per_block)
 
 
-def test_each_part_comes_in_epochs_of_its_own() -> None:
+def test_each_part_has_separate_epochs() -> None:
     mixture = Mixture((1000, 300), (3.0, 1.0))
     epochs, examples = mixture.locate(np.arange(8 * BLOCK), seed=0)
     for part, (first, count) in enumerate(((0, 1000), (1000, 300))):
@@ -42,7 +42,7 @@ def test_each_part_comes_in_epochs_of_its_own() -> None:
     assert mixture.epochs(8 * BLOCK) == pytest.approx(8 * 256 / 300)
 
 
-def test_any_visit_is_what_it_is_whoever_asks() -> None:
+def test_a_visit_does_not_depend_on_its_batch() -> None:
     mixture = Mixture((1000, 300), (3.0, 1.0))
     together = mixture.locate(np.arange(3000, 3500), seed=1)
     for start in range(3000, 3500, 61):
@@ -55,7 +55,7 @@ def test_any_visit_is_what_it_is_whoever_asks() -> None:
     assert np.array_equal(np.concatenate(halves), whole) and not np.array_equal(whole, sampler.rows(41))
 
 
-def test_static_masks_come_again_with_an_example() -> None:
+def test_static_masks_repeat_with_an_example() -> None:
     sampler = Sampler(seed=5, batch_size=64, examples=40, order=Mixture((30, 10), (1.0, 1.0)), copies=2)
     seeds: dict[int, set[int]] = {}
     for step in range(40):

@@ -1,4 +1,4 @@
-"""Packing against a slow plain version of the same rules, and against what it promises."""
+"""Packing, compared with a slow version of the same rules, and its properties."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def pack(documents: Documents, config: PackingConfig, seed: int = 0) -> np.ndarr
 
 
 def slow_pack(documents: Documents, config: PackingConfig, seed: int = 0) -> list[tuple[int, int, int, int]]:
-    """The rules word by word, token by token; the draws one at a time in the documented order."""
+    """The rules, token by token, with random numbers one at a time in the documented order."""
     rng = np.random.default_rng(seed)
     rows = []
     start = 0
@@ -84,7 +84,7 @@ def test_equals_the_slow_version(sequence_length: int, sentence: float, shares: 
     assert pack(documents, config, seed=3).tolist() == [list(row) for row in slow_pack(documents, config, seed=3)]
 
 
-def test_more_rows_than_are_drawn_ahead_equal_the_slow_version() -> None:
+def test_many_rows_equal_the_slow_version() -> None:
     documents = random_documents(np.random.default_rng(0), documents=300, sentence=6, sentences=70)
     config = PackingConfig(sequence_length=16)
     rows = pack(documents, config)
@@ -92,13 +92,13 @@ def test_more_rows_than_are_drawn_ahead_equal_the_slow_version() -> None:
     assert rows.tolist() == [list(row) for row in slow_pack(documents, config)]
 
 
-def test_every_token_stands_once_in_order_and_within_its_document() -> None:
+def test_every_token_occurs_once_in_order_and_in_its_document() -> None:
     documents = random_documents(np.random.default_rng(1), documents=300, sentence=20, sentences=15)
     config = PackingConfig(sequence_length=64)
     start_1, length_1, start_2, length_2 = pack(documents, config).T
     row_ends = start_2 + length_2
-    assert np.array_equal(start_2, start_1 + length_1)  # the second segment follows on the first
-    assert start_1[0] == 0 and np.array_equal(start_1[1:], row_ends[:-1])  # and each row on the one before
+    assert np.array_equal(start_2, start_1 + length_1)  # the second segment follows the first
+    assert start_1[0] == 0 and np.array_equal(start_1[1:], row_ends[:-1])  # and each row follows the row before
     assert row_ends[-1] == sum(map(sum, documents))
     document_ends = np.cumsum([sum(document) for document in documents])
     assert np.array_equal(
@@ -114,7 +114,7 @@ def test_rows_fit_and_are_full_unless_short_or_last() -> None:
     assert lengths.max() == 128
     ends = set(np.cumsum([sum(document) for document in documents]).tolist())
     last = np.array([end in ends for end in (rows[:, 2] + rows[:, 3]).tolist()])
-    before_last = np.append(last[1:], False)  # may leave its last tokens to a document's end
+    before_last = np.append(last[1:], False)  # may leave its last tokens to the last row of the document
     assert (lengths[~last & ~before_last] >= 127).all()  # 127: drawn as two segments, one sentence at its end
     assert last.sum() == len(documents)
 
@@ -125,12 +125,12 @@ def test_the_shares() -> None:
     assert len(rows) > 10_000
     one = (rows[:, 3] == 0).mean()
     short = ((rows[:, 1] + rows[:, 3]) < 125).mean()
-    # Short targets within a sentence of the full length make full rows, and very short ones a single segment.
+    # Short targets close to the full length give full rows, and very short ones a single segment.
     assert 0.095 < one < 0.115
     assert 0.030 < short < 0.052
 
 
-def test_the_first_segment_aims_at_half_and_ends_with_a_sentence() -> None:
+def test_the_first_segment_takes_about_half_and_ends_with_a_sentence() -> None:
     documents = [np.random.default_rng(4).integers(6, 20, size=40_000).tolist()]
     ends = set(offsets(documents)[0].tolist())
     rows = pack(documents, PackingConfig(short_share=0.0, one_segment_share=0.0))[:-2]
@@ -138,10 +138,10 @@ def test_the_first_segment_aims_at_half_and_ends_with_a_sentence() -> None:
     assert all(end in ends for end in rows[:, 2].tolist())
     assert first.min() > 62 - 20 and first.max() < 62 + 20
     over = (first > 62).mean()
-    assert 0.45 < over < 0.5  # a fair coin, save where a sentence ends exactly at the aim
+    assert 0.45 < over < 0.5  # a fair coin, unless a sentence ends exactly there
 
 
-def test_text_without_sentence_ends_is_cut_into_halves() -> None:
+def test_text_without_sentence_ends_is_split_into_halves() -> None:
     rows = pack([[1050]], PackingConfig(short_share=0.0, one_segment_share=0.0))
     assert rows[:-1, 1].tolist() == [62] * 8 and rows[:-1, 3].tolist() == [63] * 8
     rows = pack([[1050]], PackingConfig(short_share=0.0, one_segment_share=1.0))
@@ -149,7 +149,7 @@ def test_text_without_sentence_ends_is_cut_into_halves() -> None:
 
 
 @pytest.mark.parametrize("tail", range(1, 12))
-def test_a_document_does_not_end_with_a_scrap(tail: int) -> None:
+def test_a_document_does_not_end_with_a_very_short_row(tail: int) -> None:
     config = PackingConfig(short_share=0.0, one_segment_share=0.0)
     rows = pack([[30, 30, 30, 35, tail]], config)
     assert (rows[:, 1] >= 5).all()
@@ -170,7 +170,7 @@ def test_short_targets_end_with_a_sentence() -> None:
     row_ends = rows[:, 2] + rows[:, 3]
     short = lengths < 120
     assert short.mean() > 0.8
-    # All but the row that leaves the document's last tokens enough to make a row.
+    # Except the row that leaves enough tokens for the last row of the document.
     assert sum(end not in ends for end in row_ends[short].tolist()) <= 1
     counts, _ = np.histogram(lengths, bins=[10, 30, 50, 70, 90, 110])
     assert counts.max() < 1.2 * counts.min()  # uniform
@@ -211,7 +211,7 @@ def test_the_config_names_its_problems() -> None:
 
 
 def slow_original(documents: Documents, config: PackingConfig, seed: int) -> list[tuple[list[int], list[int]]]:
-    """The original's rules word by word: sentences are lists of token numbers, and so are the two segments."""
+    """The rules of the original; sentences and segments are lists of token numbers."""
     rng = np.random.default_rng(seed)
     longest, target = config.sequence_length, config.sequence_length
     rows = []
@@ -268,7 +268,7 @@ def test_the_original_rules_equal_the_slow_version(
     assert original(documents, config, seed=3) == slow_original(documents, config, seed=3)
 
 
-def test_the_original_brings_a_later_short_sentence_forward_and_drops_what_does_not_fit() -> None:
+def test_the_original_moves_a_short_sentence_forward_and_drops_what_does_not_fit() -> None:
     config = PackingConfig("original", sequence_length=32, one_segment_share=0.0, short_share=0.0)
     # Aim 14: 10 fit, 20 are refused by the coin or not, then 3 still join the first segment.
     rows = {tuple(map(tuple, original([[10, 20, 3]], config, seed)[0])) for seed in range(20)}

@@ -1,4 +1,4 @@
-"""The example builder's rules on real documents, whose words stand for tokens."""
+"""The packing rules on real documents; words are used as tokens."""
 
 import io
 import json
@@ -18,7 +18,7 @@ LENGTH = 128
 
 @pytest.fixture(scope="module")
 def offsets() -> tuple[np.ndarray, np.ndarray]:
-    """Sentence ends in words and document ends in sentences, of 3,000 articles."""
+    """Sentence ends in words and document ends in sentences of 3,000 articles."""
     if not CORPUS.is_file():
         pytest.skip(f"the corpus is not here: {CORPUS}")
     import zstandard
@@ -39,7 +39,7 @@ def packed(offsets: tuple[np.ndarray, np.ndarray], **settings: object) -> Packed
 
 
 def lengths(examples: PackedShard) -> tuple[np.ndarray, np.ndarray]:
-    """Words of the first and of the second segment of each row."""
+    """Return the words of the first and of the second segment of each row."""
     words = np.concatenate([[0], np.cumsum(examples.spans[:, 1])])
     ends = words[examples.segment_ends]
     starts = np.concatenate([[0], ends[:-1, 1]])
@@ -47,7 +47,7 @@ def lengths(examples: PackedShard) -> tuple[np.ndarray, np.ndarray]:
 
 
 def documents_of(examples: PackedShard, offsets: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The documents of the first and of the last word of each piece."""
+    """Return the documents of the first and of the last word of each span."""
     ends = offsets[0][offsets[1] - 1]
     start, length = examples.spans.T
     return np.searchsorted(ends, start, side="right"), np.searchsorted(ends, start + length - 1, side="right")
@@ -61,11 +61,11 @@ def test_rules_that_both_builders_keep(offsets: tuple[np.ndarray, np.ndarray], b
     assert (first > 0).all()
     assert (first + second + np.where(second > 0, 3, 2) <= LENGTH).all()
     begin, end = documents_of(examples, offsets)
-    assert np.array_equal(begin, end)  # no piece crosses a document's end
-    row_of_piece = np.repeat(np.arange(len(first)), np.diff(examples.segment_ends[:, 1], prepend=0))
+    assert np.array_equal(begin, end)  # no span crosses the end of a document
+    row_of_span = np.repeat(np.arange(len(first)), np.diff(examples.segment_ends[:, 1], prepend=0))
     changes = np.flatnonzero(begin[1:] != begin[:-1])
-    assert (row_of_piece[changes] != row_of_piece[changes + 1]).all()  # and no row does
-    # Rows in the midst of long documents: one segment in .10, short in .05 of them (less where a short target
+    assert (row_of_span[changes] != row_of_span[changes + 1]).all()  # and no row does
+    # Rows inside long documents: .10 have one segment and .05 are short (fewer if a short target
     # falls near the full length, or is reached by a sentence that fills the row).
     full = first + second >= LENGTH - 3
     one_segment = second == 0
@@ -83,7 +83,7 @@ def test_what_does_not_fit_is_dropped_or_kept(offsets: tuple[np.ndarray, np.ndar
     assert 0.05 < 1 - dropped / words < 0.25
 
 
-def test_short_targets_are_as_frequent_as_asked(offsets: tuple[np.ndarray, np.ndarray]) -> None:
+def test_short_targets_have_the_configured_frequency(offsets: tuple[np.ndarray, np.ndarray]) -> None:
     for builder in ("contiguous", "original"):
         shares = []
         for short_share in (0.0, 0.5):

@@ -18,7 +18,7 @@ def test_an_epoch_is_a_permutation(examples: int) -> None:
         assert np.array_equal(np.sort(order), np.arange(examples))
 
 
-def test_large_sets_cost_only_what_is_asked() -> None:
+def test_the_cost_does_not_depend_on_the_number_of_examples() -> None:
     positions = np.array([0, 1, 10**12 - 1, 10**12 // 2])
     order = permute(positions, examples=10**12, seed=1, epoch=0)
     assert len(set(order.tolist())) == 4 and order.min() >= 0 and order.max() < 10**12
@@ -26,7 +26,7 @@ def test_large_sets_cost_only_what_is_asked() -> None:
     assert order.tolist() == one_by_one
 
 
-def test_epochs_and_seeds_have_orders_of_their_own() -> None:
+def test_epochs_and_seeds_have_different_orders() -> None:
     orders = [whole_epoch(1000, seed=seed, epoch=epoch) for seed in range(3) for epoch in range(3)]
     for i, order in enumerate(orders):
         for other in orders[:i]:
@@ -34,7 +34,7 @@ def test_epochs_and_seeds_have_orders_of_their_own() -> None:
 
 
 def chi_square_is_likely(counts: np.ndarray) -> bool:
-    """Within five standard deviations of what equally likely cells give."""
+    """Whether counts are within five standard deviations of equally likely cells."""
     freedom = counts.size - 1
     expected = counts.mean()
     return bool(abs(((counts - expected) ** 2 / expected).sum() - freedom) < 5 * np.sqrt(2 * freedom))
@@ -49,7 +49,7 @@ def test_every_example_is_as_likely_at_a_position(examples: int) -> None:
     assert chi_square_is_likely(pairs[~np.eye(examples, dtype=bool)])
 
 
-def test_neighbours_in_an_epoch_are_as_if_drawn() -> None:
+def test_neighbors_in_an_epoch_look_random() -> None:
     order = whole_epoch(40_000, seed=2)
     assert abs(np.corrcoef(order[:-1], order[1:])[0, 1]) < 0.025  # standard error .005
     cells = np.histogram2d(np.arange(40_000), order, bins=20)[0]
@@ -59,7 +59,7 @@ def test_neighbours_in_an_epoch_are_as_if_drawn() -> None:
 
 
 @pytest.mark.parametrize(("examples", "batch_size"), [(10, 3), (7, 20), (64, 16), (1, 5), (1000, 32)])
-def test_batches_are_windows_of_the_row_of_epochs(examples: int, batch_size: int) -> None:
+def test_batches_are_windows_of_the_sequence_of_epochs(examples: int, batch_size: int) -> None:
     epochs = 20
     endless = np.concatenate([whole_epoch(examples, seed=9, epoch=epoch) for epoch in range(epochs)])
     steps = len(endless) // batch_size
@@ -78,7 +78,7 @@ def test_ranks_take_the_parts_of_one_batch(world: int) -> None:
         assert np.array_equal(np.concatenate(parts), whole)
 
 
-def test_a_step_is_the_same_whenever_it_is_asked_for() -> None:
+def test_a_step_is_the_same_whenever_it_is_computed() -> None:
     forward = [Sampler(seed=4, batch_size=8, examples=100).rows(step).tolist() for step in range(50)]
     backward = [Sampler(seed=4, batch_size=8, examples=100).rows(step).tolist() for step in reversed(range(50))]
     assert forward == backward[::-1]
@@ -86,13 +86,13 @@ def test_a_step_is_the_same_whenever_it_is_asked_for() -> None:
 
 
 def test_the_order_is_pinned() -> None:
-    """A change of these figures breaks the exact resume of runs made before it."""
+    """A change of these numbers breaks the exact resumption of older runs."""
     assert Sampler(seed=42, batch_size=6, examples=1000).rows(3).tolist() == [203, 446, 110, 656, 416, 59]
     assert step_seed(42, 3, rank=1, micro_step=2) == 5949945263139915851
     assert shard_seed(42, 3) == 2670773369372123796
 
 
-def test_what_cannot_be_drawn() -> None:
+def test_invalid_batches_are_refused() -> None:
     with pytest.raises(ConfigError, match="no examples"):
         Sampler(seed=0, batch_size=4, examples=0).rows(0)
     with pytest.raises(ConfigError, match="multiple of 3"):
@@ -124,7 +124,7 @@ def test_seeds_for_different_purposes_differ() -> None:
 
 
 @pytest.mark.parametrize("examples", [1, 2, 15, 16, 17, 1003])
-def test_epochs_that_are_kept_apart_see_every_example_once_each(examples: int) -> None:
+def test_separate_epochs_have_every_example_once(examples: int) -> None:
     batches = -(-examples // 16)
     for number in (0, 1, 7):
         steps = range(number * batches, (number + 1) * batches)
@@ -133,7 +133,7 @@ def test_epochs_that_are_kept_apart_see_every_example_once_each(examples: int) -
         assert [len(batch) for batch in found[:-1]] == [16] * (batches - 1)
 
 
-def test_epochs_that_are_kept_apart_differ_in_order_and_by_seed() -> None:
+def test_separate_epochs_differ_in_order_and_by_seed() -> None:
     first, second, other = (
         np.concatenate([epoch_rows(step, seed=seed, batch_size=16, examples=1003) for step in steps])
         for seed, steps in ((3, range(63)), (3, range(63, 126)), (4, range(63)))
@@ -142,7 +142,7 @@ def test_epochs_that_are_kept_apart_differ_in_order_and_by_seed() -> None:
         assert abs(np.corrcoef(one, two)[0, 1]) < 0.15 and (one == two).mean() < 0.02
 
 
-def test_a_rows_seed_is_its_visits_whatever_the_batch() -> None:
+def test_the_seed_of_a_row_depends_only_on_its_visit() -> None:
     whole = Sampler(seed=1, batch_size=8, examples=30).seeds(6)
     parts = [Sampler(seed=1, batch_size=8, examples=30, rank=rank, world_size=2).seeds(6) for rank in (0, 1)]
     assert np.array_equal(np.concatenate(parts), whole)
@@ -150,11 +150,11 @@ def test_a_rows_seed_is_its_visits_whatever_the_batch() -> None:
         np.concatenate([Sampler(seed=1, batch_size=4, examples=30).seeds(s) for s in (12, 13)]), whole
     )
     many = np.concatenate([Sampler(seed=1, batch_size=8, examples=30).seeds(s) for s in range(100)])
-    assert len(set(many.tolist())) == 800, "an example is masked anew at every visit"
+    assert len(set(many.tolist())) == 800, "an example has other masks at every visit"
     assert not np.array_equal(Sampler(seed=2, batch_size=8, examples=30).seeds(6), whole)
 
 
-def test_static_masks_take_turns() -> None:
+def test_static_masks_repeat_after_their_copies() -> None:
     examples, copies = 12, 3
     seen: dict[int, list[int]] = {}
     for step in range(9):  # nine epochs

@@ -1,4 +1,4 @@
-"""Rows of whole sentences against a slow plain version of the same rules, and against what they promise."""
+"""Rows of whole sentences, compared with a slow version of the same rules, and their properties."""
 
 from itertools import pairwise
 from typing import Any, Literal
@@ -46,7 +46,7 @@ def rows(found: PackedShard) -> list[tuple[list[tuple[int, int]], list[tuple[int
 
 
 def slow_rows(given: Documents, room: int, *, across: bool) -> list[list[tuple[int, int]]]:
-    """Sentence by sentence, with a separator that takes a place wherever a row goes on into another document."""
+    """Sentence by sentence, with a separator wherever a row continues into another document."""
     made: list[list[tuple[int, int]]] = [[]]
     used, position = 0, 0
     for document in given:
@@ -72,14 +72,14 @@ def slow_rows(given: Documents, room: int, *, across: bool) -> list[list[tuple[i
 
 @pytest.mark.parametrize("across", [True, False])
 @pytest.mark.parametrize("given", [*CASES.values(), *(documents(seed) for seed in range(20))])
-def test_rows_of_sentences_are_those_of_the_plain_version(given: Documents, across: bool) -> None:
+def test_rows_equal_the_slow_version(given: Documents, across: bool) -> None:
     found = rows(packed(given, "full-sentences" if across else "doc-sentences"))
     assert [first for first, _ in found] == slow_rows(given, 8, across=across)
     assert not any(second for _, second in found)
 
 
 @pytest.mark.parametrize("given", [*CASES.values(), *(documents(seed) for seed in range(5))])
-def test_pairs_are_neighbours_of_one_document(given: Documents) -> None:
+def test_pairs_are_neighbors_in_one_document(given: Documents) -> None:
     expected, position = [], 0
     for document in given:
         starts = []
@@ -121,7 +121,7 @@ def test_a_batch_of_them(builder: Literal["full-sentences", "doc-sentences", "se
     for row in ids_BL.tolist():
         for before, after in pairwise(row):
             if builder == "full-sentences" and before == SPECIAL.separate and after > 4:
-                assert after in past, "a separator stands where a document begins"
+                assert after in past, "there is a separator before a document"
             assert not (before > 4 and after in past), "and nowhere does one begin without"
     if builder != "sentence-pairs":
         assert np.array_equal(ids_BL[ids_BL > 4], tokens), "every token once and in its order"

@@ -19,7 +19,7 @@ U16 = np.dtype("<u2")
 
 
 def batch(*documents: list[list[int]], dtype: np.dtype[Any] = U16) -> Encoded:
-    """Documents given as lists of sentences, which are lists of ids."""
+    """Encode documents, given as lists of sentences, which are lists of ids."""
     sentences = [sentence for document in documents for sentence in document]
     return Encoded(
         np.array([i for sentence in sentences for i in sentence], dtype),
@@ -30,7 +30,7 @@ def batch(*documents: list[list[int]], dtype: np.dtype[Any] = U16) -> Encoded:
 
 
 def make_data(folder: Path, *, shard_tokens: int = 1000) -> dict[str, Any]:
-    """A small finished data folder; its manifest."""
+    """Write a small finished data folder and return its manifest."""
     folder.mkdir()
     tokenizer = train_tokenizer(["some words to train on, and some more"] * 50, vocabulary_size=512)
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -127,7 +127,7 @@ def test_another_tokenizer_is_noticed(tmp_path: Path) -> None:
         TokenData.open(tmp_path / "data", verify=False)
 
 
-def test_folders_that_are_no_data(tmp_path: Path) -> None:
+def test_folders_that_are_not_data(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="make it with `electra prepare"):
         TokenData.open(tmp_path)
     (tmp_path / "progress.json").write_text("{}")
@@ -155,7 +155,7 @@ def test_large_vocabularies_take_four_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept", range(11))
 @pytest.mark.parametrize("lost", [1, 2])
-def test_a_writer_goes_on_from_its_last_commit(tmp_path: Path, kept: int, lost: int) -> None:
+def test_a_writer_resumes_from_its_last_commit(tmp_path: Path, kept: int, lost: int) -> None:
     def writer(name: str, state: dict[str, Any] | None = None) -> SplitWriter:
         (tmp_path / name).mkdir(exist_ok=True)
         return SplitWriter(tmp_path / name, "train", dtype=U16, shard_tokens=20, state=state)
@@ -227,7 +227,7 @@ def test_a_flip_of_any_byte_is_noticed(data_folder: Path, tmp_path: Path) -> Non
     assert TokenData.open(copy).fingerprint == TokenData.open(data_folder).fingerprint
 
 
-def test_a_lost_checksum_of_the_manifest_is_warned_of(
+def test_a_missing_checksum_of_the_manifest_is_warned_of(
     data_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     shutil.copytree(data_folder, tmp_path / "data")
@@ -238,7 +238,7 @@ def test_a_lost_checksum_of_the_manifest_is_warned_of(
     assert "manifest.sha256 is missing, so changes of manifest.json cannot be detected" in caplog.text
 
 
-def test_files_that_were_found_whole_are_not_read_again_unless_they_change(
+def test_verified_files_are_not_read_again_unless_they_change(
     data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(data_folder, tmp_path / "data")

@@ -1,4 +1,4 @@
-"""Windows of prepared text as batches: the tokens of the shards, one behind the other, from step to step."""
+"""Batches of windows: the tokens of the shards in their order, from step to step."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ def data(data_folder: Path) -> TokenData:
 
 
 def written_down(shard: Shard, separator: int, *, fakes: bool = False) -> list[int]:
-    """The stream of a shard: its documents, [SEP] behind each."""
+    """Return the stream of a shard: its documents, each followed by [SEP]."""
     stream, start = [], 0
     tokens = shard.unigram if fakes else shard.tokens
     assert tokens is not None
@@ -39,7 +39,7 @@ def written_down(shard: Shard, separator: int, *, fakes: bool = False) -> list[i
 
 
 def windows(data: TokenData, split: Split, *, fakes: bool = False) -> list[list[int]]:
-    """Of all shards, each with the token behind it."""
+    """Return the windows of all shards, each with the token after it."""
     found = []
     for shard in split.shards:
         stream = written_down(shard, data.special.separate, fakes=fakes)
@@ -84,8 +84,8 @@ def test_the_copy_with_fakes_has_the_same_layout(data: TokenData) -> None:
     assert 0.08 < float((text.input_ids_BL != fakes.input_ids_BL)[~ends].float().mean()) < 0.22
 
 
-def test_rows_go_on_from_step_to_step(data: TokenData) -> None:
-    """Row b reads the b-th stretch; after the last window all rows begin anew."""
+def test_rows_continue_from_step_to_step(data: TokenData) -> None:
+    """Row b reads the b-th part; after the last window all rows start again."""
     expected = windows(data, data.train)
     steps = len(expected) // 6
     batches = build_batches(settings(data), data, torch.device("cpu"))
@@ -115,7 +115,7 @@ def test_micro_batches_are_the_rows_of_the_batch(data: TokenData, at_once: int) 
         )
 
 
-def test_held_out_rows_go_on_from_batch_to_batch(data: TokenData) -> None:
+def test_heldout_rows_continue_from_batch_to_batch(data: TokenData) -> None:
     expected, both = windows(data, data.heldout), list(heldout_batches(settings(data), data, torch.device("cpu")))
     rows = len(both[0][0].lengths_B)
     assert rows * len(both) == min(40, len(expected)) // rows * rows
@@ -129,7 +129,7 @@ def test_held_out_rows_go_on_from_batch_to_batch(data: TokenData) -> None:
         )
 
 
-def test_moving_a_batch_takes_along_how_it_goes_on(data: TokenData) -> None:
+def test_moving_a_batch_keeps_its_stream_state(data: TokenData) -> None:
     examples = ExampleSet(data.train, CONFIG, seed=0)
     batch = collate(examples, np.arange(3), special=data.special, seed=0, trim=True, reset=False, first_row=4)
     moved = batch.to(torch.device("cpu"))
@@ -137,7 +137,7 @@ def test_moving_a_batch_takes_along_how_it_goes_on(data: TokenData) -> None:
     assert moved.stream_state.first_row == 4 and not moved.stream_state.new_document_B.any()
 
 
-def test_no_copy_to_a_device_waits_for_it(data: TokenData, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_to_a_device_are_asynchronous(data: TokenData, monkeypatch: pytest.MonkeyPatch) -> None:
     pinned: list[torch.Tensor] = []
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda x: pinned.append(x) or x)
     examples = ExampleSet(data.train, CONFIG, seed=0)
@@ -152,7 +152,7 @@ def test_no_copy_to_a_device_waits_for_it(data: TokenData, monkeypatch: pytest.M
     assert {x.device.type for x in there} == {"meta"} and len(pinned) == len(there)
 
 
-def test_text_shorter_than_a_window_is_told_by_its_size(data: TokenData) -> None:
+def test_text_shorter_than_a_window_is_refused(data: TokenData) -> None:
     tokens, documents = data.heldout.tokens, data.heldout.documents
     check_stream(data, length=tokens + documents - 1, batch_size=1)
     with pytest.raises(DataError, match=f"the held-out part, {tokens:,} tokens, is shorter than a window of"):

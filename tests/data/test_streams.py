@@ -1,4 +1,4 @@
-"""Windows of a stream: every token once and in its order, and rows that go on from batch to batch."""
+"""Windows of a stream: every token once in its order, and rows that continue from batch to batch."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ rng = np.random.default_rng(0)
 
 
 def read(lengths: list[list[int]], length: int) -> tuple[list[list[int]], list[int]]:
-    """The windows of documents of sentences of these lengths, and the stream as one would write it down."""
+    """Return the windows of documents with sentences of these lengths, and the whole stream."""
     sentences = np.array([n for document in lengths for n in document], np.int64)
     document_ends = np.cumsum(np.array([len(document) for document in lengths], np.int64))
     config = PackingConfig(builder="stream", sequence_length=length)
@@ -43,7 +43,7 @@ def read(lengths: list[list[int]], length: int) -> tuple[list[list[int]], list[i
         rng.integers(0, 40, (30, 3)).tolist(),
     ],
 )
-def test_windows_are_the_stream_each_with_the_token_behind_it(lengths: list[list[int]], length: int) -> None:
+def test_windows_are_the_stream_each_with_the_next_token(lengths: list[list[int]], length: int) -> None:
     windows, stream = read(lengths, length)
     assert len(windows) == (len(stream) - 1) // length
     for number, window in enumerate(windows):
@@ -55,7 +55,7 @@ def test_too_little_text_gives_no_window(lengths: list[list[int]]) -> None:
     assert read(lengths, 13)[0] == []
 
 
-def test_a_row_goes_on_where_it_was_and_begins_anew_after_an_epoch() -> None:
+def test_a_row_continues_and_starts_again_after_an_epoch() -> None:
     order = StreamOrder(windows=23, batch_size=4)
     epochs, windows = order.locate(np.arange(4 * 12), seed=3)
     by_step = windows.reshape(12, 4)

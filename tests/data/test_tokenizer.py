@@ -36,7 +36,7 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
-def test_a_trained_tokenizer_says_what_it_is_and_survives_its_file(kind: TokenizerKind, tmp_path: Path) -> None:
+def test_a_trained_tokenizer_is_described_and_can_be_loaded(kind: TokenizerKind, tmp_path: Path) -> None:
     trained = train_tokenizer(TEXTS, kind=kind, vocabulary_size=600)
     trained.save(str(tmp_path / "tokenizer.json"))
     loaded = load_tokenizer(tmp_path / "tokenizer.json")
@@ -76,10 +76,10 @@ def test_a_word_of_bytes_begins_with_the_space_before_it(prefixed: bool) -> None
     found = [trained.decoder.decode([word]) for word in words if word]
     expected = ["The", " harbour's", " café", " (7", " rolls,", " 🚢):", " naïve;", " a", " ", " b"]
     assert found == [" " * prefixed + expected[0], *expected[1:]]
-    assert not continues[0] and not continues[-1], "special tokens go on with nothing"
+    assert not continues[0] and not continues[-1], "special tokens continue nothing"
 
 
-def test_byte_level_tokenizers_are_known_by_how_they_cut() -> None:
+def test_byte_level_tokenizers_are_recognized() -> None:
     trained = train_tokenizer(TEXTS, kind="bpe", vocabulary_size=600)
     assert (pieces := byte_level_options(trained)) is not None and pieces.add_prefix_space and pieces.use_regex
     trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -90,7 +90,7 @@ def test_byte_level_tokenizers_are_known_by_how_they_cut() -> None:
     )
     splitters = [pre_tokenizers.Digits(), pre_tokenizers.ByteLevel()]
     trained.pre_tokenizer = pre_tokenizers.Sequence(splitters)  # type: ignore[arg-type]
-    assert byte_level_options(trained) is None, "other rules are the tokenizer's own affair"
+    assert byte_level_options(trained) is None, "there are other rules, too"
     assert byte_level_options(train_tokenizer(TEXTS, vocabulary_size=600)) is None
 
 
@@ -103,7 +103,7 @@ def vocabulary_file(folder: Path, *, without: str = "", extra: tuple[str, ...] =
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_a_vocabulary_file_tokenises_as_transformers_does(tmp_path: Path, lowercase: bool) -> None:
+def test_a_vocabulary_file_tokenizes_as_transformers_does(tmp_path: Path, lowercase: bool) -> None:
     transformers = pytest.importorskip("transformers")
     path = vocabulary_file(tmp_path)
     ours, theirs = (
@@ -116,7 +116,7 @@ def test_a_vocabulary_file_tokenises_as_transformers_does(tmp_path: Path, lowerc
 
 @pytest.mark.shared
 @pytest.mark.skipif(not SHARED_VOCABULARY.is_file(), reason="../shared is not here")
-def test_the_bert_vocabulary_tokenises_as_transformers_does() -> None:
+def test_the_bert_vocabulary_tokenizes_as_transformers_does() -> None:
     transformers = pytest.importorskip("transformers")
     ours, theirs = load_tokenizer(SHARED_VOCABULARY), transformers.BertTokenizerFast(str(SHARED_VOCABULARY))
     assert describe_tokenizer(ours)["vocabulary_size"] == 30522 and describe_tokenizer(ours)["lowercase"]
@@ -129,7 +129,7 @@ def test_a_vocabulary_with_capitals_keeps_case(tmp_path: Path) -> None:
     assert not describe_tokenizer(load_tokenizer(vocabulary_file(tmp_path, extra=("Ferry",))))["lowercase"]
 
 
-def test_a_folder_says_its_case(tmp_path: Path) -> None:
+def test_the_case_of_a_folder(tmp_path: Path) -> None:
     vocabulary_file(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     assert not describe_tokenizer(load_tokenizer(tmp_path))["lowercase"]
@@ -144,7 +144,7 @@ def test_other_names_of_special_tokens_are_known(tmp_path: Path) -> None:
     assert (special.classify, special.pad, special.separate, special.unknown, special.mask) == (0, 1, 2, 3, 5)
 
 
-def test_truncation_of_a_file_is_dropped(tmp_path: Path) -> None:
+def test_truncation_and_padding_are_removed(tmp_path: Path) -> None:
     trained = train_tokenizer(TEXTS, vocabulary_size=600)
     trained.enable_truncation(4)
     trained.enable_padding(length=9)
@@ -178,13 +178,13 @@ def test_missing_tokenizers_are_refused(tmp_path: Path) -> None:
         load_tokenizer(tmp_path / "tokenizer.json")
 
 
-def test_a_tokenizer_file_has_its_own_case(tmp_path: Path) -> None:
+def test_a_tokenizer_file_decides_its_case(tmp_path: Path) -> None:
     train_tokenizer(TEXTS, vocabulary_size=600).save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(DataError, match="has its own rules for case"):
         load_tokenizer(tmp_path, lowercase=False)
 
 
-def test_a_tokenizer_without_special_tokens_is_named() -> None:
+def test_a_tokenizer_without_special_tokens() -> None:
     with pytest.raises(DataError, match=r"the tokenizer: the vocabulary has no \[PAD\] or <pad>, no \[CLS\]"):
         special_tokens(Tokenizer(models.WordPiece({"[UNK]": 0}, unk_token="[UNK]")))
 

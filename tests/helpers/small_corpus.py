@@ -1,4 +1,4 @@
-"""A corpus of a few dozen articles, and what `electra prepare` makes of it."""
+"""A corpus of a few dozen articles, and how to prepare it."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ def config(corpus: Path | str, out: Path, **options: Any) -> PrepareConfig:
 
 
 def files(folder: Path) -> dict[str, str]:
-    """The checksum of every file but the manifest, which tells the time."""
+    """Return the checksum of every file except the manifest, which has the time."""
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in folder.iterdir()

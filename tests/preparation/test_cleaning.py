@@ -29,7 +29,7 @@ def test_languages() -> None:
         and document_filter.exclusion_reason(ENGLISH) == "another language"
     )
     assert document_filter.exclusion_reason("1234 " * 400 + GERMAN * 20 + "5678 " * 400) is None, (
-        "told by its middle"
+        "its middle decides"
     )
     assert not list(document_filter.problems())
     [problem] = DocumentFilter(languages=("en", "german")).problems()

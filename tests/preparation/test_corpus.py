@@ -83,7 +83,7 @@ def test_folders_and_patterns_in_order_without_the_output(tmp_path: Path) -> Non
     assert [Path(source.name).name for source in both] == [".hidden.txt", "b.txt"]
 
 
-def test_standard_input_is_kept_and_its_kind_is_seen(tmp_path: Path) -> None:
+def test_standard_input_is_kept_and_its_format_is_detected(tmp_path: Path) -> None:
     (lines,) = find_sources(["-"], out=tmp_path / "1", stdin=io.BytesIO(b'\n {"text": "One"}\n'))
     assert [item.text for item in lines.read() if isinstance(item, Document)] == ["One"]
     (plain,) = find_sources(["-"], out=tmp_path / "2", stdin=io.BytesIO(b"One\n\nTwo"))
@@ -112,7 +112,7 @@ def test_a_data_set_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         find_sources(["hub:someone/texts:en"], out=tmp_path, text_column="text")
 
 
-def test_without_the_datasets_library_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_datasets_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingExtraError, match=r'pip install "electra\[hub\]"'):
         find_sources(["hub:x"], out=tmp_path)
@@ -186,7 +186,7 @@ def test_bad_lines_of_text_and_csv(tmp_path: Path) -> None:
     ]
 
 
-def test_a_line_of_200_megabytes_is_a_reject_and_no_burden(tmp_path: Path) -> None:
+def test_a_line_of_200_megabytes_is_a_reject_in_bounded_memory(tmp_path: Path) -> None:
     path = tmp_path / "a.txt.zst"
     with path.open("wb") as file, zstandard.ZstdCompressor().stream_writer(file) as writer:
         writer.write(b"before\n\n")
@@ -202,7 +202,7 @@ def test_a_line_of_200_megabytes_is_a_reject_and_no_burden(tmp_path: Path) -> No
     assert peak < 150_000_000
 
 
-def test_a_text_without_blank_lines_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_without_blank_lines_is_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text, "MAX_DOCUMENT", 10)
     (tmp_path / "a.txt").write_text("12345\n12345\n12345\n1234567890123\n1")
     assert texts(tmp_path / "a.txt", documents="file") == ["12345\n12345", "12345", "1234567890123", "1"]
@@ -234,7 +234,7 @@ def test_bad_files_are_refused_with_the_reason(tmp_path: Path) -> None:
     assert "The corpus is empty" in refused(tmp_path, "n.txt", b"")
 
 
-def test_a_file_damaged_further_on_stops_the_reading(tmp_path: Path) -> None:
+def test_damage_late_in_a_file_stops_the_reading(tmp_path: Path) -> None:
     random = Random(0)
     lines = "".join(json.dumps({"text": str(random.random())}) + "\n" for _ in range(20_000))
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines.encode())[:-20])

@@ -1,4 +1,4 @@
-"""The step for datatrove's pipelines: each task writes prepared data, which merge joins."""
+"""The step for datatrove pipelines: each task writes prepared data, and `merge_data` joins them."""
 
 import json
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def texts(corpus_file: Path) -> list[str]:
 
 
 def written(folder: Path) -> list[list[int]]:
-    """The tokens of each document, training part first."""
+    """Return the tokens of each document, training part first."""
     data, documents = TokenData.open(folder), list[list[int]]()
     for shard in data.train.shards + data.heldout.shards:
         ends = shard.sentence_ends[shard.document_ends - 1]
@@ -75,13 +75,11 @@ def pass_through(step: TokenShards, texts: list[str], **task: int) -> list[str]:
     return [document.text for document in step.run(documents, **task)]
 
 
-def test_documents_go_on_to_the_next_step(texts: list[str], data_folder: Path, tmp_path: Path) -> None:
+def test_documents_are_passed_to_the_next_step(texts: list[str], data_folder: Path, tmp_path: Path) -> None:
     assert pass_through(TokenShards(tmp_path, data_folder), texts[:20]) == texts[:20]
 
 
-def test_a_task_that_is_run_again_writes_its_part_anew(
-    texts: list[str], data_folder: Path, tmp_path: Path
-) -> None:
+def test_a_task_that_is_run_again_replaces_its_part(texts: list[str], data_folder: Path, tmp_path: Path) -> None:
     step = TokenShards(tmp_path, data_folder, shard_tokens=2000)
     pass_through(step, texts, rank=1, world_size=2)
     stopped = step.run((Document(text=text, id="") for text in texts), rank=1, world_size=2)
@@ -96,7 +94,7 @@ def test_a_task_that_is_run_again_writes_its_part_anew(
 
 
 def test_an_object_store(texts: list[str], data_folder: Path, tmp_path: Path) -> None:
-    """The memory file system of fsspec stands for it."""
+    """Simulated by the memory file system of fsspec."""
     store = fsspec.filesystem("memory")
     pass_through(TokenShards("memory://bucket/shards", data_folder), texts[:50])
     fetch_data("memory://bucket/shards/part-00000-of-00001", tmp_path / "part")
@@ -104,7 +102,7 @@ def test_an_object_store(texts: list[str], data_folder: Path, tmp_path: Path) ->
     store.rm("/bucket", recursive=True)
 
 
-def test_what_cannot_be_is_refused_before_the_pipeline_runs(data_folder: Path, tmp_path: Path) -> None:
+def test_invalid_settings_are_refused_before_the_pipeline_runs(data_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="heldout"):
         TokenShards(tmp_path, data_folder, heldout=0)
     with pytest.raises(ConfigError, match="shard_tokens"):

@@ -1,4 +1,4 @@
-"""The corpus of documentation, collected from a tiny tree of packages in place of the installed ones."""
+"""The corpus of documentation, collected from a few small packages instead of the installed ones."""
 
 import json
 import logging
@@ -30,7 +30,7 @@ def source(root: Path, name: str, files: dict[str, str], **more: tuple[tuple[str
 
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Source]:
-    """Two packages, a topic; the cache lies in `tmp_path / "cache"`."""
+    """Two packages, a topic; the cache is in `tmp_path / "cache"`."""
     shared = "This very sentence stands in both of the packages and is long enough to count."
     found = [
         source(
@@ -59,7 +59,7 @@ def read(collected: Documentation) -> list[dict[str, str]]:
 
 
 @pytest.mark.usefixtures("packages")
-def test_one_document_a_module_in_order_without_duplicates(tmp_path: Path) -> None:
+def test_one_document_per_module_in_order_without_duplicates(tmp_path: Path) -> None:
     collected = collect_documentation(tmp_path / "out" / "documentation.jsonl")
     documents = read(collected)
 
@@ -94,7 +94,7 @@ def test_licenses_name_every_source_of_the_text(tmp_path: Path) -> None:
 
 def test_the_second_time_it_comes_from_the_cache(tmp_path: Path, packages: list[Source]) -> None:
     first = collect_documentation(tmp_path / "a.jsonl")
-    packages.clear()  # what is there now would give nothing
+    packages.clear()  # without the cache there would be no text
     second = collect_documentation(tmp_path / "b.jsonl")
 
     assert second.cached

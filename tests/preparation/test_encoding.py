@@ -22,7 +22,7 @@ CORPUS = [
     "渡轮七点离开港口。 the harbour, the island; THE baker (and his dog) - wait: “why?”",
 ] * 20
 
-# Everything that a rule about white space, marks, case or accents could trip over.
+# Everything that may break a rule about white space, punctuation, case or accents.
 TRICKY = [
     *("abcdeABCDE019zZ" + ".,!?-'\"()[]{}<>#$%&*+/:;=@\\^_`|~"),
     *"éÉüßİıΣσς\u0301\u0308\u0345\u00a0\u3000\u2003\u2028\u2029\u200b\u200d\ufeff\ufffd\u0000\u0007\t\n\r\v\f\x1c\x1f\x85\xad",
@@ -51,7 +51,7 @@ def bpe(*, prefixed: bool = True, **options: bool) -> Tokenizer:
         (lambda: train_tokenizer(CORPUS, kind="unigram", vocabulary_size=300), None),
     ],
 )
-def test_cached_ids_are_the_plain_ones(make: Callable[[], Tokenizer], cache: type | None) -> None:
+def test_cached_and_uncached_ids_are_equal(make: Callable[[], Tokenizer], cache: type | None) -> None:
     tokenizer = make()
     encoder = build_sentence_encoder(tokenizer)
     assert isinstance(getattr(encoder, "__self__", None), cache or type(None))
@@ -64,7 +64,7 @@ def test_cached_ids_are_the_plain_ones(make: Callable[[], Tokenizer], cache: typ
         )
 
 
-def test_a_full_cache_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_cache_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "CACHED_WORDS", 5)
     tokenizer = train_tokenizer(CORPUS, vocabulary_size=512)
     encoder = build_sentence_encoder(tokenizer)
@@ -73,7 +73,7 @@ def test_a_full_cache_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(encoder.__self__) <= 5  # type: ignore[attr-defined]
 
 
-def test_a_tokenizer_with_added_words_is_called_plainly() -> None:
+def test_a_tokenizer_with_added_words_is_not_cached() -> None:
     tokenizer = train_tokenizer(CORPUS, vocabulary_size=512)
     tokenizer.add_tokens(["the harbour"])
     ids = np.frombuffer(build_sentence_encoder(tokenizer)("in the harbour"), np.uint16).tolist()
@@ -101,7 +101,7 @@ def test_documents_keep_their_boundaries() -> None:
 
 @pytest.mark.parametrize("prefixed", [True, False])
 def test_a_byte_level_sentence_has_the_space_before_it(prefixed: bool) -> None:
-    """Also where the tokenizer sets none, as a released RoBERTa's: "end. Next" is no "end.Next"."""
+    """Also if the tokenizer adds no space, like that of RoBERTa: "end. Next" is not "end.Next"."""
     tokenizer = bpe(prefixed=prefixed)
     part, _ = DocumentEncoder(tokenizer)([Text("The ferry. The dog!\n(Noon)"), Text("The island.")])
     sentences = np.split(part.tokens, part.sentence_ends[:-1])
@@ -133,7 +133,7 @@ def test_results_come_in_order_whatever_the_workers() -> None:
         assert a.tokens.tobytes() == b.tokens.tobytes() and a.sentence_ends.tolist() == b.sentence_ends.tolist()
 
 
-def test_what_goes_wrong_in_reading_stays_what_it_is() -> None:
+def test_an_error_of_reading_is_passed_on() -> None:
     def unreadable() -> Iterator[tuple[int, list[Text]]]:
         raise OSError("no such device")
         yield

@@ -22,5 +22,5 @@ def test_the_page_lists_them() -> None:
     ("word", "code"),
     [("English", "en"), ("englisch", "en"), ("german", "de"), ("EN", "en"), ("deutsch", None), ("xx", None)],
 )
-def test_a_languages_name_gives_its_code(word: str, code: str | None) -> None:
+def test_the_name_of_a_language_gives_its_code(word: str, code: str | None) -> None:
     assert find_language_code(word) == code

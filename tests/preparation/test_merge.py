@@ -1,4 +1,4 @@
-"""Folders that were prepared apart become one; prepared data are looked over."""
+"""Merging folders of prepared data; verifying them and counting what they hold."""
 
 import shutil
 from dataclasses import replace
@@ -22,7 +22,7 @@ from electra.pretraining.run import pretrain
 
 @pytest.fixture(scope="module")
 def parts(corpus_file: Path, data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two parts of unequal size, in several shards, made with the tokenizer of the whole."""
+    """Two parts of different size, in several shards, prepared with one tokenizer."""
     folder = tmp_path_factory.mktemp("parts")
     lines = corpus_file.read_text(encoding="utf-8").splitlines(keepends=True)
     made = []
@@ -38,7 +38,7 @@ def parts(corpus_file: Path, data_folder: Path, tmp_path_factory: pytest.TempPat
     return made
 
 
-def test_parts_become_one(parts: list[Path], tmp_path: Path) -> None:
+def test_merged_data_have_all_shards(parts: list[Path], tmp_path: Path) -> None:
     result = merge_data(tuple(parts), tmp_path / "data")
     merged, apart = TokenData.open(tmp_path / "data"), [TokenData.open(part) for part in parts]
     assert merged.manifest["statistics"]["documents"] == 400
@@ -57,18 +57,18 @@ def test_parts_become_one(parts: list[Path], tmp_path: Path) -> None:
     assert "400 documents" in str(result)
 
 
-def test_parts_are_left_as_they_were(parts: list[Path], tmp_path: Path) -> None:
+def test_the_parts_are_not_changed(parts: list[Path], tmp_path: Path) -> None:
     before = {path: file_sha256(path) for part in parts for path in part.iterdir()}
     merge_data(tuple(parts), tmp_path / "data")
     assert {path: file_sha256(path) for part in parts for path in part.iterdir()} == before
 
 
-def test_a_run_takes_merged_data(parts: list[Path], tmp_path: Path) -> None:
+def test_merged_data_can_be_trained_on(parts: list[Path], tmp_path: Path) -> None:
     merge_data(tuple(parts), tmp_path / "data")
     assert pretrain(config(tmp_path / "data", tmp_path / "run", "train.steps=5")).exit_code == 0
 
 
-def test_what_does_not_belong_together_is_refused(parts: list[Path], corpus_file: Path, tmp_path: Path) -> None:
+def test_parts_that_do_not_fit_together_are_refused(parts: list[Path], corpus_file: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     prepare(PrepareConfig(corpus=(str(corpus_file),), out=other, model="unigram", vocabulary_size=512, workers=1))
     with pytest.raises(DataError, match=r"another tokenizer than that of .*part-0.*--tokenizer"):
@@ -81,7 +81,7 @@ def test_what_does_not_belong_together_is_refused(parts: list[Path], corpus_file
         merge_data(tuple(parts), other)
 
 
-def test_what_was_merged_before_is_left_alone(parts: list[Path], tmp_path: Path) -> None:
+def test_a_finished_merge_is_reused(parts: list[Path], tmp_path: Path) -> None:
     out, weights = tmp_path / "data", (3.0, 1.0)
     first = merge_data(parts, out, weights=weights)
     (out / "tags.json").write_text("{}")  # of `electra data tags`
@@ -97,9 +97,7 @@ def test_what_was_merged_before_is_left_alone(parts: list[Path], tmp_path: Path)
         merge_data(parts, out, weights=weights)
 
 
-def test_all_that_is_damaged_is_listed(
-    parts: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_lists_all_damage(parts: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copies = [Path(shutil.copytree(part, tmp_path / part.name)) for part in parts]
     for name in ("train-00000.sentences", "unigram.npy"):
         (copies[0] / name).write_bytes(b"damaged")
@@ -123,13 +121,13 @@ def test_verify_and_stats(parts: list[Path], tmp_path: Path, capsys: pytest.Capt
     file = next((tmp_path / "data").glob("train-00000.tokens"))
     content = bytearray(file.read_bytes())
     content[17] ^= 4
-    file.unlink()  # it is a link to the part's
+    file.unlink()  # it is a link to the file of the part
     file.write_bytes(content)
     assert main(["data", "verify", str(tmp_path / "data")]) == 2
     assert "train-00000.tokens: expected sha256" in capsys.readouterr().err
 
 
-def test_a_mixture_draws_by_weight_and_goes_on_where_it_was(parts: list[Path], tmp_path: Path) -> None:
+def test_a_mixture_is_sampled_by_weight_and_resumes(parts: list[Path], tmp_path: Path) -> None:
     merge_data(tuple(parts), tmp_path / "mixture", weights=(1.0, 3.0))
     mixture, apart = TokenData.open(tmp_path / "mixture"), [TokenData.open(part) for part in parts]
     assert mixture.mixture == ((len(apart[0].train.shards), 1.0), (len(apart[1].train.shards), 3.0))
@@ -144,7 +142,7 @@ def test_a_mixture_draws_by_weight_and_goes_on_where_it_was(parts: list[Path], t
     drawn = build_batches(replace(settings, out=None), mixture, torch.device("cpu"))
     rows = np.array([row["row"] for step in range(20) for row in drawn.describe_rows(step)])
     first = len(ExampleSet(apart[0].train, settings.packing, seed=settings.train.seed))
-    assert abs((rows < first).mean() - 1 / 4) < 0.08, "a quarter of the rows are of the first part"
+    assert abs((rows < first).mean() - 1 / 4) < 0.08, "a quarter of the rows are from the first part"
     pretrain(settings)
     whole = (tmp_path / "run/checkpoints/step-00000020/model.safetensors").read_bytes()
     shutil.rmtree(tmp_path / "run/checkpoints/step-00000020")
@@ -160,14 +158,14 @@ def test_a_mixture_draws_by_weight_and_goes_on_where_it_was(parts: list[Path], t
         ((1.0, float("nan")), "must be above 0"),
     ],
 )
-def test_weights_that_are_none_are_refused(
+def test_invalid_weights_are_refused(
     parts: list[Path], tmp_path: Path, weights: tuple[float, ...], problem: str
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
         merge_data(tuple(parts), tmp_path / "mixture", weights=weights)
 
 
-def test_a_mixture_is_no_part_of_another(parts: list[Path], tmp_path: Path) -> None:
+def test_mixtures_cannot_be_merged(parts: list[Path], tmp_path: Path) -> None:
     merge_data(tuple(parts), tmp_path / "mixture", weights=(1.0, 3.0))
     with pytest.raises(DataError, match="is a mixture already"):
         merge_data((tmp_path / "mixture", parts[0]), tmp_path / "more")

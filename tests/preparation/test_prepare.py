@@ -36,7 +36,7 @@ def documents_of(data: TokenData, split: str) -> list[str]:
     return texts
 
 
-def test_a_corpus_becomes_data(tmp_path: Path) -> None:
+def test_data_have_every_document_once(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "a.jsonl", 300)
     result = prepare(config(corpus, tmp_path / "data"))
     data = TokenData.open(tmp_path / "data")
@@ -44,7 +44,7 @@ def test_a_corpus_becomes_data(tmp_path: Path) -> None:
     train_texts, heldout_texts = documents_of(data, "train"), documents_of(data, "heldout")
     expected = [json.loads(line)["text"].lower() for line in corpus.read_text().splitlines()]
     found = [text.replace(" .", ".") for text in train_texts + heldout_texts]
-    assert sorted(found) == sorted(expected), "every document is there once, with all its words"
+    assert sorted(found) == sorted(expected), "every document occurs once, with all its words"
     assert len(heldout_texts) == 8, "a small corpus holds out eight documents"
     statistics = data.manifest["statistics"]
     assert statistics["documents"] == 300 and statistics["rejects"] == 0 and statistics["unknown_share"] == 0
@@ -57,7 +57,7 @@ def test_a_corpus_becomes_data(tmp_path: Path) -> None:
     assert not (tmp_path / "data/progress.json").exists()
 
 
-def test_the_report_says_the_figures(tmp_path: Path) -> None:
+def test_the_report_has_the_statistics(tmp_path: Path) -> None:
     result = prepare(config(write_corpus(tmp_path / "a.jsonl", 50), tmp_path / "data"))
     written = io.StringIO()
     Console(width=200, file=written).print(result)
@@ -69,7 +69,7 @@ def test_the_report_says_the_figures(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", ["wordpiece", "bpe"])
-def test_the_workers_do_not_change_a_bit(tmp_path: Path, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_workers_do_not_change_the_files(tmp_path: Path, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("electra.preparation.document_batches.BATCH_CHARACTERS", 2000)
     corpus = write_corpus(tmp_path / "a.jsonl", 200)
     results = [
@@ -80,12 +80,12 @@ def test_the_workers_do_not_change_a_bit(tmp_path: Path, model: Any, monkeypatch
     assert untimed(results[0].manifest) == untimed(results[1].manifest)
 
 
-def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tmp_path: Path) -> None:
+def test_a_killed_run_resumes_and_ends_with_the_same_bytes(tmp_path: Path) -> None:
     random = Random(3)
     lines = [json.dumps({"text": article(random, 100)}) if i % 20 else "{broken" for i in range(100)]
     for name, part in (("a", lines[:40]), ("b", lines[40:])):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(part))
-    # Small batches and commits, and a pause after each commit, in which the kill comes.
+    # Small batches and commits, and a pause after each commit, in which the process is killed.
     program = f"""
 import sys, time
 from pathlib import Path
@@ -128,7 +128,7 @@ if __name__ == "__main__":
     assert whole["statistics"]["rejects"] == 5 and len(whole["splits"]["train"]["shards"]) > 3
 
 
-def test_finished_data_is_left_alone(tmp_path: Path) -> None:
+def test_finished_data_are_reused(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "a.jsonl", 50)
     first = prepare(config(corpus, tmp_path / "data"))
     made = {path: path.stat().st_mtime_ns for path in (tmp_path / "data").iterdir()}
@@ -146,19 +146,19 @@ def test_finished_data_is_left_alone(tmp_path: Path) -> None:
         prepare(config(corpus, tmp_path / "data"))
 
 
-def test_finished_data_that_are_damaged_are_not_taken_for_done(tmp_path: Path) -> None:
+def test_damaged_finished_data_are_an_error(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "a.jsonl", 50)
     prepare(config(corpus, tmp_path / "data"))
     tokens = tmp_path / "data/train-00000.tokens"
     tokens.write_bytes(bytes([tokens.read_bytes()[0] ^ 1]) + tokens.read_bytes()[1:])
-    with pytest.raises(DataError, match=r"train-00000\.tokens: sha256 (.|\n)*delete .*data, then repeat"):
+    with pytest.raises(DataError, match=r"train-00000\.tokens: expected sha256 (.|\n)*delete .*data, then repeat"):
         prepare(config(corpus, tmp_path / "data"))
     (tmp_path / "data/manifest.json").write_text("{")
     with pytest.raises(DataError, match=r"it is damaged(.|\n)*delete .*data, then repeat"):
         prepare(config(corpus, tmp_path / "data"))
 
 
-def test_unfinished_data_of_other_options_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_data_with_other_options_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = write_corpus(tmp_path / "a.jsonl", 50)
 
     def stop(*_: object, **__: object) -> None:
@@ -172,7 +172,7 @@ def test_unfinished_data_of_other_options_is_left_alone(tmp_path: Path, monkeypa
     assert prepare(config(corpus, tmp_path / "data")).manifest["statistics"]["documents"] == 50
 
 
-def test_a_full_disk_is_named_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = write_corpus(tmp_path / "a.jsonl", 50)
 
     def full(*_: object) -> None:
@@ -215,7 +215,7 @@ def test_rejects_are_listed_with_their_place(tmp_path: Path) -> None:
     assert any("2 lines (3.8%) were rejected" in warning for warning in manifest["warnings"])
 
 
-def test_one_document_is_cut_in_two_with_a_warning(tmp_path: Path) -> None:
+def test_one_document_is_split_with_a_warning(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(article(Random(0), 1000))
     manifest = prepare(config(tmp_path / "a.txt", tmp_path / "data")).manifest
     assert manifest["splits"]["train"]["sentences"] == 980 and manifest["splits"]["heldout"]["sentences"] == 20
@@ -223,7 +223,7 @@ def test_one_document_is_cut_in_two_with_a_warning(tmp_path: Path) -> None:
     assert "The corpus is one document" in text and "the end of one that is also trained on" in text
 
 
-def test_figures_that_look_wrong_are_warned_about(tmp_path: Path) -> None:
+def test_warnings_about_statistics(tmp_path: Path) -> None:
     tokenizer = tmp_path / "vocab.txt"
     tokenizer.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n.\n")
     (tmp_path / "a.txt").write_text("\n\n".join(["The ferry."] * 40 + ["The baker."] * 40))
@@ -241,7 +241,7 @@ def test_figures_that_look_wrong_are_warned_about(tmp_path: Path) -> None:
     assert any("Nothing could be held out" in warning for warning in manifest["warnings"])
 
 
-def test_copies_of_a_document_are_on_one_side(tmp_path: Path) -> None:
+def test_copies_of_a_document_are_in_one_split(tmp_path: Path) -> None:
     random = Random(0)
     texts = [article(random) for _ in range(60)] * 3
     (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts))
@@ -314,7 +314,7 @@ def test_progress_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
     assert done == total > 0
 
 
-def test_a_preparation_ends_the_same_whenever_the_power_goes(tmp_path: Path) -> None:
+def test_a_preparation_survives_a_power_loss_at_any_time(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus.jsonl", 60)
     whole = tmp_path / "whole"
     prepare(config(corpus, whole, shard_tokens=2000))

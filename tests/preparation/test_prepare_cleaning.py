@@ -1,4 +1,4 @@
-"""Preparations that leave documents out: copies, and what is too short."""
+"""Preparations that leave out copies and short documents."""
 
 import json
 import logging
@@ -15,7 +15,7 @@ from electra.preparation import run as run_
 from electra.preparation.run import prepare
 
 
-def test_progress_knows_of_what_is_left_out(
+def test_progress_counts_documents_that_are_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(document_batches, "BATCH_ITEMS", 8)
@@ -27,7 +27,7 @@ def test_progress_knows_of_what_is_left_out(
     assert len(seen) == 10 and len(set(seen)) == 10 and seen[-1][0] == seen[-1][1]
 
 
-def test_copies_and_what_is_too_short_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_copies_and_short_documents_are_left_out_and_counted(tmp_path: Path) -> None:
     random = Random(1)
     texts = [article(random) for _ in range(40)]
     lines = [*texts, "Noon.", *texts[:10], article(random), texts[0]]
@@ -45,7 +45,7 @@ def test_copies_and_what_is_too_short_are_left_out_and_counted(tmp_path: Path) -
         prepare(config(corpus, tmp_path / "none", least_characters=10**6))
 
 
-def test_with_copies_left_out_it_ends_the_same_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deduplication_survives_a_power_loss_at_any_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document_batches, "BATCH_ITEMS", 8)
     monkeypatch.setattr(run_, "COMMIT_CHARACTERS", 3000)
     random = Random(2)

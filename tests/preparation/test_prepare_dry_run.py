@@ -1,4 +1,4 @@
-"""`electra prepare --dry-run` against what is really there."""
+"""The plan of `electra prepare --dry-run`, compared with the real corpus."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ def planned(corpus: tuple[str, ...], out: Path, **options: object) -> PreparePla
     return result
 
 
-def test_it_names_the_text_and_counts_its_characters(tmp_path: Path) -> None:
+def test_the_plan_describes_sources(tmp_path: Path) -> None:
     (tmp_path / "lines.jsonl").write_bytes(LINES)
     [source] = planned((str(tmp_path / "lines.jsonl"),), tmp_path / "out").sources
     assert (source.source.format, source.source.column) == ("jsonl", "body")
@@ -33,7 +33,7 @@ def test_it_names_the_text_and_counts_its_characters(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("ending", "pack"), [("", bytes), (".gz", gzip.compress), (".zst", zstandard.compress)])
-def test_a_large_source_is_reckoned_from_its_beginning(
+def test_a_large_source_is_estimated_from_its_beginning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, pack
 ) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(dry_run, "SAMPLE_CHARACTERS", 50_000)
@@ -43,7 +43,7 @@ def test_a_large_source_is_reckoned_from_its_beginning(
     assert result.seconds > 0
 
 
-def test_standard_input_is_left_alone_and_a_wrong_column_is_named(tmp_path: Path) -> None:
+def test_standard_input_is_not_read_and_a_wrong_column_is_an_error(tmp_path: Path) -> None:
     assert planned(("-",), tmp_path / "out").sources == ()
     (tmp_path / "lines.jsonl").write_bytes(LINES)
     with pytest.raises(DataError, match="body"):

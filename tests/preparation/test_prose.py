@@ -1,4 +1,4 @@
-"""What counts as prose, and what is taken off before."""
+"""What counts as prose, and how markup is removed."""
 
 import pytest
 
@@ -91,14 +91,14 @@ def test_docstrings_agree_with_the_parser() -> None:
         ("\u201cCurly\u201d quotes \u2013 and dashes.", '"Curly" quotes - and dashes.'),
     ],
 )
-def test_inline_markup_is_taken_off(marked: str, expected: str) -> None:
+def test_inline_markup_is_removed(marked: str, expected: str) -> None:
     assert remove_markup(marked) == expected
 
 
 @pytest.mark.parametrize(
     "lost", ["Where :math:`x^2` is the square of the value.", "It is described in [3]_ by the authors."]
 )
-def test_a_sentence_with_a_hole_is_dropped(lost: str) -> None:
+def test_a_sentence_with_a_removed_part_is_dropped(lost: str) -> None:
     assert list(prose_sentences(f"The first sentence is here to stay. {lost}")) == [
         "The first sentence is here to stay."
     ]
@@ -127,7 +127,7 @@ def test_prose_is_kept(text: str) -> None:
         "| a | b | c | of the | to the |",
     ],
 )
-def test_what_is_no_prose_is_dropped(text: str) -> None:
+def test_other_text_is_dropped(text: str) -> None:
     assert not is_prose(text)
 
 

@@ -33,8 +33,8 @@ def test_a_large_share_is_held_out_of_a_small_corpus_too() -> None:
     assert 75 <= len(held(choose_heldout(survey_corpus(corpus), 0.2), corpus)) <= 125
 
 
-def test_small_documents_beside_a_huge_one_are_not_all_held_out() -> None:
-    # With this one the huge document has a high hash, so that it is not what stops the adding.
+def test_small_documents_next_to_a_huge_one_are_not_all_held_out() -> None:
+    # A huge document with a high hash, so that it does not stop the selection.
     huge = next(text for i in range(99) if document_hash(text := f"huge {i} " * 50_000) > 0.9 * 2**64)
     corpus = [*documents(100), Document(huge, "b.txt", 1)]
     assert len(held(choose_heldout(survey_corpus(corpus), 0.1), corpus)) == 50

@@ -35,7 +35,7 @@ def test_case_and_accents_are_options() -> None:
     assert stripped.decode(stripped.encode("Fähre").ids).strip() == "fahre"
 
 
-def test_chinese_becomes_one_token_a_character() -> None:
+def test_chinese_has_one_token_per_character() -> None:
     tokens = train_tokenizer(TEXTS, vocabulary_size=800).encode("渡轮七点离开", add_special_tokens=False).tokens
     assert tokens == list("渡轮七点离开")
 
@@ -48,7 +48,7 @@ def test_rare_characters_do_not_enter_the_alphabet() -> None:
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
 def test_training_gives_the_same_in_another_process(kind: TokenizerKind) -> None:
-    # Hash maps are seeded anew in each process, so a second training in this one would prove little.
+    # Each process has another seed for its hash maps, so a second training in this process would prove little.
     program = (
         "import sys, json; from electra.preparation.tokenizer_training import train_tokenizer;"
         f"print(train_tokenizer(json.load(sys.stdin), kind={kind!r}, vocabulary_size=600).to_str())"

@@ -1,4 +1,4 @@
-"""Results in order; whatever happens to a worker process, and whenever, is an error and not a hang."""
+"""Results come in order; the death of a worker process at any time is an error and not a hang."""
 
 import multiprocessing
 import os

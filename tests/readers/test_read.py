@@ -1,4 +1,4 @@
-"""Tables of every kind give the same rows, and a bad row is named."""
+"""Tables of every format give the same records; errors name the bad row."""
 
 import csv
 import gzip
@@ -22,7 +22,7 @@ ROWS = [
 
 
 def table(ending: str, rows: list[dict[str, Any]]) -> bytes:
-    """A file's bytes, as others write them."""
+    """Return the bytes of a file, written by other libraries."""
     if ending == ".jsonl":
         return "".join(json.dumps(row) + "\n" for row in rows).encode()
     if ending == ".parquet":
@@ -47,14 +47,14 @@ PACKED = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().co
 
 @pytest.mark.parametrize("packing", PACKED)
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet"])
-def test_every_kind_gives_the_same_rows(ending: str, packing: str, tmp_path: Path) -> None:
+def test_every_format_gives_the_same_records(ending: str, packing: str, tmp_path: Path) -> None:
     path = tmp_path / f"table{ending}{packing}"
     path.write_bytes(PACKED[packing](table(ending, ROWS)))
     assert [row for _, row in read_records(path)] == ROWS
 
 
-def test_marks_in_a_table_with_tabs_are_text_where_every_line_is_a_row(tmp_path: Path) -> None:
-    """As in GLUE's files; a field that is quoted whole is taken out of its marks."""
+def test_quotation_marks_are_text_if_every_line_of_a_tab_table_is_a_row(tmp_path: Path) -> None:
+    """As in the files of GLUE; a completely quoted field loses its quotation marks."""
     lines = ["text\tlabel", '"Stop!" she said\tyes', 'an open "mark\tno', '"quoted ""so"""\t"no"', '"open\tyes']
     (tmp_path / "a.tsv").write_text("\n".join(lines) + "\n")
     assert [tuple(row.values()) for _, row in read_records(tmp_path / "a.tsv")] == [
@@ -63,14 +63,14 @@ def test_marks_in_a_table_with_tabs_are_text_where_every_line_is_a_row(tmp_path:
     assert [line for line, _ in read_records(tmp_path / "a.tsv")] == [2, 3, 4, 5]
 
 
-def test_lines_are_those_of_the_file(tmp_path: Path) -> None:
+def test_line_numbers_are_those_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('text,label\none,1\n\n"two\nlines",2\n')
     (tmp_path / "b.jsonl").write_text('\ufeff{"text": "one"}\n\n{"text": "two"}\r\n')
     assert [line for line, _ in read_records(tmp_path / "a.csv")] == [2, 5]
     assert list(read_records(tmp_path / "b.jsonl")) == [(1, {"text": "one"}), (3, {"text": "two"})]
 
 
-def test_values_keep_their_types_where_the_file_has_any(tmp_path: Path) -> None:
+def test_values_keep_the_types_of_the_file(tmp_path: Path) -> None:
     row = {"text": "a", "stars": 4, "score": 0.5, "labels": ["x", "y"], "none": None}
     for ending in (".jsonl", ".parquet"):
         path = tmp_path / f"table{ending}"
@@ -94,13 +94,13 @@ def test_values_keep_their_types_where_the_file_has_any(tmp_path: Path) -> None:
         ("a.xlsx", b"", r"a\.xlsx: unknown table format; known formats are \.csv, \.jsonl"),
     ],
 )  # fmt: skip
-def test_a_bad_row_or_file_is_named(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+def test_the_error_names_the_bad_row_or_file(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
         list(read_records(tmp_path / name))
 
 
-def test_broken_unicode_in_a_parquet_row_is_named(tmp_path: Path) -> None:
+def test_broken_unicode_in_a_parquet_file_names_the_row(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -110,7 +110,7 @@ def test_broken_unicode_in_a_parquet_row_is_named(tmp_path: Path) -> None:
         list(read_records(tmp_path / "a.parquet"))
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.csv: there is no such file"):
         list(read_records(tmp_path / "none.csv"))
     with pytest.raises(DataError, match="none: there is no such file"):

@@ -1,4 +1,4 @@
-"""`electra data inspect`: rows that can be read, and figures that are those of the rows."""
+"""`electra data inspect`: readable rows, and their statistics."""
 
 import json
 from pathlib import Path
@@ -26,8 +26,8 @@ SHORT = ("packing.sequence_length=32",)
 
 @pytest.mark.parametrize("builder", ["contiguous", "full-sentences", "doc-sentences", "sentence-pairs", "stream"])
 @pytest.mark.parametrize(("split", "seed"), [("train", 5), ("heldout", 0)])
-def test_the_rows_are_those_that_a_run_sees(data_folder: Path, split: SplitName, seed: int, builder: str) -> None:
-    """Training rows are packed from the run's seed, held-out rows alike for all."""
+def test_the_rows_are_those_of_a_run(data_folder: Path, split: SplitName, seed: int, builder: str) -> None:
+    """Training rows are packed with the seed of the run, held-out rows are the same for all runs."""
     overrides = (*SHORT, "train.seed=5", f"packing.builder={builder}")
     found = run(InspectConfig(data_folder, examples=30, split=split, overrides=overrides)).inspection
     data = TokenData.open(data_folder)
@@ -44,7 +44,7 @@ def test_the_rows_are_those_that_a_run_sees(data_folder: Path, split: SplitName,
         assert text.replace("[SEP]", " ").split() == whole.split()
         assert f"{len(ids)} tokens" in shown.place
         assert len(shown.segments) == 1 + int(batch.segment_ids_BL.max())
-        if builder == "full-sentences":  # a document begins behind another, and only there
+        if builder == "full-sentences":  # a document begins after another, and only there
             assert shown.segments[0].count("‹document ends› [SEP] ‹document begins›") == ids.count(3) - 1
         if builder == "stream":
             assert str(_format_row(shown)).count("[SEP]") == ids.count(data.special.separate), "and no other"
@@ -56,7 +56,7 @@ def test_the_rows_are_those_that_a_run_sees(data_folder: Path, split: SplitName,
 
 
 def test_windows_of_a_stream(data_folder: Path) -> None:
-    """Without [CLS] and padding, and without the token behind each."""
+    """Without [CLS] and padding, and without the token after each."""
     overrides = (*SHORT, "packing.builder=stream")
     found = run(InspectConfig(data_folder, examples=10**6, overrides=overrides)).inspection
     data = TokenData.open(data_folder)
@@ -81,7 +81,7 @@ def test_a_byte_level_row_has_no_space_before_its_first_word(corpus_file: Path, 
     assert texts and not any(text.startswith(" ") for text in texts)
 
 
-def test_documents_begin_and_end_where_they_do(data_folder: Path, corpus_file: Path) -> None:
+def test_ends_of_documents_are_marked(data_folder: Path, corpus_file: Path) -> None:
     found = run(InspectConfig(data_folder, examples=10**6, overrides=SHORT)).inspection
     assert len(found.rows) == len(found.lengths)
     begun = [row for row in found.rows if "‹document begins›" in row.segments[0]]
@@ -91,13 +91,13 @@ def test_documents_begin_and_end_where_they_do(data_folder: Path, corpus_file: P
     assert all(row.segments[0].startswith("‹document begins›") for row in begun)
     first = json.loads(corpus_file.read_text().splitlines()[0])["text"].lower().split(".")[0]
     assert any(first in row.segments[0] for row in begun)
-    # Sentences are cut at a row's end in one row and at the start in the next one.
+    # A sentence that is cut at the end of a row continues in the next row.
     assert sum(row.segments[-1].endswith("…") for row in found.rows) == sum(
         row.segments[0].startswith("…") for row in found.rows
     )
 
 
-def test_the_figures_are_those_of_the_rows(data_folder: Path) -> None:
+def test_the_statistics_are_those_of_the_rows(data_folder: Path) -> None:
     found = run(InspectConfig(data_folder, overrides=SHORT)).inspection
     assert found.dropped == 0.0 and found.shards == (1, 1)
     assert 0 < found.one_segment < 0.5
@@ -110,10 +110,10 @@ def test_the_figures_are_those_of_the_rows(data_folder: Path) -> None:
     assert any("⋯" in segment for row in everything.rows for segment in row.segments)
 
 
-def test_of_a_mixture_rows_are_drawn_by_weight(
+def test_rows_of_a_mixture_are_sampled_by_weight(
     data_folder: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And of every part, however large the ones before it are."""
+    """Rows of every part, also of those after a large part."""
     (corpus := tmp_path / "few.jsonl").write_text("".join(corpus_file.read_text().splitlines(keepends=True)[:40]))
     few, mixture = tmp_path / "few", tmp_path / "mixture"
     monkeypatch.setattr(document_batches, "BATCH_ITEMS", 8)
