@@ -143,7 +143,28 @@ def collate(
         assert seeds is not None
         labels_B = _change_pairs(examples, segments, shards_B2, lengths_B, kind=sentences, seeds=seeds)
     columns = int(lengths_B.max(initial=0)) if trim else examples.config.sequence_length
-    shape = (len(row_indices), columns)
+    ids_BL, segments_BL = _gather(examples, segments, shards_B2, columns, special=special, source=source)
+    return Batch(
+        input_ids_BL=torch.from_numpy(ids_BL),
+        segment_ids_BL=torch.from_numpy(segments_BL),
+        lengths_B=torch.from_numpy(lengths_B),
+        seed=seed,
+        seeds_B=None if seeds is None else torch.from_numpy(seeds),
+        sentences_B=None if labels_B is None else torch.from_numpy(labels_B),
+    )
+
+
+def _gather(
+    examples: ExampleSet,
+    segments: list[tuple[list[Span], list[Span]]],
+    shards_B2: Rows,
+    columns: int,
+    *,
+    special: SpecialTokens,
+    source: TokenSource,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the token ids and the segment ids of rows, (B, columns) each."""
+    shape = (len(segments), columns)
     ids_BL = np.full(shape, special.pad, dtype=np.int64)
     segments_BL = np.zeros(shape, dtype=np.int64)
     ids_BL[:, :1] = special.classify
@@ -164,14 +185,7 @@ def collate(
             column += 1
             if number:
                 segments_L[begin:column] = number
-    return Batch(
-        input_ids_BL=torch.from_numpy(ids_BL),
-        segment_ids_BL=torch.from_numpy(segments_BL),
-        lengths_B=torch.from_numpy(lengths_B),
-        seed=seed,
-        seeds_B=None if seeds is None else torch.from_numpy(seeds),
-        sentences_B=None if labels_B is None else torch.from_numpy(labels_B),
-    )
+    return ids_BL, segments_BL
 
 
 def _collate_windows(
