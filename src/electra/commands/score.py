@@ -16,7 +16,6 @@ from electra.errors import CheckpointError
 from electra.serving.text_files import Lines, WrittenFile, read_texts, write_lines
 
 if TYPE_CHECKING:
-    from electra.objectives.config import scores_of
     from electra.serving.calibration import Calibration
     from electra.serving.scorer import ScoredText
 
@@ -83,6 +82,7 @@ def run(config: ScoreConfig) -> ScoredTexts | Lines | WrittenFile:
         electra score RUN --calibrated --prior .03 "The chef ate the meal in the kitchen."
         electra score RUN --electric --input hypotheses.txt
     """
+    from electra.objectives.config import scores_of
     from electra.serving.calibration import Calibration
     from electra.serving.scorer import Scorer
 
