@@ -79,8 +79,8 @@ def run(config: AnalyzeContextConfig) -> AnalysisReport:
         models.append((name, CausalLanguageModel.from_pretrained(pretrained, model)))
         check_vocabulary(pretrained.tokenizer, model, data)
     results = {
-        "data": data.fingerprint, "documents": len(documents), "length": config.length,
-        "tokens": sum(len(document) - 1 for document in documents),
+        "data": data.fingerprint, "documents": len(documents),
+        "tokens": sum(len(document) - 1 for document in documents), "length": config.length,
         "models": [_measure(config, name, model, documents) for name, model in models],
     }  # fmt: skip
     return save_report("context", results, config.out)
