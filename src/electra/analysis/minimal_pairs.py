@@ -173,20 +173,7 @@ def evaluate_pairs(
     names = list(dict.fromkeys(pair.paradigm for pair in pairs))
     indices = {name: np.array([i for i, pair in enumerate(pairs) if pair.paradigm == name]) for name in names}
     fields = {name: pairs[int(indices[name][0])].field for name in names}
-    correct_SP = np.stack([result.correct_P for result in results])
-    lengths_SP = np.stack([np.sign(result.longer_P) for result in results])
-    rng = np.random.default_rng(seed)
-    by_paradigm: dict[str, tuple[Floats, Floats]] = {}
-    hits_LSR, pairs_LSR = np.zeros((2, len(LENGTHS), len(results), resamples))
-    for name, inside in indices.items():
-        counts_RP = resample_counts(len(inside), resamples=resamples, seed=rng)
-        correct_Sp = correct_SP[:, inside]
-        by_paradigm[name] = correct_Sp.mean(1), correct_Sp @ counts_RP.T / len(inside)
-        for number, sign in enumerate(LENGTHS.values()):
-            of_length_Sp = (lengths_SP[:, inside] == sign).astype(float)
-            hits_LSR[number] += (of_length_Sp * correct_Sp) @ counts_RP.T
-            pairs_LSR[number] += of_length_Sp @ counts_RP.T
-    by_length_LSR = np.divide(hits_LSR, pairs_LSR, out=np.full_like(hits_LSR, np.nan), where=pairs_LSR > 0)
+    by_paradigm, by_length_LSR = _resample_pairs(indices, results, resamples=resamples, seed=seed)
 
     def mean_over(paradigms: Sequence[str]) -> Callable[[int], dict[str, Any]]:
         values_S = np.mean([by_paradigm[name][0] for name in paradigms], 0)
@@ -224,6 +211,31 @@ def evaluate_pairs(
             for first, second in itertools.combinations(range(len(results)), 2)
         ],
     }  # fmt: skip
+
+
+def _resample_pairs(
+    indices: Mapping[str, NDArray[np.int64]], results: Sequence[ScoreResults], *, resamples: int, seed: int
+) -> tuple[dict[str, tuple[Floats, Floats]], Floats]:
+    """The accuracies of each paradigm (S,) and in each resample (S, R); and those of each length (L, S, R).
+
+    Args:
+        indices: of the pairs of each paradigm.
+    """
+    correct_SP = np.stack([result.correct_P for result in results])
+    lengths_SP = np.stack([np.sign(result.longer_P) for result in results])
+    rng = np.random.default_rng(seed)
+    by_paradigm: dict[str, tuple[Floats, Floats]] = {}
+    hits_LSR, pairs_LSR = np.zeros((2, len(LENGTHS), len(results), resamples))
+    for name, inside in indices.items():
+        counts_RP = resample_counts(len(inside), resamples=resamples, seed=rng)
+        correct_Sp = correct_SP[:, inside]
+        by_paradigm[name] = correct_Sp.mean(1), correct_Sp @ counts_RP.T / len(inside)
+        for number, sign in enumerate(LENGTHS.values()):
+            of_length_Sp = (lengths_SP[:, inside] == sign).astype(float)
+            hits_LSR[number] += (of_length_Sp * correct_Sp) @ counts_RP.T
+            pairs_LSR[number] += of_length_Sp @ counts_RP.T
+    undefined = np.full_like(hits_LSR, np.nan)
+    return by_paradigm, np.divide(hits_LSR, pairs_LSR, out=undefined, where=pairs_LSR > 0)
 
 
 def _value_and_interval(value: float, values_R: Floats) -> dict[str, Any]:

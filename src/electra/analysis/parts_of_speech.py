@@ -8,6 +8,7 @@ Shapes: N tokens of the text, M tokens of all draws (corrupted copies of the tex
 draws, G groups, B bins.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -22,6 +23,8 @@ from electra.analysis.frequency import FrequencyBands
 from electra.analysis.group_bootstrap import Estimate, GroupBootstrap, sum_by_group
 from electra.analysis.logistic_effects import Factor, fit_effects
 from electra.analysis.tagged_tokens import PIECES, TaggedTokens, position_bins, position_names, rarest_piece
+
+logger = logging.getLogger(__name__)
 
 Numbers = NDArray[np.int64]
 Floats = NDArray[Any]
@@ -157,6 +160,18 @@ class QuantileBins:
         edges = [f"{value:.2g}" for value in np.exp([*bounds.tolist(), 0.0]).tolist()]
         names = [f"up to {edges[0]}", *(f"{low} to {high}" for low, high in pairwise(edges))]
         return cls(names, np.searchsorted(bounds, log_probability_n, side="left"))
+
+
+def evaluate_groupings(
+    observations: Observations, groupings: Sequence[Grouping], *, bootstrap: GroupBootstrap, logit: float
+) -> dict[str, list[dict[str, Any]]]:
+    """The results of all tokens together, and of the groups of each grouping (see `evaluate_groups`)."""
+    all_tokens = Grouping("all tokens", ("all",), np.zeros(len(observations.sentence_N), np.int64))
+    results = {}
+    for number, grouping in enumerate([all_tokens, *groupings]):
+        logger.info("Evaluating groups", extra={"progress": (number, len(groupings) + 1)})
+        results[grouping.name] = list(evaluate_groups(observations, grouping, bootstrap=bootstrap, logit=logit))
+    return results
 
 
 def evaluate_groups(

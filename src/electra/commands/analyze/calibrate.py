@@ -98,12 +98,12 @@ def run(config: AnalyzeCalibrateConfig) -> AnalysisReport:
         scorer, generator, data,
         documents=config.documents, length=config.length, share=config.share, seed=config.seed,
     )  # fmt: skip
-    bootstrap: dict[str, Any] = {"bins": config.bins, "resamples": config.resamples, "seed": config.seed}
     logger.info("Fitting corrections")
+    bootstrap: dict[str, Any] = {"bins": config.bins, "resamples": config.resamples, "seed": config.seed}
+    evaluator = calibrate.CalibrationEvaluator.create(test, **bootstrap)
     replaced, corrections, selected = calibrate.evaluate_on_replaced_tokens(
-        fit, calibrate.CalibrationEvaluator.create(test, **bootstrap),
-        correction=config.correction, seed=config.seed,
-    )  # fmt: skip
+        fit, evaluator, correction=config.correction, seed=config.seed
+    )
     results: dict[str, Any] = {
         "model": name, "data": data.fingerprint, **counts, "wanted_share": config.share,
         "bins": config.bins, "resamples": config.resamples, "replaced": replaced, "errors": None, "stored": None,
@@ -113,10 +113,9 @@ def run(config: AnalyzeCalibrateConfig) -> AnalysisReport:
     if config.errors is not None and halves is not None:
         logger.info("Reading %s", config.errors.name)
         fit, test, windowed = calibrate.score_error_halves(scorer, halves)
-        errors, line = calibrate.evaluate_on_errors(
-            fit, calibrate.CalibrationEvaluator.create(test, **bootstrap),
-            [corrections[kind] for kind in dict.fromkeys(("none", selected))], prior=config.prior,
-        )  # fmt: skip
+        evaluator = calibrate.CalibrationEvaluator.create(test, **bootstrap)
+        evaluated = [corrections[kind] for kind in dict.fromkeys(("none", selected))]
+        errors, line = calibrate.evaluate_on_errors(fit, evaluator, evaluated, prior=config.prior)
         results["errors"] = {
             "data": corpus_name(config.errors), "sentences": len(halves[1]), "fitted_sentences": len(halves[0]),
             "in_windows": {name: windowed}, **errors,
@@ -125,7 +124,6 @@ def run(config: AnalyzeCalibrateConfig) -> AnalysisReport:
             to_store = line
     if to_store is not None:
         results["not_stored"] = calibrate.store_correction(to_store, config.model)
-        if results["not_stored"] is None:
-            source = ", fitted to real errors," if config.store_errors else ""
-            results["stored"] = f"{to_store.kind}{source}"
+        source = ", fitted to real errors," if config.store_errors else ""
+        results["stored"] = None if results["not_stored"] else f"{to_store.kind}{source}"
     return save_report("calibrate", results, config.out)

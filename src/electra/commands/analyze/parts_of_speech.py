@@ -87,24 +87,13 @@ def run(config: AnalyzePartsOfSpeechConfig) -> AnalysisReport:
     tokens = tokenize_tagged(sentences, scorer.tokenizer)
     groupings = parts_of_speech.group_tokens(tokens, _count_tokens(config, scorer, tokens))
     draws = []
+    sampling = {"share": config.share, "temperature": config.temperature}
     for number in range(config.draws):
         logger.info("Replacing and reading", extra={"progress": (number, config.draws)})
-        draws.append(
-            corrupt_texts(
-                scorer, generator, tokens.ids,
-                share=config.share, temperature=config.temperature, seed=config.seed + number,
-            )
-        )  # fmt: skip
+        draws.append(corrupt_texts(scorer, generator, tokens.ids, **sampling, seed=config.seed + number))
     observations = parts_of_speech.Observations.from_draws(draws)
     bootstrap = GroupBootstrap(len(tokens.ids), count=config.resamples, seed=config.seed)
     logit = math.log(config.threshold / (1 - config.threshold))
-    all_tokens = parts_of_speech.Grouping("all tokens", ("all",), np.zeros(len(observations.sentence_N), np.int64))
-    groups = {}
-    for number, grouping in enumerate([all_tokens, *groupings]):
-        logger.info("Evaluating groups", extra={"progress": (number, len(groupings) + 1)})
-        groups[grouping.name] = list(
-            parts_of_speech.evaluate_groups(observations, grouping, bootstrap=bootstrap, logit=logit)
-        )
     # The frequencies of token and word nearly agree, so only one of them is in the regression.
     independent = [grouping for grouping in groupings if grouping.name != parts_of_speech.WORD_FREQUENCY]
     results = {
@@ -117,7 +106,7 @@ def run(config: AnalyzePartsOfSpeechConfig) -> AnalysisReport:
         "in_windows": {name: scorer.batcher.count_windowed(map(len, tokens.ids))},
         "words": tokens.words,
         **{key: getattr(config, key) for key in SETTINGS},
-        "groups": groups,
+        "groups": parts_of_speech.evaluate_groupings(observations, groupings, bootstrap=bootstrap, logit=logit),
         "effects": parts_of_speech.fit_error_effects(observations, independent, logit=logit),
         "suspects": parts_of_speech.most_suspected_tokens(scorer.tokenizer, tokens, draws[0], logit=logit),
     }
