@@ -61,7 +61,7 @@ def test_a_text_without_tags_or_heads_has_words(tmp_path: Path) -> None:
             ":1: .* the heads above 'a' form a cycle",
         ),
         ("1\tdog\tNOUN\n", ":1: 3 columns in .* but CoNLL-U has 10"),
-        ("", "there is no sentence in it"),
+        ("", "the file has no sentence"),
     ],
 )
 def test_a_broken_treebank_is_named_by_its_line(tmp_path: Path, broken: str, says: str) -> None:

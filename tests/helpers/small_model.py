@@ -22,13 +22,19 @@ LENGTH = 16
 
 
 def write_model(
-    folder: Path, *, kind: TokenizerKind = "wordpiece", head: type = ReplacedTokenHead, **shape: Any
+    folder: Path,
+    *,
+    kind: TokenizerKind = "wordpiece",
+    head: type = ReplacedTokenHead,
+    encoder: type[Any] = BertConfig,
+    **shape: Any,
 ) -> Path:
+    """Write a model into a folder; `encoder` is the class of its config, `shape` are fields that differ."""
     tokenizer = train_tokenizer(TEXTS * 5, vocabulary_size=150, kind=kind)
     folder.mkdir()
     tokenizer.save(str(folder / "tokenizer.json"))
     torch.manual_seed(0)
-    usual = BertConfig(
+    usual = encoder(
         layers=2, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, max_positions=40,
         vocabulary_size=400, initializer_range=0.4, linear_initializer_range=0.4,
     )  # fmt: skip

@@ -10,8 +10,7 @@ from electra.cli import main
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import load_tokenizer
 from electra.export import huggingface
-from electra.modeling.encoders.bert import BertConfig
-from electra.modeling.encoders.relative import RelativeEncoder
+from electra.modeling.encoders.relative import RelativeConfig, RelativeEncoder
 from electra.modeling.heads import LanguageModelHead
 from electra.preparation.tokenizer_training import train_tokenizer
 
@@ -21,7 +20,7 @@ def language_model(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("causal") / "causal"
     torch.manual_seed(0)
     size = tokenizers.vocabulary_size(load_tokenizer(data_folder / "tokenizer.json"))
-    config = BertConfig(
+    config = RelativeConfig(
         layers=2, hidden_size=16, embedding_size=16, feed_forward_size=24, heads=2, vocabulary_size=size,
         direction="left", type_vocabulary_size=1, memory_length=16,
     )  # fmt: skip
@@ -80,7 +79,7 @@ def test_refusals(
     assert "--length: must be at least 1, got 0" in refused(str(language_model), "--length", "0")
     other = tmp_path / "other"
     train_tokenizer(["one two three"] * 9, vocabulary_size=60).save(str(tmp_path / "tokenizer.json"))
-    config = BertConfig(
+    config = RelativeConfig(
         layers=1, hidden_size=16, embedding_size=16, feed_forward_size=24, heads=2, vocabulary_size=60,
         direction="left", type_vocabulary_size=1,
     )  # fmt: skip

@@ -23,6 +23,7 @@ from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import load_tokenizer
 from electra.export import huggingface
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
+from electra.modeling.encoders.relative import RelativeConfig
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.predictor import Predictor
 from electra.serving.scorer import Scorer
@@ -159,7 +160,7 @@ def test_a_taggers_windows_are_those_of_its_task(small_model: str, tmp_path: Pat
 def test_what_is_read_with_memory_is_read_in_no_windows(tmp_path: Path) -> None:
     part = SentenceSet([LabeledSentence(("cat", "mat") * 10, (False, True) * 10)])
     windows = write_model(tmp_path / "windows")
-    memory = write_model(tmp_path / "memory", kind="relative", memory_length=16, type_vocabulary_size=1)
+    memory = write_model(tmp_path / "memory", encoder=RelativeConfig, memory_length=16, type_vocabulary_size=1)
     assert score_words(Detector.load(str(windows), "windows"), part, part).long == 2
     assert score_words(Detector.load(str(memory), "memory"), part, part).long == 0
 

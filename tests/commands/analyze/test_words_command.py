@@ -148,7 +148,7 @@ def test_bad_treebanks_and_models_are_named(
     run: Path, treebank: Path, small_model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, content, message in (
-        ("empty.conllu", "", "there is no sentence in it"),
+        ("empty.conllu", "", "the file has no sentence"),
         ("chunks.conllu", "in IN B-PP\n\n", "chunks.conllu:1: 3 columns in 'in IN B-PP', but CoNLL-U has 10"),
         ("bare.conllu", "1\ta\t_\t_\t_\t_\t_\t_\t_\t_\n\n", "bare.conllu:1: no word has a tag"),
     ):
