@@ -41,7 +41,7 @@ def electra(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def test_both_are_trained_resumed_exported_and_scored(data_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(CONFIG)
     plugins = [part for path in sorted(PLUGINS.glob("*.py")) for part in ("--plugin", str(path))]
-    assert len(plugins) == 4
+    assert len(plugins) == 6
     run = tmp_path / "run"
     command = ["pretrain", tmp_path / "mine.toml", *plugins, "--data", data_folder, "--out", run, *SMALL]
     trained = electra(*command)

@@ -36,6 +36,7 @@ __all__ = [
     "register_encoder",
     "register_objective",
     "register_reader",
+    "register_task",
 ]
 
 _HOMES = {
@@ -57,6 +58,7 @@ _HOMES = {
     "register_encoder": "electra.registry",
     "register_objective": "electra.registry",
     "register_reader": "electra.readers.base",
+    "register_task": "electra.registry",
 }
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ if TYPE_CHECKING:
     from electra.pretraining.config import PretrainConfig, load_config
     from electra.pretraining.run import pretrain
     from electra.readers.base import register_reader
-    from electra.registry import load_plugin, register_encoder, register_objective
+    from electra.registry import load_plugin, register_encoder, register_objective, register_task
     from electra.serving.model import Model, load
     from electra.serving.predictor import Predictor
     from electra.serving.scorer import Scorer

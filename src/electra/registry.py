@@ -136,5 +136,19 @@ objectives = Registry(
     },
 )
 """Config classes of objectives, by `objective.kind`."""
+tasks = Registry(
+    "kind of task",
+    "electra.tasks",
+    {
+        "classification": "electra.tasks.classification:Classification",
+        "pair": "electra.tasks.classification:PairClassification",
+        "multilabel": "electra.tasks.multilabel:Multilabel",
+        "regression": "electra.tasks.regression:Regression",
+        "tagging": "electra.tasks.tagging:Tagging",
+        "answering": "electra.tasks.question_answering:QuestionAnswering",
+    },
+)
+"""Classes of fine-tuning problems (`electra.tasks.base.Problem`), by `kind`."""
 register_encoder = encoders.register
 register_objective = objectives.register
+register_task = tasks.register

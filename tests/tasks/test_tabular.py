@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from electra.errors import DataError
+from electra.registry import tasks
 from electra.tasks.base import Task
-from electra.tasks.catalog import get_problem_class
 from electra.tasks.classification import Classification
 from electra.tasks.config import DataConfig, HeadConfig
 from electra.tasks.multilabel import Multilabel
@@ -24,7 +24,8 @@ def read(kind: Any, files: dict[str, Path], *, dev_share: float = 0.1, **columns
     """A task of files in one folder, which are named by split."""
     names: dict[str, Any] = {split: file.name for split, file in files.items()}
     data = DataConfig(path=next(iter(files.values())).parent, dev_share=dev_share, **names, **columns)
-    return get_problem_class(kind).load_task("mine", data, HeadConfig())
+    task: Task = tasks.get(kind).load_task("mine", data, HeadConfig())
+    return task
 
 
 def of(kind: Any, tmp_path: Path, **texts: str) -> Task:

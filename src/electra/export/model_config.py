@@ -13,6 +13,7 @@ from electra.json_files import read_json
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.encoders.bert import BertConfig
 from electra.modeling.sharing import SHARED_PARTS
+from electra.tasks.catalog import load_problem
 
 ARCHITECTURES: dict[tuple[Family, HeadKind], str] = {
     ("electra", "discriminator"): "ElectraForPreTraining",
@@ -88,7 +89,7 @@ def to_json(
         "dtype": "float32",
         "electra_version": __version__,
         OBJECTIVE: objective,
-        **({} if task is None else _of_task(task)),
+        **({} if task is None else _task_fields(task)),
     }
     if family == "xlnet":
         architecture = {"architectures": [ARCHITECTURES.get((family, kind), BARE)]}
@@ -117,23 +118,16 @@ def to_json(
     }
 
 
-def _of_task(task: dict[str, Any]) -> dict[str, Any]:
-    """A task's facts, and its labels as transformers has them."""
-    problem_types = {
-        "classification": "single_label_classification",
-        "multilabel": "multi_label_classification",
-        "regression": "regression",
-    }
-    labels = list(task.get("labels") or (["value"] if task["kind"] == "regression" else []))
-    found: dict[str, Any] = {TASK: task}
-    if labels:
-        found |= {
-            "id2label": {str(number): label for number, label in enumerate(labels)},
-            "label2id": {label: number for number, label in enumerate(labels)},
+def _task_fields(task: dict[str, Any]) -> dict[str, Any]:
+    """The task of a fine-tuned model, and its labels as transformers has them."""
+    problem = load_problem(task)
+    fields: dict[str, Any] = {TASK: task}
+    if names := problem.output_names:
+        fields |= {
+            "id2label": {str(number): name for number, name in enumerate(names)},
+            "label2id": {name: number for number, name in enumerate(names)},
         }
-    if task["kind"] in problem_types:
-        found["problem_type"] = problem_types[task["kind"]]
-    return found
+    return fields | ({} if problem.problem_type is None else {"problem_type": problem.problem_type})
 
 
 @dataclass(frozen=True)

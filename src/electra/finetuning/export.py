@@ -3,7 +3,6 @@
 import copy
 import logging
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -11,11 +10,11 @@ from electra.export.display_name import display_name
 from electra.export.huggingface import save
 from electra.export.loading import is_id
 from electra.export.parity import TOLERANCE, parity
-from electra.export.task_card import TaskCard
 from electra.finetuning.results import SeedResult
 from electra.finetuning.setup import DEV, FinetuneSetup
+from electra.finetuning.task_card import TaskCard
 from electra.modeling.task_heads import ConditionalSpanHead, TextHead
-from electra.tasks.base import collate
+from electra.tasks.base import Problem, collate
 from electra.tasks.task_model import TaskModel
 
 logger = logging.getLogger(__name__)
@@ -58,7 +57,9 @@ def export_model(setup: FinetuneSetup, model: TaskModel, out: Path, result: Seed
         encoder=encoder,
         head=head,
         tokenizer_json=tokenizer_json,
-        card=build_model_card(setup, task, result, alone=not has_class),
+        card=build_model_card(
+            setup, problem, result, loads_whole=has_class and not isinstance(head, ConditionalSpanHead)
+        ),
         max_length=setup.pretrained.max_length,
         task=task,
     )
@@ -75,20 +76,19 @@ def export_model(setup: FinetuneSetup, model: TaskModel, out: Path, result: Seed
             logger.warning("the exported %s differ from transformers' by more than %s", compared, TOLERANCE)
 
 
-def build_model_card(
-    setup: FinetuneSetup, task: dict[str, Any], result: SeedResult, *, alone: bool = False
-) -> str:
+def build_model_card(setup: FinetuneSetup, problem: Problem, result: SeedResult, *, loads_whole: bool) -> str:
     """Return the model card.
 
     Args:
-        alone: transformers has no class for any head on this encoder.
+        loads_whole: transformers has a class for the encoder with this head.
     """
     config = setup.config
     base = config.model if is_id(config.model) and not Path(config.model).exists() else display_name(config.model)
     return str(
         TaskCard(
             setup.task.name,
-            task,
+            problem,
+            config.data.max_length,
             base=base,
             seed=result.seed,
             metrics=result.metrics,
@@ -99,6 +99,6 @@ def build_model_card(
                 f"{config.optimizer.learning_rate:g}, in {setup.precision.name}, "
                 f"{result.seconds / 60:.1f} minutes."
             ),
-            alone=alone,
+            loads_whole=loads_whole,
         )
     )

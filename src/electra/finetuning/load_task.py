@@ -2,8 +2,9 @@
 
 from electra.errors import ConfigError, did_you_mean
 from electra.finetuning.config import FinetuneConfig
+from electra.registry import tasks
 from electra.tasks.base import Task
-from electra.tasks.catalog import NAMED_TASKS, NamedTask, find_named_task, get_problem_class
+from electra.tasks.catalog import NAMED_TASKS, NamedTask, find_named_task
 
 OWN_DATA_SETTINGS = ("train", "dev", "test", "text", "pair", "label")
 """Settings of the user's own data: files and columns."""
@@ -19,7 +20,8 @@ def load_task(config: FinetuneConfig) -> Task:
     if config.data.path is None and config.data.train is None:
         raise ConfigError("data.path: is missing; give the folder or file of the task's data, --data PATH")
     if config.kind != "named":
-        return get_problem_class(config.kind).load_task(config.task or config.kind, config.data, config.head)
+        own: Task = tasks.get(config.kind).load_task(config.task or config.kind, config.data, config.head)
+        return own
     if not config.task:
         raise ConfigError("task: is missing; give --task NAME, or for your own data --kind classification")
     if (named := find_named_task(config.task)) is None:
@@ -27,7 +29,7 @@ def load_task(config: FinetuneConfig) -> Task:
         raise ConfigError(
             f"task: there is no task {config.task!r}{did_you_mean(config.task, names)}\n"
             f"  tasks: {', '.join(names)}; "
-            "for your own data give --kind classification, pair, multilabel, regression or tagging"
+            f"for your own data give --kind {', '.join(tasks.names())}"
         )
     name, task = named
     _check_data_settings(config, task)

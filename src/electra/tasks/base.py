@@ -4,13 +4,16 @@ A *problem* is one kind of prediction: a label for a text, a tag for each word, 
 its labels, but it has no data and no weights, and it is stored with a fine-tuned model. A *task* is a problem
 together with the examples of its splits.
 
-To add a problem, write a subclass of `Problem` and register it; `electra finetune --kind my-problem` then uses it:
+To add a problem, write a subclass of `Problem` (or of `TextProblem`, `Classification`, ...) and register it:
 
     @register_task("my-problem")
     @dataclass(frozen=True)
     class MyProblem(Problem):
         kind, answer_key = "my-problem", "label"
         ...
+
+`electra finetune MODEL --kind my-problem --plugin FILE` then trains it, and `electra predict OUT --plugin FILE`
+uses it. Without --plugin, a package announces it as an entry point of the group `electra.tasks`.
 
 Shapes: N rows of a split, B rows of a batch, L length.
 """
@@ -31,6 +34,7 @@ from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.kernels.unpadding import Unpadding
 from electra.modeling.task_heads import TaskHead
 from electra.tasks.config import DataConfig, HeadConfig
+from electra.tasks.table_columns import PAIR_COLUMNS, TEXT_COLUMNS
 
 Prediction = dict[str, Any]
 """The prediction for one example, as it is written to a file."""
@@ -132,6 +136,11 @@ class Problem(ABC):
         reads_words: the input is a list of words, and each word has an answer.
         is_extractive: the answer is a span of a passage, and the input is a question and a passage.
         takes_pairs: the input is a pair of texts, or of a question and a passage.
+        purpose: one sentence for the model card.
+        pipeline_tag: the task's name on the Hugging Face Hub and in transformers.pipeline.
+        problem_type: the same in the config of transformers' classes for sequence classification.
+        input_example: an input as Python source, for the model card.
+        output_names: names of the head's outputs, such as labels; empty if they have none.
         column_names: usual names of a table's columns for the text and for the second text, in order of
             preference.
     """
@@ -142,14 +151,23 @@ class Problem(ABC):
     default_max_length: ClassVar[int] = 128
     reads_words: ClassVar[bool] = False
     is_extractive: ClassVar[bool] = False
-    column_names: ClassVar[tuple[Sequence[str], Sequence[str]]] = (
-        ("text", "sentence", "sentence1", "premise", "question", "review", "content", "first", "body"),
-        ("sentence2", "hypothesis", "second", "text_pair", "answer", "context"),
-    )
+    column_names: ClassVar[tuple[Sequence[str], Sequence[str]]] = (TEXT_COLUMNS, PAIR_COLUMNS)
+
+    purpose: ClassVar[str] = "Predicts a label or labels for a text or a pair of texts like its training data."
+    pipeline_tag: ClassVar[str] = "text-classification"
+    problem_type: ClassVar[str | None] = None
 
     @property
     def takes_pairs(self) -> bool:
         return False
+
+    @property
+    def input_example(self) -> str:
+        return '("One text.", "Another text.")' if self.takes_pairs else '"A text."'
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return getattr(self, "labels", ())
 
     @classmethod
     @abstractmethod

@@ -34,11 +34,12 @@ class Classification(TextProblem):
 
     labels: tuple[str, ...] = ()
     kind, answer_key = "classification", "label"
+    problem_type = "single_label_classification"
 
     @classmethod
     def load_task(cls, name: str, data: DataConfig, head: HeadConfig) -> Task:
         """Load a table. The labels are those of train: numbers in order of size, words in alphabetical order."""
-        return load_labeled_table(name, data, head)
+        return load_labeled_table(cls, name, data, head)
 
     @property
     def num_outputs(self) -> int:
@@ -81,11 +82,13 @@ class PairClassification(Classification):
 
     @classmethod
     def load_task(cls, name: str, data: DataConfig, head: HeadConfig) -> Task:
-        return load_labeled_table(name, data, head, pairs=True)
+        return load_labeled_table(Classification, name, data, head, pairs=True)
 
 
-def load_labeled_table(name: str, data: DataConfig, head: HeadConfig, *, pairs: bool = False) -> Task:
-    """Load the classification task of a table.
+def load_labeled_table(
+    problem_class: type[Classification], name: str, data: DataConfig, head: HeadConfig, *, pairs: bool = False
+) -> Task:
+    """Load the task of a table with one label per row.
 
     Args:
         pairs: the rows have two texts, even if no column is named for the second one.
@@ -95,7 +98,7 @@ def load_labeled_table(name: str, data: DataConfig, head: HeadConfig, *, pairs: 
     labels = order_labels([_label(row) for row in train], file_of(train))
     indices = {label: number for number, label in enumerate(labels)}
     metrics = ("accuracy", "macro_f1", *(("matthews",) if len(labels) == 2 else ()))
-    problem = Classification(metrics, head.text, table.has_pairs, labels)
+    problem = problem_class(metrics, head.text, table.has_pairs, labels)
     examples = {split: _examples(rows, indices, split) for split, rows in table.splits.items()}
     return build_table_task(name, problem, examples, table, dev_share=data.dev_share)
 

@@ -31,6 +31,7 @@ class Multilabel(TextProblem):
 
     labels: tuple[str, ...] = ()
     kind, answer_key = "multilabel", "labels"
+    problem_type = "multi_label_classification"
 
     @classmethod
     def load_task(cls, name: str, data: DataConfig, head: HeadConfig) -> Task:

@@ -89,6 +89,8 @@ class QuestionAnswering(Problem):
     null_threshold: float = 0.0
     kind, answer_key, metric = "answering", "answer", "exact"
     default_max_length, is_extractive, takes_pairs = 512, True, True
+    purpose = "Finds the answer to a question in a passage that is given with it."
+    pipeline_tag, input_example = "question-answering", '("Who saw Bob?", "Ann saw Bob.")'
     column_names = ("question",), ("context", "passage")
 
     @classmethod

@@ -28,7 +28,9 @@ class Regression(TextProblem):
     low: float = 0.0
     high: float = 1.0
     kind, answer_key = "regression", "value"
-    num_outputs = 1
+    num_outputs, output_names = 1, ("value",)
+    problem_type = "regression"
+    purpose = "Predicts a value for a text or a pair of texts, in the unit of its training data."
 
     @classmethod
     def load_task(cls, name: str, data: DataConfig, head: HeadConfig) -> Task:

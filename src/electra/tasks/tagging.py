@@ -74,6 +74,8 @@ class Tagging(Problem):
     positive: str = ""
     kind, answer_key = "tagging", "tags"
     default_max_length, reads_words = 256, True
+    purpose = "Predicts a tag for every word of a sentence, in the scheme of its training data."
+    pipeline_tag, input_example = "token-classification", '"The old man saw the sea ."'
 
     @classmethod
     def load_task(cls, name: str, data: DataConfig, head: HeadConfig) -> Task:
