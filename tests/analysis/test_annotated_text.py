@@ -1,4 +1,4 @@
-"""Treebanks and plain text, and what is wrong with them."""
+"""Treebanks and plain text, valid and invalid."""
 
 import gzip
 from pathlib import Path
@@ -64,12 +64,12 @@ def test_a_text_without_tags_or_heads_has_words(tmp_path: Path) -> None:
         ("", "the file has no sentence"),
     ],
 )
-def test_a_broken_treebank_is_named_by_its_line(tmp_path: Path, broken: str, says: str) -> None:
+def test_an_invalid_treebank_is_reported_with_its_line(tmp_path: Path, broken: str, says: str) -> None:
     with pytest.raises(DataError, match=says):
         read_sentences(write(tmp_path, broken))
 
 
-def test_other_texts_that_cannot_be_used(tmp_path: Path) -> None:
+def test_unusable_texts_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=f"2 sentences, but at least {MIN_SENTENCES} are needed"):
         read_sentences(write(tmp_path, TREES))
     with pytest.raises(DataError, match=r"text.txt:2: the line has ten tab-separated fields.*ends in .conllu"):
@@ -81,7 +81,7 @@ def test_other_texts_that_cannot_be_used(tmp_path: Path) -> None:
         read_sentences(tmp_path / "nowhere.conllu")
 
 
-def test_sentences_are_drawn_up_to_so_many_words() -> None:
+def test_sentences_are_sampled_up_to_a_number_of_words() -> None:
     sentences = [AnnotatedSentence((str(number),) * 5) for number in range(100)]
     chosen = sample_sentences(sentences, words=201, seed=0)
     assert len(chosen) == 40 and chosen == sorted(chosen, key=lambda one: int(one.words[0]))

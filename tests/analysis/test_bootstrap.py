@@ -1,4 +1,4 @@
-"""Draws and intervals, beside scipy's bootstrap."""
+"""Resamples and intervals, compared with scipy's bootstrap."""
 
 import numpy as np
 import pytest
@@ -7,22 +7,22 @@ from scipy.stats import bootstrap
 from electra.analysis.bootstrap import percentile_interval, resample_counts, resampled_means, value_with_interval
 
 
-def test_resamples_draw_as_many_as_there_are() -> None:
+def test_resamples_have_as_many_examples() -> None:
     counts = resample_counts(50, resamples=2000, seed=3)
     assert counts.shape == (2000, 50) and (counts.sum(1) == 50).all()
     np.testing.assert_allclose(counts.mean(0), 1, atol=0.12)
-    assert 0.8 < counts.var() < 1.2  # with replacement: as good as Poisson's
+    assert 0.8 < counts.var() < 1.2  # with replacement: nearly Poisson distributed
     assert (resample_counts(50, resamples=2000, seed=3) == counts).all()
 
 
-def test_drawings_of_one_generator_go_on() -> None:
+def test_a_generator_continues_its_stream() -> None:
     both = np.random.default_rng(3)
     first, second = (resample_counts(50, resamples=20, seed=both) for _ in range(2))
     assert (first == resample_counts(50, resamples=20, seed=3)).all() and (first != second).any()
 
 
-def test_means_and_intervals_are_scipys() -> None:
-    """Of layers, over sentences with unlike numbers of words."""
+def test_means_and_intervals_equal_those_of_scipy() -> None:
+    """For several layers, over sentences of different lengths."""
     random = np.random.default_rng(0)
     counts = random.integers(2, 12, 60).astype(float)
     right = np.stack([random.binomial(counts.astype(int), share) for share in (0.3, 0.8)]).astype(float)
@@ -36,8 +36,8 @@ def test_means_and_intervals_are_scipys() -> None:
         assert percentile_interval(values) == pytest.approx((theirs.low, theirs.high), abs=0.01)
 
 
-def test_an_interval_is_as_wide_as_sentences_make_it() -> None:
-    """Words of a sentence are all right or all wrong here: as many cases as sentences, not as words."""
+def test_intervals_account_for_dependence_within_sentences() -> None:
+    """The words of a sentence are all correct or all wrong here, so there are as many cases as sentences."""
     right = np.random.default_rng(0).integers(2, size=400) * 10.0
     low, high = percentile_interval(
         resampled_means(right, np.full(400, 10.0), resample_counts(400, resamples=2000, seed=0))
@@ -45,14 +45,14 @@ def test_an_interval_is_as_wide_as_sentences_make_it() -> None:
     assert (high - low) / 2 == pytest.approx(1.96 * 0.5 / 400**0.5, rel=0.15)
 
 
-def test_resamples_without_a_case_or_a_value() -> None:
+def test_resamples_without_cases_or_values() -> None:
     nothing = resampled_means(np.zeros(2), np.zeros(2), resample_counts(2, resamples=5, seed=0))
     assert nothing.tolist() == [0.0] * 5
     assert percentile_interval(np.array([np.nan, np.inf, *np.arange(1001)])) == (25.0, 975.0)
     assert np.isnan(percentile_interval(np.full(3, np.nan))).all()
 
 
-def test_a_figure_that_means_nothing_has_no_interval() -> None:
+def test_an_undefined_value_has_no_interval() -> None:
     assert value_with_interval(2.0, np.array([np.nan, *np.arange(1001)])) == {
         "value": 2.0,
         "interval": [25.0, 975.0],

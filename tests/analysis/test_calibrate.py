@@ -1,4 +1,4 @@
-"""Corrections are fitted on one half and judged on the other, on replaced tokens and on real errors."""
+"""Corrections are fitted on one half and evaluated on the other, on replaced tokens and on real errors."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ SEED = 0
 
 
 def items(seed: int, *, share: float = -1.0, count: int = 800) -> LabeledScores:
-    """Log-odds that are too large, of 40 documents."""
+    """Log-odds of 40 documents that are too large."""
     draws = np.random.default_rng(seed)
     right = draws.normal(share, 1.5, count)
     return LabeledScores(
@@ -33,7 +33,7 @@ def judge(of: LabeledScores) -> CalibrationEvaluator:
     return CalibrationEvaluator.create(of, bins=5, resamples=30, seed=SEED)
 
 
-def test_what_is_fitted_on_one_half_is_judged_on_the_other() -> None:
+def test_corrections_are_fitted_on_one_half_and_evaluated_on_the_other() -> None:
     fit, other = items(1), items(2, share=-2.0)
     facts, corrections, chosen = evaluate_on_replaced_tokens(fit, judge(other), correction=None, seed=SEED)
     assert (facts["fitted_share"], facts["share"]) == (fit.prior, other.prior)
@@ -52,7 +52,7 @@ def test_what_is_fitted_on_one_half_is_judged_on_the_other() -> None:
     assert between["value"] == pytest.approx(apart) and between["interval"][0] <= apart <= between["interval"][1]
 
 
-def test_priors_and_the_line_are_those_of_the_half_that_is_not_judged() -> None:
+def test_priors_and_the_line_come_from_the_fitting_half() -> None:
     replaced, fit, other = items(1), items(2, share=-2.0), items(3, share=-3.0)
     corrections = [fit_calibration(kind, replaced) for kind in ("none", "platt")]
     facts, line = evaluate_on_errors(fit, judge(other), corrections, prior=0.05)

@@ -1,4 +1,4 @@
-"""Figures of calibration beside scikit-learn's and slow plain loops; corrections; priors."""
+"""Calibration metrics compared with scikit-learn and with plain loops; corrections; priors."""
 
 import math
 
@@ -34,7 +34,7 @@ def items() -> LabeledScores:
 
 
 def plain(items: LabeledScores, edges: np.ndarray) -> dict[str, float]:
-    """By loops over bins, which have an item whose p is an edge in the lower one."""
+    """The metrics by loops over bins; an item on an edge belongs to the lower bin."""
     p, y = sigmoid(items.log_odds_N), items.positive_N
     error = reliability = resolution = within = 0.0
     for low, high in zip([-1, *edges], [*edges, 2], strict=True):
@@ -45,12 +45,12 @@ def plain(items: LabeledScores, edges: np.ndarray) -> dict[str, float]:
         error += n * abs(mean - share)
         reliability += n * (mean - share) ** 2
         resolution += n * (share - y.mean()) ** 2
-        # What Murphy's parts leave out (Stephenson et al. 2008): variance of p, less twice its covariance with y.
+        # The residual of Murphy's decomposition (Stephenson et al. 2008): variance of p - 2 covariance of p and y.
         within += n * (p[inside].var() - 2 * ((p[inside] - mean) * (y[inside] - share)).mean())
     return {"error": error, "reliability": reliability, "resolution": resolution, "residual": within}
 
 
-def test_figures_are_those_of_others(items: LabeledScores) -> None:
+def test_metrics_equal_those_of_scikit_learn_and_of_plain_loops(items: LabeledScores) -> None:
     found = {name: float(value[0]) for name, value in GroupSums.from_items(items, bins=BINS).metrics().items()}
     p, y = sigmoid(items.log_odds_N), items.positive_N
     wide, equal = plain(items, np.arange(1, BINS) / BINS), plain(items, np.quantile(p, np.arange(1, BINS) / BINS))
@@ -67,31 +67,31 @@ def test_figures_are_those_of_others(items: LabeledScores) -> None:
     assert found["brier"] == pytest.approx(whole, abs=1e-12)
 
 
-def test_groups_that_are_drawn_twice_count_twice(items: LabeledScores) -> None:
+def test_groups_that_are_resampled_twice_count_twice(items: LabeledScores) -> None:
     counts = np.random.default_rng(1).integers(0, 3, (2, 20)).astype(float)
     found = GroupSums.from_items(items, bins=BINS).metrics(counts)
     for row, times in enumerate(counts[:, items.group_N].astype(int)):
         again = LabeledScores(
             *(np.repeat(each, times) for each in (items.log_odds_N, items.positive_N, items.group_N))
         )
-        drawn = GroupSums.from_items(again, bins=BINS).metrics()  # whose bins of as many items each are others
+        drawn = GroupSums.from_items(again, bins=BINS).metrics()  # with other bins of equal mass
         for name in ("expected_calibration_error", "brier", "negative_log_likelihood", "uncertainty"):
             assert found[name][row] == pytest.approx(drawn[name][0])
 
 
-def test_bins_have_their_items(items: LabeledScores) -> None:
+def test_curves_describe_the_items_of_each_bin(items: LabeledScores) -> None:
     curves = GroupSums.from_items(items, bins=BINS).curves()
     assert sum(one["count"] for one in curves["equal_width"]) == len(items.log_odds_N)
     assert {one["count"] for one in curves["equal_mass"]} <= {3000 // BINS - 1, 3000 // BINS, 3000 // BINS + 1}
     lowest = items.log_odds_N.argsort()[: 3000 // BINS]
     assert curves["equal_mass"][0]["share"] == pytest.approx(items.positive_N[lowest].mean(), abs=2e-3)
-    one = LabeledScores(np.zeros(9), np.arange(9) < 3, np.arange(9))  # all alike: one bin, whatever was asked for
+    one = LabeledScores(np.zeros(9), np.arange(9) < 3, np.arange(9))  # all equal: only one bin
     assert GroupSums.from_items(one, bins=5).curves()["equal_mass"] == [
         {"count": 9, "probability": 0.5, "share": 1 / 3}
     ]
 
 
-def test_lines_are_scikit_learns(items: LabeledScores) -> None:
+def test_lines_equal_those_of_scikit_learn(items: LabeledScores) -> None:
     x, y = items.log_odds_N[:, None], items.positive_N
     for kind, intercept in (("platt", True), ("temperature", False)):
         found = fit_calibration(kind, items)
@@ -103,7 +103,7 @@ def test_lines_are_scikit_learns(items: LabeledScores) -> None:
     assert fit_calibration("platt", items).intercept == pytest.approx(-0.25, abs=0.15)
 
 
-def test_isotonic_is_scikit_learns_but_never_sure(items: LabeledScores) -> None:
+def test_isotonic_equals_scikit_learn_but_excludes_0_and_1(items: LabeledScores) -> None:
     found = fit_calibration("isotonic", items)
     other = IsotonicRegression(out_of_bounds="clip").fit(items.log_odds_N, items.positive_N)
     x = np.linspace(-15, 12, 400)
@@ -112,24 +112,24 @@ def test_isotonic_is_scikit_learns_but_never_sure(items: LabeledScores) -> None:
     assert np.isfinite(found(np.array([-1e9, 1e9]))).all()
 
 
-def test_what_is_told_apart_without_a_mistake_has_an_end() -> None:
+def test_the_slope_for_separable_items_is_bounded() -> None:
     items = LabeledScores(np.array([-2.0, -1.0, 1.0, 2.0]), np.array([False, False, True, True]), np.arange(4))
     assert 1 < fit_calibration("temperature", items).slope <= 1e3
     assert math.isfinite(fit_calibration("platt", items).intercept)
 
 
-def test_cross_validation_prefers_what_was_wrong(items: LabeledScores) -> None:
+def test_cross_validation_selects_the_needed_correction(items: LabeledScores) -> None:
     found = {kind: cross_validate(kind, items, seed=0) for kind in ("none", "temperature", "platt")}
     assert found["platt"] < found["temperature"] < found["none"]
-    # Half of the log-odds' error is undone by one number, which five folds find as well as the whole.
+    # One number corrects half of the log-odds' error; five folds find it as well as all items.
     assert found["temperature"] == pytest.approx(
         GroupSums.from_items(_corrected(items, "temperature"), bins=BINS).metrics()["negative_log_likelihood"][0],
         abs=2e-3,
     )
 
 
-def test_cross_validation_judges_by_other_groups_alone() -> None:
-    """Scores that say nothing, ten times the same in each group: who has seen the group knows the answer."""
+def test_cross_validation_evaluates_on_unseen_groups() -> None:
+    """Uninformative scores, the same ten times in each group: a fit on the group would know its labels."""
     draws = np.random.default_rng(4)
     x, y, groups = (np.repeat(one, 10) for one in (draws.normal(size=60), draws.random(60) < 0.5, np.arange(60)))
     items = LabeledScores(x, y, groups)

@@ -1,4 +1,4 @@
-"""The losses of a causal language model with a memory and by a sliding window, beside plain slow readings."""
+"""The losses of a causal language model with a memory and with a sliding window, compared with plain loops."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +53,7 @@ def documents(*lengths: int) -> list[Tensor]:
 
 @torch.no_grad()
 def plain(one: CausalLanguageModel, document: Tensor, place: int, seen: int) -> float:
-    """-log p of the token at a place from the `seen` tokens before it, read as a row by themselves."""
+    """-log p of the token at a position given the `seen` tokens before it, read as a separate row."""
     row = document[max(0, place + 1 - seen) : place + 1]
     state_D = one.encoder(row[None])[0, -1]
     logits_V = one.encoder.embeddings.token.weight @ state_D + one.head.bias
@@ -66,19 +66,19 @@ def close(found: Tensor, expected: Tensor | list[float]) -> None:
 
 @pytest.mark.parametrize(("window", "memory"), [(4, 0), (4, 3), (5, 12), (1, 6), (50, 7)])
 def test_the_memory_of_one_block_is_exact(window: int, memory: int) -> None:
-    """Its states are embeddings, which have seen nothing: reading with memory is a window that slides."""
+    """Its remembered states are embeddings, without context: reading with memory equals a sliding window."""
     one, [document] = model(layers=1), documents(23)
     [found_T] = compute_token_losses(one, [document], window=window, memory=memory)
     close(found_T, [plain(one, document, place, memory + place % window + 1) for place in range(23)])
 
 
-def test_where_all_is_remembered_windows_do_not_matter() -> None:
+def test_with_a_full_memory_the_window_does_not_matter() -> None:
     one, [document] = model(layers=3), documents(23)
     [found_T] = compute_token_losses(one, [document], window=4, memory=23)
     close(found_T, [plain(one, document, place, 99) for place in range(23)])
 
 
-def test_several_blocks_remember_what_no_row_of_that_length_sees() -> None:
+def test_several_blocks_reach_further_than_one_row() -> None:
     one, [document] = model(layers=3), documents(23)
     [found_T] = compute_token_losses(one, [document], window=4, memory=4)
     by_row_T = torch.tensor([plain(one, document, place, 4 + place % 4 + 1) for place in range(23)])
@@ -87,9 +87,7 @@ def test_several_blocks_remember_what_no_row_of_that_length_sees() -> None:
 
 
 @pytest.mark.parametrize("memory", [0, 6, 30])
-def test_documents_of_different_lengths_do_not_touch_each_other(
-    memory: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_documents_of_different_lengths_are_independent(memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
     one, several = model(), documents(9, 23, 1, 12, 4, 23, 8)
     monkeypatch.setattr(causal_language_model, "BATCH_TOKENS", 5 * 4)  # two batches
     found = compute_token_losses(one, several, window=4, memory=memory)
@@ -100,7 +98,7 @@ def test_documents_of_different_lengths_do_not_touch_each_other(
 
 
 @pytest.mark.parametrize("seen", [1, 6, 40])
-def test_a_sliding_window_reads_each_token_anew(seen: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sliding_window_computes_each_token_again(seen: int, monkeypatch: pytest.MonkeyPatch) -> None:
     one, [document] = model(layers=3), documents(23)
     monkeypatch.setattr(context, "BATCH_TOKENS", 5 * seen)
     places = [0, 2, 3, 9, 10, 22]
@@ -108,7 +106,7 @@ def test_a_sliding_window_reads_each_token_anew(seen: int, monkeypatch: pytest.M
     close(found_N, [plain(one, document, place, seen) for place in places])
 
 
-def test_losses_by_where_a_token_stands() -> None:
+def test_losses_by_position() -> None:
     losses = [torch.arange(100.0), torch.full((40,), 7.0), torch.ones(1)]
     found = losses_by_position(losses)
     assert [(one.first, one.last, one.tokens) for one in found] == [(0, 31, 65), (32, 63, 40), (64, 99, 36)]
@@ -124,14 +122,14 @@ def test_losses_by_where_a_token_stands() -> None:
     assert merge_ranges(found, first=32, last=63) == found[1]
 
 
-def test_a_reading_sums_up_early_and_late() -> None:
+def test_summaries_of_early_and_late_losses() -> None:
     reading = ContextLosses.summarize(5, [torch.cat([torch.zeros(256), torch.ones(256), torch.full((88,), 3.0)])])
     assert reading.early == 0 and reading.late == {256: pytest.approx((256 + 3 * 88) / 344), 512: 3.0}
     assert reading.loss == pytest.approx((256 + 3 * 88) / 600)
     assert reading.perplexity == pytest.approx(np.exp(reading.loss))
 
 
-def test_speed_compares_what_both_see() -> None:
+def test_speed_compares_the_same_tokens() -> None:
     one, [document] = model(), documents(60)
     found = measure_speed(one, document, window=4, memory=8, tokens=7)
     assert found is not None and found.context == 10 and found.tokens == 7

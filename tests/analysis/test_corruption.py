@@ -1,4 +1,4 @@
-"""Tokens that a generator replaced: which, by what, and what the discriminator makes of them."""
+"""Tokens that a generator replaced: positions, samples, and the discriminator's logits."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -27,7 +27,7 @@ def ids(towers: tuple[Scorer, MaskedTokenPredictor]) -> list[list[int]]:
     return [[], *(towers[0].tokenizer.encode(text, add_special_tokens=False).ids[: LENGTH - 2] for text in TEXTS)]
 
 
-def test_a_share_of_each_text_is_replaced_and_read(
+def test_a_fraction_of_each_text_is_replaced_and_scored(
     towers: tuple[Scorer, MaskedTokenPredictor], ids: list[list[int]]
 ) -> None:
     scorer, generator = towers
@@ -40,7 +40,7 @@ def test_a_share_of_each_text_is_replaced_and_read(
     assert found.replaced_N.any() and not found.replaced_N[~found.masked_N].any()
     np.testing.assert_allclose(found.logits_N, np.concatenate(scorer.logits(shown)), atol=1e-5)
     np.testing.assert_allclose(found.clean_logits_N, np.concatenate(scorer.logits(ids)), atol=1e-5)
-    # What the generator says of the places, one text at a time.
+    # The generator's predictions at the positions, one text at a time.
     places = [found.position_N[row & found.masked_N] for row in rows]
     n = 0
     for text, where in enumerate(places):
@@ -56,7 +56,7 @@ def test_a_share_of_each_text_is_replaced_and_read(
     assert n == len(found.rank_n)
 
 
-def test_draws_do_not_depend_on_what_stands_beside(
+def test_samples_do_not_depend_on_other_texts(
     towers: tuple[Scorer, MaskedTokenPredictor], ids: list[list[int]]
 ) -> None:
     whole, again = corrupt_texts(*towers, ids), corrupt_texts(*towers, ids)
@@ -65,7 +65,7 @@ def test_draws_do_not_depend_on_what_stands_beside(
     assert (corrupt_texts(*towers, ids, seed=1).masked_N != whole.masked_N).any()
 
 
-def test_tokens_are_drawn_by_their_probabilities() -> None:
+def test_tokens_are_sampled_by_their_probabilities() -> None:
     logits = torch.tensor([0.5, 0.25, 0.0, 0.25]).log()
     uniforms = (np.arange(1000) + 0.5) / 1000
     found = sample_tokens(logits.expand(1000, 4), uniforms)

@@ -1,4 +1,4 @@
-"""What is chosen on one part and judged on the other, and differences of detectors on the same draws."""
+"""Selection on the tuning set, evaluation on the scored set, and paired differences of detectors."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ WORDS = ("a", "b", "c", "d", "e")
 
 
 def part(sentences: int, seed: int) -> SentenceSet:
-    """Every fifth word is wrong, or so."""
+    """About every fifth word is wrong."""
     wrong = np.random.default_rng(seed).random((sentences, len(WORDS))) < 0.2
     return SentenceSet([LabeledSentence(WORDS, tuple(row)) for row in wrong.tolist()])
 
@@ -42,7 +42,7 @@ def best(wrong_W: np.ndarray, scores_W: np.ndarray) -> float:
     return float(max(tried, key=lambda value: tried[value]))
 
 
-def test_the_threshold_is_the_best_of_the_tuning_part_alone() -> None:
+def test_the_threshold_is_the_best_on_the_tuning_set() -> None:
     tune, scored = part(60, 0), part(60, 1)
     tune_W, scored_W = noisy(tune, 2, by=2), noisy(scored, 3) + 1
     counts_RS = resample_counts(60, resamples=9, seed=0)
@@ -54,8 +54,9 @@ def test_the_threshold_is_the_best_of_the_tuning_part_alone() -> None:
     assert facts["f0.5"]["value"] != pytest.approx(f1_score(scored.wrong_W, flagged_W))
 
 
-def test_words_are_scored_in_the_way_that_suits_the_tuning_part() -> None:
-    """There a wrong word has one high token, in the scored part all of its tokens are a little higher."""
+def test_the_pooling_is_the_best_on_the_tuning_set() -> None:
+    """In the tuning set a wrong word has one high token; in the scored set all of its tokens are a little
+    higher."""
     tune, scored = part(20, 0), part(20, 1)
     random, parts = np.random.default_rng(2), iter((tune, scored))
 
@@ -65,9 +66,9 @@ def test_words_are_scored_in_the_way_that_suits_the_tuning_part() -> None:
             wrong_W = np.array(sentence.wrong)
             odds_W3 = random.normal(size=(len(WORDS), 3))
             odds_W3[wrong_W, 0] += 9 * (of is tune)
-            odds_W3 -= odds_W3.mean(1, keepdims=True)  # so the mean says nothing
+            odds_W3 -= odds_W3.mean(1, keepdims=True)  # so that the mean is uninformative
             if of is scored:
-                odds_W3[wrong_W] = 1.0  # and here the maximum little
+                odds_W3[wrong_W] = 1.0  # and the maximum nearly so here
             found.append(TokenScores(odds_W3.ravel(), np.repeat(np.arange(len(WORDS)), 3), 15))
         return found
 
@@ -77,7 +78,7 @@ def test_words_are_scored_in_the_way_that_suits_the_tuning_part() -> None:
     assert average_precision_score(scored.wrong_W, found.scored_W) < 0.9
 
 
-def test_differences_are_of_the_same_draws() -> None:
+def test_differences_are_paired_by_resample() -> None:
     tune, scored = part(80, 0), part(80, 1)
     counts_RS = resample_counts(80, resamples=50, seed=0)
     good, bad = noisy(scored, 2, by=1.5), noisy(scored, 3, by=0.5)
@@ -85,7 +86,7 @@ def test_differences_are_of_the_same_draws() -> None:
     points, values = zip(*(evaluate_scores(one, tune, scored, counts_RS) for one in three), strict=True)
     second, third = compare_to_first(values, points)
     assert (second["model"], second["than"]) == ("b", "a")
-    assert third["auc"] == {"value": 0.0, "interval": [0.0, 0.0]}  # the same scores: nothing is left to chance
+    assert third["auc"] == {"value": 0.0, "interval": [0.0, 0.0]}  # the same scores in every resample
     weights_RW = counts_RS[:, scored.sentence_W]
     apart_R = [
         average_precision_score(scored.wrong_W, good, sample_weight=row)
@@ -97,7 +98,7 @@ def test_differences_are_of_the_same_draws() -> None:
     np.testing.assert_allclose(found["interval"], np.quantile(apart_R, [0.025, 0.975]))
 
 
-def test_a_draw_without_a_rewrite_says_nothing() -> None:
+def test_resamples_without_rewrites_are_ignored() -> None:
     tune, scored = part(30, 0), part(30, 1)
     rewrites = [(1.0, np.array([0.0] if number == 3 else [])) for number in range(30)]
     one = WordScores("one", "discriminator", "max", noisy(tune, 2), noisy(scored, 3), rewrites)

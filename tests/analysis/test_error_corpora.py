@@ -1,4 +1,4 @@
-"""Learners' sentences: files of tags, folders of rewrites, and what is wrong with others."""
+"""Corpora of learner errors: tagged files, folders of rewrites, and invalid ones."""
 
 from pathlib import Path
 
@@ -23,13 +23,13 @@ GERMAN = "Er\t-\t-\ngehen\tR:VERB:FORM\tgeht\n\t\t\nDas\tcorrect\t-\n"
         ("never", "he go to school"),
     ],
 )
-def test_words_that_a_rewrite_changes(rewrite: str, wrong: str) -> None:
+def test_changed_words(rewrite: str, wrong: str) -> None:
     words = ["he", "go", "to", "school"]
     found = changed_words(words, rewrite.split())
     assert [word for word, is_wrong in zip(words, found, strict=True) if is_wrong] == wrong.split()
 
 
-def test_files_of_tags(tmp_path: Path) -> None:
+def test_tagged_files(tmp_path: Path) -> None:
     (tmp_path / "en.tsv").write_text(ENGLISH)
     (tmp_path / "de.tsv").write_text(GERMAN)
     first, second = read_error_corpus(tmp_path / "en.tsv")
@@ -52,12 +52,12 @@ def rewritten(tmp_path: Path) -> Path:
     return folder
 
 
-def test_words_are_wrong_where_rewrites_agree(rewritten: Path) -> None:
+def test_words_are_wrong_if_rewrites_agree(rewritten: Path) -> None:
     assert read_error_corpus(rewritten, references=2)[0].wrong == (False, True, False, False)
     assert [one.wrong for one in read_error_corpus(rewritten, references=1)] == [
         (False, True, False, True), (False, False, True),
     ]  # fmt: skip
-    assert [len(one.rewrites) for one in read_error_corpus(rewritten)] == [3, 2]  # a blank line is no rewrite
+    assert [len(one.rewrites) for one in read_error_corpus(rewritten)] == [3, 2]  # a blank line is not a rewrite
     assert corpus_name(rewritten) == "jfleg/dev"
 
 
@@ -77,7 +77,7 @@ def test_other_files(tmp_path: Path, text: str, message: str) -> None:
         read_error_corpus(tmp_path / "other.tsv")
 
 
-def test_folders_that_are_not_whole(rewritten: Path, tmp_path: Path) -> None:
+def test_incomplete_folders_are_refused(rewritten: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"give one of its parts: .*dev"):
         read_error_corpus(rewritten.parent)
     with pytest.raises(DataError, match="each sentence has 3 rewrites, but --references asks for 4 that agree"):
@@ -111,7 +111,7 @@ def test_folders_that_are_not_whole(rewritten: Path, tmp_path: Path) -> None:
         read_error_corpus(tmp_path / "nothing")
 
 
-def test_parts_are_drawn_by_lot_and_hold_everything() -> None:
+def test_random_parts_are_complete_and_disjoint() -> None:
     first, second = split_indices(10, 0.3, seed=0)
     assert len(first) == 3 and sorted(first + second) == [*range(10)] and first == sorted(first)
     assert split_indices(10, 0.3, seed=0) == (first, second) != split_indices(10, 0.3, seed=1)

@@ -1,11 +1,11 @@
-"""Bands of ranks, beside ranks by hand."""
+"""Frequency bands, compared with ranks by hand."""
 
 import numpy as np
 
 from electra.analysis.frequency import FrequencyBands, pad_counts
 
 
-def test_bands_hold_as_many_tokens_as_they_say() -> None:
+def test_bands_have_their_number_of_tokens() -> None:
     draw = np.random.default_rng(0)
     counts_V = draw.integers(1, 10**6, 12_000)
     counts_V[draw.choice(12_000, 500, replace=False)] = 0

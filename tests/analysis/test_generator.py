@@ -1,4 +1,4 @@
-"""What a model proposes, beside what is computed for one masked token at a time."""
+"""A model's proposals, compared with a computation for one masked token at a time."""
 
 import math
 
@@ -29,7 +29,7 @@ from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
 
 ROWS = 400
-"""Of the small model's vocabulary, more than its tokenizer has."""
+"""Embeddings of the small model, more than its tokenizer has tokens."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def masked(predictor: MaskedTokenPredictor) -> MaskedTexts:
     return MaskedTexts.sample(ids, share=0.4, seed=3)
 
 
-def test_a_share_of_each_text_is_masked(masked: MaskedTexts) -> None:
+def test_a_fraction_of_each_text_is_masked(masked: MaskedTexts) -> None:
     assert [len(where) for where in masked.positions] == [max(1, round(0.4 * len(one))) for one in masked.ids]
     assert all((np.diff(where) > 0).all() for where in masked.positions)
     n = 0
@@ -54,7 +54,7 @@ def test_a_share_of_each_text_is_masked(masked: MaskedTexts) -> None:
             n += 1
 
 
-def test_figures_of_each_token_at_each_temperature(predictor: MaskedTokenPredictor, masked: MaskedTexts) -> None:
+def test_values_of_each_token_at_each_temperature(predictor: MaskedTokenPredictor, masked: MaskedTexts) -> None:
     class_V = np.arange(ROWS) % 7
     ways = [TokenClasses("seventh", class_V, np.ones(ROWS, bool))]
     found = measure_proposals(predictor, masked, temperatures=(1.0, 0.5), classes=ways, special=(0, 1, 2, 3, 4))
@@ -79,7 +79,7 @@ def test_figures_of_each_token_at_each_temperature(predictor: MaskedTokenPredict
     assert n == len(found[1.0].loss_n)
 
 
-def test_likeness_leaves_the_original_out() -> None:
+def test_same_class_probability_excludes_the_original() -> None:
     probabilities = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]])
     classes = torch.tensor([[0, 0, 1, 1], [0, 1, 2, 0]])
     by_pair, by_three = same_class_probability(probabilities, torch.tensor([0, 3]), classes)
@@ -103,7 +103,7 @@ def known(**changed: object) -> Proposals:
     return Proposals(**(values | changed))  # type: ignore[arg-type]
 
 
-def test_a_reading_by_hand() -> None:
+def test_a_summary_by_hand() -> None:
     counts_V = np.array([0, 0, 0, 0, 0, 50, 30, 20])
     bands = FrequencyBands.from_counts(counts_V)
     ways = [TokenClasses("evenness", np.arange(8) % 2, np.arange(8) != 6)]
@@ -114,14 +114,14 @@ def test_a_reading_by_hand() -> None:
     assert [one[f"top_{k}"]["value"] for k in (1, 5, 10, 50)] == [0.25, 0.5, 0.75, 0.75]
     assert one["original"]["value"] == pytest.approx(1.05 / 4) and one["same"]["value"] == 0.25
     assert one["special"] == pytest.approx(0.05)
-    # Of 6 it is not known whether it is even. Fakes: .25 of .5, .3 of .8, .4 of .9.
+    # The class of 6 is unknown. Fakes: .25 of .5, .3 of .8, .4 of .9.
     (way,) = one["alike"]
     assert (way["tokens"], way["fakes"]) == (3, pytest.approx(0.95 / 2.2))
     assert way["chance"] == pytest.approx((0.2 + 0.5 + 0.2) / (0.5 + 0.8 + 0.5))
     assert one["diversity"] | {"entropy_fakes": 0, "entropy_text": 0} == {
         "fakes": 3, "distinct_fakes": 3, "distinct_text": 3, "entropy_fakes": 0, "entropy_text": 0,
     }  # fmt: skip
-    (band,) = one["bands"]  # all three are of the ten commonest
+    (band,) = one["bands"]  # all three are in the top 10
     assert (band["name"], band["tokens"], band["share_of_fakes"], band["share_of_replaced"]) == ("top 10", 4, 1, 1)
 
 
@@ -141,7 +141,7 @@ def test_bands_of_originals_and_of_fakes() -> None:
     assert [band["share_of_replaced"] for band in found.values()] == pytest.approx([1 / 3] * 3)
 
 
-def test_calibration_of_what_is_right_as_often_as_it_says() -> None:
+def test_the_calibration_error_of_calibrated_and_overconfident_predictions() -> None:
     draw = np.random.default_rng(0)
     confidence_n = draw.random(50_000)
     right_n = draw.random(50_000) < confidence_n
@@ -160,7 +160,7 @@ def test_diversity_of_equal_fakes() -> None:
     assert measure_diversity(np.array([1]), np.array([1]))["entropy_fakes"] == 0
 
 
-def test_ways_to_be_alike() -> None:
+def test_classifications_of_tokens() -> None:
     tokenizer = train_tokenizer(TEXTS * 5, vocabulary_size=150)
     size = tokenizers.vocabulary_size(tokenizer)
     bands = FrequencyBands.from_counts(np.arange(size + 5))
@@ -176,7 +176,9 @@ def test_ways_to_be_alike() -> None:
     assert token_classes(tokenizer, bands, None)[0].name == "first letter"
 
 
-def test_examples_show_masks_and_what_is_likeliest(predictor: MaskedTokenPredictor, masked: MaskedTexts) -> None:
+def test_examples_show_masks_and_the_most_probable_tokens(
+    predictor: MaskedTokenPredictor, masked: MaskedTexts
+) -> None:
     found = example_proposals(predictor, masked, count=2)
     several = [i for i, where in enumerate(masked.positions) if len(where) > 1]
     for one, text in zip(found, several, strict=False):

@@ -1,4 +1,4 @@
-"""Intervals over sentences, against scipy's bootstrap and scikit-learn's areas."""
+"""Intervals over sentences, compared with scipy's bootstrap and scikit-learn's areas."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ SENTENCES = 60
 
 @pytest.fixture(scope="module")
 def tokens() -> dict[str, np.ndarray]:
-    """Of sentences of unlike lengths; errors and scores go by sentence, as they do in text."""
+    """Sentences of different lengths; errors and scores depend on the sentence, as in real text."""
     draw = np.random.default_rng(3)
     sentence_N = np.repeat(np.arange(SENTENCES), draw.integers(2, 12, SENTENCES))
     leaning_S = draw.normal(size=SENTENCES)
@@ -26,14 +26,14 @@ def tokens() -> dict[str, np.ndarray]:
     }
 
 
-def test_sums_and_ratios_with_the_intervals_of_scipy(tokens: dict[str, np.ndarray]) -> None:
+def test_sums_and_ratios_with_intervals_equal_those_of_scipy(tokens: dict[str, np.ndarray]) -> None:
     sentence, group, positive = tokens["sentence"], tokens["group"], tokens["positive"]
     tops = sum_by_group(sentence, group, positive, sentences=SENTENCES, groups=3)
     bottoms = sum_by_group(sentence, group, np.ones(len(group)), sentences=SENTENCES, groups=3)
     slow = [[positive[(sentence == s) & (group == g)].sum() for g in range(3)] for s in range(SENTENCES)]
     np.testing.assert_array_equal(tops, slow)
     found = GroupBootstrap(SENTENCES, count=4000, seed=1).ratios(tops, bottoms)
-    assert found[2] is None  # there is nothing of that group
+    assert found[2] is None  # that group is empty
     for g in range(2):
         theirs = bootstrap(
             (tops[:, g], bottoms[:, g]),
@@ -46,8 +46,8 @@ def test_sums_and_ratios_with_the_intervals_of_scipy(tokens: dict[str, np.ndarra
         assert one.low == pytest.approx(theirs.low, abs=0.01) and one.high == pytest.approx(theirs.high, abs=0.01)
 
 
-def test_sentences_that_are_drawn_anew_are_less_sure_than_tokens_would_be() -> None:
-    """Ten tokens of a sentence that all say the same are worth one."""
+def test_resampled_sentences_have_wider_intervals_than_tokens() -> None:
+    """Ten equal tokens of a sentence count as one."""
     sentence = np.repeat(np.arange(40), 10)
     values = np.repeat(np.arange(40) % 2, 10)
     ones = np.ones(400)
@@ -70,8 +70,9 @@ def test_areas_and_their_intervals_against_scikit_learn(tokens: dict[str, np.nda
     assert resamples.roc_auc(sentence, scores, np.ones(len(scores), bool)) is None
 
 
-def test_groups_that_differ_in_difficulty_alone_are_equal_at_equal_difficulty() -> None:
-    """Errors: 1 in 5 where it is easy, 4 in 5 where hard, in both groups, of which they have unlike shares."""
+def test_groups_that_differ_only_in_difficulty_are_equal_at_equal_difficulty() -> None:
+    """Error rates: 1 in 5 for easy tokens, 4 in 5 for hard ones, in both groups, whose fractions of them
+    differ."""
     tops = np.array([[[80, 80], [20, 320], [0, 30]]])
     bottoms = np.array([[[400, 100], [100, 400], [0, MIN_BIN_TOKENS * 2]]])
     found, covered = GroupBootstrap(1, count=10).standardized_ratios(tops, bottoms)
@@ -79,7 +80,7 @@ def test_groups_that_differ_in_difficulty_alone_are_equal_at_equal_difficulty() 
         pytest.approx((500 * 0.2 + 540 * 0.8) / 1040, abs=1e-6)
     ] * 2
     assert covered == pytest.approx([1, 1, 540 / 1040])
-    # The third group has hard ones alone, which is more than half of all.
+    # The third group has only hard tokens, which are more than half of all.
     assert found[2] is not None and found[2].value == pytest.approx(30 / 40)
 
 

@@ -29,7 +29,7 @@ def test_held_out_documents_come_longest_first(data_folder: Path) -> None:
         longest_documents(Split([]), separate=3, documents=3, length=5)
 
 
-def test_segments_come_from_all_over_the_split(data_folder: Path) -> None:
+def test_segments_are_spread_over_the_split(data_folder: Path) -> None:
     data = TokenData.open(data_folder, verify=False)
     whole = [token for shard in data.heldout.shards for token in shard.tokens.tolist()]
     found = evenly_spaced_segments(data.heldout, texts=6, length=20)

@@ -1,4 +1,4 @@
-"""States of words and figures of attention, against transformers' hidden states and attentions."""
+"""States of words and statistics of attention, compared with transformers' hidden states and attentions."""
 
 import math
 from pathlib import Path
@@ -51,7 +51,7 @@ def tokenizer_json(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=CONFIGS)
 def both(request: pytest.FixtureRequest, tokenizer_json: Path, tmp_path: Path) -> tuple[LayerReader, Any]:
-    """Ours, and theirs of the same folder."""
+    """Our encoder, and that of transformers from the same folder."""
     name, shape = CONFIGS[request.param]
     size = tokenizers.vocabulary_size(load_tokenizer(tokenizer_json))
     torch.manual_seed(0)
@@ -73,7 +73,7 @@ def given(reader: LayerReader, words: list[str]) -> tuple[torch.Tensor, list[int
     for number, word in enumerate(words):
         of_word = reader.tokenizer.encode(word, add_special_tokens=False).ids
         ids, owners = ids + of_word, owners + [number] * len(of_word)
-    batcher = reader.batcher  # a network with a memory, as XLNet's have one, begins with [SEP]
+    batcher = reader.batcher  # a network with a memory, such as XLNet, starts with [SEP]
     return torch.tensor([[batcher.start_token, *ids, batcher.special.separate]]), owners
 
 
@@ -95,7 +95,7 @@ def test_a_words_state_is_the_mean_of_its_tokens_at_every_layer(both: tuple[Laye
 
 
 def plain(shares: np.ndarray, place: int) -> list[float]:
-    """`ATTENTION_STATISTICS` of one token, from where it looks (L,)."""
+    """`ATTENTION_STATISTICS` of one token, from its attention probabilities (L,)."""
     end = len(shares) - 1
     text = [other for other in range(1, end) if shares[other] > 0]
     amount = sum(shares[other] for other in text)
@@ -112,7 +112,7 @@ def plain(shares: np.ndarray, place: int) -> list[float]:
 
 
 @torch.no_grad()
-def test_attention_is_theirs(both: tuple[LayerReader, Any]) -> None:
+def test_attention_statistics_equal_those_of_transformers(both: tuple[LayerReader, Any]) -> None:
     reader, model = both
     totals, tokens = np.zeros((3, 3, len(ATTENTION_STATISTICS))), 0
     for words in SENTENCES:
@@ -141,7 +141,7 @@ def test_long_sentences_are_read_in_windows_and_no_word_is_lost(tmp_path: Path) 
     assert (shares["entropy"] <= shares["uniform"]).all() and (shares["first"] > 0).all()
 
 
-def test_words_that_the_tokenizer_does_not_know_of_have_no_state(tmp_path: Path) -> None:
+def test_words_without_tokens_have_no_state(tmp_path: Path) -> None:
     reader = LayerReader(load_pretrained(write_model(tmp_path / "model")), device="cpu")
     found = reader.states([["the", "\u200d", "cat"], ["\u200d"]])
     assert found.has_N.tolist() == [True, False, True, False] and not found.states_ZND[:, [1, 3]].any()

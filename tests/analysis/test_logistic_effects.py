@@ -1,4 +1,4 @@
-"""A logistic regression of categories: effects that were put in come out, and intervals hold them."""
+"""Logistic regression on categories: known effects are recovered, and intervals cover them."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ TRUE = {"tag": np.array([-0.8, 0.0, 0.9]), "place": np.array([0.5, -0.5])}
 
 
 def made(seed: int, *, sentences: int = 300) -> tuple[np.ndarray, list[Factor], np.ndarray]:
-    """Errors of tokens by tag and place, which hang together: the third tag stands mostly at the second place."""
+    """Errors of tokens by tag and place, which are correlated: the third tag is mostly at the second place."""
     draw = np.random.default_rng(seed)
     sentence_N = np.repeat(np.arange(sentences), 10)
     tag_N = draw.integers(0, 3, len(sentence_N))
@@ -22,11 +22,11 @@ def made(seed: int, *, sentences: int = 300) -> tuple[np.ndarray, list[Factor], 
     return error_N, factors, sentence_N
 
 
-def test_effects_are_those_of_scikit_learn_and_add_up_to_nothing() -> None:
+def test_effects_equal_those_of_scikit_learn_and_sum_to_zero() -> None:
     error_N, factors, sentence_N = made(0)
     found = fit_effects(error_N, factors, sentence_N)
     assert found is not None
-    # Of a model with a reference level and without a penalty, the differences are the same.
+    # A model with a reference level and without a penalty has the same differences.
     x = np.stack([factors[0].level_N == 1, factors[0].level_N == 2, factors[1].level_N == 1], 1)
     theirs = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-8).fit(x, error_N).coef_[0]
     tag, place = ([one.value for one in found[name]] for name in ("tag", "place"))
@@ -38,16 +38,17 @@ def test_effects_are_those_of_scikit_learn_and_add_up_to_nothing() -> None:
         assert sum(one.tokens for one in levels) == len(error_N)
 
 
-def test_intervals_hold_over_sentences() -> None:
-    """As wide as the spread of the effects over texts; with tokens alone they would be too narrow by a third."""
+def test_intervals_cover_the_truth_over_sentences() -> None:
+    """As wide as the deviation of the effects over texts; with independent tokens they would be too narrow by a
+    third."""
     many = [fit_effects(*made(seed, sentences=120)) for seed in range(40)]
     values = np.array([[one.value for one in found["place"]] for found in many if found])
     widths = np.array([[(one.high - one.low) / 2 / 1.96 for one in found["place"]] for found in many if found])
     assert widths.mean(0) == pytest.approx(values.std(0), rel=0.25)
 
 
-def test_sentences_of_one_kind_are_less_sure() -> None:
-    """Where all tokens of a sentence are one, the interval is that of the sentences."""
+def test_dependent_tokens_widen_the_interval() -> None:
+    """If all tokens of a sentence are equal, the interval is that of the sentences."""
     draw = np.random.default_rng(0)
     kind_S, error_S = np.arange(200) % 2, draw.random(200) < 0.4
     single = fit_effects(error_S, [Factor("kind", ("a", "b"), kind_S)], np.arange(200))

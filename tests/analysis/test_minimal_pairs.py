@@ -1,4 +1,4 @@
-"""Which of two sentences looks likelier, by one file, by paradigm, by length."""
+"""Accuracies on minimal pairs by file, by paradigm and by length."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def write(path: Path, pairs: list[tuple[str, str]]) -> None:
     path.write_text("".join(json.dumps({"sentence_good": g, "sentence_bad": b}) + "\n" for g, b in pairs))
 
 
-def test_the_share_of_pairs_by_file(tmp_path: Path) -> None:
+def test_accuracies_by_file(tmp_path: Path) -> None:
     write(tmp_path / "one.jsonl", [("a b", "a x"), ("a x", "a b"), ("a b", "b a"), ("x x", "x x x")])
     write(tmp_path / "two.jsonl", [("a", "x")] * 9)
     model: Any = scorer
@@ -41,7 +41,7 @@ def test_the_share_of_pairs_by_file(tmp_path: Path) -> None:
     assert paradigm_accuracies(model, tmp_path, pairs=2) == {"one": 0.5, "two": 1.0}
 
 
-def test_a_folder_without_pairs_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_pairs_is_refused(tmp_path: Path) -> None:
     model: Any = scorer
     with pytest.raises(DataError, match=r"the folder has no \.jsonl"):
         paradigm_accuracies(model, tmp_path, pairs=1)
@@ -61,7 +61,7 @@ def test_pairs_of_other_files(tmp_path: Path) -> None:
     assert len(read_pairs([tmp_path / "verbs.csv"], pairs=1)) == 1
 
 
-def test_the_form_of_blimp(tmp_path: Path) -> None:
+def test_the_format_of_blimp(tmp_path: Path) -> None:
     record = {
         "sentence_good": "a",
         "sentence_bad": "b",
@@ -84,7 +84,7 @@ def test_the_form_of_blimp(tmp_path: Path) -> None:
         ("a.docx", "x", "unknown table format"),
     ],
 )  # fmt: skip
-def test_files_without_pairs_are_named(tmp_path: Path, name: str, text: str, message: str) -> None:
+def test_files_without_pairs_are_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=message):
         read_pairs([tmp_path / name])
@@ -95,7 +95,7 @@ def judged(score: str, right_P: Any, longer_P: Any = None) -> ScoreResults:
     return ScoreResults("model", score, np.array(right_P, float), longer_P)
 
 
-def test_paradigms_count_alike_whatever_their_size() -> None:
+def test_paradigms_have_equal_weight() -> None:
     pairs = (
         [SentencePair("one", "x", "", "")] * 2
         + [SentencePair("two", "x", "", "")] * 6
@@ -114,13 +114,13 @@ def test_paradigms_count_alike_whatever_their_size() -> None:
         assert one["interval"][0] <= one["value"] <= one["interval"][1]
 
 
-def test_no_pairs_of_a_length_is_no_number() -> None:
+def test_a_length_without_pairs_has_no_accuracy() -> None:
     found = evaluate_pairs([SentencePair("one", None, "", "")] * 3, [judged("s", [1, 0, 1])], resamples=10)
     assert found["scores"][0]["lengths"]["longer"] == {"pairs": 0}
     assert found["scores"][0]["fields"] == {} and found["differences"] == []
 
 
-def test_intervals_are_those_of_scipy() -> None:
+def test_intervals_equal_those_of_scipy() -> None:
     random = np.random.default_rng(0)
     first_P, second_P = (random.random((2, 80)) < [[0.5], [0.7]]).astype(float)
     scores = [judged("a", first_P), judged("b", second_P), judged("c", first_P)]

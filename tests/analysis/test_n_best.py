@@ -1,4 +1,4 @@
-"""N-best lists in the forms in which recognisers write them."""
+"""N-best lists in the formats of recognizers."""
 
 import json
 import math
@@ -37,7 +37,7 @@ def test_words(text: str, words: list[str]) -> None:
     assert normalize_words(text) == words
 
 
-def test_what_a_model_reads() -> None:
+def test_clean_hypothesis() -> None:
     assert clean_hypothesis("i  'd go [noise] at seven p._m to <unk> <eps>") == "i'd go at seven p m to <unk>"
 
 
@@ -50,14 +50,14 @@ def test_a_row_for_each_hypothesis(tmp_path: Path) -> None:
     assert two.texts == ["go home"] and two.scores == [0]
 
 
-def test_ids_keep_equal_transcriptions_apart(tmp_path: Path) -> None:
+def test_ids_separate_lists_with_equal_transcriptions(tmp_path: Path) -> None:
     rows = "id,transcription,hypothesis,score\n1,go,go,-1.5\n1,go,no,-2\n2,go,low,3\n"
     found = read_n_best_lists(write(tmp_path / "lists.csv", rows))
     assert found.scale == "log" and [one.texts for one in found.utterances] == [["go", "no"], ["low"]]
     assert found.utterances[0].scores == [-1.5, -2]
 
 
-def test_a_list_a_line(tmp_path: Path) -> None:
+def test_one_list_per_line(tmp_path: Path) -> None:
     lines = [
         {
             "reference": "go home",
@@ -83,7 +83,8 @@ def test_probabilities_of_0_have_a_logarithm(tmp_path: Path) -> None:
 
 
 def test_references_by_the_first_best(tmp_path: Path) -> None:
-    """The transcription is then the first best, whose score the file does not have; don't may be cut do n't."""
+    """The transcription is then the first best, whose score the file does not have; don't may be split as do
+    n't."""
     lists = write(
         tmp_path / "lists.csv",
         "transcription,hypothesis,score\ni don't go,i do go,0.6\ni don't go,why don't go,0.4\nplease,fleas,1\n"
@@ -141,7 +142,7 @@ HEADER = "transcription,hypothesis,score\n"
         ("a.jsonl", '{"reference": "a", "hypothesis": "b", "score": true}\n', "score is True, which is no"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named_by_its_line(tmp_path: Path, name: str, text: str, message: str) -> None:
+def test_errors_name_the_line(tmp_path: Path, name: str, text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         read_n_best_lists(write(tmp_path / name, text))
 

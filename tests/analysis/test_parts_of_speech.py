@@ -1,4 +1,4 @@
-"""Errors by group, by hand and against slow loops; bias and difficulty told apart where both are known."""
+"""Errors by group, compared with plain loops; bias and difficulty are distinguished if both are known."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ TOKENS, SENTENCES = 600, 60
 
 
 def draw_of(seed: int, *, tokens: int = TOKENS, sentences: int = SENTENCES) -> CorruptedTokens:
-    """Of one text, whatever the seed, with other places and fakes."""
+    """A draw of the same text for every seed, with other positions and fakes."""
     text = np.random.default_rng(0)
     draw = np.random.default_rng(seed)
     original_N = text.integers(5, 50, tokens)
@@ -43,7 +43,7 @@ def draw_of(seed: int, *, tokens: int = TOKENS, sentences: int = SENTENCES) -> C
     )
 
 
-def test_figures_of_each_group_against_loops() -> None:
+def test_results_of_each_group_equal_plain_loops() -> None:
     draws = [draw_of(1), draw_of(2)]
     group_N = np.arange(TOKENS) % 3
     grouping = Grouping("kind", ("a", "b", "nothing", "c"), np.where(group_N == 2, 3, group_N))
@@ -89,7 +89,7 @@ def test_figures_of_each_group_against_loops() -> None:
             assert one[key]["low"] <= one[key]["value"] <= one[key]["high"], key
 
 
-def test_intervals_are_of_sentences_drawn_anew_with_all_their_tokens() -> None:
+def test_intervals_resample_whole_sentences() -> None:
     draws, group_N = [draw_of(1), draw_of(2)], np.arange(TOKENS) % 2
     resamples = GroupBootstrap(SENTENCES, count=25, seed=4)
     found = list(
@@ -114,8 +114,8 @@ def test_intervals_are_of_sentences_drawn_anew_with_all_their_tokens() -> None:
 
 
 def made(seed: int, *, bias: float) -> tuple[Observations, list[Grouping]]:
-    """Two tags, the second with likelier fakes; a likely fake is missed more often, and the second tag's by `bias`
-    more. Fakes have one of two probabilities, so that a bin holds fakes of one difficulty."""
+    """Two tags, the second with more probable fakes; a probable fake is missed more often, and those of the second
+    tag by `bias` more. Fakes have one of two probabilities, so that a bin holds fakes of one difficulty."""
     tokens, sentences = 20_000, 400
     one = replace(draw_of(3, tokens=tokens, sentences=sentences), masked_N=np.ones(tokens, bool))
     draw = np.random.default_rng(seed)
@@ -139,7 +139,7 @@ def made(seed: int, *, bias: float) -> tuple[Observations, list[Grouping]]:
 
 
 @pytest.mark.parametrize("bias", [0.0, 0.2])
-def test_at_equal_difficulty_the_bias_stays(bias: float) -> None:
+def test_at_equal_difficulty_only_the_bias_remains(bias: float) -> None:
     observed, groupings = made(4, bias=bias)
     a, b = evaluate_groups(observed, groupings[0], bootstrap=GroupBootstrap(400, count=50), logit=0.0)
     assert b["missed"]["value"] - a["missed"]["value"] == pytest.approx(0.24 + bias, abs=0.03)
@@ -148,8 +148,8 @@ def test_at_equal_difficulty_the_bias_stays(bias: float) -> None:
     assert a["covered"]["missed"] == b["covered"]["missed"] == pytest.approx(1)
 
 
-def test_adjusted_effects_are_the_bias_alone() -> None:
-    """Over many texts, as one may lie beside it by chance: nothing where there is none, and intervals hold it."""
+def test_effects_are_the_bias_alone() -> None:
+    """Over many texts, because one may deviate by chance: 0 without a bias, and intervals cover the bias."""
     found = [fit_error_effects(*made(seed, bias=0.0), logit=0.0)["missed"] for seed in range(20)]
     second = [next(one for one in effect["tag"] if one["level"] == "b") for effect in found]
     assert abs(np.mean([one["value"] for one in second])) < 0.015
@@ -161,7 +161,7 @@ def test_adjusted_effects_are_the_bias_alone() -> None:
     assert next(one for one in biased["tag"] if one["level"] == "b")["low"] > 0.3
 
 
-def test_without_errors_or_fakes_there_is_nothing_to_be_said() -> None:
+def test_without_errors_or_fakes_there_are_no_results() -> None:
     one = draw_of(1)
     one = replace(one, corrupted_N=one.original_N, clean_logits_N=one.clean_logits_N - 99)
     observed, every = Observations.from_draws([one]), Grouping("all", ("all",), np.zeros(TOKENS, np.int64))
@@ -171,11 +171,11 @@ def test_without_errors_or_fakes_there_is_nothing_to_be_said() -> None:
     assert fit_error_effects(observed, [every], logit=0.0) == {"missed": None, "clean_suspected": None}
 
 
-def test_bins_of_as_many_tokens() -> None:
+def test_quantile_bins() -> None:
     values = np.log(np.random.default_rng(0).random(1000))
     bins = QuantileBins.assign(values)
     assert np.bincount(bins.bin_n).tolist() == [100] * 10 and len(bins.names) == 10
     assert bins.names[0].startswith("up to 0.1") and bins.names[-1].endswith(" to 1")
     assert (np.diff(bins.bin_n[np.argsort(values)]) >= 0).all()
-    equal = QuantileBins.assign(np.zeros(5))  # all in one
+    equal = QuantileBins.assign(np.zeros(5))  # all in one bin
     assert len({*equal.bin_n.tolist()}) == 1 and max(equal.bin_n) < len(equal.names)

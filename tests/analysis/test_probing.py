@@ -1,4 +1,4 @@
-"""A probe finds what is there, its control what can be learnt by heart; figures against scikit-learn and scipy."""
+"""Probes find information, controls show memorization; scores compared with scikit-learn and scipy."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ SENTENCES, LENGTH, FORMS = 60, 10, 40
 random = np.random.default_rng(0)
 TYPES = random.integers(FORMS, size=SENTENCES * LENGTH)
 OF_SENTENCE = np.repeat(np.arange(SENTENCES), LENGTH)
-LABELS = random.integers(3, size=len(TYPES))  # of the place, not of the form
+LABELS = random.integers(3, size=len(TYPES))  # by position, not by type
 DEPTHS = random.integers(8, size=len(TYPES))
 
 
@@ -34,14 +34,14 @@ KNOWS_FORMS = shown(TYPES, FORMS, 0.1)
 PROBE = Probe("label", LABELS, TYPES, OF_SENTENCE)
 
 
-def test_what_is_in_the_states_is_found_and_forms_are_learnt_by_heart() -> None:
+def test_probes_find_information_and_controls_show_memorization() -> None:
     found = fit_probe(PROBE, [KNOWS, KNOWS_FORMS], seed=0)
     assert found.scores_Z[0] > 0.85 and found.scores_Z[1] < 0.5
-    assert min(found.control_scores_Z) > 0.9  # states that tell the form know the control task
+    assert min(found.control_scores_Z) > 0.9  # states that encode the type solve the control task
     assert found.counts_S.tolist() == [LENGTH] * (SENTENCES // 3)
 
 
-def test_it_is_scikit_learns_logistic_regression() -> None:
+def test_the_probe_is_scikit_learns_logistic_regression() -> None:
     train = ~PROBE.test_words(seed=3)
     scaler = StandardScaler().fit(KNOWS[train])
     for values, name in ((LABELS, "scores_Z"), (PROBE.control(3), "control_scores_Z")):
@@ -52,7 +52,7 @@ def test_it_is_scikit_learns_logistic_regression() -> None:
         assert getattr(fit_probe(PROBE, [KNOWS], seed=3), name)[0] == pytest.approx(expected, abs=0.011)
 
 
-def test_depths_are_judged_by_their_order_within_a_sentence() -> None:
+def test_depths_are_evaluated_by_their_order_within_a_sentence() -> None:
     x = shown(DEPTHS, 8, 0.3)
     probe = Probe("depth", DEPTHS, TYPES, OF_SENTENCE, ordered=True)
     train = ~probe.test_words(seed=0)
@@ -65,7 +65,7 @@ def test_depths_are_judged_by_their_order_within_a_sentence() -> None:
     assert found.scores_Z[0] > 0.5 > 0.3 > abs(found.control_scores_Z[0])
 
 
-def test_short_sentences_and_words_without_an_answer_do_not_count() -> None:
+def test_short_sentences_and_unlabeled_words_do_not_count() -> None:
     unknown = np.where(OF_SENTENCE % 2, -1, LABELS)
     found = fit_probe(Probe("label", unknown, TYPES, OF_SENTENCE), [KNOWS], seed=0)
     tested = Probe("label", unknown, TYPES, OF_SENTENCE).test_words(0)
@@ -74,7 +74,7 @@ def test_short_sentences_and_words_without_an_answer_do_not_count() -> None:
     assert fit_probe(short, [KNOWS], seed=0).counts_S.sum() == 0
 
 
-def test_a_control_is_a_function_of_the_form_and_has_the_labels_shares() -> None:
+def test_a_control_depends_on_the_type_and_has_the_frequencies_of_the_labels() -> None:
     uneven = (random.random(len(TYPES)) < 0.1).astype(int)
     many = np.arange(len(TYPES))
     drawn = Probe("label", uneven, many, OF_SENTENCE).control(0)
@@ -85,12 +85,12 @@ def test_a_control_is_a_function_of_the_form_and_has_the_labels_shares() -> None
     assert (PROBE.control(2) != control).any() and (PROBE.control(1) == control).all()
 
 
-def test_the_commonest_label() -> None:
+def test_majority_accuracy() -> None:
     mostly = np.where(np.arange(len(TYPES)) % 5, 1, 0)
     assert majority_accuracy(Probe("label", mostly, TYPES, OF_SENTENCE), 0) == 0.8
 
 
-def test_intervals_hold_the_score_and_tell_networks_apart() -> None:
+def test_intervals_contain_the_score_and_distinguish_networks() -> None:
     good, bad = fit_probe(PROBE, [KNOWS, KNOWS_FORMS], seed=0), fit_probe(PROBE, [KNOWS_FORMS], seed=0)
     around = bootstrap_intervals(good, resamples=300, seed=0)
     for score, (low, high) in zip(good.scores_Z, around.scores, strict=True):

@@ -1,4 +1,4 @@
-"""Word error rates, and what a fitted choice among hypotheses makes of them."""
+"""Word error rates, before and after a fitted selection of hypotheses."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ WORDS = ["go", "home", "now", "please", "play", "the", "next", "song", "of", "my
 
 
 def distance(first: list[str], second: list[str]) -> int:
-    """Levenshtein's, by the table of the textbook."""
+    """Levenshtein distance by the textbook table."""
     row = list(range(len(second) + 1))
     for i, one in enumerate(first, start=1):
         above, row = row, [i]
@@ -35,7 +35,7 @@ def distance(first: list[str], second: list[str]) -> int:
 
 
 def utterances(count: int, seed: int = 0) -> list[Utterance]:
-    """Each reference is a number and some words; hypotheses have some of them wrong, lost or twice."""
+    """Each reference is a number and some words; hypotheses have wrong, missing or repeated words."""
     random, found = np.random.default_rng(seed), []
     for number in range(count):
         reference = [str(number), *random.choice(WORDS, random.integers(2, 7))]
@@ -57,11 +57,11 @@ def lists(said: list[Utterance], folds: int = 4) -> HypothesisTable:
 
 
 def perfect(said: list[Utterance]) -> Any:
-    """Minus the errors of each hypothesis: a model that knows what was said."""
+    """Minus the errors of each hypothesis: a model that knows the reference."""
     return np.array([-float(distance(one.reference, normalize_words(text))) for one in said for text in one.texts])
 
 
-def test_word_errors_are_those_of_the_textbook() -> None:
+def test_word_errors_equal_the_textbook_algorithm() -> None:
     said = utterances(30)
     pairs = [(one.reference, normalize_words(text)) for one in said for text in one.texts]
     pairs += [(["a", "b"], []), (["a"], ["<unk>", "a"])]
@@ -69,7 +69,7 @@ def test_word_errors_are_those_of_the_textbook() -> None:
     assert found == [distance(one, other) for one, other in pairs] and found[-2:] == [2, 1]
 
 
-def test_rates_are_those_of_jiwer() -> None:
+def test_rates_equal_those_of_jiwer() -> None:
     said = utterances(40)
     facts = evaluate_rescoring(lists(said), [], resamples=20)
     references = [" ".join(one.reference) for one in said]
@@ -80,7 +80,7 @@ def test_rates_are_those_of_jiwer() -> None:
     assert facts["hypotheses"] == sum(len(one.texts) for one in said)
 
 
-def test_intervals_are_of_all_errors_over_all_words() -> None:
+def test_intervals_are_of_total_errors_over_total_words() -> None:
     said = utterances(40)
     table = lists(said)
     facts = evaluate_rescoring(
@@ -102,7 +102,7 @@ def test_intervals_are_of_all_errors_over_all_words() -> None:
         assert found["interval"] == pytest.approx(np.quantile(np.divide(rates, words), [0.025, 0.975]).tolist())
 
 
-def test_a_model_that_knows_what_was_said_reaches_the_best_there_is() -> None:
+def test_a_model_that_knows_the_reference_reaches_the_oracle() -> None:
     said = utterances(80)
     table = lists(said)
     facts = evaluate_rescoring(table, [ModelScores("m", "s", table.likelihoods(perfect(said)))], resamples=200)
@@ -114,7 +114,7 @@ def test_a_model_that_knows_what_was_said_reaches_the_best_there_is() -> None:
     assert one["curve"][-1]["rate"] <= one["curve"][5]["rate"]
 
 
-def test_a_model_that_says_the_same_of_all_changes_nothing() -> None:
+def test_a_constant_model_changes_nothing() -> None:
     said = utterances(40)
     table = lists(said)
     facts = evaluate_rescoring(
@@ -125,7 +125,7 @@ def test_a_model_that_says_the_same_of_all_changes_nothing() -> None:
     assert one["to_length_alone"] == {"value": 0.0, "interval": [0.0, 0.0]}
 
 
-def test_fitting_sees_only_the_utterances_it_is_given() -> None:
+def test_fitting_uses_only_the_training_utterances() -> None:
     said = utterances(40)
     table, values = lists(said), perfect(said)
     there_U = np.arange(40) < 20
@@ -136,7 +136,7 @@ def test_fitting_sees_only_the_utterances_it_is_given() -> None:
     assert fit_weights(table, changed, there_U) == before and before.weight > 0
 
 
-def test_each_utterance_is_judged_once_by_the_other_parts() -> None:
+def test_each_utterance_is_evaluated_once_with_the_other_folds() -> None:
     said = utterances(41)
     table, values = lists(said), perfect(said)
     likelihoods_UH = table.likelihoods(values)
@@ -149,7 +149,7 @@ def test_each_utterance_is_judged_once_by_the_other_parts() -> None:
     assert sorted(np.bincount(table.fold_U).tolist()) == [10, 10, 10, 11]
 
 
-def test_the_choice_is_that_of_production() -> None:
+def test_the_selection_equals_that_of_serving() -> None:
     said = utterances(30)
     table, values = lists(said), perfect(said)
     places = select_hypotheses(table, table.likelihoods(values), InterpolationWeights(0.7, 0.3, 1.0))
@@ -160,7 +160,7 @@ def test_the_choice_is_that_of_production() -> None:
         assert rescore(one.texts, one.scores, of_list, weight=0.7, length_penalty=0.3)[0].index == place
 
 
-def test_the_same_reference_is_in_one_part() -> None:
+def test_equal_references_are_in_one_fold() -> None:
     said = [Utterance([str(number % 7)], ["a"], [0.0]) for number in range(40)]
     table = lists(said, folds=3)
     for number in range(7):
@@ -169,7 +169,7 @@ def test_the_same_reference_is_in_one_part() -> None:
         lists(said, folds=8)
 
 
-def test_a_hypothesis_without_words_is_not_the_likeliest() -> None:
+def test_a_hypothesis_without_words_is_the_least_likely() -> None:
     said = [Utterance(["a"], ["", "b", "c"], [0.0, 0.0, 0.0]), Utterance(["b"], [""], [0.0])]
     found_UH = lists(said, folds=2).likelihoods(np.array([0.0, -3.0, -2.0, 0.0]))
     assert found_UH.tolist() == [[-3.0, -3.0, -2.0], [0.0, 0.0, 0.0]]

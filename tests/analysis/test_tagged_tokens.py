@@ -1,4 +1,4 @@
-"""Words of a treebank and tokens of a model, which cut a text in other places."""
+"""Words of a treebank and tokens of a model, which split a text at different places."""
 
 from pathlib import Path
 
@@ -52,14 +52,14 @@ def sentences(tmp_path: Path) -> list[Sentence]:
     return conll.read(tmp_path / "some.conllu", conll.UPOS)
 
 
-def test_the_text_of_a_sentence_is_its_own_alone(sentences: list[Sentence]) -> None:
+def test_the_text_of_a_sentence_ends_with_it(sentences: list[Sentence]) -> None:
     assert [one.text for one in sentences] == ["I don't see the mat, twice!", "A", None]
 
 
 def test_words_are_found_in_their_text(sentences: list[Sentence]) -> None:
     text, spans, is_own = locate_words(sentences[0])
     assert is_own and [text[start:end] for start, end in spans] == [*sentences[0].words]
-    # One that has other words, and one that is not there: the words with a blank between.
+    # A text with other words, and no text: the words are joined with spaces.
     for one in sentences[1:]:
         text, spans, is_own = locate_words(one)
         assert not is_own and text == " ".join(one.words)
@@ -82,7 +82,7 @@ def test_tokens_have_the_word_of_their_first_character(kind: TokenizerKind, sent
         encoding = tokenizer.encode(text, add_special_tokens=False)
         assert found.ids[number] == encoding.ids
         owners = []
-        for start, end in encoding.offsets:  # slowly: the word that holds the first character that is no blank
+        for start, end in encoding.offsets:  # the word with the first character that is no whitespace
             at = next((i for i in range(start, end) if not text[i].isspace()), end)
             owners.append(next(w for w, (first, last) in enumerate(spans) if first <= at < last))
         assert found.word_position_N[n : n + len(owners)].tolist() == owners
@@ -104,14 +104,14 @@ def test_tokens_have_the_word_of_their_first_character(kind: TokenizerKind, sent
         assert {*rank_V[rarest_N[inside]].tolist()} == {max(rank_V[id_N[inside]])}
 
 
-def test_stretches_of_a_sentence() -> None:
+def test_position_bins() -> None:
     assert position_names() == (
         "word 1", "words 2-3", "words 4-7", "words 8-15", "words 16-31", "from word 32 on",
     )  # fmt: skip
     assert position_bins(np.array([0, 1, 2, 3, 6, 7, 30, 31, 500])).tolist() == [0, 1, 1, 2, 2, 3, 4, 5, 5]
 
 
-def test_what_has_no_tags_or_no_tokens_is_refused(tmp_path: Path) -> None:
+def test_sentences_without_tags_or_tokens_are_refused(tmp_path: Path) -> None:
     tokenizer = train_tokenizer(["a b"] * 9, vocabulary_size=40)
     (tmp_path / "bare.conllu").write_text("# x\n1\ta\ta\t_\t_\t_\t_\t_\t_\t_\n\n")
     with pytest.raises(DataError, match=r"bare.conllu:2: no word has a tag in the fourth field"):

@@ -9,7 +9,7 @@ from small_finetuning import write_finetuning, write_table
 from electra.cli import main
 
 
-def test_json_is_one_line_in_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = write_finetuning(tmp_path / "a-long-name-for-a-folder", write_table(tmp_path / "data"), range(40))
     assert main(["compare", str(one), str(one), "--resamples", "9", "--json"]) == 0
     [line] = capsys.readouterr().out.splitlines()

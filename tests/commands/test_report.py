@@ -1,4 +1,4 @@
-"""The verb `report`: a file for folders that are there, a clear message for those that are not."""
+"""`electra report` from the command line."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from electra.cli import main
 
 
-def test_it_writes_one_file_and_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_writes_one_file_and_prints_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     run.mkdir()
     (run / "metrics.jsonl").write_text(json.dumps({"step": 0, "tokens": 0, "eval/unigram_auc": 0.5}))
@@ -18,7 +18,7 @@ def test_it_writes_one_file_and_names_it(tmp_path: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("folders", [[], ["nowhere"]])
-def test_what_is_not_there_is_the_users_mistake(
+def test_missing_folders_are_refused(
     folders: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", *folders, "--out", str(tmp_path / "page.html")]) == 2

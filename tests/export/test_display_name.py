@@ -7,9 +7,7 @@ import pytest
 from electra.export.display_name import display_names
 
 
-def test_models_are_called_by_as_little_of_their_path_as_tells_them_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_are_as_short_as_they_are_unique(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert display_names(["a/run", "b/other"]) == ["run", "other"]
     assert display_names(["a/run", "b/run", "c"]) == ["a run", "b run", "c"]
     study = ["electra/1/seed-0/run", "electra/1/seed-0/run/export/generator", "bert/1/seed-0/run"]

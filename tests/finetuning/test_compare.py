@@ -14,7 +14,7 @@ def table(tmp_path: Path) -> Path:
     return write_table(tmp_path / "data")
 
 
-def test_what_is_surely_better_is_said_to_be(table: Path, tmp_path: Path) -> None:
+def test_a_clear_difference_is_significant(table: Path, tmp_path: Path) -> None:
     worse = write_finetuning(tmp_path / "worse", table, range(80), range(60))
     found = compare_finetunings(worse, write_finetuning(tmp_path / "better", table, range(20)))
     assert (found.first, found.second) == (pytest.approx(0.65), pytest.approx(0.9))
@@ -22,7 +22,7 @@ def test_what_is_surely_better_is_said_to_be(table: Path, tmp_path: Path) -> Non
     assert found.seeds == (2, 1) and found.deviations == (pytest.approx(0.0707, abs=1e-4), None)
 
 
-def test_a_difference_of_few_examples_may_be_chance(table: Path, tmp_path: Path) -> None:
+def test_a_small_difference_is_not_significant(table: Path, tmp_path: Path) -> None:
     one = write_finetuning(tmp_path / "one", table, range(40))
     found = compare_finetunings(one, write_finetuning(tmp_path / "two", table, range(20, 56)))
     assert found.second - found.first == pytest.approx(0.02)
@@ -30,15 +30,15 @@ def test_a_difference_of_few_examples_may_be_chance(table: Path, tmp_path: Path)
 
 
 def test_the_interval_is_that_of_the_paired_difference(table: Path, tmp_path: Path) -> None:
-    """Where the second is wrong in the same examples and in ten more, only those ten vary."""
+    """If the second is wrong in the same examples and in ten more, only those ten vary."""
     found = compare_finetunings(
         write_finetuning(tmp_path / "one", table, range(90)), write_finetuning(tmp_path / "two", table, range(100))
     )
-    deviation = (0.05 * 0.95 / COUNT) ** 0.5  # of the share of 10 among 200
+    deviation = (0.05 * 0.95 / COUNT) ** 0.5  # of the fraction 10 / 200
     assert found.interval == pytest.approx((-0.05 - 1.96 * deviation, -0.05 + 1.96 * deviation), abs=0.008)
 
 
-def test_the_same_seed_draws_the_same(table: Path, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_result(table: Path, tmp_path: Path) -> None:
     one, two = (
         write_finetuning(tmp_path / "one", table, range(40)),
         write_finetuning(tmp_path / "two", table, range(30, 60)),
@@ -47,7 +47,7 @@ def test_the_same_seed_draws_the_same(table: Path, tmp_path: Path) -> None:
     assert compare_finetunings(one, two, resamples=50) != compare_finetunings(one, two, resamples=50, seed=1)
 
 
-def test_what_cannot_be_compared_is_refused(table: Path, tmp_path: Path) -> None:
+def test_incomparable_fine_tunings_are_refused(table: Path, tmp_path: Path) -> None:
     one = write_finetuning(tmp_path / "one", table, range(40))
     with pytest.raises(CheckpointError, match="no finished fine-tuning"):
         compare_finetunings(one, tmp_path)
@@ -62,7 +62,7 @@ def test_what_cannot_be_compared_is_refused(table: Path, tmp_path: Path) -> None
         compare_finetunings(one, one)
 
 
-def test_data_that_were_moved_are_found_where_they_are_said_to_be(table: Path, tmp_path: Path) -> None:
+def test_moved_data_is_given_by_its_path(table: Path, tmp_path: Path) -> None:
     folders = [write_finetuning(tmp_path / name, table, range(20)) for name in ("one", "two")]
     moved = table.rename(tmp_path / "moved")
     with pytest.raises(CheckpointError, match=r"does not exist; give its new place: --data PATH"):
@@ -71,8 +71,8 @@ def test_data_that_were_moved_are_found_where_they_are_said_to_be(table: Path, t
 
 
 @pytest.mark.parametrize("change", [("text 7,no", "text 7,yes"), ("text 7,", "another text,")])
-def test_data_that_have_changed_since_are_noticed(table: Path, tmp_path: Path, change: tuple[str, str]) -> None:
-    """Predictions are of the examples of then; judged by others, they would seem bad."""
+def test_changed_data_is_detected(table: Path, tmp_path: Path, change: tuple[str, str]) -> None:
+    """Predictions belong to the old examples; evaluated on others, they would seem bad."""
     one, two = (
         write_finetuning(tmp_path / "one", table, range(9)),
         write_finetuning(tmp_path / "two", table, range(5)),

@@ -1,4 +1,4 @@
-"""Tables of analyses: figures stay whole in any console, and have one notation."""
+"""Tables of analyses: numbers are not broken on any console, and have one notation."""
 
 import io
 from typing import Any
@@ -42,7 +42,7 @@ def detected() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_figures_of_detect_are_whole_and_in_one_notation() -> None:
+def test_numbers_of_detect_are_not_broken_and_have_one_notation() -> None:
     shown = page("detect", detected())
     assert "…" not in shown
     assert shown.count("(0.125–0.500)") == 15
@@ -50,7 +50,7 @@ def test_figures_of_detect_are_whole_and_in_one_notation() -> None:
     assert " ." not in shown.replace(" .src", "")
 
 
-def test_the_threshold_of_rare_words_is_said_as_a_count() -> None:
+def test_the_threshold_of_rare_words_is_shown_as_a_count() -> None:
     shown = page("detect", detected(), width=200)
     row = next(line for line in shown.splitlines() if "rare words" in line)
     assert "-1.39" in row
@@ -76,7 +76,7 @@ def of_generator() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_figures_of_a_generator_are_whole() -> None:
+def test_numbers_of_a_generator_are_not_broken() -> None:
     for width in (80, 120, 200):
         shown = page("generator", of_generator(), width)
         assert "…" not in shown
@@ -97,12 +97,12 @@ def of_words(missed: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_a_lower_threshold_is_suggested_where_hardly_anything_is_flagged() -> None:
+def test_a_lower_threshold_is_suggested_if_hardly_anything_is_flagged() -> None:
     assert "--threshold 0.12" in page("parts-of-speech", of_words(0.94))
     assert "--threshold" not in page("parts-of-speech", of_words(0.6))
 
 
-def test_an_interval_without_width_is_not_shown_and_that_is_said() -> None:
+def test_an_interval_without_width_is_left_out_with_a_note() -> None:
     shown = " ".join(page("parts-of-speech", of_words(0.94), width=160).split())
     assert "94.0 (93.0–94.0)" in shown and "100.0 " in shown and "100.0 (" not in shown
     assert (

@@ -1,4 +1,4 @@
-"""Metrics are read back by kind, and drawn."""
+"""Metrics are read by kind, and drawn."""
 
 import json
 from pathlib import Path
@@ -22,18 +22,18 @@ def run_folder(path: Path) -> Path:
     return path
 
 
-def test_records_come_back_by_kind_without_a_line_that_is_still_written(tmp_path: Path) -> None:
+def test_records_are_read_by_kind_without_an_incomplete_line(tmp_path: Path) -> None:
     metrics = read_metrics(run_folder(tmp_path))
     assert [len(part) for part in (metrics.evaluations, metrics.findings, metrics.reports)] == [1, 1, 1]
     assert metrics.reports[0]["generator_loss"] == 2.5
 
 
-def test_curves_are_drawn_although_a_figure_is_missing(tmp_path: Path) -> None:
+def test_curves_are_drawn_without_missing_values(tmp_path: Path) -> None:
     picture = plot_curves(run_folder(tmp_path), tmp_path / "new" / "curves.png")
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_only_what_an_objective_has_is_drawn(tmp_path: Path) -> None:
+def test_only_metrics_of_the_objective_are_drawn(tmp_path: Path) -> None:
     records = [
         {"step": 0, "tokens": 0, "eval/masked_lm_accuracy": 0.1, "eval/restored_accuracy": 0.2},
         {"step": 10, "tokens": 1000, "loss": -3.0, "encoder_loss": 2.5, "adversarial_loss": -1.0},
@@ -50,6 +50,6 @@ def test_only_what_an_objective_has_is_drawn(tmp_path: Path) -> None:
     assert training.get_yscale() == "linear", "a loss below zero has no logarithm"
 
 
-def test_a_folder_without_metrics_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_metrics_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"has no metrics\.jsonl"):
         read_metrics(tmp_path)

@@ -1,4 +1,4 @@
-"""Pictures of analyses and studies: marks are whole, lines explained, names off the edge."""
+"""Figures of analyses and studies: markers are not cut off, lines have labels, labels keep a margin."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def value(share: float) -> dict[str, Any]:
     return {"value": share, "interval": [share, share], "low": share, "high": share}
 
 
-def test_marks_at_zero_are_whole() -> None:
+def test_markers_at_zero_are_not_cut_off() -> None:
     names = ("clean_suspected", "untouched_suspected", "missed")
     group = {name: value(0.0) for name in names} | {
         f"{name}_at_equal_difficulty": None for name in ("clean_suspected", "missed")
@@ -23,7 +23,7 @@ def test_marks_at_zero_are_whole() -> None:
     assert all(axes.get_xlim()[0] < 0 for axes in figure.axes)
 
 
-def test_the_line_of_the_first_best_is_explained_and_titles_are_alike() -> None:
+def test_the_line_of_the_first_best_has_a_label_and_titles_have_one_size() -> None:
     rates = {name: value(0.4) for name in ("first_best", "random", "oracle")}
     model = {"model": "nano", "score": "pll", "alone": value(0.4), "rescored": value(0.4)}
     curve = [{"strength": 1, "rate": 0.4}, {"strength": 2, "rate": 0.5}]
@@ -33,7 +33,7 @@ def test_the_line_of_the_first_best_is_explained_and_titles_are_alike() -> None:
     assert left.title.get_fontsize() == right.title.get_fontsize()
 
 
-def test_the_line_of_a_study_is_explained() -> None:
+def test_the_line_of_a_study_has_a_label() -> None:
     row = ArmResult("base", "as it is", 1.0, (), 0, 0, (80.0, 81.0), None, None, "", None, None)
     facts = {
         "arms": {"base": {"x": None}},
@@ -47,7 +47,7 @@ def test_the_line_of_a_study_is_explained() -> None:
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["the control: as it is"]
 
 
-def test_names_do_not_touch_the_edge() -> None:
+def test_labels_do_not_touch_the_edge() -> None:
     drawing = new_figure(4, 3)
     axes = drawing.subplots()
     axes.set_yticks([0], ["a_long_name_of_a_paradigm"])

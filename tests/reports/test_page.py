@@ -1,11 +1,11 @@
-"""The page's tables and pictures: figures stay in one piece and on the right, pictures grow at a click."""
+"""The page's tables and figures: numbers are right-aligned and not wrapped, figures zoom on a click."""
 
 from rich.table import Table
 
 from electra.reports.page import Figure, Section, render_page
 
 
-def test_figures_are_not_broken_and_sentences_are() -> None:
+def test_numbers_are_not_wrapped_and_sentences_are() -> None:
     table = Table("group", "missed %", "proposed")
     table.add_row("  NOUN", "0.8690 (0.8490–0.8870)", "the 0.24, a 0.07, in 0.04")
     table.add_row("  VERB", "–", "a 0.5")
@@ -15,7 +15,7 @@ def test_figures_are_not_broken_and_sentences_are() -> None:
     assert "<td>  NOUN</td>" in html and "<td>the 0.24, a 0.07, in 0.04</td>" in html
 
 
-def test_wide_tables_scroll_by_keys_too_and_pictures_grow_without_a_script() -> None:
+def test_wide_tables_scroll_by_keyboard_and_figures_zoom_without_a_script() -> None:
     table = Table("group", "figure")
     html = render_page(
         "a page", [Section("one", "kind", tables=[table], figures=[Figure("what it shows", b"<svg/>")])]

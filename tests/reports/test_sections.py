@@ -1,4 +1,4 @@
-"""A page of runs, fine-tunings and studies: what it says, and that it needs nothing else."""
+"""A self-contained page of runs, fine-tunings and studies."""
 
 import json
 import re
@@ -15,7 +15,7 @@ VOID = {"meta", "img", "link", "br", "input"}
 
 
 class Reader(HTMLParser):
-    """Collects cells and addresses; every tag must be closed in its turn."""
+    """Collects cells and URLs; tags must be properly nested."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ def finetuned(path: Path) -> Path:
     return path
 
 
-def test_runs_are_shown_alone_and_side_by_side(tmp_path: Path) -> None:
+def test_runs_are_shown_alone_and_compared(tmp_path: Path) -> None:
     runs = [run_folder(tmp_path / "a", share=0.15, auc=0.75), run_folder(tmp_path / "b", share=0.4, auc=0.85)]
     html = render_page("Two shares", build_sections(runs))
     reader = read(html)
@@ -96,8 +96,8 @@ def test_a_fine_tuning_shows_failed_seeds(tmp_path: Path) -> None:
     assert cells[cells.index("seed") : cells.index("0")] == ["seed", "matthews", "failed", "steps", "seconds"]
 
 
-def test_the_tasks_of_a_folder_are_shown_each_and_together(tmp_path: Path) -> None:
-    """As `electra finetune --task glue` makes it."""
+def test_the_tasks_of_a_folder_are_shown_and_compared(tmp_path: Path) -> None:
+    """A folder as `electra finetune --task glue` makes it."""
     for name, rate in (("cola", 1e-4), ("rte", 3e-4)):
         finetuned(tmp_path / name)
         (tmp_path / name / "config.toml").write_text(f'out = "{name}"\n[optimizer]\nlearning_rate = {rate}\n')
@@ -109,30 +109,30 @@ def test_the_tasks_of_a_folder_are_shown_each_and_together(tmp_path: Path) -> No
     assert cells[at + 1 : at + 3] == ["0.0001", "0.0003"] and "1e-04" not in cells
 
 
-def test_a_fine_tuning_that_has_only_begun_is_named(tmp_path: Path) -> None:
+def test_an_unfinished_fine_tuning_is_refused(tmp_path: Path) -> None:
     (tmp_path / "seed-0").mkdir()
     with pytest.raises(CheckpointError, match="has no results yet"):
         build_sections([tmp_path])
 
 
-def test_a_folder_of_tasks_without_tasks_is_named(tmp_path: Path) -> None:
+def test_a_folder_of_tasks_without_tasks_is_refused(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text('{"average": 0.5}', encoding="utf-8")
     with pytest.raises(CheckpointError, match="the folders of the tasks are missing"):
         build_sections([tmp_path])
 
 
-def test_a_run_that_has_only_begun_is_shown(tmp_path: Path) -> None:
+def test_a_run_without_reports_is_shown(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text("")
     (section,) = build_sections([tmp_path])
     assert not section.tables and read(render_page("Begun", [section])).cells
 
 
-def test_a_folder_of_nothing_is_named(tmp_path: Path) -> None:
+def test_an_unknown_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="holds no run, fine-tuning, study or analysis"):
         build_sections([tmp_path])
 
 
-def test_analyses_are_shown_and_what_is_garbled_is_named(tmp_path: Path) -> None:
+def test_analyses_are_shown_and_damaged_files_are_named(tmp_path: Path) -> None:
     written = Path(__file__).parents[2] / "docs" / "studies" / "context" / "speed-64" / "context.json"
     (tmp_path / "context.json").write_text(text := written.read_text())
     (section,) = build_sections([tmp_path])

@@ -26,7 +26,7 @@ TEXT = "The gardener watches the long road."
 
 @pytest.fixture(scope="module")
 def trained(held_out_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The towers of a run: random networks."""
+    """The networks of a run, with random weights."""
     folder = tmp_path_factory.mktemp("runs") / "run"
     size = tokenizers.vocabulary_size(load_tokenizer(held_out_data / "tokenizer.json"))
     for tower, head in (("discriminator", ReplacedTokenHead), ("generator", MaskedLanguageModelHead)):
@@ -59,7 +59,7 @@ def command(run: Path, data: Path, *more: str) -> list[str]:
     return ["analyze", "calibrate", str(run), "--data", str(data), "--resamples", "20", *more]
 
 
-def test_tables_a_picture_and_a_correction_that_score_uses(
+def test_tables_a_figure_and_a_correction_that_score_uses(
     run: Path, held_out_data: Path, errors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "found"
@@ -152,11 +152,11 @@ def test_refusals(
     assert "is a masked language model" in refused(*command(tmp_path / "elsewhere", held_out_data))
 
 
-def test_what_turns_the_order_round_is_not_stored_and_no_figure_is_lost(
+def test_a_correction_that_reverses_the_order_is_not_stored(
     run: Path, held_out_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Words that look original are called wrong; and every sentence is longer than the input."""
+    """Words that look original are labeled wrong; every sentence is longer than the input."""
     words = ["the", "gardener", "watches", "the", "long", "road"] * 6
     sentence = LabeledSentence(tuple(words), (False,) * len(words))
     odds_W = word_scores([sentence], token_scores(Scorer(str(run), device="cpu"), [words])).log_odds_N

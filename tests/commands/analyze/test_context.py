@@ -31,7 +31,7 @@ def language_model(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) 
     return folder
 
 
-def test_tables_figures_and_a_picture(
+def test_tables_and_a_figure(
     language_model: Path, data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "found" / "context"
@@ -53,7 +53,7 @@ def test_tables_figures_and_a_picture(
     assert (out / "context.png").read_bytes().startswith(b"\x89PNG") and (out / "context.svg").is_file()
 
 
-def test_without_timings_and_with_a_window_of_ones_own(
+def test_without_timings_and_with_another_window(
     language_model: Path, data_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["analyze", "context", str(language_model), "--data", str(data_folder), "--no-speed"]
@@ -90,6 +90,6 @@ def test_refusals(
     assert "another vocabulary" in refused(str(other))
 
 
-def test_the_verb_lists_what_there_is_to_analyze(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_lists_the_analyses(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyze", "--help"]) == 0
     assert "  context " in capsys.readouterr().out

@@ -74,7 +74,7 @@ def tagger(small_model: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_tagger(folder, Path(small_model, "tokenizer.json"), ("correct", "SPELL", "WO"))
 
 
-def test_models_side_by_side(
+def test_models_and_baselines_are_compared(
     small_model: str, tagger: str, tagged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "found"
@@ -105,7 +105,7 @@ def test_models_side_by_side(
     assert "Detection of learners&#39; wrong words" in (tmp_path / "report.html").read_text()
 
 
-def test_a_model_beside_itself_differs_in_no_draw(small_model: str, tagged: Path, tmp_path: Path) -> None:
+def test_a_model_compared_with_itself_never_differs(small_model: str, tagged: Path, tmp_path: Path) -> None:
     command = ["analyze", "detect", small_model, small_model, "--data", str(tagged), "--resamples", "20"]
     assert main([*command, "--out", str(tmp_path)]) == 0
     [row, *_] = json.loads((tmp_path / "detect.json").read_text())["differences"]
@@ -119,7 +119,9 @@ def test_words_have_the_scores_of_their_tokens(small_model: str, tagged: Path) -
     sentences = [("gardener", "xqz", "sailor"), ("\x00", "town"), tuple(WORDS * 12)]
     for words, found in zip(sentences, token_scores(scorer, sentences), strict=True):
         whole = scorer([" ".join(words)])[0]
-        np.testing.assert_allclose(found.log_odds_N, whole.logits, atol=1e-5)  # windows, where it is long, too
+        np.testing.assert_allclose(
+            found.log_odds_N, whole.logits, atol=1e-5
+        )  # also for a long one, read in windows
         largest, mean = (pool_token_scores(found, len(words), how) for how in (np.max, np.mean))
         for number, word in enumerate(words):
             own = found.log_odds_N[found.words_N == number]
@@ -150,14 +152,14 @@ def test_a_tagger_adds_up_all_kinds_of_errors(tagger: str) -> None:
 
 
 def test_a_taggers_windows_are_those_of_its_task(small_model: str, tmp_path: Path) -> None:
-    """Which reads shorter rows than the network could."""
+    """A tagger that reads shorter rows than the network could."""
     tagger = write_tagger(tmp_path / "short", Path(small_model, "tokenizer.json"), ("c", "i"), max_length=12)
     part = SentenceSet([LabeledSentence(("town", "river") * 10, (False, True) * 10)])
     detector = Detector.load(tagger, "short")
     assert detector.in_windows([10, 11]) == 1 and score_words(detector, part, part).long == 2
 
 
-def test_what_is_read_with_memory_is_read_in_no_windows(tmp_path: Path) -> None:
+def test_texts_read_with_memory_are_not_read_in_windows(tmp_path: Path) -> None:
     part = SentenceSet([LabeledSentence(("cat", "mat") * 10, (False, True) * 10)])
     windows = write_model(tmp_path / "windows")
     memory = write_model(tmp_path / "memory", encoder=RelativeConfig, memory_length=16, type_vocabulary_size=1)
@@ -165,7 +167,7 @@ def test_what_is_read_with_memory_is_read_in_no_windows(tmp_path: Path) -> None:
     assert score_words(Detector.load(str(memory), "memory"), part, part).long == 0
 
 
-def test_a_word_of_the_tuning_part_is_not_counted_with_the_others() -> None:
+def test_a_word_of_the_tuning_set_does_not_count_itself() -> None:
     tune = SentenceSet([LabeledSentence(("the", "The", "fox"), (False, True, False))])
     scored = SentenceSet([LabeledSentence(("the", "owl"), (False, True))])
     found = rare_words_baseline(tune, scored)
@@ -173,7 +175,7 @@ def test_a_word_of_the_tuning_part_is_not_counted_with_the_others() -> None:
     np.testing.assert_allclose(np.expm1(-found.scored_W), [2, 0], atol=1e-12)
 
 
-def test_rewrites_and_a_part_of_their_own(
+def test_rewrites_and_a_separate_tuning_set(
     small_model: str, tagged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "rewrites" / "test"

@@ -20,7 +20,7 @@ NOUNS, VERBS = ["cat", "dog", "mat", "homework"], ["sat", "ate"]
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Of different vocabularies."""
+    """Two models with different vocabularies."""
     folder = tmp_path_factory.mktemp("models")
     return str(write_model(folder / "words")), str(write_model(folder / "bytes", kind="bpe"))
 
@@ -46,11 +46,11 @@ def text(tmp_path: Path) -> Path:
 
 
 def compared(*models: str, text: Path, chunks: Path | None = None) -> dict[str, Any]:
-    """The facts, without a picture, whose drawing takes longer than all the rest."""
+    """The results, without a figure, because drawing takes longer than everything else."""
     return run(AnalyzeCompareConfig(models, text=text, chunks=chunks, resamples=50, neighbours=3)).results
 
 
-def test_two_encoders_side_by_side(
+def test_two_encoders_are_compared(
     models: tuple[str, str], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chunks, out = tmp_path / "chunks.txt", tmp_path / "found" / "compare"
@@ -69,7 +69,7 @@ def test_two_encoders_side_by_side(
     part = facts["probes"][0]
     assert part["sentences"] == 20 and part["majority"] < 0.5
     for model in part["models"]:
-        assert len(model["scores"]) == 3 and model["scores"][0] == 1.0  # a word has one tag in this language
+        assert len(model["scores"]) == 3 and model["scores"][0] == 1.0  # each word has one tag in this text
         for score, (low, high) in zip(model["scores"], model["intervals"], strict=True):
             assert low <= score <= high
     assert np.array(facts["alignment"]["values"]).shape == (6, 6)
@@ -79,7 +79,7 @@ def test_two_encoders_side_by_side(
     assert "dog" not in dog["first"] and len(dog["first"]) == 3
 
 
-def test_sentences_that_are_read_in_windows_are_counted(models: tuple[str, str], text: Path) -> None:
+def test_sentences_read_in_windows_are_counted(models: tuple[str, str], text: Path) -> None:
     facts = compared(*models, text=text)
     assert facts["in_windows"] == {"words": 0, "bytes": 60}  # its tokens are bytes
     assert not any(note.startswith("words: sentences longer") for note in build_notes(facts))
@@ -91,7 +91,7 @@ def test_sentences_that_are_read_in_windows_are_counted(models: tuple[str, str],
     )
 
 
-def test_the_pages_command_prints_what_the_page_shows(
+def test_the_documented_command_prints_the_documented_tables(
     models: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = (Path(__file__).parents[3] / "docs/guides/analysis-compare.md").read_text(encoding="utf-8")
@@ -103,14 +103,14 @@ def test_the_pages_command_prints_what_the_page_shows(
         Path(place).symlink_to(model)
     Path("dev.conllu").write_text(lines().replace("homework", "day").replace("mat", "service"))
     Path("chunks.txt").write_text("the DT B-NP\ncat NN I-NP\nsat VBD B-VP\n\n" * 40)
-    assert main(words[:-2]) == 0  # without the picture, whose drawing takes longer than all the rest
+    assert main(words[:-2]) == 0  # without the figure, because drawing takes longer than everything else
     shown = capsys.readouterr().out
     titles = re.findall(r"^(?:last layers: iso|linear|nearest).*", page, re.MULTILINE)
     assert len(titles) == 4 and all(title in shown for title in titles)
     assert "nearest in electra" in shown and "nearest in bert" in shown and "last layers: CKA" in shown
 
 
-def test_a_model_beside_itself_agrees_with_itself(models: tuple[str, str], text: Path) -> None:
+def test_a_model_compared_with_itself_agrees(models: tuple[str, str], text: Path) -> None:
     facts = compared(models[0], models[0], text=text)
     values = np.array(facts["alignment"]["values"])
     np.testing.assert_allclose(np.diagonal(values), 1, atol=1e-6)
@@ -122,7 +122,7 @@ def test_a_model_beside_itself_agrees_with_itself(models: tuple[str, str], text:
     assert [model["model"] for model in facts["models"]] == ["words (1)", "words (2)"]
 
 
-def test_what_a_text_does_not_say_is_left_out_and_named(models: tuple[str, str], tmp_path: Path) -> None:
+def test_missing_annotations_are_left_out_and_named(models: tuple[str, str], tmp_path: Path) -> None:
     bare, plain = tmp_path / "bare.conllu", tmp_path / "plain.txt"
     bare.write_text(lines(tags=False, heads=False))
     plain.write_text("The cat sat on the mat.\nA dog ate my homework, twice!\n" * 20)
@@ -139,7 +139,7 @@ def test_what_a_text_does_not_say_is_left_out_and_named(models: tuple[str, str],
     facts = compared(*models, text=short)
     assert [probe["name"] for probe in facts["probes"]] == ["part of speech"]
     assert "too few sentences of 5 words or more" in " ".join(build_notes(facts))
-    once = tmp_path / "once.conllu"  # what one sentence has is learnt or measured, not both
+    once = tmp_path / "once.conllu"  # a tag of a single sentence is in the training or the test half, not in both
     words = ["the", "cat", "sat", "the", "dog"]
     once.write_text(
         "".join(f"{i}\t{w}\t_\t{w.upper()}\t_\t_\t{i - 1}\t_\t_\t_\n" for i, w in enumerate(words, 1)) + "\n"
@@ -173,7 +173,7 @@ def test_refusals(models: tuple[str, str], text: Path, tmp_path: Path, capsys: p
     assert "--neighbours: 60 is too many for 60 sentences" in refused(*models, "--neighbours", "60")
     assert "--sentences: one of them is empty" in refused(*models, "--sentences", " ")
     assert "no token for" in refused(*models, "--sentences", "\u200d")
-    same = tmp_path / "same.txt"  # twenty words beside the one form, which is written in three ways
+    same = tmp_path / "same.txt"  # twenty words of other types than the one with three spellings
     same.write_text("the The THE\n" * 20 + "the The cat\n" * 20)
     assert "--neighbours: 30 is too many for 40 sentences" in refused(*models, "--neighbours", "30", text=same)
     short = tmp_path / "short.conllu"

@@ -23,7 +23,7 @@ PAIRS = [
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """A run's discriminator, and its generator."""
+    """The discriminator and the generator of a run."""
     run = tmp_path_factory.mktemp("pairs") / "my-run"
     (run / "export").mkdir(parents=True)
     for tower, head in (("discriminator", None), ("generator", MaskedLanguageModelHead)):
@@ -80,7 +80,7 @@ def test_two_columns_of_a_table(models: list[str], tmp_path: Path, capsys: pytes
     assert "3 pairs of 1 paradigm;" in capsys.readouterr().out
 
 
-def test_sentences_that_are_read_in_windows_are_counted(
+def test_sentences_read_in_windows_are_counted(
     models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "pairs.csv"

@@ -18,7 +18,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def lists(path: Path, *, heading: str = "transcription") -> Path:
-    """Three hypotheses each, of which the second is right."""
+    """Lists of three hypotheses, of which the second is correct."""
     rows = [f"{heading},hypothesis,score"]
     for said in REFERENCES:
         wrong = said.replace("the", "a").replace("my", "why")
@@ -27,7 +27,7 @@ def lists(path: Path, *, heading: str = "transcription") -> Path:
     return path
 
 
-def test_rates_weights_and_a_picture(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rates_weights_and_a_figure(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "found"
     command = ["analyze", "rescore", model, "--data", str(lists(tmp_path / "lists.csv")), "--folds", "2"]
     assert main([*command, "--resamples", "30", "--out", str(out)]) == 0
@@ -46,8 +46,8 @@ def test_rates_weights_and_a_picture(model: str, tmp_path: Path, capsys: pytest.
     assert "rescored" in (tmp_path / "page.html").read_text()
 
 
-def test_references_of_their_own(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The lists' transcription is then the recogniser's first best."""
+def test_separate_references(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The lists' transcription is then the recognizer's first best."""
     references = tmp_path / "said.csv"
     said = [*REFERENCES[:3], "her mat"]
     rows = [f"{one},{first}" for one, first in zip(said, REFERENCES[:4], strict=True)]
@@ -73,7 +73,7 @@ def test_empty_hypotheses_are_counted_and_wrong_in_each_word(
     assert facts["first_best"]["value"] == pytest.approx((10 + 4) / (19 + 4))
 
 
-def test_hypotheses_that_are_read_in_windows_are_counted(
+def test_hypotheses_read_in_windows_are_counted(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = lists(tmp_path / "lists.csv")

@@ -1,4 +1,4 @@
-"""The tables of minimal pairs: figures stay whole where a line is narrow."""
+"""The tables of minimal pairs: numbers are not broken on a narrow console."""
 
 import io
 
@@ -7,7 +7,7 @@ from rich.console import Console
 from electra.reports.analyses.minimal_pairs import build_tables
 
 
-def test_figures_are_whole_where_names_are_long_and_scores_many() -> None:
+def test_numbers_are_not_broken_with_long_names_and_many_scores() -> None:
     names = ["determiner_noun_agreement_with_adj_irregular_1", "wh_vs_that_with_gap_long_distance"]
     figure = {"value": 0.25, "interval": [0.125, 1.0], "pairs": 1000}
     score = {
