@@ -84,8 +84,8 @@ def _differences(title: str, resolved: dict[str, dict[str, Any]]) -> Iterator[st
     yield f"\n{title}:\n"
     yield "| setting | " + " | ".join(name.removeprefix("electra-") for name in resolved) + " |"
     yield "|---" * (len(resolved) + 1) + "|"
-    for setting in next(iter(resolved.values())):
-        values = [shown[setting] for shown in resolved.values()]
+    for setting in {name: None for shown in resolved.values() for name in shown}:
+        values = [shown.get(setting, "") for shown in resolved.values()]
         if len(set(values)) > 1:
             yield f"| `{setting}` | " + " | ".join(map(_shown, values)) + " |"
     yield ""
@@ -138,6 +138,8 @@ def _table(rows: Iterable[tuple[Setting, str]]) -> Iterator[str]:
     for setting, name in rows:
         default = setting.default if setting.default == "required" else f"`{setting.default}`"
         documentation = " ".join(setting.documentation.split()).replace("|", "\\|")
+        if setting.kinds:
+            documentation = f"For kind {', '.join(setting.kinds)}. {documentation}"
         yield f"| `{name}` | {setting.type} | {default} | {documentation} |"
     yield ""
 

@@ -1,7 +1,7 @@
 """Configurations: TOML files that extend each other, dotted overrides, frozen dataclasses.
 
 A file becomes a dictionary (`extends` first, then the file, then the overrides), and the dictionary becomes
-the dataclass that a recipe asks for. Every problem on the way (an unknown name, a wrong type, settings at
+the dataclass that a verb asks for. Every problem on the way (an unknown name, a wrong type, settings at
 odds with each other) is gathered, and all of them are raised together as one `ConfigError`.
 
 A config dataclass is frozen and gives every field a default, or none where the user must choose. A string literal
@@ -226,26 +226,43 @@ def flat(config: Any, prefix: str = "") -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """One documented setting of a config dataclass."""
+    """One documented setting of a config dataclass.
+
+    Attributes:
+        kinds: the variants of its section that have it; empty: all of them.
+    """
 
     name: str
     type: str
     default: str
     documentation: str
+    kinds: tuple[str, ...] = ()
 
 
 def settings(cls: type[Any], prefix: str = "") -> Iterator[Setting]:
-    """Every setting below a config dataclass, in order, for the reference page."""
-    documentation = field_documentation(cls)
-    hints = typing.get_type_hints(cls)
-    for field in dataclasses.fields(cls):
-        hint = hints[field.name]
+    """Every setting below a config dataclass, in order, for the reference page.
+
+    A section with variants (`variants()` gives their classes by name) has the settings of all of them.
+    """
+    variants: Mapping[str, type[Any]] = cls.variants() if hasattr(cls, "variants") else {"": cls}
+    owners: dict[str, list[str]] = {}
+    for kind, variant in variants.items():
+        for field in dataclasses.fields(variant):
+            owners.setdefault(field.name, []).append(kind)
+    for name, kinds in owners.items():
+        variant = variants[kinds[0]]
+        hint = typing.get_type_hints(variant)[name]
         if dataclasses.is_dataclass(hint):
-            yield from settings(typing.cast(type[Any], hint), f"{prefix}{field.name}.")
-        else:
-            default = _default(field)
-            shown = "required" if default is dataclasses.MISSING else repr(_plain(default))
-            yield Setting(prefix + field.name, _type_name(hint), shown, documentation.get(field.name, ""))
+            yield from settings(typing.cast(type[Any], hint), f"{prefix}{name}.")
+            continue
+        default = _default(next(field for field in dataclasses.fields(variant) if field.name == name))
+        shown = "required" if default is dataclasses.MISSING else repr(_plain(default))
+        is_kind = name == "kind" and len(variants) > 1
+        takes = f"one of {', '.join(variants)}" if is_kind else _type_name(hint)
+        documentation = field_documentation(variant).get(name, "")
+        yield Setting(
+            prefix + name, takes, shown, documentation, () if len(kinds) == len(variants) else tuple(kinds)
+        )
 
 
 def field_documentation(cls: type[Any]) -> dict[str, str]:

@@ -190,6 +190,11 @@ class ObjectiveConfig(ABC):
         return iter(())
 
     @classmethod
+    def variants(cls) -> dict[str, type["ObjectiveConfig"]]:
+        """The config classes of all kinds, by name."""
+        return dict(objectives)
+
+    @classmethod
     def variant(cls, table: Table) -> tuple[type["ObjectiveConfig"], Table]:
         """The config class that a TOML table is for, and the table without settings of other objectives.
 

@@ -196,6 +196,11 @@ class EncoderConfig(ABC):
             yield f"heads: {self.heads} heads cannot share a hidden_size of {self.hidden_size} evenly"
 
     @classmethod
+    def variants(cls) -> dict[str, type["EncoderConfig"]]:
+        """The config classes of all kinds, by name."""
+        return dict(encoders)
+
+    @classmethod
     def variant(cls, table: Table) -> tuple[type["EncoderConfig"], Table]:
         """The config class that a TOML table is for, and the table without settings of other kinds.
 
