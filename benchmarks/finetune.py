@@ -32,7 +32,7 @@ FOLDERS = {
     "chunking": "chunking-conll2000", "ner-wnut17": "ner-wnut17", "upos": "pos-ud-english-ewt", "squad": "squad",
 }  # fmt: skip
 QUESTIONS = {"data.train": "train-sample.json", "data.dev": "xquad-en.json", "head.span": "plain"}
-"""Of the task squad: a sample of its training set, other questions to be judged on, and transformers' head."""
+"""Settings for squad: a sample of its training set, other questions for dev, and transformers' head."""
 
 
 def settings_of(options: argparse.Namespace, task: str) -> dict[str, Any]:

@@ -24,18 +24,17 @@ from transformers import (
     set_seed,
 )
 
-from electra.tasks.base import Problem, Rows
-from electra.tasks.base import collate as collated
+from electra.tasks.base import IGNORE_INDEX, Problem, Rows
+from electra.tasks.base import collate as collate_rows
 
 Padding = Literal["padded", "dynamic", "grouped"]
-IGNORED = -100
 
 
 class RowData(torch.utils.data.Dataset):  # type: ignore[type-arg]
     """Rows as the Trainer expects them: dictionaries of lists."""
 
-    def __init__(self, rows: Rows, kind: str) -> None:
-        self.rows, self.kind = rows, kind
+    def __init__(self, rows: Rows, problem: Problem) -> None:
+        self.rows, self.problem = rows, problem
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -48,12 +47,12 @@ class RowData(torch.utils.data.Dataset):  # type: ignore[type-arg]
             "input_ids": rows.ids[begin:end].tolist(),
             "token_type_ids": [0] * second + [1] * (end - begin - second),
         }
-        if self.kind == "answering":
+        if self.problem.is_extractive:
             item |= {
                 "start_positions": rows.targets["start"][number],
                 "end_positions": rows.targets["end"][number],
             }
-        elif self.kind == "tagging":
+        elif self.problem.reads_words:
             item["labels"] = rows.token_targets["labels"][begin:end].tolist()
         else:
             item["labels"] = rows.targets["answer"][number]
@@ -65,7 +64,7 @@ def collator(length: int | None) -> Any:
 
     def collate(items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         width = length or max(len(item["input_ids"]) for item in items)
-        fill = {"input_ids": 0, "token_type_ids": 0, "labels": IGNORED}
+        fill = {"input_ids": 0, "token_type_ids": 0, "labels": IGNORE_INDEX}
         batch: dict[str, torch.Tensor] = {}
         for name in items[0]:
             values = [item[name] for item in items]
@@ -80,13 +79,12 @@ def collator(length: int | None) -> Any:
 
 
 def network(model: str, problem: Problem, outputs: int) -> Any:
-    if problem.kind == "answering":
+    if problem.is_extractive:
         return AutoModelForQuestionAnswering.from_pretrained(model)
-    if problem.kind == "tagging":
+    if problem.reads_words:
         return AutoModelForTokenClassification.from_pretrained(model, num_labels=outputs)
-    kinds = {"regression": "regression", "classification": "single_label_classification"}
     return AutoModelForSequenceClassification.from_pretrained(
-        model, num_labels=outputs, problem_type=kinds[problem.kind]
+        model, num_labels=outputs, problem_type=problem.problem_type
     )
 
 
@@ -102,7 +100,7 @@ def train(
     settings: dict[str, Any],
     max_steps: int = -1,
 ) -> tuple[float, int, list[dict[str, NDArray[Any]]] | None]:
-    """Seconds of training, its steps, and the outputs on dev as `Problem.predictions` takes them.
+    """Seconds of training, its steps, and the outputs on dev as `Problem.decode` takes them.
 
     Args:
         settings: learning_rate, batch_size, epochs, warmup_share, weight_decay, epsilon, gradient_clip,
@@ -139,7 +137,7 @@ def train(
         trainer = Trainer(
             net,
             arguments,
-            train_dataset=RowData(rows["train"], problem.kind),
+            train_dataset=RowData(rows["train"], problem),
             data_collator=collator(max_length if padding == "padded" else None),
         )
         start = time.perf_counter()
@@ -153,7 +151,7 @@ def train(
 def dev_outputs(net: Any, problem: Problem, rows: Rows) -> list[dict[str, NDArray[Any]]]:
     """The outputs of the trained network on dev; answers are decoded from its logits as ours are."""
     net.eval()
-    data, collate = RowData(rows, problem.kind), collator(None)
+    data, collate = RowData(rows, problem), collator(None)
     order = np.argsort(-rows.lengths, kind="stable")
     found: list[dict[str, NDArray[Any]]] = [{}] * len(rows)
     for begin in range(0, len(order), 32):
@@ -162,11 +160,11 @@ def dev_outputs(net: Any, problem: Problem, rows: Rows) -> list[dict[str, NDArra
         labels = [name for name in batch if name in ("labels", "start_positions", "end_positions")]
         for name in labels:
             batch.pop(name)
-        if problem.kind == "answering":
+        if problem.is_extractive:
             x_BLD = net.base_model(**batch).last_hidden_state
-            whole = collated(rows, np.array(chosen), pad=0)
+            whole = collate_rows(rows, np.array(chosen), pad=0)
             outputs = problem.outputs(problem.logits(net.qa_outputs, x_BLD, whole), whole)
-        elif problem.kind == "tagging":
+        elif problem.reads_words:
             outputs = {"probabilities": net(**batch).logits.softmax(-1)}
         else:
             outputs = {"logits": net(**batch).logits}

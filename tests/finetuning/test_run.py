@@ -1,4 +1,4 @@
-"""Fine-tuning as a user has it: learnt, interrupted, gone on with, judged over seeds, refused."""
+"""Fine-tuning from end to end: results, resuming, several seeds, mistakes."""
 
 import csv
 import json
@@ -48,7 +48,7 @@ def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def _products_are_not_timed() -> Iterator[None]:
-    """On some machines it takes a second, and only what the console says depends on it."""
+    """It takes a second on some machines, and only console output depends on it."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("electra.training.precision.product_flops", lambda dtype, device: 1e9)
         yield
@@ -70,7 +70,7 @@ def easy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def hopeless(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Texts whose scores were random four fifths."""
+    """Texts with random scores."""
     draw, folder = random.Random(0), tmp_path_factory.mktemp("hopeless")
     for name, count in (("train", 96), ("dev", 40)):
         write(folder / f"{name}.csv", [{"text": sentence(draw), "score": draw.random()} for _ in range(count)])
@@ -78,7 +78,7 @@ def hopeless(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tune(model: str, data: Path, out: Path, **others: Any) -> FinetuneResult:
-    """Two underscores in a name stand for the dot."""
+    """Fine-tune with settings whose dots are written as two underscores."""
     settings = SETTINGS | {name.replace("__", "."): value for name, value in others.items()}
     return finetune(load_task_config({**settings, "model": model, "data.path": data, "out": out}))
 
@@ -97,20 +97,20 @@ def evaluations(folder: Path) -> list[float]:
     return [one["eval/spearman"] for one in records(folder / "metrics.jsonl") if "eval/spearman" in one]
 
 
-def said(out: Path, data: Path) -> list[float]:
-    """What the model that was written says of dev."""
+def predict_dev(out: Path, data: Path) -> list[float]:
+    """Predictions of the exported model for dev."""
     with (data / "dev.csv").open() as file:
         texts = [row["text"] for row in csv.DictReader(file)]
     return [one["value"] for one in electra.load(out, device="cpu").predict(texts)]
 
 
-def written(seed: Path) -> Any:
-    """What a seed's network said of dev, nearly."""
+def stored_predictions(seed: Path) -> Any:
+    """Predictions for dev that a seed wrote, approximately."""
     return pytest.approx([one["value"] for one in records(seed / "dev.jsonl")], abs=1e-4)
 
 
-def left(out: Path) -> dict[str, Any]:
-    """What a fine-tuning left, without what a clock says."""
+def contents(out: Path) -> dict[str, Any]:
+    """Contents of a fine-tuning's folder, without times."""
     results = json.loads((out / "results.json").read_text())
     for seed in results["seeds"]:
         del seed["seconds"]
@@ -128,13 +128,13 @@ def finished(model: str, easy: Path, tmp_path_factory: pytest.TempPathFactory) -
     return tune(model, easy, tmp_path_factory.mktemp("finished") / "out", seeds=2)
 
 
-def test_an_easy_table_is_learnt(finished: FinetuneResult) -> None:
+def test_an_easy_table_is_learned(finished: FinetuneResult) -> None:
     assert finished.metric == "accuracy" and min(finished.values("accuracy")) > 0.9 and finished.exit_code == 0
     found = electra.load(finished.out, device="cpu").predict(["a splendid boat", "the dreadful river"])
     assert [one["label"] for one in found] == ["good", "bad"]
 
 
-def test_results_are_what_the_contract_names(finished: FinetuneResult, model: str) -> None:
+def test_results_follow_the_contract(finished: FinetuneResult, model: str) -> None:
     results = json.loads((finished.out / "results.json").read_text())
     assert (results["task"], results["metric"], results["failed"]) == ("classification", "accuracy", 0)
     assert [seed["seed"] for seed in results["seeds"]] == [0, 1]
@@ -159,22 +159,22 @@ def test_the_model_is_that_of_the_best_seed(model: str, hopeless: Path, tmp_path
     values = result.values("spearman")
     best = values.index(max(values))
     assert best != 0, "or it would be the first one's in any case"
-    assert said(tmp_path / "out", hopeless) == written(tmp_path / "out" / f"seed-{best}")
+    assert predict_dev(tmp_path / "out", hopeless) == stored_predictions(tmp_path / "out" / f"seed-{best}")
 
 
-def dies() -> None:
+def crash() -> None:
     raise RuntimeError("the machine is gone")
 
 
 @pytest.mark.parametrize(
     "more", [{}, {"evaluation__keep": "best", "evaluation__every": 5}, {"train__micro_batch_size": 4}]
 )
-def test_a_run_that_died_goes_on_as_if_nothing_had_been(
+def test_a_crashed_run_resumes_bit_for_bit(
     more: dict[str, Any], model: str, easy: Path, tmp_path: Path, breaks: Breaks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seed_run, "MIN_CHECKPOINT_STEPS", 5)
     tune(model, easy, tmp_path / "whole", **more)
-    breaks(37, dies)
+    breaks(37, crash)
     with pytest.raises(RuntimeError):
         tune(model, easy, tmp_path / "died", **more)
     assert max(path.name for path in (tmp_path / "died/seed-0/checkpoints").iterdir()) == "step-00000035"
@@ -182,10 +182,10 @@ def test_a_run_that_died_goes_on_as_if_nothing_had_been(
     breaks(34, lambda: started.append(34))
     tune(model, easy, tmp_path / "died", **more)
     assert not started, "it began again"
-    assert left(tmp_path / "died") == left(tmp_path / "whole")
+    assert contents(tmp_path / "died") == contents(tmp_path / "whole")
 
 
-def test_a_signal_stops_a_run_and_the_same_command_goes_on(
+def test_a_signal_stops_a_run_and_the_same_command_resumes_it(
     finished: FinetuneResult, model: str, easy: Path, tmp_path: Path, breaks: Breaks,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
@@ -194,12 +194,12 @@ def test_a_signal_stops_a_run_and_the_same_command_goes_on(
     assert f"with --out {tmp_path / 'out'}, without --fresh" in caplog.text
     assert stopped.exit_code == 128 + signal.SIGTERM and not (tmp_path / "out/results.json").exists()
     assert "the same command resumes it" in str(stopped.__rich__())
-    breaks(-1, dies)
+    breaks(-1, crash)
     tune(model, easy, tmp_path / "out", seeds=2)
-    assert left(tmp_path / "out") == left(finished.out)
+    assert contents(tmp_path / "out") == contents(finished.out)
 
 
-def test_finished_seeds_are_not_run_again_nor_taken_for_those_of_another_config(
+def test_finished_seeds_are_not_run_again_and_need_the_same_config(
     finished: FinetuneResult, model: str, easy: Path, tmp_path: Path, breaks: Breaks
 ) -> None:
     out = tmp_path / "out"
@@ -207,25 +207,25 @@ def test_finished_seeds_are_not_run_again_nor_taken_for_those_of_another_config(
     steps: list[int] = []
     breaks(1, lambda: steps.append(1))
     again = tune(model, easy, out, seeds=2)
-    assert again.seeds == finished.seeds and left(out) == left(finished.out) and not steps
+    assert again.seeds == finished.seeds and contents(out) == contents(finished.out) and not steps
     more = tune(model, easy, out, seeds=3)
     assert more.seeds[:2] == finished.seeds and len(more.seeds) == 3 and len(steps) == 1
     with pytest.raises(CheckpointError, match=r"optimizer\.learning_rate: the run has 0\.01, asked for 0\.5"):
         tune(model, easy, out, optimizer__learning_rate=0.5)
 
 
-def test_the_weights_that_count_are_the_last_or_the_best(model: str, hopeless: Path, tmp_path: Path) -> None:
+def test_the_last_or_the_best_weights_are_kept(model: str, hopeless: Path, tmp_path: Path) -> None:
     for keep, wanted in (("last", lambda values: values[-1]), ("best", max)):
         out = tmp_path / keep
         more = {"evaluation__keep": keep, "evaluation__every": 1, "train__epochs": 6}
         result = tune(model, hopeless, out, kind="regression", **more)
         values = evaluations(out / "seed-0")
         assert len(values) == 36 and result.values("spearman") == pytest.approx([wanted(values)])
-        assert said(out, hopeless) == written(out / "seed-0")
+        assert predict_dev(out, hopeless) == stored_predictions(out / "seed-0")
     assert max(values) > values[-1], "or the two cannot be told apart"
 
 
-def test_patience_ends_a_run(model: str, hopeless: Path, tmp_path: Path) -> None:
+def test_patience_stops_a_run(model: str, hopeless: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     more = {"evaluation__patience": 2, "evaluation__every": 1, "train__epochs": 9}
     result = tune(model, hopeless, out, kind="regression", **more)
@@ -233,7 +233,7 @@ def test_patience_ends_a_run(model: str, hopeless: Path, tmp_path: Path) -> None
     assert len(values) == values.index(max(values)) + 3 == result.seeds[0].steps < 54
 
 
-def test_a_run_that_says_one_thing_throughout_has_failed(model: str, tmp_path: Path) -> None:
+def test_a_run_with_constant_predictions_has_failed(model: str, tmp_path: Path) -> None:
     draw = random.Random(0)
     rows = [{"text": sentence(draw), "label": "rare" if i % 20 == 0 else "usual"} for i in range(200)]
     data = write(tmp_path / "train.csv", rows)
@@ -243,7 +243,7 @@ def test_a_run_that_says_one_thing_throughout_has_failed(model: str, tmp_path: P
     assert result.seeds[0].metrics["matthews"] == 0.0
 
 
-def test_a_dry_run_plans(model: str, easy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_estimates(model: str, easy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command(model, easy, tmp_path / "out", "--dry-run", "--seeds", "3")) == 0
     shown = capsys.readouterr().out
     for words in ("learning_rate = 0.01", "steps of each seed", "46", "total time", "peak memory"):
@@ -262,7 +262,7 @@ def test_a_dry_run_plans(model: str, easy: Path, tmp_path: Path, capsys: pytest.
         ({"data.shots": 2, "data.fraction": 0.5}, "give either shots or fraction"),
     ],
 )  # fmt: skip
-def test_settings_that_cannot_be(
+def test_invalid_settings_are_refused(
     settings: dict[str, Any], message: str, model: str, easy: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -303,16 +303,16 @@ def test_a_file_may_be_named_without_a_folder(
     assert [one["seed"] for one in json.loads((tmp_path / "out/results.json").read_text())["seeds"]] == [3]
 
 
-def test_few_examples_are_drawn_for_each_seed(
+def test_each_seed_has_its_own_sample(
     model: str, easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = []
 
-    def noted(*arguments: Any, **others: Any) -> Any:
+    def record(*arguments: Any, **others: Any) -> Any:
         drawn.append(subsample(*arguments, **others))
         return drawn[-1]
 
-    monkeypatch.setattr("electra.finetuning.setup.subsample", noted)
+    monkeypatch.setattr("electra.finetuning.setup.subsample", record)
     for name, more in (("shots", {"data__shots": 20}), ("fraction", {"data__fraction": 0.1})):
         result = tune(model, easy, tmp_path / name, **more, seeds=2)
         assert [seed.steps for seed in result.seeds] == [6, 6]
@@ -346,7 +346,7 @@ def test_a_task_of_glue_by_name_and_its_submission(model: str, tmp_path: Path) -
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_test_parts_are_predicted_on_a_gpu(model: str, tmp_path: Path) -> None:
+def test_test_splits_are_predicted_on_a_gpu(model: str, tmp_path: Path) -> None:
     more = {"kind": "named", "task": "sst-2", "train__device": "cuda"}
     tune(model, glue(tmp_path / "glue"), tmp_path / "out", **more)
     assert len(records(tmp_path / "out/test.jsonl")) == 4

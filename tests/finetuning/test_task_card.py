@@ -1,4 +1,4 @@
-"""The card of a fine-tuned network says what it is for, how to load it and what it cannot do."""
+"""The card of a fine-tuned model: purpose, use, metrics, limitations."""
 
 import re
 
@@ -24,7 +24,7 @@ def tagging(*labels: str) -> Tagging:
     return Tagging(labels, "none", "accuracy", labels[0])
 
 
-def test_it_has_figures_use_purpose_training_and_limits() -> None:
+def test_it_has_use_purpose_training_metrics_and_limitations() -> None:
     text = card(tagging("O", "B-NP", "I-NP", "E-NP", "S-NP"))
     assert re.findall(r"^## (.*)", text, re.MULTILINE) == [
         "Use", "Purpose", "Training", "Metrics", "Limitations",

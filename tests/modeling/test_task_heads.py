@@ -1,4 +1,4 @@
-"""The head for texts, in the paper's form and in the one that transformers' class holds."""
+"""Heads for texts, in the paper's form and in that of transformers' class, and for tokens."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def test_more_labels_than_half_the_units_have_no_hidden_form() -> None:
     assert TextHead(CONFIG, 9, hidden=False).with_hidden(CONFIG) is None
 
 
-def test_texts_are_judged_by_their_first_state_alone() -> None:
+def test_the_text_head_reads_the_first_state_only() -> None:
     for hidden in (False, True):
         head = TextHead(CONFIG, 3, hidden=hidden).eval()
         x_BLD = torch.randn(4, 7, 16)
@@ -45,7 +45,7 @@ def test_dropout_is_active_only_while_training() -> None:
         assert torch.equal(head(x_BLD), head(x_BLD))
 
 
-def test_heads_of_tokens_give_logits_of_each() -> None:
+def test_token_heads_give_logits_for_each_token() -> None:
     x_BLD = torch.randn(2, 5, 16)
     for head, outputs in ((TokenHead(CONFIG, 4).eval(), 4), (SpanHead(CONFIG).eval(), 2)):
         logits_BLK = head(x_BLD)
@@ -54,7 +54,7 @@ def test_heads_of_tokens_give_logits_of_each() -> None:
         assert torch.allclose(logits_BLK[1, 3], expected_K, atol=1e-5)
 
 
-def test_weights_begin_as_wide_as_their_layer_asks_and_biases_at_zero() -> None:
+def test_weights_have_glorot_initialization_and_biases_are_zero() -> None:
     torch.manual_seed(0)
     head = TextHead(BertConfig(hidden_size=256), 2, hidden=True)
     assert head.dense is not None

@@ -55,7 +55,7 @@ def test_columns(tmp_path: Path, name: str, end: str, mark: str) -> None:
     assert read(path, Columns(words=3, tags=0))[0].words == ("I-ORG", "O")
 
 
-def test_a_tab_parts_columns_in_which_there_are_blanks(tmp_path: Path) -> None:
+def test_tabs_separate_columns_with_spaces_in_them(tmp_path: Path) -> None:
     text = "New York\tR:NOUN\tNew Jork\n.\t-\t-\n"
     (sentence,) = read_text(tmp_path, text, Columns(tags=1))
     assert (sentence.words, sentence.tags) == (("New York", "."), ("R:NOUN", "-"))
@@ -76,7 +76,7 @@ def test_conllu(tmp_path: Path) -> None:
     assert read(path, FEATS)[0].tags == ("Mood=Imp", "_", "_")
 
 
-def test_predicted_tags_come_behind_the_files_own(tmp_path: Path) -> None:
+def test_predicted_tags_are_a_new_last_column(tmp_path: Path) -> None:
     write(file(tmp_path, COLUMNS), tmp_path / "b.txt", Columns(), [["B-A", "I-A"], ["O"], ["B-B"]])
     assert (tmp_path / "b.txt").read_text().split("\n") == [
         "-DOCSTART- -X- -X- O O",
@@ -96,7 +96,7 @@ def test_predicted_tags_come_behind_the_files_own(tmp_path: Path) -> None:
     assert (tmp_path / "b.txt").read_text() == "New York\tc\ti\n"
 
 
-def test_predicted_tags_take_their_field_in_conllu(tmp_path: Path) -> None:
+def test_predicted_tags_replace_the_field_in_conllu(tmp_path: Path) -> None:
     path = file(tmp_path, CONLLU, "a.conllu")
     write(path, path, UPOS, [["X", "Y", "Z"], ["W"]])  # onto itself
     expected = CONLLU.replace("ir\tVERB", "ir\tX").replace("PRON", "Y").replace("NOUN", "Z").replace("INTJ", "W")

@@ -1,4 +1,4 @@
-"""The nine tasks from files laid out as the benchmark hands them out."""
+"""The nine tasks from files in the official format."""
 
 import zipfile
 from pathlib import Path
@@ -108,7 +108,7 @@ def test_cola_has_no_header_and_no_quoting(download: Path) -> None:
     assert task.problem.metric == "matthews" and task.problem.to_dict()["metrics"] == ("matthews", "accuracy")
 
 
-def test_mrpc_begins_with_a_mark_and_is_trained_on_in_both_orders(download: Path) -> None:
+def test_mrpc_has_a_byte_order_mark_and_is_symmetric(download: Path) -> None:
     task = load("mrpc", download)
     one = TextExample('He "left.', "He went.", 1)
     assert task.training_examples(task.splits["train"]) == [one, one.swapped]
@@ -116,7 +116,7 @@ def test_mrpc_begins_with_a_mark_and_is_trained_on_in_both_orders(download: Path
     assert "runs train on both orders of every pair" in task.notes and answers(task, "test") == [None]
 
 
-def test_sts_b_is_a_number_from_0_to_5(download: Path) -> None:
+def test_sts_b_has_values_from_0_to_5(download: Path) -> None:
     task = load("sts-b", download)
     assert isinstance(task.problem, Regression) and (task.problem.low, task.problem.high) == (0, 5)
     assert task.splits["dev"] == [TextExample("One dev.", "Two.", 4.25)] and task.symmetric
@@ -124,7 +124,7 @@ def test_sts_b_is_a_number_from_0_to_5(download: Path) -> None:
     assert task.problem.metrics == ("spearman", "pearson")
 
 
-def test_mnli_has_two_dev_sets_two_tests_and_the_diagnostic(download: Path) -> None:
+def test_mnli_has_two_dev_and_two_test_splits_and_the_diagnostic_set(download: Path) -> None:
     task = load("mnli", download)
     assert isinstance(task.problem, Classification)
     assert list(task.splits) == ["train", "dev", "dev-mismatched", "test", "test-mismatched", "diagnostic"]
@@ -148,30 +148,30 @@ def test_short_lines_of_qqp_are_counted(download: Path) -> None:
     assert task.problem.to_dict()["metrics"] == ("accuracy", "f1")
 
 
-def test_a_short_line_of_a_test_part_is_refused(download: Path) -> None:
-    """Predictions are handed in by number, and those behind it would be of other lines."""
+def test_a_short_line_of_a_test_split_is_refused(download: Path) -> None:
+    """Predictions are submitted by number; those after it would belong to other lines."""
     (download / "QQP/test.tsv").write_text("id\tquestion1\tquestion2\n0\tA?\tB?\n1\tA?\n2\tC?\tD?\n")
     with pytest.raises(DataError, match=r"test\.tsv:3: the line lacks a column"):
         load("qqp", download)
 
 
-def test_labels_of_a_test_part_are_not_looked_at(download: Path) -> None:
+def test_labels_of_a_test_split_are_ignored(download: Path) -> None:
     (download / "SST-2/test.tsv").write_text("sentence\tlabel\na film\t7\n")
     assert answers(load("sst-2", download), "test") == [None]
 
 
-@pytest.mark.parametrize("written", ["STS-B", "stsb", "sts_b", "StsB"])
-def test_names_however_they_are_written(written: str, download: Path) -> None:
-    assert glue.canonical_name(written) == "sts-b" and glue.canonical_name("sts") is None
-    (download / "STS-B").rename(download / written)
+@pytest.mark.parametrize("spelling", ["STS-B", "stsb", "sts_b", "StsB"])
+def test_names_in_any_spelling(spelling: str, download: Path) -> None:
+    assert glue.canonical_name(spelling) == "sts-b" and glue.canonical_name("sts") is None
+    (download / "STS-B").rename(download / spelling)
     assert (
         glue.TASKS["sts-b"].find_folder(download)
-        == glue.TASKS["sts-b"].find_folder(download / written)
-        == download / written
+        == glue.TASKS["sts-b"].find_folder(download / spelling)
+        == download / spelling
     )
 
 
-def test_what_is_missing_is_named_with_its_source(tmp_path: Path) -> None:
+def test_messages_about_missing_files_name_their_source(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"there is no folder RTE; the official files are at https://glue"):
         load("rte", tmp_path)
     (tmp_path / "RTE").mkdir()
@@ -190,7 +190,7 @@ def test_what_is_missing_is_named_with_its_source(tmp_path: Path) -> None:
         ("QNLI/dev.tsv", "index\tquestion\tsentence\tlabel\n", r"dev\.tsv: the file has no examples"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named_with_its_line(file: str, text: str, message: str, download: Path) -> None:
+def test_messages_about_bad_files_name_the_line(file: str, text: str, message: str, download: Path) -> None:
     (download / file).write_text(text)
     name = glue.canonical_name(file.partition("/")[0])
     assert name is not None
@@ -198,7 +198,7 @@ def test_what_is_wrong_is_named_with_its_line(file: str, text: str, message: str
         load(name, download)
 
 
-def test_broken_bytes_are_named(download: Path) -> None:
+def test_invalid_utf_8_is_refused(download: Path) -> None:
     (download / "SST-2/dev.tsv").write_bytes(b"sentence\tlabel\na\t1\nb\xff\t0\n")
     with pytest.raises(DataError, match=r"dev\.tsv:3: invalid UTF-8"):
         load("sst-2", download)

@@ -1,4 +1,4 @@
-"""Texts longer than a row: what the head reads of them, and where a gradient flows."""
+"""Texts longer than a row: the states that the head reads, and their gradients."""
 
 from typing import Any
 
@@ -51,8 +51,8 @@ def relative(direction: str = "both") -> EncoderModule:
     return encoder(kind="relative", memory_length=9, direction=direction)
 
 
-def network(inside: EncoderModule, way: LongTextMethod) -> TaskModel:
-    return TaskModel(inside, LABELS, long=LongTexts(way, WINDOW)).eval()
+def network(inside: EncoderModule, method: LongTextMethod) -> TaskModel:
+    return TaskModel(inside, LABELS, long=LongTexts(method, WINDOW)).eval()
 
 
 def windows_by_hand(rows: Rows, row: int) -> list[Tensor]:
@@ -85,7 +85,7 @@ def test_windows_hold_every_token_in_its_segment(tokenizer: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize("kind", ["learnt", "both", "left"])
-def test_in_windows_the_mean_of_their_states_is_read(kind: str, rows: Rows) -> None:
+def test_windows_have_the_mean_of_their_states(kind: str, rows: Rows) -> None:
     inside = encoder() if kind == "learnt" else relative(kind)
     batch = collate(rows, np.arange(len(rows)), pad=0)
     states_B1D = network(inside, "windows").states(batch)
@@ -95,7 +95,7 @@ def test_in_windows_the_mean_of_their_states_is_read(kind: str, rows: Rows) -> N
 
 
 @pytest.mark.parametrize("direction", ["both", "left"])
-def test_with_memory_the_last_window_is_read(direction: str, rows: Rows) -> None:
+def test_memory_has_the_state_of_the_last_window(direction: str, rows: Rows) -> None:
     inside = relative(direction)
     assert isinstance(inside, RelativeEncoder)
     states_B1D = network(inside, "memory").states(collate(rows, np.arange(len(rows)), pad=0))
@@ -107,11 +107,9 @@ def test_with_memory_the_last_window_is_read(direction: str, rows: Rows) -> None
         assert torch.allclose(state_1D[0], found.states_BND[0, -1 if direction == "left" else 0], atol=1e-5)
 
 
-@pytest.mark.parametrize("way", ["windows", "memory"])
-def test_outputs_are_those_of_each_text_alone_and_of_one_that_fits_those_of_its_row(
-    way: LongTextMethod, rows: Rows
-) -> None:
-    module, device = network(relative(), way), torch.device("cpu")
+@pytest.mark.parametrize("method", ["windows", "memory"])
+def test_batches_give_the_same_outputs_as_single_texts(method: LongTextMethod, rows: Rows) -> None:
+    module, device = network(relative(), method), torch.device("cpu")
     alone = [module.head(module.states(collate(rows, np.array([row]), pad=0)))[0] for row in range(len(rows))]
     for batch_tokens in (None, 1, 3 * WINDOW):
         found = module.outputs(rows, pad=0, device=device, batch_tokens=batch_tokens)
@@ -122,7 +120,7 @@ def test_outputs_are_those_of_each_text_alone_and_of_one_that_fits_those_of_its_
 
 
 def gradient(module: TaskModel, rows: Rows) -> Tensor:
-    """Of each token's embedding."""
+    """The gradient of each token's embedding."""
     module.zero_grad()
     module(collate(rows, np.arange(len(rows)), pad=0)).loss.backward()
     weights = module.encoder.embeddings.token.weight.grad
@@ -130,8 +128,8 @@ def gradient(module: TaskModel, rows: Rows) -> Tensor:
     return weights.abs().amax(1)
 
 
-def test_a_gradient_flows_through_all_windows_and_through_the_last_one_of_a_memory(tokenizer: Tokenizer) -> None:
-    """The first word stands in the first window alone."""
+def test_all_windows_have_a_gradient_but_with_memory_only_the_last_one(tokenizer: Tokenizer) -> None:
+    """The first word is only in the first window."""
     text = " ".join(["ferry", *["noon"] * 24])
     rows = LABELS.encode([TextExample(text, None, 1)], InputSpec(tokenizer, 500))
     first, other, classify = int(rows.ids[1]), int(rows.ids[2]), int(rows.ids[0])
@@ -141,7 +139,7 @@ def test_a_gradient_flows_through_all_windows_and_through_the_last_one_of_a_memo
     assert through_last[first] == 0 and min(through_last[[other, classify]]) > 0
 
 
-def test_what_is_remembered_counts(tokenizer: Tokenizer) -> None:
+def test_the_memory_changes_the_state(tokenizer: Tokenizer) -> None:
     module = network(relative(), "memory")
     one, other = (
         LABELS.encode([TextExample(" ".join([word, *["noon"] * 14]))], InputSpec(tokenizer, 500))
@@ -151,5 +149,5 @@ def test_what_is_remembered_counts(tokenizer: Tokenizer) -> None:
     assert (states[0] - states[1]).abs().max() > 1e-4
 
 
-def test_texts_side_by_side_count_a_window_at_a_time(rows: Rows) -> None:
+def test_batches_with_memory_count_one_window_per_text(rows: Rows) -> None:
     assert [len(chosen) for chosen in batches_by_length(rows, 3 * WINDOW, tokens_at_once=WINDOW)][:2] == [3, 3]

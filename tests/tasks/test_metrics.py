@@ -1,4 +1,4 @@
-"""Every figure against scikit-learn, SciPy or its plain formula."""
+"""Every metric equals that of scikit-learn, SciPy or its plain formula."""
 
 import itertools
 
@@ -16,7 +16,7 @@ VALUES = random.normal(size=(2, 40)).round(1).tolist()  # rounded, so that some 
 
 
 @pytest.mark.parametrize("pair", [BINARY, MANY])
-def test_shares_of_labels(pair: list[list[int]]) -> None:
+def test_metrics_of_labels(pair: list[list[int]]) -> None:
     found = compute_metrics(("accuracy", "macro_f1"), *pair)
     assert found == pytest.approx({
         "accuracy": sklearn.accuracy_score(*pair),
@@ -40,19 +40,19 @@ def test_correlations_and_error_of_values() -> None:
     assert found["error"] == pytest.approx(sum(abs(a - b) for a, b in zip(*VALUES, strict=True)) / 40)
 
 
-def test_names_give_the_order() -> None:
+def test_metrics_have_the_order_of_the_names() -> None:
     assert list(compute_metrics(("f1", "accuracy"), *BINARY)) == ["f1", "accuracy"]
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_what_is_perfect(name: str) -> None:
+def test_perfect_predictions(name: str) -> None:
     assert compute_metrics([name], [0, 1, 1, 0], [0, 1, 1, 0])[name] == pytest.approx(
         0.0 if name == "error" else 1.0
     )
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_what_is_all_one_is_a_number_and_no_warning(name: str) -> None:
+def test_constant_labels_give_a_number_and_no_warning(name: str) -> None:
     for answers, predictions in itertools.product([[0, 0, 0], [1, 1, 1], [0, 1, 1]], repeat=2):
         assert np.isfinite(compute_metrics([name], answers, predictions)[name])
     if name in ("matthews", "pearson", "spearman"):

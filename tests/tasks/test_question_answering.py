@@ -44,7 +44,7 @@ def question(context: str, text: str, start: int, **others: Any) -> Question:
 
 
 def ranges(context: str, pieces: list[tuple[int, int]]) -> list[Question]:
-    """A question for each run of one to three of the pieces."""
+    """A question for each sequence of one to three of the pieces."""
     spans = [(pieces[i][0], pieces[j][1]) for i in range(len(pieces)) for j in range(i, min(i + 3, len(pieces)))]
     return [question(context, context[start:end], start) for start, end in spans]
 
@@ -56,10 +56,10 @@ def words_of(context: str) -> list[tuple[int, int]]:
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
-def computed(
+def compute_outputs(
     problem: QuestionAnswering, head: nn.Module, rows: Rows, states: Any, *, size: int = 7
 ) -> list[Outputs]:
-    """The head's outputs of all rows, in batches, with the states that a function gives."""
+    """Outputs of the head for all rows, in batches, with states from a function."""
     found: list[Outputs] = []
     for chosen in np.array_split(np.arange(len(rows)), math.ceil(len(rows) / size)):
         batch = collate(rows, chosen, pad=0)
@@ -72,7 +72,7 @@ def computed(
 
 
 def oracle(batch: TaskBatch) -> Tensor:
-    """States that are the logits of a plain head which knows the targets."""
+    """States that are the logits of a plain head that knows the targets."""
     x_BL2 = torch.zeros(*batch.input_ids_BL.shape, 2)
     for side, name in enumerate(("start", "end")):
         target_B = batch.targets[name]
@@ -92,13 +92,13 @@ def head_of(problem: QuestionAnswering) -> Any:
     return head.eval()
 
 
-def test_what_an_oracle_points_at_is_read_back_letter_for_letter(tokenizer: Tokenizer) -> None:
+def test_predictions_of_an_oracle_equal_the_answers(tokenizer: Tokenizer) -> None:
     examples = [example for context in CONTEXTS for example in ranges(context, words_of(context))]
     problem = QuestionAnswering("plain", max_question=8, stride=16, max_answer=40)
     rows = problem.encode(examples, InputSpec(tokenizer, 80))
     assert len(rows) > len(examples) + 50, "some contexts take several windows"
     assert (rows.targets["end"] < rows.lengths - 1).all(), "[SEP] ends no answer"
-    predictions = problem.decode(examples, rows, computed(problem, nn.Identity(), rows, oracle))
+    predictions = problem.decode(examples, rows, compute_outputs(problem, nn.Identity(), rows, oracle))
     for example, prediction in zip(examples, predictions, strict=True):
         assert prediction["answer"] == example.answers[0][0] and prediction["id"] == example.id
         best = prediction["n_best"][0]
@@ -112,7 +112,7 @@ def test_every_chinese_character_can_be_an_answer() -> None:
     examples = ranges(CHINESE, [piece for piece in pieces if piece[1] < 10]) + ranges(CHINESE, pieces[-4:])
     problem = QuestionAnswering("plain", max_question=8, stride=8, max_answer=20)
     rows = problem.encode(examples, InputSpec(tokenizer, 40))
-    predictions = problem.decode(examples, rows, computed(problem, nn.Identity(), rows, oracle))
+    predictions = problem.decode(examples, rows, compute_outputs(problem, nn.Identity(), rows, oracle))
     assert [prediction["answer"] for prediction in predictions] == [e.answers[0][0] for e in examples]
 
 
@@ -121,12 +121,12 @@ def test_answers_are_whole_tokens_and_no_more(words: Tokenizer) -> None:
     examples = [question(context, "body", 11), question(context, " saw", 3)]
     problem = QuestionAnswering("plain", max_question=8)
     rows = problem.encode(examples, InputSpec(words, 64))
-    predictions = problem.decode(examples, rows, computed(problem, nn.Identity(), rows, oracle))
+    predictions = problem.decode(examples, rows, compute_outputs(problem, nn.Identity(), rows, oracle))
     assert [prediction["answer"] for prediction in predictions] == ["nobody", "saw"]
 
 
 @pytest.mark.parametrize(("max_length", "stride"), [(40, 8), (40, 100), (24, 128), (512, 128), (13, 1)])
-def test_windows_show_every_token_and_each_may_begin_an_answer_once(
+def test_windows_show_every_token_and_each_may_start_an_answer_once(
     words: Tokenizer, max_length: int, stride: int
 ) -> None:
     examples = [question(context, context.split()[0], context.index(context.split()[0])) for context in CONTEXTS]
@@ -160,7 +160,7 @@ def test_windows_show_every_token_and_each_may_begin_an_answer_once(
         assert set(np.diff(firsts)) <= {min(stride, max((room + 1) // 2, room - 10))}
 
 
-def test_training_rows_without_the_answer_are_left_out_or_have_none(words: Tokenizer) -> None:
+def test_training_rows_without_the_answer_are_left_out_or_unanswerable(words: Tokenizer) -> None:
     context = CONTEXTS[1]
     examples = [question(context, "slept", context.rindex("slept"), training=True)]
     reading = InputSpec(words, 48)
@@ -179,7 +179,7 @@ def test_training_rows_without_the_answer_are_left_out_or_have_none(words: Token
     assert (rows.targets["start"] == 0).all() and (rows.targets["impossible"] == 1).all()
 
 
-def test_questions_are_cut_which_is_known_and_unknown_answers_are_no_targets(words: Tokenizer) -> None:
+def test_long_questions_are_cut_and_unknown_answers_have_no_targets(words: Tokenizer) -> None:
     long = Question("1", "who saw what? " * 5, "Ann saw Bob.")
     rows = QuestionAnswering(max_question=4).encode(
         [long, replace(long, id="2", question="Who?")], InputSpec(words, 32)
@@ -190,20 +190,20 @@ def test_questions_are_cut_which_is_known_and_unknown_answers_are_no_targets(wor
         QuestionAnswering().encode([long], InputSpec(words, 67))
 
 
-def joined_end_logits(head: ConditionalSpanHead, x_LD: Tensor, start: int) -> Tensor:
-    """The formula as it is written: dense(1) after GELU(dense 512) of [start state ; token]."""
+def concatenated_end_logits(head: ConditionalSpanHead, x_LD: Tensor, start: int) -> Tensor:
+    """The formula of the paper: dense(1) after GELU(dense 512) of [start state ; token]."""
     both_LX = torch.stack([torch.cat([x_LD[start], token_D]) for token_D in x_LD])
     return head.end(F.gelu(head.end_dense(both_LX))).squeeze(-1)
 
 
-def test_end_logits_are_those_of_the_joined_states() -> None:
+def test_end_logits_equal_those_of_concatenated_states() -> None:
     head = head_of(QuestionAnswering())
     x_BLD, starts_BT = torch.randn(2, 9, 12), torch.tensor([[0, 3, 8], [5, 5, 1]])
     allowed_BL = torch.rand(2, 9) > 0.3
     found_BTL = head.end_logits(x_BLD, starts_BT, allowed_BL)
     for b in range(2):
         for t in range(3):
-            wanted_L = joined_end_logits(head, x_BLD[b], int(starts_BT[b, t]))
+            wanted_L = concatenated_end_logits(head, x_BLD[b], int(starts_BT[b, t]))
             torch.testing.assert_close(found_BTL[b, t][allowed_BL[b]], wanted_L[allowed_BL[b]])
             assert (found_BTL[b, t][~allowed_BL[b]] == -torch.inf).all()
 
@@ -211,7 +211,7 @@ def test_end_logits_are_those_of_the_joined_states() -> None:
 def slow_search(
     problem: QuestionAnswering, head: Any, x_LD: Tensor, batch: TaskBatch, row: int
 ) -> list[tuple[float, int, int]]:
-    """All spans that the rules admit with their scores, the best first."""
+    """All allowed spans with their scores, the best first."""
     allowed = [i for i, value in enumerate(batch.targets["allowed"][row].tolist()) if value == 1]
     begins = [i for i, value in enumerate(batch.targets["begins"][row].tolist()) if value == 1]
     spans = []
@@ -224,7 +224,7 @@ def slow_search(
         kept = sorted(begins, key=lambda i: -float(start_L[i]))[:20]
         scores = {}
         for i in kept:
-            end_L = joined_end_logits(head, x_LD, i)
+            end_L = concatenated_end_logits(head, x_LD, i)
             end_L = end_L - end_L[allowed].logsumexp(0)
             scores[i] = (float(start_L[i]), {j: float(end_L[j]) for j in allowed})
     for i, (start, ends) in scores.items():
@@ -234,7 +234,7 @@ def slow_search(
 
 @pytest.mark.parametrize("pointer", ["plain", "conditional"])
 @pytest.mark.parametrize("impossible", [False, True])
-def test_the_best_spans_are_those_of_a_slow_search(words: Tokenizer, pointer: Any, impossible: bool) -> None:
+def test_the_best_spans_equal_those_of_a_slow_search(words: Tokenizer, pointer: Any, impossible: bool) -> None:
     problem = QuestionAnswering(pointer, impossible, max_question=8, stride=12, max_answer=5)
     examples = [question(context, context.split()[0], -1) for context in CONTEXTS]
     rows = problem.encode(examples, InputSpec(words, 64))
@@ -252,7 +252,7 @@ def test_the_best_spans_are_those_of_a_slow_search(words: Tokenizer, pointer: An
 
 
 @pytest.mark.parametrize("impossible", [False, True])
-def test_losses_of_both_heads_are_those_of_a_slow_version(words: Tokenizer, impossible: bool) -> None:
+def test_losses_of_both_heads_equal_a_slow_version(words: Tokenizer, impossible: bool) -> None:
     context = CONTEXTS[1]
     examples = [question(context, "Bob", 8), replace(question(context, "slept", context.rindex("slept")), id="2")]
     if impossible:
@@ -273,7 +273,7 @@ def test_losses_of_both_heads_are_those_of_a_slow_version(words: Tokenizer, impo
             if pointer == "plain":
                 start_L, end_L = head(x_LD).unbind(-1)
             else:
-                start_L, end_L = head.start(x_LD).squeeze(-1), joined_end_logits(head, x_LD, start)
+                start_L, end_L = head.start(x_LD).squeeze(-1), concatenated_end_logits(head, x_LD, start)
             wanted = (start_L[allowed].logsumexp(0) - start_L[start]) / 2
             wanted = wanted + (end_L[allowed].logsumexp(0) - end_L[end]) / 2
             if impossible and pointer == "conditional":
@@ -287,21 +287,21 @@ def test_losses_of_both_heads_are_those_of_a_slow_version(words: Tokenizer, impo
         assert x_BLD.grad is not None and x_BLD.grad.isfinite().all() and x_BLD.grad.any()
 
 
-def told(*spans: tuple[int, int, float], null: float) -> Outputs:
+def outputs_of_spans(*spans: tuple[int, int, float], null: float) -> Outputs:
     columns = np.array(spans or [(0, 0, -np.inf)], np.float32).T
     return {"starts": columns[0], "ends": columns[1], "scores": columns[2], "null": np.float32(null)}  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize("pointer", ["plain", "conditional"])
-def test_windows_are_put_together(words: Tokenizer, pointer: Any) -> None:
+def test_predictions_combine_the_windows(words: Tokenizer, pointer: Any) -> None:
     context = "Ann saw Bob . Bob saw Ann . " * 3
     problem = QuestionAnswering(pointer, True, max_question=4, stride=8, max_answer=4)
     rows = problem.encode([question(context, "Bob", 8)], InputSpec(words, 24))
     assert len(rows) >= 2 and rows.notes[1].first == 8
     second = int(rows.seconds[0])
-    outputs = [told(null=9.0) for _ in range(len(rows))]
-    outputs[0] = told((second + 2, second + 2, 1.0), (second, second + 1, 0.5), null=4.0)
-    outputs[1] = told(
+    outputs = [outputs_of_spans(null=9.0) for _ in range(len(rows))]
+    outputs[0] = outputs_of_spans((second + 2, second + 2, 1.0), (second, second + 1, 0.5), null=4.0)
+    outputs[1] = outputs_of_spans(
         (second + 2, second + 2, 2.0), (second + 3, second + 3, 0.0), null=3.0
     )  # context tokens 10, 11
     (prediction,) = problem.decode([question(context, "Bob", 8)], rows, outputs)
@@ -312,15 +312,15 @@ def test_windows_are_put_together(words: Tokenizer, pointer: Any) -> None:
     ]
     odds = 3.0 if pointer == "conditional" else 1.0  # the least of the windows; a plain one's less the best score
     assert (prediction["null_odds"], prediction["score"], prediction["answer"]) == (odds, 2.0, "")
-    settled = problem.with_tuned_threshold({"best_threshold": odds})
-    (prediction,) = settled.decode([question(context, "Bob", 8)], rows, outputs)
+    tuned = problem.with_tuned_threshold({"best_threshold": odds})
+    (prediction,) = tuned.decode([question(context, "Bob", 8)], rows, outputs)
     assert prediction["answer"] == "Bob"
     (prediction,) = replace(problem, impossible=False).decode([question(context, "Bob", 8)], rows, outputs)
     assert prediction["answer"] == "Bob", "in 1.1 there is always an answer"
 
 
 @pytest.mark.parametrize("pointer", ["plain", "conditional"])
-def test_the_best_threshold_gives_the_best_figure(words: Tokenizer, pointer: Any) -> None:
+def test_the_best_threshold_gives_the_best_metric(words: Tokenizer, pointer: Any) -> None:
     examples = ranges(CONTEXTS[1], words_of(CONTEXTS[1]))[::4]
     examples = [replace(e, answers=(), impossible=True) if i % 3 == 0 else e for i, e in enumerate(examples)]
     examples.append(Question("unknown", "Who?", CONTEXTS[1]))
@@ -334,7 +334,7 @@ def test_the_best_threshold_gives_the_best_figure(words: Tokenizer, pointer: Any
 
     def predictions(problem: QuestionAnswering) -> list[Prediction]:
         with torch.no_grad():
-            return problem.decode(examples, rows, computed(problem, head, rows, noisy))
+            return problem.decode(examples, rows, compute_outputs(problem, head, rows, noisy))
 
     figures = problem.compute_metrics(examples, predictions(problem))
     chosen = problem.with_tuned_threshold(figures)
@@ -351,12 +351,12 @@ def test_a_context_without_text_has_no_answer(words: Tokenizer) -> None:
             examples = [Question("1", "Who?", " \n")]
             rows = problem.encode(examples, InputSpec(words, 32))
             with torch.no_grad():
-                outputs = computed(problem, head_of(problem), rows, random_states)
+                outputs = compute_outputs(problem, head_of(problem), rows, random_states)
             (prediction,) = problem.decode(examples, rows, outputs)
             assert prediction["answer"] == "" and json.dumps(prediction, allow_nan=False)
 
 
-def test_facts_make_the_problem_again() -> None:
+def test_the_problem_is_restored_from_its_fields() -> None:
     problem = QuestionAnswering("plain", True, stride=64, null_threshold=-1.25)
     facts = json.loads(json.dumps(problem.to_dict()))
     assert facts["kind"] == "answering" and load_problem(facts) == problem

@@ -19,7 +19,7 @@ def record(name: str = "1", *answers: tuple[str, int], **others: Any) -> dict[st
     }
 
 
-def written(folder: Path, *records: Any, context: str = CONTEXT) -> Path:
+def write_file(folder: Path, *records: Any, context: str = CONTEXT) -> Path:
     path = folder / "file.json"
     content = {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": context, "qas": records}]}]}
     path.write_text(json.dumps(content), encoding="utf-8")
@@ -27,7 +27,7 @@ def written(folder: Path, *records: Any, context: str = CONTEXT) -> Path:
 
 
 def test_both_versions(tmp_path: Path) -> None:
-    path = written(
+    path = write_file(
         tmp_path,
         record("1", ("Bob", 8), ("Ann", 0)),
         record("2", is_impossible=True, plausible_answers=[{"text": "Eve", "answer_start": 30}]),
@@ -44,8 +44,8 @@ def test_both_versions(tmp_path: Path) -> None:
     assert notes == () and [question.has_answer for question in questions] == [True, True, True, False]
 
 
-def test_an_answer_that_stands_elsewhere_is_found_at_the_nearest_place(tmp_path: Path) -> None:
-    path = written(
+def test_a_wrong_answer_position_is_corrected_to_the_nearest_occurrence(tmp_path: Path) -> None:
+    path = write_file(
         tmp_path, record("1", ("Bob", 10)), record("2", ("Bob", 12)), record("3", ("Bob", -5), ("Ann", 900))
     )
     questions, notes = read_questions(path, training=True)
@@ -60,8 +60,10 @@ def test_an_answer_that_stands_elsewhere_is_found_at_the_nearest_place(tmp_path:
     )
 
 
-def test_answers_that_are_nowhere_are_not_learnt_but_compared_with(tmp_path: Path) -> None:
-    path = written(tmp_path, record("1", ("Zoe", 3), ("Eve", 30)), record("2", ("Zoe", 0)), record("3", (" ", 3)))
+def test_answers_that_are_not_in_the_context_are_only_for_evaluation(tmp_path: Path) -> None:
+    path = write_file(
+        tmp_path, record("1", ("Zoe", 3), ("Eve", 30)), record("2", ("Zoe", 0)), record("3", (" ", 3))
+    )
     questions, notes = read_questions(path, training=True)
     assert [(question.id, question.answers) for question in questions] == [("1", (("Eve", 30),))]
     assert notes == (
@@ -90,16 +92,16 @@ def test_answers_that_are_nowhere_are_not_learnt_but_compared_with(tmp_path: Pat
         ({"id": "2", "question": "\ud800"}, "question 2: invalid Unicode in 'question'"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, broken: Any, message: str) -> None:
+def test_messages_name_the_place(tmp_path: Path, broken: Any, message: str) -> None:
     with pytest.raises(DataError, match=message.replace("?", r"\?")):
-        read_questions(written(tmp_path, record("1", ("Bob", 8)), broken))
+        read_questions(write_file(tmp_path, record("1", ("Bob", 8)), broken))
 
 
 def test_training_needs_answers(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="question 1: no key 'answers'"):
-        read_questions(written(tmp_path, {"id": "1", "question": "?"}), training=True)
+        read_questions(write_file(tmp_path, {"id": "1", "question": "?"}), training=True)
     with pytest.raises(DataError, match="no questions to learn from"):
-        read_questions(written(tmp_path, record("1", ("Zoe", 0))), training=True)
+        read_questions(write_file(tmp_path, record("1", ("Zoe", 0))), training=True)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,7 @@ def test_training_needs_answers(tmp_path: Path) -> None:
         (b'{"data": []}', "the file has no questions"),
     ],
 )
-def test_another_file(tmp_path: Path, content: bytes, message: str) -> None:
+def test_files_in_other_formats_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(content)
     with pytest.raises(DataError, match=message):
@@ -123,7 +125,7 @@ def test_another_file(tmp_path: Path, content: bytes, message: str) -> None:
         read_questions(tmp_path / "missing.json")
 
 
-def test_no_context_is_held_out_and_learnt_from() -> None:
+def test_train_and_dev_share_no_context() -> None:
     questions = [Question(str(i), "?", f"context {i % 20}", (("context", 0),), training=True) for i in range(60)]
     train, dev = hold_out(questions, 0.1, seed=3)
     assert len(dev) == 6 and len(train) == 54 and not {q.context for q in train} & {q.context for q in dev}

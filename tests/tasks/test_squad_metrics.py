@@ -21,7 +21,7 @@ def some_text(random: Random) -> str:
 
 
 def plain_words(text: str) -> list[str]:
-    """What is left of a text, character by character and word by word."""
+    """The normalized words of a text, character by character and word by word."""
     characters = [character for character in text.lower() if character not in string.punctuation]
     words, word = [], ""
     for character in [*characters, " "]:  # a word of letters, as regular expressions see it, is an article or not
@@ -45,7 +45,7 @@ def plain_f1(answer: str, gold: str) -> float:
     return 2 * precision * recall / (precision + recall) if common else 0.0
 
 
-def test_thousands_of_random_texts_as_a_plain_version_judges_them() -> None:
+def test_random_texts_have_the_metrics_of_a_plain_version() -> None:
     # Beside transformers 4.57.1 (squad_metrics.py; gone in 5) all of this was equal, too.
     random = Random(0)
     for _ in range(5000):
@@ -78,12 +78,12 @@ def test_cases_of_2_0(answer: str, golds: list[str], exact: float, overlap: floa
     assert (found[0].item(), found[1].item()) == pytest.approx((exact, overlap))
 
 
-def test_1_1_takes_every_gold_answer_and_no_words_have_nothing_in_common() -> None:
+def test_1_1_counts_every_gold_answer_and_empty_answers_never_agree() -> None:
     found = exact_and_f1(["", "x"], [["the", "x"], ["the", "x"]], impossible=False)
     assert [values.tolist() for values in found] == [[1, 1], [0, 1]]
 
 
-def test_figures_of_questions_with_and_without_an_answer() -> None:
+def test_metrics_of_questions_with_and_without_an_answer() -> None:
     answers, golds = ["a cat", "", "x", ""], [["cat"], ["dog"], [], []]
     assert compute_squad_metrics(answers, golds, impossible=True) == {
         "exact": 0.5, "f1": 0.5, "HasAns_exact": 0.5, "HasAns_f1": 0.5, "NoAns_exact": 0.5, "NoAns_f1": 0.5
@@ -92,7 +92,7 @@ def test_figures_of_questions_with_and_without_an_answer() -> None:
     assert "NoAns_f1" not in compute_squad_metrics(answers[:2], golds[:2], impossible=True)
 
 
-def test_the_best_threshold_is_that_of_trying_all() -> None:
+def test_the_best_threshold_equals_that_of_trying_all() -> None:
     random = Random(1)
     for _ in range(100):
         golds = [[] if random.random() < 0.4 else [some_text(random)] for _ in range(random.randint(1, 30))]
@@ -125,14 +125,14 @@ def test_the_best_threshold_is_that_of_trying_all() -> None:
         ("中国 a ， it's a\xa0b", "ÜBER ，", 0, 0.333333), ("ÜBER a-b", "a-b cat", 0, 0.5),
     ],
 )  # fmt: skip
-def test_what_the_official_functions_gave(answer: str, gold: str, exact: float, overlap: float) -> None:
-    """As compute_exact and compute_f1 of evaluate-v2.0 gave it, in the copy that transformers 4.46 had."""
+def test_results_of_the_official_functions(answer: str, gold: str, exact: float, overlap: float) -> None:
+    """Results of compute_exact and compute_f1 of evaluate-v2.0, in the copy of transformers 4.46."""
     assert exact_match(answer, gold) == exact
     assert f1(answer, gold, impossible=True) == pytest.approx(overlap, abs=1e-6)
 
 
-def test_the_search_of_the_official_script() -> None:
-    """By hand: surely right, surely wrong, half right, unsure."""
+def test_the_threshold_search_of_the_official_script() -> None:
+    """By hand: certain and right, certain and wrong, half right, uncertain."""
     answers, golds = ["cat", "dog", "red cat", "x"], [["cat"], [], ["cat"], []]
     found = best_thresholds(answers, golds, [-3.0, -1.0, 0.5, 2.0])
     assert found == pytest.approx(

@@ -1,4 +1,4 @@
-"""Parts of a training set, drawn by a seed."""
+"""Random samples of a training set."""
 
 from collections import Counter
 
@@ -17,18 +17,18 @@ def counts(examples: list[TextExample]) -> Counter[object]:
     return Counter(example.answer for example in examples)
 
 
-def test_all_is_all() -> None:
+def test_a_sample_of_all_examples() -> None:
     assert subsample(LABELED, fraction=1, shots=0, seed=0) == LABELED
 
 
-def test_a_share_is_that_of_each_label_and_in_order() -> None:
+def test_a_fraction_applies_to_each_label_and_keeps_the_order() -> None:
     found = subsample(LABELED, fraction=0.1, shots=0, seed=0)
     assert counts(found) == {0: 15, 1: 5}
     places = [LABELED.index(example) for example in found]
     assert places == sorted(places)
 
 
-def test_so_many_of_each_label() -> None:
+def test_a_number_of_examples_of_each_label() -> None:
     found = subsample(LABELED, fraction=1, shots=8, seed=0)
     assert counts(found) == {0: 8, 1: 8}
     places = [LABELED.index(example) for example in found]
@@ -41,13 +41,13 @@ def test_the_seed_decides(fraction: float, shots: int) -> None:
     assert one == same and one != other
 
 
-def test_values_and_sentences_have_shares_without_labels() -> None:
+def test_values_and_sentences_are_sampled_without_labels() -> None:
     assert len(subsample(VALUED, fraction=0.25, shots=0, seed=0)) == 50
     sentences = [Sentence((f"word{i}",), ("O",), "train.txt", i) for i in range(40)]
     assert len(subsample(sentences, fraction=0.25, shots=0, seed=0)) == 10
 
 
-def test_values_that_come_again_are_no_labels() -> None:
+def test_repeated_values_are_not_labels() -> None:
     examples = [TextExample(f"text {i}", None, [1.0, 2.5, 4.0, i / 7][i % 4]) for i in range(400)]
     assert len(subsample(examples, fraction=0.05, shots=0, seed=0)) == 20
     with pytest.raises(DataError, match=r"the answers are not labels"):
@@ -59,14 +59,14 @@ def test_a_label_of_one_example_is_not_lost() -> None:
     assert counts(subsample(rare, fraction=0.5, shots=0, seed=0)) == {0: 75, 1: 25, 2: 1}
 
 
-def test_shots_that_cannot_be() -> None:
+def test_impossible_shots_are_refused() -> None:
     with pytest.raises(DataError, match=r"data\.shots: a label has only 50 examples; give 50 or fewer"):
         subsample(LABELED, fraction=1, shots=51, seed=0)
     with pytest.raises(DataError, match=r"data\.shots: the answers are not labels.* use data\.fraction"):
         subsample(VALUED, fraction=1, shots=2, seed=0)
 
 
-def test_a_cut_keeps_order_and_leaves_something_on_both_sides() -> None:
+def test_a_split_keeps_the_order_and_both_parts_have_members() -> None:
     groups = ["a"] * 50 + ["b"] * 3 + ["c"]
     kept, cut = stratified_split(groups, 0.9, seed=0)
     assert kept.tolist() == sorted(kept.tolist()) and cut.tolist() == sorted(cut.tolist())
@@ -76,7 +76,7 @@ def test_a_cut_keeps_order_and_leaves_something_on_both_sides() -> None:
     assert kept.tolist() != other.tolist()
 
 
-def test_rare_sets_of_labels_do_not_swell_a_part() -> None:
+def test_rare_sets_of_labels_do_not_enlarge_a_part() -> None:
     rare = [TextExample(f"text {i}", None, (i, i + 1)) for i in range(100)]
     often = [TextExample(f"more {i}", None, (0,)) for i in range(100)]
     found = subsample([*rare, *often], fraction=0.1, shots=0, seed=0)

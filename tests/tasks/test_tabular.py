@@ -1,4 +1,4 @@
-"""Tables of one's own, good and bad."""
+"""The user's own tables, valid and invalid."""
 
 import json
 from collections import Counter
@@ -21,21 +21,21 @@ GOOD = "text,label\n" + "".join(f"text {i},{'no' if i % 4 else 'yes'}\n" for i i
 
 
 def read(kind: Any, files: dict[str, Path], *, dev_share: float = 0.1, **columns: Any) -> Task:
-    """A task of files in one folder, which are named by split."""
+    """The task of files in one folder."""
     names: dict[str, Any] = {split: file.name for split, file in files.items()}
     data = DataConfig(path=next(iter(files.values())).parent, dev_share=dev_share, **names, **columns)
     task: Task = tasks.get(kind).load_task("mine", data, HeadConfig())
     return task
 
 
-def of(kind: Any, tmp_path: Path, **texts: str) -> Task:
-    """A task of .csv files, one a split."""
+def read_texts(kind: Any, tmp_path: Path, **texts: str) -> Task:
+    """The task of .csv files, one per split."""
     for split, text in texts.items():
         (tmp_path / f"{split}.csv").write_text(text)
     return read(kind, {split: tmp_path / f"{split}.csv" for split in texts})
 
 
-def of_records(kind: Any, tmp_path: Path, records: list[dict[str, Any]], **columns: Any) -> Task:
+def read_records(kind: Any, tmp_path: Path, records: list[dict[str, Any]], **columns: Any) -> Task:
     path = tmp_path / "train.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return read(kind, {"train": path}, **columns)
@@ -46,14 +46,16 @@ def labels(found: Task) -> tuple[str, ...]:
     return found.problem.labels
 
 
-def test_columns_are_found_by_their_usual_names(tmp_path: Path) -> None:
+def test_columns_with_usual_names_are_found(tmp_path: Path) -> None:
     for text, label in (("text", "label"), ("Review", "stars"), ("sentence", "Category")):
-        found = of("classification", tmp_path, train=f"id,{text},{label}\n1,a,x\n2,b,y\n", dev="text,label\nc,y\n")
+        found = read_texts(
+            "classification", tmp_path, train=f"id,{text},{label}\n1,a,x\n2,b,y\n", dev="text,label\nc,y\n"
+        )
         assert found.splits["train"] == [TextExample("a", None, 0), TextExample("b", None, 1)]
         assert found.splits["dev"] == [TextExample("c", None, 1)]
 
 
-def test_columns_are_taken_that_are_named(tmp_path: Path) -> None:
+def test_named_columns_are_used(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("text,said,label,mood\n" + "1,a,2,x\n1,b,2,y\n" * 5)
     found = read("classification", {"train": tmp_path / "t.csv"}, text="said", label="mood")
     assert labels(found) == ("x", "y") and {one.first for one in found.splits["train"]} == {"a", "b"}
@@ -64,7 +66,7 @@ def test_columns_are_taken_that_are_named(tmp_path: Path) -> None:
 
 
 def test_no_column_is_both_texts(tmp_path: Path) -> None:
-    """QNLI calls its second text what others call their first."""
+    """The second text of QNLI has the name that others use for the first."""
     (tmp_path / "t.csv").write_text("index,question,sentence,label\n" + "1,why,because,x\n1,who,me,y\n" * 5)
     for named in ({"pair": "sentence"}, {"text": "question", "pair": "sentence"}):
         found = read("pair", {"train": tmp_path / "t.csv"}, **named)
@@ -83,7 +85,7 @@ def test_no_column_is_both_texts(tmp_path: Path) -> None:
         ("text,label,n", {"pair": "other"}, r"no column 'other'"),
     ],
 )  # fmt: skip
-def test_columns_that_are_missing(header: str, columns: dict[str, str], message: str, tmp_path: Path) -> None:
+def test_missing_columns_are_refused(header: str, columns: dict[str, str], message: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(f"{header}\na,b,c\n")
     with pytest.raises(DataError, match=message):
         read("classification", {"train": tmp_path / "t.csv"}, **columns)
@@ -99,22 +101,22 @@ def test_columns_that_are_missing(header: str, columns: dict[str, str], message:
         (["2", "nan", "10"], ("10", "2", "nan")),
     ],
 )
-def test_labels_are_ordered_by_size_or_by_the_alphabet(
+def test_labels_are_ordered_by_value_or_alphabetically(
     given: list[str], expected: tuple[str, ...], tmp_path: Path
 ) -> None:
     rows = "".join(f"text,{label}\n" * 3 for label in given)
-    found = of("classification", tmp_path, train=f"text,label\n{rows}", dev=f"text,label\n{rows}")
+    found = read_texts("classification", tmp_path, train=f"text,label\n{rows}", dev=f"text,label\n{rows}")
     assert labels(found) == expected
     assert [one.answer for one in found.splits["dev"][::3]] == [expected.index(label) for label in given]
 
 
-def test_labels_that_are_no_strings(tmp_path: Path) -> None:
-    found = of_records("classification", tmp_path, [{"text": "a", "label": x} for x in (4.0, 1.0, 4, 10)] * 3)
+def test_labels_that_are_not_strings(tmp_path: Path) -> None:
+    found = read_records("classification", tmp_path, [{"text": "a", "label": x} for x in (4.0, 1.0, 4, 10)] * 3)
     assert labels(found) == ("1", "4", "10")
 
 
-def test_the_balance_stands_in_the_notes(tmp_path: Path) -> None:
-    found = of("classification", tmp_path, train=GOOD, dev=GOOD, test="text\nnew\n")
+def test_notes_have_the_distribution_of_labels(tmp_path: Path) -> None:
+    found = read_texts("classification", tmp_path, train=GOOD, dev=GOOD, test="text\nnew\n")
     assert found.notes == (
         "train: 40 rows; no 75.0%, yes 25.0%",
         "dev: 40 rows; no 75.0%, yes 25.0%",
@@ -125,30 +127,30 @@ def test_the_balance_stands_in_the_notes(tmp_path: Path) -> None:
     )
 
 
-def test_dev_is_cut_from_train_in_equal_shares(tmp_path: Path) -> None:
-    found = of("classification", tmp_path, train=GOOD)
+def test_dev_is_a_stratified_part_of_train(tmp_path: Path) -> None:
+    found = read_texts("classification", tmp_path, train=GOOD)
     counts = {split: Counter(one.answer for one in examples) for split, examples in found.splits.items()}
     assert counts == {"train": {0: 27, 1: 9}, "dev": {0: 3, 1: 1}}
     everything = [one.first for examples in found.splits.values() for one in examples]
     assert sorted(everything) == sorted(f"text {i}" for i in range(40))
     assert found.notes[0] == "no dev file: 4 of the 40 training rows are used for it"
-    assert of("classification", tmp_path, train=GOOD).splits == found.splits
+    assert read_texts("classification", tmp_path, train=GOOD).splits == found.splits
 
 
-def test_labels_that_train_never_has_are_named(tmp_path: Path) -> None:
+def test_labels_that_train_does_not_have_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"dev\.csv:3: the label 'yess' does not occur .*; did you mean 'yes'.*no, yes"
     ):
-        of("classification", tmp_path, train=GOOD, dev="text,label\na,no\nb,yess\n")
+        read_texts("classification", tmp_path, train=GOOD, dev="text,label\na,no\nb,yess\n")
 
 
 def test_thousands_of_labels_are_a_mistake(tmp_path: Path) -> None:
     many = "text,label\n" + "".join(f"text,{i}\n" for i in range(5000)) * 3
     with pytest.raises(DataError, match=r"train\.csv: 5,000 different labels in 15,000 rows.*--kind regression"):
-        of("classification", tmp_path, train=many)
+        read_texts("classification", tmp_path, train=many)
     each = "text,label\n" + "".join(f"text,title {i}\n" for i in range(200))
     with pytest.raises(DataError, match="200 different labels in 200 rows"):
-        of("classification", tmp_path, train=each)
+        read_texts("classification", tmp_path, train=each)
 
 
 @pytest.mark.parametrize(
@@ -167,26 +169,26 @@ def test_thousands_of_labels_are_a_mistake(tmp_path: Path) -> None:
         ("pair", "sentence1,sentence2,label\na,,x\n", r"train\.csv:2: the text in column 'sentence2' is empty"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_learnt_is_named(kind: str, text: str, message: str, tmp_path: Path) -> None:
+def test_data_that_cannot_be_learned_are_refused(kind: str, text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=message):
-        of(kind, tmp_path, train=text)
+        read_texts(kind, tmp_path, train=text)
 
 
 @pytest.mark.parametrize("value", [None, 7, ["a"], "\ud800"])
-def test_texts_that_are_none(value: Any, tmp_path: Path) -> None:
+def test_values_that_are_not_texts_are_refused(value: Any, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"train\.jsonl:2: (the text in column 'text' is|invalid Unicode)"):
-        of_records("classification", tmp_path, [{"text": "a", "label": 1}, {"text": value, "label": 2}])
+        read_records("classification", tmp_path, [{"text": "a", "label": 1}, {"text": value, "label": 2}])
 
 
 def test_numbers_are_scaled_by_the_training_part(tmp_path: Path) -> None:
     rows = "".join(f"text {i},{i / 2}\n" for i in range(9))
-    found = of(
+    found = read_texts(
         "regression", tmp_path, train=f"text,rating\n{rows}", dev="text,rating\na,3\n", test="text,rating\nb,\n"
     )
     assert isinstance(found.problem, Regression) and (found.problem.low, found.problem.high) == (0, 4)
     assert found.splits["dev"] == [TextExample("a", None, 3.0)] and found.splits["test"] == [TextExample("b")]
     assert found.notes[0] == "train: 9 rows, mean 2, from 0 to 4" and found.problem.metric == "spearman"
-    assert len(of("regression", tmp_path, train=f"text,rating\n{rows}").splits["dev"]) == 1
+    assert len(read_texts("regression", tmp_path, train=f"text,rating\n{rows}").splits["dev"]) == 1
 
 
 def test_several_labels_in_lists_or_strings(tmp_path: Path) -> None:
@@ -198,29 +200,29 @@ def test_several_labels_in_lists_or_strings(tmp_path: Path) -> None:
     strings = [{**one, "labels": ", ".join(one["labels"])} for one in lists]
     other = [{**one, "labels": ";".join(one["labels"])} for one in lists]
     for records, columns in ((lists, {}), (strings, {}), (other, {"separator": ";"})):
-        found = of_records("multilabel", tmp_path, records * 5, **columns)
+        found = read_records("multilabel", tmp_path, records * 5, **columns)
         assert labels(found) == ("land", "sea", "sky")
         answers = {one.first: one.answer for examples in found.splits.values() for one in examples}
         assert answers == {"a": (1, 2), "b": (), "c": (0,)}
 
 
 def test_a_tenth_of_sets_of_labels_is_a_tenth(tmp_path: Path) -> None:
-    """Not one row of every rare set."""
+    """It does not have a row of every rare set."""
     sets = [["a"], ["a", "b"], *([f"x{i // 3}"] for i in range(60))]
     records = [{"text": f"text {i}", "label": sets[i % 2] if i < 60 else sets[i - 58]} for i in range(120)]
-    found = of_records("multilabel", tmp_path, records)
+    found = read_records("multilabel", tmp_path, records)
     assert len(found.splits["dev"]) == 12
 
 
-def test_sets_of_labels_that_never_come_twice_have_a_dev_part_too(tmp_path: Path) -> None:
+def test_dev_of_sets_of_labels_that_occur_once(tmp_path: Path) -> None:
     records = [{"text": f"t{i}", "labels": [x for x in range(5) if i >> x & 1]} for i in range(32)]
-    found = of_records("multilabel", tmp_path, records)
+    found = read_records("multilabel", tmp_path, records)
     assert (len(found.splits["train"]), len(found.splits["dev"])) == (29, 3)
 
 
 def test_pairs(tmp_path: Path) -> None:
     text = "premise,hypothesis,label\n" + "It rained.,It was wet.,yes\nIt rained.,It was dry.,no\n" * 5
-    found = of("pair", tmp_path, train=text)
+    found = read_texts("pair", tmp_path, train=text)
     assert found.problem.to_dict()["pair"] and {one.second for one in found.splits["train"]} == {
         "It was wet.", "It was dry.",
     }  # fmt: skip
@@ -236,13 +238,13 @@ def test_scores_of_pairs_by_named_columns(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_answers_of_test_may_be_known_or_not(tmp_path: Path) -> None:
+def test_labels_of_the_test_split_are_optional(tmp_path: Path) -> None:
     for test, expected in (
         ("text,label\na,no\n", [0]),
         ("text,label\na,\nb,no\n", [None, None]),
         ("text\na\n", [None]),
     ):
-        found = of("classification", tmp_path, train=GOOD, test=test)
+        found = read_texts("classification", tmp_path, train=GOOD, test=test)
         assert [one.answer for one in found.splits["test"]] == expected
 
 
@@ -263,7 +265,7 @@ def test_files_are_found_by_their_names(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_files_that_could_be_two_or_none(tmp_path: Path) -> None:
+def test_missing_and_ambiguous_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"there is no training file; name one train\.csv, or choose one with --data\.train"
     ):

@@ -48,7 +48,7 @@ def tokenizer(kind: TokenizerKind = "wordpiece") -> Tokenizer:
 
 
 def oracle(problem: Tagging, rows: Rows, sure: float = 0.9) -> list[Outputs]:
-    """What a head gives that has learnt the targets by heart, and is sure of another label elsewhere."""
+    """Outputs of a head that knows the targets, and predicts another label elsewhere."""
     found: list[Outputs] = []
     for start, end in zip(rows.starts[:-1], rows.starts[1:], strict=True):
         targets = rows.token_targets["labels"][start:end]
@@ -64,7 +64,7 @@ def tagging(examples: Sequence[Sentence] = EXAMPLES) -> Tagging:
     return problem
 
 
-def test_labels_are_the_closed_set_of_bioes_and_come_back_from_their_facts() -> None:
+def test_labels_are_the_closed_set_of_bioes_and_are_restored_from_their_fields() -> None:
     problem = tagging()
     kinds = [f"{letter}-{kind}" for letter in "BEIS" for kind in ("LOC", "PER")]
     assert problem.labels == ("O", *kinds) and (problem.scheme, problem.metric) == ("bio", "span_f1")
@@ -88,7 +88,7 @@ def test_every_word_gets_its_tag_back_in_the_files_scheme(
     assert problem.compute_metrics(examples, predictions)["span_f1"] == 1.0
 
 
-def test_the_first_token_of_a_word_is_labelled() -> None:
+def test_the_first_token_of_a_word_is_labeled() -> None:
     words = tokenizer()
     (example,) = examples = [sentence("harbours:B-LOC North:O O'Hara:B-PER Seven:I-PER")]
     problem = tagging(examples)
@@ -144,7 +144,7 @@ def test_a_long_sentence_counts_each_word_once() -> None:
     assert (rows.token_targets["labels"] != IGNORE_INDEX).sum() == 150 + 6
 
 
-def test_a_bpe_that_sets_no_blanks_reads_words_as_in_a_text() -> None:
+def test_a_bpe_without_a_prefix_space_reads_words_as_in_a_text() -> None:
     bpe = tokenizer("bpe")
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     rows = tagging().encode(EXAMPLES[:1], InputSpec(bpe, 64))
@@ -152,7 +152,7 @@ def test_a_bpe_that_sets_no_blanks_reads_words_as_in_a_text() -> None:
     assert rows.ids.tolist()[1:-1] == joined
 
 
-def test_losses_are_sums_over_labelled_tokens() -> None:
+def test_losses_are_sums_over_labeled_tokens() -> None:
     problem = tagging()
     rows = problem.encode(EXAMPLES, InputSpec(tokenizer(), 64))
     batch = collate(rows, np.arange(4), pad=0)
@@ -222,7 +222,7 @@ def test_unsuitable_tags_are_refused(lines: list[str], options: Mapping[str, str
         build_tagging_task("x", {"train": [sentence(line) for line in lines]}, **options)  # type: ignore[arg-type]
 
 
-def test_tags_that_train_never_has_are_named() -> None:
+def test_tags_that_train_does_not_have_are_refused() -> None:
     train_split = [sentence("a:B-X b:I-X c:O")]
     task = build_tagging_task("x", {"train": train_split, "dev": [sentence("a:S-X b:I-X c:E-X", "dev.txt")]})
     assert (
@@ -234,7 +234,7 @@ def test_tags_that_train_never_has_are_named() -> None:
 
 
 def test_some_tags_that_mark_no_spans_may_be_new() -> None:
-    """The features of a treebank's words, of which every part has some that no other has."""
+    """Each split of a treebank has features that no other split has."""
     train_split, common = [sentence("a:X b:Y")], "a:X b:Y " * 60
     with pytest.raises(DataError, match=r"dev\.txt: dev has tags that train does not have: 'Z' \(2 times\); add"):
         build_tagging_task("x", {"train": train_split, "dev": [sentence(f"{common}a:Z b:Z", "dev.txt")]})
@@ -263,7 +263,7 @@ def words_of(task: Task, split: str) -> list[str]:
     return [word for example in task.splits[split] for word in example.words]
 
 
-def test_chunking_has_its_last_tenth_for_dev(tmp_path: Path) -> None:
+def test_dev_of_chunking_is_the_last_tenth_of_train(tmp_path: Path) -> None:
     text = "".join(f"w{i} NN B-NP\nx RB O\n\n" for i in range(20))
     task = load("chunking", folder(tmp_path, {"train.txt": text, "test.txt": text}))
     assert [len(task.splits[split]) for split in ("train", "dev", "test")] == [18, 2, 20]
@@ -284,7 +284,7 @@ def test_treebanks_by_either_name(tmp_path: Path) -> None:
         assert [problem.to_dict()["labels"] for problem in problems] == [("INTJ", "PUNCT"), ("IJ", "MAD")]
 
 
-def test_error_detection_reads_both_forms_and_cuts_dev_where_there_is_no_train(tmp_path: Path) -> None:
+def test_error_detection_reads_both_formats_and_splits_dev_without_a_training_file(tmp_path: Path) -> None:
     kinds = "Er\t-\t-\nsein\tR:VERB\tist\n\t\t\n"
     place = folder(tmp_path, {"de_train.tsv": kinds, "de_dev.tsv": kinds, "en_dev.tsv": "a\tc\nb\ti\n\n" * 50})
     german = load("ged-de", place)
@@ -314,7 +314,7 @@ def test_names_in_their_official_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(TASKS))
-def test_missing_files_are_named_with_their_origin(name: str, tmp_path: Path) -> None:
+def test_messages_about_missing_files_name_their_source(name: str, tmp_path: Path) -> None:
     needed = "train" if name == "chunking" else "dev"  # whose file is never cut from another one
     with pytest.raises(DataError, match=rf"there is no .*{needed}.*, which {name} needs; it is part of "):
         load(name, tmp_path)

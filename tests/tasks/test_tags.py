@@ -23,7 +23,7 @@ ENDS |= {("E", "B"), *((letter, "S") for letter in "BIES"), *(("S", letter) for 
 
 
 def plain_spans(sentence: list[str]) -> set[Span]:
-    """conlleval's loop: one look at each pair of neighbours, with an O before and behind."""
+    """The loop of conlleval over pairs of neighboring tags, with an O before and after."""
     found, start = set(), None
     previous, previous_type = "O", ""
     for place, tag in enumerate([*sentence, "O"]):
@@ -43,7 +43,7 @@ def random_tags(source: random.Random, length: int, letters: str = "BIES") -> li
     return [source.choice(alphabet) for _ in range(length)]
 
 
-def test_spans_of_every_short_sentence_and_of_random_ones_are_conllevals() -> None:
+def test_spans_of_short_and_random_sentences_equal_those_of_conlleval() -> None:
     alphabet = ["O", "B-X", "I-X", "E-X", "S-X", "I-Y", "B-Y"]
     for length in range(5):
         for sentence in product(alphabet, repeat=length):
@@ -73,7 +73,7 @@ def test_malformed_tags_are_read_as_conlleval_does() -> None:
     assert extract_spans(["B-date-of-birth", "I-date-of-birth"]) == [(0, 2, "date-of-birth")]
 
 
-def test_scores_are_those_of_counting_spans_one_by_one() -> None:
+def test_scores_equal_counting_spans_one_by_one() -> None:
     source = random.Random(1)
     gold = [random_tags(source, source.randrange(12), "BI") for _ in range(1000)]
     predicted = [[tag if source.random() < 0.7 else "I-NP" for tag in sentence] for sentence in gold]
@@ -128,7 +128,7 @@ def test_every_scheme_keeps_the_spans() -> None:
             assert convert_scheme(convert_scheme(there, other), one) == there
 
 
-def test_schemes_as_they_are_written() -> None:
+def test_examples_of_each_scheme() -> None:
     bio = ["B-A", "I-A", "B-A", "O", "B-B", "B-A", "I-A", "I-A"]
     assert convert_scheme(bio, "iob1") == ["I-A", "I-A", "B-A", "O", "I-B", "I-A", "I-A", "I-A"]
     assert convert_scheme(bio, "bioes") == ["B-A", "E-A", "S-A", "O", "S-B", "B-A", "I-A", "E-A"]
@@ -137,7 +137,7 @@ def test_schemes_as_they_are_written() -> None:
     assert convert_scheme(["B", "E", "S"], "bio") == ["B", "I", "B"], "spans without types"
 
 
-def test_broken_tags_are_counted() -> None:
+def test_violations_are_counted() -> None:
     assert tags.count_violations(["O", "I-A", "I-A", "B-B", "I-B", "I-A"], "bio") == 2
     assert tags.count_violations(["B-A", "I-A", "B-A"], "iob1") == 1
     assert tags.count_violations(["B-A", "O", "S-A", "E-A"], "bioes") == 2
@@ -163,5 +163,5 @@ def test_broken_tags_are_counted() -> None:
         (["O O"], "none"),
     ],
 )
-def test_the_scheme_is_found(sentences: list[str], scheme: str) -> None:
+def test_the_scheme_is_detected(sentences: list[str], scheme: str) -> None:
     assert detect_scheme(sentence.split() for sentence in sentences) == scheme

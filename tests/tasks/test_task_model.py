@@ -1,4 +1,4 @@
-"""An encoder and a head together: losses of a batch, outputs of a split, learning rates by depth."""
+"""The encoder with a head: losses of a batch, outputs of a split, learning rates by depth."""
 
 from dataclasses import replace
 from typing import cast
@@ -65,7 +65,7 @@ def gradients(module: TaskModel, batches: list[TaskBatch], counts: Counts | None
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_a_batchs_loss_is_that_of_its_rows(reduction: Reduction, rows: Rows) -> None:
+def test_the_loss_of_a_batch_is_that_of_its_rows(reduction: Reduction, rows: Rows) -> None:
     module = network(reduction)
     each = [module(collate(rows, np.array([row]), pad=0)).loss.item() for row in range(6)]
     whole = module(collate(rows, np.arange(6), pad=0)).loss.item()
@@ -74,7 +74,7 @@ def test_a_batchs_loss_is_that_of_its_rows(reduction: Reduction, rows: Rows) -> 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_micro_batches_add_up_to_the_batch(reduction: Reduction, rows: Rows) -> None:
-    """Also where the last one is smaller, and though each is as wide as its own longest row."""
+    """Also if the last one is smaller, and each is padded to its own longest row."""
     module = network(reduction)
     whole = gradients(module, [collate(rows, np.arange(16), pad=0)], None)
     parts = [collate(rows, chosen, pad=0) for chosen in (np.arange(7), np.arange(7, 14), np.arange(14, 16))]
@@ -84,7 +84,7 @@ def test_micro_batches_add_up_to_the_batch(reduction: Reduction, rows: Rows) -> 
         assert torch.allclose(one, other, atol=1e-5, rtol=1e-5)
 
 
-def test_outputs_are_in_order_however_they_are_batched(rows: Rows) -> None:
+def test_outputs_keep_the_order_in_all_batches(rows: Rows) -> None:
     module = network()
     alone = [
         module.head(module.states(batch))[0].tolist()
@@ -137,7 +137,7 @@ def test_a_head_of_tokens_gets_all_states(tokenizer: Tokenizer) -> None:
     assert wanted == {"all": 1.0, "one": 1 / 32}
 
 
-def test_what_blocks_share_is_as_deep_as_the_last_of_them() -> None:
+def test_shared_blocks_have_the_depth_of_the_last_one() -> None:
     config = replace(encoder().config, layers=4, share_layers="all", layer_groups=2)
     found = layer_depths(TaskModel(BertEncoder(config), LABELS))
     of_blocks = {name: depth for name, depth in found.items() if ".blocks." in name}
@@ -172,15 +172,15 @@ def test_a_decay_of_one_changes_nothing() -> None:
     assert set(layer_decay_scales(network(), 1.0, mode="google").values()) == {1.0}
 
 
-def test_a_given_head_is_kept(rows: Rows) -> None:
+def test_a_given_head_is_used(rows: Rows) -> None:
     head = LABELS.build_head(replace(encoder().config, dropout=0.0))
     assert TaskModel(encoder(), LABELS, head=head).head is head
 
 
-def test_in_a_network_that_looks_to_the_left_the_first_state_is_that_of_the_last_token(
+def test_in_a_left_to_right_network_the_first_state_is_that_of_the_last_token(
     tokenizer: Tokenizer,
 ) -> None:
-    """[CLS] has seen nothing there; heads that ask it whether there is an answer are to know the passage."""
+    """There [CLS] has seen nothing, but heads predict from it whether there is an answer."""
     config = encoder().config.with_kind("relative", direction="left", embedding_size=16)
     inside = RelativeEncoder(config).eval()
     problem = QuestionAnswering(impossible=True)
@@ -195,7 +195,7 @@ def test_in_a_network_that_looks_to_the_left_the_first_state_is_that_of_the_last
         assert torch.allclose(found_BLD[row, 1:length], full_BLD[row, 1:length], atol=1e-5)
 
 
-def test_a_memory_that_is_not_read_with_costs_nothing() -> None:
+def test_an_unused_memory_adds_no_flops() -> None:
     config = encoder().config.with_kind("relative", embedding_size=16, memory_length=64)
     flops, ways = {}, (None, "windows", "memory")
     for way in ways:

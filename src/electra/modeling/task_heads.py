@@ -1,6 +1,8 @@
-"""Heads of fine-tuned networks: for a text, for each token, for an answer inside a text.
+"""Heads of fine-tuned models: for a text, for each token, for the span of an answer.
 
-Shapes: B batch, L length, K outputs, T kept starts, D hidden size.
+A head says by `reads_first_only` whether it reads nothing but the first state, that of [CLS].
+
+Shapes: B batch, L length, K outputs, T candidate starts, D hidden size.
 """
 
 import torch
@@ -10,16 +12,18 @@ from torch.nn import functional as F
 from electra.modeling.encoders.base import EncoderConfig, gather_positions
 
 BEAM = 20
-"""Starts that an answer's end is looked for from (the original's `beam_size`)."""
+"""Number of candidate starts for which ends are scored (the original's `beam_size`)."""
 ANSWER_SIZE = 512
-"""Inner width of the conditional pointer's two hidden layers, whatever the encoder's."""
+"""Width of the hidden layers of the conditional span head, whatever the width of the encoder."""
 
 
 class TextHead(nn.Module):
     """Logits for the whole text from the state of [CLS].
 
-    Linear, as in ELECTRA: dropout and one layer. With `hidden`, as in transformers'
-    ElectraForSequenceClassification: dropout, dense, GELU, dropout, one layer.
+    Args:
+        outputs: number of logits.
+        hidden: False: dropout and one layer, as in ELECTRA. True: dropout, dense, GELU, dropout and one layer, as
+            in transformers' ElectraForSequenceClassification.
     """
 
     reads_first_only = True
@@ -32,7 +36,7 @@ class TextHead(nn.Module):
         _initialize(self)
 
     def forward(self, x_B1D: Tensor) -> Tensor:
-        """Logits (B, K)."""
+        """Return the logits (B, K)."""
         x_BD = self.dropout(x_B1D[:, 0])
         if self.dense is not None:
             x_BD = self.dropout(F.gelu(self.dense(x_BD)))
@@ -40,10 +44,10 @@ class TextHead(nn.Module):
 
     @torch.no_grad()
     def with_hidden(self, config: EncoderConfig) -> "TextHead | None":
-        """The same function with a hidden layer, which is the form that transformers' class can hold.
+        """Return a head with a hidden layer that computes the same, as transformers' class needs it.
 
-        A linear head has one exactly: x = gelu(x) - gelu(-x), so each output takes two hidden units, one of either
-        sign. None where there are fewer units than that.
+        For a linear head it is exact: x = gelu(x) - gelu(-x), so each output takes two hidden units, one of each
+        sign. None: there are fewer units than that.
         """
         if self.dense is not None:
             return self
@@ -72,12 +76,12 @@ class TokenHead(nn.Module):
         _initialize(self)
 
     def forward(self, x_BLD: Tensor) -> Tensor:
-        """Logits (B, L, K)."""
+        """Return the logits (B, L, K)."""
         return self.prediction(self.dropout(x_BLD))
 
 
 class SpanHead(nn.Module):
-    """Logits of being an answer's first and its last token, independent of each other (Devlin et al. 2019)."""
+    """Logits of the first and the last token of an answer, independent of each other (Devlin et al. 2019)."""
 
     reads_first_only = False
 
@@ -87,12 +91,16 @@ class SpanHead(nn.Module):
         _initialize(self)
 
     def forward(self, x_BLD: Tensor) -> Tensor:
-        """Logits (B, L, 2) of start and end."""
+        """Return the logits (B, L, 2) of start and end."""
         return self.prediction(x_BLD)
 
 
 class ConditionalSpanHead(nn.Module):
-    """ELECTRA's own: the end given the start, and whether there is an answer (as in XLNet)."""
+    """ELECTRA's span head: the end given the start, and whether there is an answer (as in XLNet).
+
+    Args:
+        answerable: whether the head predicts if there is an answer.
+    """
 
     reads_first_only = False
 
@@ -106,14 +114,15 @@ class ConditionalSpanHead(nn.Module):
         _initialize(self)
 
     def start_logits(self, x_BLD: Tensor, allowed_BL: Tensor) -> Tensor:
-        """Of each token's being the first of the answer (B, L); -inf where none may be."""
+        """Return the logits (B, L) of each token as the start of the answer; -inf where no answer is allowed."""
         return self.start(x_BLD).squeeze(-1).masked_fill(~allowed_BL, -torch.inf)
 
     def end_logits(self, x_BLD: Tensor, starts_BT: Tensor, allowed_BL: Tensor) -> Tensor:
-        """Of each token's being the last one, given each of some first ones (B, T, L); -inf where none may be."""
+        """Return the logits (B, T, L) of each token as the end, for each of T starts; -inf where none is
+        allowed."""
         D = x_BLD.shape[-1]
-        # The product with [start ; token] is the sum of two, so pairs are joined after it; one start at a time,
-        # since the pairs of all (B, T, L, 512) would need more memory than the encoder.
+        # The product with [start ; token] is a sum of two products, so pairs are made after them; and one start at
+        # a time, because all pairs (B, T, L, 512) would need more memory than the encoder.
         first, second = self.end_dense.weight.split([D, D], dim=1)
         first_BTH = F.linear(gather_positions(x_BLD, starts_BT), first)
         second_BLH = F.linear(x_BLD, second, self.end_dense.bias)
@@ -121,7 +130,8 @@ class ConditionalSpanHead(nn.Module):
         return torch.stack(logits, 1).masked_fill(~allowed_BL[:, None], -torch.inf)
 
     def answerable_logits(self, x_BLD: Tensor, start_logits_BL: Tensor) -> Tensor:
-        """Of there being no answer (B), from [CLS] and the states weighted by the probability of a start."""
+        """Return the logit (B) of "no answer", from [CLS] and the states weighted by the probability of a
+        start."""
         assert self.answerable_dense is not None and self.answerable is not None
         weighted_BD = (start_logits_BL.softmax(-1).unsqueeze(1) @ x_BLD).squeeze(1)
         both_BX = torch.cat([x_BLD[:, 0], weighted_BD], -1)
@@ -132,10 +142,10 @@ TaskHead = TextHead | TokenHead | SpanHead | ConditionalSpanHead
 
 
 def _initialize(head: nn.Module) -> None:
-    """Weights as Glorot and Bengio (2010) draw them, biases 0, which is TensorFlow's default.
+    """Initialize weights as Glorot and Bengio (2010), biases with 0, which is TensorFlow's default.
 
-    The .02 of encoders is a third of that or less: so little flows back through such a head that short runs end
-    far behind (docs/results/experiments.md).
+    The 0.02 of encoders is at most a third of that. Gradients through such a head are so small that short runs are
+    much worse (docs/results/experiments.md).
     """
     for module in head.modules():
         if isinstance(module, nn.Linear):

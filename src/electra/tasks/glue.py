@@ -204,7 +204,7 @@ TASKS: dict[str, GlueTask] = {
 
 
 def canonical_name(name: str) -> str | None:
-    """Return the key of a task in `TASKS`, whatever the case and the hyphens of the name."""
+    """Return the key of a task in `TASKS` for a name in any case, with or without hyphens."""
     return next((known for known in TASKS if _normalize(known) == _normalize(name)), None)
 
 

@@ -1,4 +1,4 @@
-"""What a fine-tuning must not mix up: other runs, other data, other encoders, other units."""
+"""A fine-tuning does not mix up runs, data, encoders or units."""
 
 import csv
 import json
@@ -55,7 +55,7 @@ def tune(model: str, data: Path, out: Path, **others: Any) -> FinetuneResult:
     return finetune(load_task_config({**settings, "model": model, "data.path": data, "out": out}))
 
 
-def test_the_folder_of_another_kind_of_run_is_left_as_it_is(small_model: str, data: Path, tmp_path: Path) -> None:
+def test_the_folder_of_another_kind_of_run_is_not_changed(small_model: str, data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
     (run / "config.toml").write_text("[masking]\nshare = 0.15\n")
@@ -64,7 +64,7 @@ def test_the_folder_of_another_kind_of_run_is_left_as_it_is(small_model: str, da
     assert (run / "config.toml").read_text() == "[masking]\nshare = 0.15\n"
 
 
-def test_other_settings_do_not_touch_what_is_there(small_model: str, data: Path, tmp_path: Path) -> None:
+def test_a_run_with_other_settings_is_not_changed(small_model: str, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     tune(small_model, data, out)
     before = (out / "config.toml").read_bytes()
@@ -75,9 +75,7 @@ def test_other_settings_do_not_touch_what_is_there(small_model: str, data: Path,
     assert [result.seed for result in tune(small_model, data, out, seeds=2).seeds] == [0, 1]
 
 
-def test_finished_seeds_are_those_of_their_data_and_their_encoder(
-    small_model: str, data: Path, tmp_path: Path
-) -> None:
+def test_finished_seeds_need_the_same_data_and_encoder(small_model: str, data: Path, tmp_path: Path) -> None:
     out, other, moved = tmp_path / "out", tmp_path / "other", tmp_path / "model"
     first = tune(small_model, data, out)
     shutil.copytree(small_model, moved)
@@ -93,8 +91,8 @@ def test_finished_seeds_are_those_of_their_data_and_their_encoder(
         tune(str(moved), data, out)
 
 
-def test_every_seed_of_a_folder_counts(small_model: str, data: Path, tmp_path: Path) -> None:
-    """Whichever the last command asked for, results.json and the model are those of all."""
+def test_results_have_every_seed_of_the_folder(small_model: str, data: Path, tmp_path: Path) -> None:
+    """results.json and the model belong to all seeds, not only to those of the last command."""
     out = tmp_path / "out"
     tune(small_model, data, out, seeds=3)
     results, model = (out / "results.json").read_text(), (out / "model/model.safetensors").read_bytes()
@@ -121,23 +119,21 @@ def test_a_seed_that_diverges_is_flagged_and_the_others_count(
     assert [one.diverged for one in result.seeds] == [True, False] and result.best.seed == 1
     results = json.loads((out / "results.json").read_text())
     assert results["seeds"][0]["failed"] == "it diverged at step 2" and results["best_seed"] == 1
-    assert "failed: it diverged" in shown(result) and (out / "model/config.json").is_file()
+    assert "failed: it diverged" in render(result) and (out / "model/config.json").is_file()
     hot = tune(small_model, data, tmp_path / "hot", **{"optimizer.learning_rate": 1e30, "train.epochs": 4})
-    assert str(hot.seeds[0].failed).startswith("it diverged at step") and "best model" not in shown(hot)
+    assert str(hot.seeds[0].failed).startswith("it diverged at step") and "best model" not in render(hot)
     results = json.loads((tmp_path / "hot/results.json").read_text(), parse_constant=pytest.fail)
     assert results["model"] is None and 0 <= results["seeds"][0]["metrics"]["accuracy"] <= 1
 
 
-def shown(result: FinetuneResult) -> str:
+def render(result: FinetuneResult) -> str:
     console = Console(width=120)
     with console.capture() as captured:
         console.print(result)
     return captured.get()
 
 
-def test_a_test_part_that_comes_later_or_changes_is_predicted(
-    small_model: str, data: Path, tmp_path: Path
-) -> None:
+def test_a_new_or_changed_test_split_is_predicted(small_model: str, data: Path, tmp_path: Path) -> None:
     out, test = tmp_path / "out", data / "test.csv"
     tune(small_model, data, out)
     test.write_text("review,stars\nfox boat,1\nriver,2\n")
@@ -155,13 +151,13 @@ def test_a_test_part_that_comes_later_or_changes_is_predicted(
     assert len(tune(small_model, data, out, seeds=3).seeds) == 3
 
 
-def test_small_models_learn_as_fast_as_the_paper_has_it(small_model: str, data: Path, tmp_path: Path) -> None:
+def test_small_models_have_the_learning_rate_of_the_paper(small_model: str, data: Path, tmp_path: Path) -> None:
     tune(small_model, data, tmp_path / "out", **{"optimizer.learning_rate": 0.0})
     settings = load_config(FinetuneConfig, tmp_path / "out/config.toml").optimizer
     assert (settings.learning_rate, settings.layer_decay, settings.weight_decay) == (3e-4, 0.8, 0.0)
 
 
-def test_the_precision_is_the_one_that_it_began_in(small_model: str, data: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_its_precision(small_model: str, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     tune(small_model, data, out, **{"train.precision": "bfloat16"})
     tune(small_model, data, out, **{"train.precision": "auto", "seeds": 2})
@@ -169,7 +165,9 @@ def test_the_precision_is_the_one_that_it_began_in(small_model: str, data: Path,
         assert load_config(FinetuneConfig, folder / "config.toml").train.precision == "bfloat16"
 
 
-def test_a_task_of_short_rows_leaves_the_encoder_its_length(small_model: str, data: Path, tmp_path: Path) -> None:
+def test_a_task_with_short_rows_keeps_the_length_of_the_encoder(
+    small_model: str, data: Path, tmp_path: Path
+) -> None:
     tune(small_model, data, tmp_path / "short", **{"data.max_length": 12})
     [long] = electra.load(tmp_path / "short", device="cpu").predict([" ".join(NOUNS * 3)])
     [cut] = electra.load(tmp_path / "short", device="cpu").predict([" ".join((NOUNS * 3)[:10])])
@@ -179,7 +177,7 @@ def test_a_task_of_short_rows_leaves_the_encoder_its_length(small_model: str, da
         tune(small_model, data, tmp_path / "out", **{"data.max_length": 49})
 
 
-def test_values_leave_in_their_own_unit(small_model: str, data: Path, tmp_path: Path) -> None:
+def test_exported_values_have_the_unit_of_the_data(small_model: str, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     tune(small_model, data, out, kind="regression")
     texts = ["sailor fox", "clock river boat"]
@@ -193,24 +191,20 @@ def test_values_leave_in_their_own_unit(small_model: str, data: Path, tmp_path: 
     assert len(lines) == 16 and all(-3 < value < 8 for value in ours), "stars, from 1 to 4, not shares"
 
 
-def test_a_row_is_shown_with_its_text_whatever_the_column_is_called(
-    small_model: str, data: Path, tmp_path: Path
-) -> None:
+def test_dev_predictions_have_their_text_for_any_column_name(small_model: str, data: Path, tmp_path: Path) -> None:
     tune(small_model, data, tmp_path / "out")
     shown = predict(PredictConfig(str(tmp_path / "out"), input=str(data / "dev.csv")))
     assert str(shown).splitlines()[0].endswith("\tgardener gardener")
 
 
-def test_columns_mean_nothing_to_a_task_with_files_of_its_own(
-    small_model: str, data: Path, tmp_path: Path
-) -> None:
+def test_columns_are_refused_for_a_task_with_its_own_files(small_model: str, data: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.text, data\.label: cola has its own files"):
         tune(small_model, data, tmp_path / "out", kind="named", task="cola")
     with pytest.raises(ConfigError, match="there is no task 'mine'"):
         tune(small_model, data, tmp_path / "out", kind="named", task="mine")
 
 
-def test_the_data_of_a_file_may_lie_beside_it(data: Path, tmp_path: Path) -> None:
+def test_data_can_be_next_to_the_task_file(data: Path, tmp_path: Path) -> None:
     (tmp_path / "my.toml").write_text('kind = "classification"\n[data]\npath = "data"\n')
     command = FinetuneCommand("MODEL", task=str(tmp_path / "my.toml"))
     assert read_command(command).data.path == data
@@ -218,7 +212,7 @@ def test_the_data_of_a_file_may_lie_beside_it(data: Path, tmp_path: Path) -> Non
         read_command(replace(command, task=str(tmp_path / "nix.toml")))
 
 
-def test_text_that_the_vocabulary_does_not_know_is_warned_of(
+def test_unknown_tokens_give_a_warning(
     small_model: str, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     tune(small_model, data, tmp_path / "known")

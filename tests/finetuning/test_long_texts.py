@@ -1,4 +1,4 @@
-"""Texts longer than a row, from the table to the model that predicts them: cut, in windows, with memory."""
+"""Texts longer than a row, from the table to the exported model: cut, in windows, with memory."""
 
 import json
 import random
@@ -42,7 +42,7 @@ def plain(make_model: Callable[[Sequence[str], int, int], str]) -> str:
     return make_model([" ".join(WORDS)] * 9, 150, LENGTH)
 
 
-def remembering(folder: Path, direction: Literal["left", "both"], memory_length: int = 20) -> str:
+def save_memory_model(folder: Path, direction: Literal["left", "both"], memory_length: int = 20) -> str:
     train_tokenizer([" ".join(WORDS)] * 9, vocabulary_size=150).save(str(folder / "tokenizer.json"))
     torch.manual_seed(0)
     config = RelativeConfig(
@@ -60,7 +60,7 @@ def remembering(folder: Path, direction: Literal["left", "both"], memory_length:
 
 @pytest.fixture(scope="module")
 def reviews(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Texts of 3 to 80 words, of which the last but two says what they are; the short ones are few."""
+    """Texts of 3 to 80 words, mostly long; the third word from the end decides the label."""
     draw, folder = random.Random(0), tmp_path_factory.mktemp("reviews")
     for name, count in (("train", 320), ("dev", 40)):
         rows = []
@@ -77,8 +77,8 @@ def tune(model: str, data: Path, out: Path, **others: Any) -> FinetuneResult:
     return finetune(load_task_config({**settings, "model": model, "data.path": data, "out": out}))
 
 
-def says_the_same(out: Path, data: Path) -> None:
-    """The model that was written, read again, of dev's texts."""
+def check_exported_predictions(out: Path, data: Path) -> None:
+    """The exported model predicts the same for dev as the seed did."""
     known = [json.loads(line) for line in (out / "seed-0/dev.jsonl").read_text().splitlines()]
     texts = [json.loads(line)["text"] for line in (data / "dev.jsonl").read_text().splitlines()]
     found = electra.load(out, device="cpu").predict(texts)
@@ -86,32 +86,30 @@ def says_the_same(out: Path, data: Path) -> None:
         assert one["scores"] == pytest.approx(other["scores"], abs=1e-4)
 
 
-def test_what_stands_at_the_end_is_read_in_windows_and_cut_off_else(
-    plain: str, reviews: Path, tmp_path: Path
-) -> None:
+def test_the_end_of_a_text_is_read_in_windows_and_cut_otherwise(plain: str, reviews: Path, tmp_path: Path) -> None:
     assert tune(plain, reviews, tmp_path / "cut").values("accuracy")[0] < 0.75
     found = tune(plain, reviews, tmp_path / "windows", data__long="windows")
     assert found.values("accuracy")[0] > 0.9
-    says_the_same(tmp_path / "windows", reviews)
+    check_exported_predictions(tmp_path / "windows", reviews)
     facts = json.loads((tmp_path / "windows/model/config.json").read_text())["electra_task"]
     assert (facts["max_length"], facts["long"], facts["longest"]) == (LENGTH, "windows", 4096)
 
 
 @pytest.mark.parametrize("direction", ["left", "both"])
 def test_with_memory(direction: Literal["left", "both"], reviews: Path, tmp_path: Path) -> None:
-    model = remembering(tmp_path, direction)
+    model = save_memory_model(tmp_path, direction)
     found = tune(model, reviews, tmp_path / "out", data__long="memory")
     assert found.values("accuracy")[0] > 0.9
-    says_the_same(tmp_path / "out", reviews)
+    check_exported_predictions(tmp_path / "out", reviews)
 
 
-def test_texts_end_at_the_longest(plain: str, reviews: Path, tmp_path: Path) -> None:
+def test_texts_are_cut_at_the_longest(plain: str, reviews: Path, tmp_path: Path) -> None:
     found = tune(plain, reviews, tmp_path / "out", data__long="windows", data__longest=LENGTH, train__epochs=1)
     cut = tune(plain, reviews, tmp_path / "cut", train__epochs=1)
     assert found.values("accuracy") == cut.values("accuracy")
 
 
-def test_what_cannot_go_together_is_refused(
+def test_settings_that_contradict_each_other_are_refused(
     plain: str, reviews: Path, tasks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refused(data: Path, *options: str) -> str:

@@ -1,4 +1,4 @@
-"""All of GLUE that is there in one call, and its submission."""
+"""All tasks of GLUE that have data in one call, and the submission."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ def write(folder: Path, header: str, rows: list[str], test: list[str] | None = N
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four tasks of six examples, WNLI among them; of QQP only dev."""
+    """Four tasks with six examples each, including WNLI; only dev of QQP."""
     folder = tmp_path_factory.mktemp("glue")
     write(folder / "CoLA", "", [f"x\t{i % 2}\t\t{word}" for i, word in enumerate(WORDS)],
           ["index\tsentence", "0\tfox", "1\triver"])  # fmt: skip
@@ -64,7 +64,7 @@ def config(model: str, data: Path, out: Path) -> FinetuneConfig:
     })  # fmt: skip
 
 
-def test_what_is_there_is_run_and_averaged(small_model: str, data: Path, tmp_path: Path) -> None:
+def test_tasks_with_data_are_run_and_averaged(small_model: str, data: Path, tmp_path: Path) -> None:
     found = finetune_glue(config(small_model, data, tmp_path / "out"), from_mnli=True)
     assert list(found.results) == ["cola", "mnli", "rte", "wnli"]
     assert found.absent == ["SST-2", "MRPC", "STS-B", "QQP", "QNLI"]
@@ -87,7 +87,7 @@ def test_what_is_there_is_run_and_averaged(small_model: str, data: Path, tmp_pat
     assert [int(cell) for cell in line.replace("│", " ").split()[2:]] == [*failed, sum(failed)]
 
 
-def test_the_submission_has_a_file_for_each_test_part(
+def test_the_submission_has_a_file_for_each_test_split(
     small_model: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     archive = tmp_path / "all.zip"
@@ -105,7 +105,7 @@ def test_the_submission_has_a_file_for_each_test_part(
     assert "SST-2.tsv" in shown and "average" in shown
 
 
-def test_what_cannot_be_run_is_said_before_anything_is(small_model: str, data: Path, tmp_path: Path) -> None:
+def test_mistakes_are_found_before_anything_is_trained(small_model: str, data: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no task of GLUE"):
         finetune_glue(config(small_model, tmp_path, tmp_path / "out"), from_mnli=False)
     (tmp_path / "less").mkdir()

@@ -1,4 +1,4 @@
-"""SQuAD's tasks from files: the official ones, and others of their format."""
+"""Tasks from SQuAD's official files, and from other files in their format."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_tasks_from_the_official_files(tmp_path: Path) -> None:
     assert training == {"train": [True] * 4, "dev": [False] * 4}
 
 
-def test_own_files_without_one_for_development(tmp_path: Path) -> None:
+def test_own_files_without_a_dev_file(tmp_path: Path) -> None:
     task = load_question_files("own", squad(tmp_path / "own.json", 20, impossible=True))
     contexts = {name: {question.context for question in task.splits[name]} for name in ("train", "dev")}
     assert (len(contexts["train"]), len(contexts["dev"])) == (18, 2) and not contexts["train"] & contexts["dev"]
@@ -51,7 +51,7 @@ def test_own_files_without_one_for_development(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_questions_that_nobody_answered_are_not_judged(tmp_path: Path) -> None:
+def test_questions_without_a_known_answer_are_not_evaluated(tmp_path: Path) -> None:
     def file(name: str, *answers: Any) -> Path:
         qas = [{"id": str(i), "question": "Who?", **given} for i, given in enumerate(answers)]
         path = tmp_path / name

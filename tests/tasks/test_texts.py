@@ -1,4 +1,4 @@
-"""Labels, sets of labels and values of texts: rows, targets, losses, predictions and figures."""
+"""Classification, multi-label classification and regression: rows, targets, losses, predictions, metrics."""
 
 import json
 import math
@@ -34,8 +34,8 @@ def words() -> Tokenizer:
     )
 
 
-def said(problem: TextProblem, logits: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
-    """The predictions of logits, one row of them a text."""
+def predict(problem: TextProblem, logits: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
+    """Predictions for logits, one row per text."""
     outputs: list[Outputs] = [{"logits": np.array(row, np.float32)} for row in logits]
     return problem.decode([TextExample("a")] * len(logits), None, outputs)  # type: ignore[arg-type]
 
@@ -44,15 +44,15 @@ def answers(*given: Any) -> list[TextExample]:
     return [TextExample("a", None, answer) for answer in given]
 
 
-def slowly_fitted(one: int, other: int, room: int) -> list[int]:
-    """How many tokens of two texts are left, token by token."""
+def truncated_lengths(one: int, other: int, room: int) -> list[int]:
+    """Lengths of two truncated texts, token by token."""
     while one + other > room:
         one, other = sorted((one, other))
         other -= 1
     return sorted((one, other))
 
 
-def test_the_longer_text_gives_way() -> None:
+def test_the_longer_text_is_truncated() -> None:
     for one in range(14):
         for other in range(14):
             for length in range(8, 20):
@@ -60,7 +60,7 @@ def test_the_longer_text_gives_way() -> None:
                 assert (
                     second is not None and first == list(range(len(first))) and second == list(range(len(second)))
                 )
-                assert sorted((len(first), len(second))) == slowly_fitted(one, other, length - 3), (one, other)
+                assert sorted((len(first), len(second))) == truncated_lengths(one, other, length - 3), (one, other)
                 assert len(first) <= one and len(second) <= other
     assert truncate_pair([1, 2, 3], None, 8) == ([1, 2, 3], None)
     assert truncate_pair(list(range(9)), None, 8) == ([0, 1, 2, 3, 4, 5], None)
@@ -85,7 +85,7 @@ def test_rows_are_as_in_bert(words: Tokenizer) -> None:
     assert batch.lengths_B.tolist() == [len(second), len(first)] and batch.targets == {}
 
 
-def test_what_is_cut_is_known(words: Tokenizer) -> None:
+def test_rows_list_examples_that_were_cut(words: Tokenizer) -> None:
     long = "the ferry leaves the harbour " * 9
     rows = COLORS.encode(
         [TextExample("the ferry"), TextExample(long), TextExample("at", long)], InputSpec(words, 16)
@@ -109,7 +109,7 @@ def test_targets(problem: TextProblem, given: list[Any], expected: list[Any], wo
 
 
 @pytest.mark.parametrize("problem", [COLORS, TOPICS, STARS])
-def test_losses_are_those_of_the_plain_formulas(problem: TextProblem, words: Tokenizer) -> None:
+def test_losses_equal_plain_formulas(problem: TextProblem, words: Tokenizer) -> None:
     given: list[Any] = {"classification": [2, 0], "multilabel": [(0, 2), ()], "regression": [2.0, 5.0]}[
         problem.kind
     ]
@@ -132,25 +132,25 @@ def test_losses_are_those_of_the_plain_formulas(problem: TextProblem, words: Tok
 
 
 def test_a_label_is_predicted_with_the_probability_of_each() -> None:
-    first, second = said(COLORS, [[0, math.log(2), 0], [3, -50, 50]])
+    first, second = predict(COLORS, [[0, math.log(2), 0], [3, -50, 50]])
     assert first == {"label": "green", "scores": {"red": 0.25, "green": 0.5, "blue": 0.25}}
     assert second["label"] == "blue" and list(second["scores"]) == ["red", "green", "blue"]
 
 
-def test_labels_are_predicted_that_are_likelier_than_not() -> None:
-    first, second = said(TOPICS, [[0.1, -0.1, 9], [-1, -1, 0]])
+def test_labels_with_a_probability_above_a_half_are_predicted() -> None:
+    first, second = predict(TOPICS, [[0.1, -0.1, 9], [-1, -1, 0]])
     assert first["labels"] == ["sea", "sky"] and second["labels"] == []
     assert second["scores"]["sky"] == 0.5
 
 
 def test_values_are_in_the_unit_of_the_data() -> None:
-    assert said(STARS, [[0.0], [0.25], [1.5]]) == [{"value": 1.0}, {"value": 2.0}, {"value": 7.0}]
+    assert predict(STARS, [[0.0], [0.25], [1.5]]) == [{"value": 1.0}, {"value": 2.0}, {"value": 7.0}]
 
 
-def test_the_score_of_labels() -> None:
+def test_metrics_of_labels() -> None:
     logits = np.random.default_rng(0).normal(size=(30, 3))
     given = np.random.default_rng(1).integers(0, 3, 30)
-    found = COLORS.compute_metrics(answers(*given.tolist()), said(COLORS, logits.tolist()))
+    found = COLORS.compute_metrics(answers(*given.tolist()), predict(COLORS, logits.tolist()))
     best = logits.argmax(1)
     assert found == pytest.approx({
         "accuracy": sklearn.accuracy_score(given, best),
@@ -159,28 +159,28 @@ def test_the_score_of_labels() -> None:
     assert COLORS.metric == "accuracy"
 
 
-def test_the_score_of_sets_of_labels() -> None:
+def test_metrics_of_sets_of_labels() -> None:
     logits = np.random.default_rng(0).normal(size=(30, 3))
     given = np.random.default_rng(1).normal(size=(30, 3)) > 0.3
     found = TOPICS.compute_metrics(
-        answers(*(tuple(np.flatnonzero(row)) for row in given)), said(TOPICS, logits.tolist())
+        answers(*(tuple(np.flatnonzero(row)) for row in given)), predict(TOPICS, logits.tolist())
     )
     assert found == pytest.approx({
         "micro_f1": sklearn.f1_score(given, logits > 0, average="micro"),
         "macro_f1": sklearn.f1_score(given, logits > 0, average="macro"),
         "accuracy": sklearn.accuracy_score(given, logits > 0),
     })  # fmt: skip
-    nothing = TOPICS.compute_metrics(answers((), ()), said(TOPICS, [[-1, -1, -1]] * 2))
+    nothing = TOPICS.compute_metrics(answers((), ()), predict(TOPICS, [[-1, -1, -1]] * 2))
     assert nothing == {"micro_f1": 0.0, "macro_f1": 0.0, "accuracy": 1.0}
 
 
-def test_the_score_of_values() -> None:
-    found = STARS.compute_metrics(answers(1, 2.5, 5), said(STARS, [[0.0], [0.25], [0.3]]))
+def test_metrics_of_values() -> None:
+    found = STARS.compute_metrics(answers(1, 2.5, 5), predict(STARS, [[0.0], [0.25], [0.3]]))
     assert found == pytest.approx({"spearman": 1.0, "error": (0 + 0.5 + 2.8) / 3})
 
 
 @pytest.mark.parametrize("problem", [COLORS, TOPICS, STARS])
-def test_problems_come_back_from_their_facts(problem: TextProblem) -> None:
+def test_problems_are_restored_from_their_fields(problem: TextProblem) -> None:
     assert load_problem(json.loads(json.dumps(problem.to_dict()))) == problem
 
 
@@ -191,7 +191,7 @@ def test_heads_are_linear_or_have_a_hidden_layer() -> None:
     assert hidden.build_head(config).dense is not None
 
 
-def test_a_pair_can_be_turned() -> None:
+def test_a_pair_can_be_swapped() -> None:
     assert TextExample("a", "b", 1).swapped == TextExample("b", "a", 1)
 
 

@@ -1,4 +1,4 @@
-"""Fine-tuning for questions, some without an answer: figures, files, resuming, and what transformers holds."""
+"""Fine-tuning for questions, some without an answer: metrics, files, resuming, export."""
 
 import json
 import random
@@ -56,7 +56,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("span", ["conditional", "plain"])
-def test_figures_and_files_are_those_of_the_same_predictions(
+def test_metrics_and_files_belong_to_the_same_predictions(
     span: str, model: str, data: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -85,26 +85,26 @@ def test_figures_and_files_are_those_of_the_same_predictions(
     assert (architecture == ["ElectraForQuestionAnswering"]) == (span == "plain")
 
 
-def test_the_best_weights_are_those_of_the_figure_that_is_reported(model: str, data: Path, tmp_path: Path) -> None:
+def test_the_best_weights_are_those_of_the_reported_metric(model: str, data: Path, tmp_path: Path) -> None:
     result = tune(model, data, tmp_path / "out", **{"evaluation.keep": "best", "evaluation.every": 4})
     seen = [one["eval/exact"] for one in lines(tmp_path / "out/seed-0/metrics.jsonl") if "eval/exact" in one]
     assert result.seeds[0].metrics["exact"] == pytest.approx(max(seen))
 
 
-def test_a_run_that_died_goes_on_as_if_nothing_had_been(
+def test_a_crashed_run_resumes_bit_for_bit(
     model: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     breaks: Callable[[int, Callable[[], None]], None],
 ) -> None:  # fmt: skip
     monkeypatch.setattr(seed_run, "MIN_CHECKPOINT_STEPS", 3)
 
-    def dies() -> None:
+    def crash() -> None:
         raise RuntimeError("the machine is gone")
 
     tune(model, data, tmp_path / "whole", **{"train.epochs": 1})
-    breaks(7, dies)
+    breaks(7, crash)
     with pytest.raises(RuntimeError):
         tune(model, data, tmp_path / "died", **{"train.epochs": 1})
-    breaks(2, dies)
+    breaks(2, crash)
     tune(model, data, tmp_path / "died", **{"train.epochs": 1})
     for name in ("seed-0/dev.jsonl", "seed-0/null_odds.json", "model/model.safetensors"):
         assert (tmp_path / "died" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
