@@ -25,6 +25,7 @@ from electra import durable
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError
+from electra.export import native
 from electra.export.model_config import ARCHITECTURES, Described, from_json, to_json
 from electra.export.names import (
     Family,
@@ -41,7 +42,7 @@ from electra.export.names import (
 from electra.export.onnx.graph import FACTS, MODEL, is_onnx
 from electra.export.tokenizer_files import agree, read_tokenizer, tokenizer_files
 from electra.export.xlnet_names import WORD_BIAS, from_xlnet, to_xlnet
-from electra.json_files import json_text
+from electra.json_files import json_text, read_json
 from electra.modeling.encoders.base import EncoderConfig, EncoderModule
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.encoders.relative import RelativeEncoder
@@ -148,10 +149,19 @@ def save(
     tokenizer = load_tokenizer(tokenizer_json)
     agree(tokenizer, config, tokenizer_json)
     special = tokenizers.special_tokens(tokenizer)
+    is_native = config.checkpoint_format == "native"
     modules: list[tuple[nn.Module, HeadKind]] = [(encoder, kind), (head, kind)]
     if pairs is not None and (family, "pair") in ARCHITECTURES:
         modules.append((pairs, kind := "pair"))
-    tensors = dict(pair for module, of in modules for pair in _their_tensors(module, family, of, special.pad))
+    if is_native:
+        named = {"encoder": encoder, "head": head, **({} if pairs is None else {"pairs": pairs})}
+        tensors = native.tensors_of(named)
+        description = native.to_json(
+            config, kind=KINDS[type(head)], objective=objective, special=special, task=task
+        )
+    else:
+        tensors = dict(pair for module, of in modules for pair in _their_tensors(module, family, of, special.pad))
+        description = to_json(config, family=family, kind=kind, objective=objective, special=special, task=task)
     most = max_length or config.max_positions
     texts = tokenizer_files(
         tokenizer, min(most, config.max_positions) if config.position_table else most,
@@ -159,9 +169,7 @@ def save(
     )  # fmt: skip
     texts |= {
         "README.md": card,
-        "config.json": json_text(
-            to_json(config, family=family, kind=kind, objective=objective, special=special, task=task)
-        ),
+        "config.json": json_text(description),
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -186,6 +194,8 @@ def load(folder: Path) -> Pretrained:
         raise CheckpointError(
             f"{folder} is an ONNX folder, which score, predict and serve take; here give the model it was made of"
         )
+    if (fields := read_json(folder / "config.json")).get("model_type") == native.MODEL_TYPE:
+        return _load_native(folder, fields)
     described = from_json(folder / "config.json")
     family, config, task = described.family, described.encoder, described.task
     if family == "xlnet":
@@ -252,6 +262,34 @@ def _load_relative(folder: Path, described: Described) -> Pretrained:
         head.eval()
     tokenizer, max_length = read_tokenizer(folder, config)
     return Pretrained(encoder.eval(), head, tokenizer, described.objective, max_length, task)
+
+
+def _load_native(folder: Path, fields: dict[str, Any]) -> Pretrained:
+    """The same of a folder in electra's own format."""
+    config = native.encoder_config(fields, folder)
+    kind, objective, task = native.facts(fields)
+    tensors = _read_weights(folder)
+    sizes = {name.replace("head.prediction", "classifier"): tensor for name, tensor in tensors.items()}
+    sizes["classifier.out_proj.bias"] = sizes["linear_classifier.bias"] = sizes.get(
+        "classifier.bias", torch.ones(1)
+    )
+    if "head.answerable.bias" in tensors:
+        sizes["conditional_span.answerable.bias"] = tensors["head.answerable.bias"]
+    encoder, head = (
+        config.build(query_stream="encoder.query_stream.weight" in tensors),
+        _head("electra", kind, config, sizes),
+    )
+    pairs = SentencePairHead(config) if any(name.startswith("pairs.") for name in tensors) else None
+    problems: list[str] = []
+    for prefix, module in {"encoder": encoder, "head": head, "pairs": pairs}.items():
+        if module is not None:
+            native.load_module(module, prefix, tensors, problems)
+            module.eval()
+    problems += [f"{name}: is not known here" for name in sorted(tensors)]
+    if problems:
+        raise CheckpointError(f"{folder}: the weights do not fit config.json:\n" + _listed(problems))
+    tokenizer, max_length = read_tokenizer(folder, config)
+    return Pretrained(encoder, head, tokenizer, objective, max_length, task, pairs)
 
 
 def _listed(problems: list[str]) -> str:

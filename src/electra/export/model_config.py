@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from electra import __version__
+from electra.config import problems_of
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError
 from electra.export.names import ACTIVATIONS, FAMILIES, Family, HeadKind
@@ -198,7 +199,7 @@ def from_json(path: Path) -> Described:
         problems.append(f"vocab_size must be at least 1, found {values['vocabulary_size']}")
     if not problems:
         values["activation"] = ACTIVATIONS[activation]
-        problems.extend(BertConfig(**values).problems())
+        problems.extend(problems_of(BertConfig(**values)))
     if problems:
         raise CheckpointError(f"{path}: this model cannot be loaded:\n" + "\n".join(f"  {p}" for p in problems))
     return Described(family, BertConfig(**values), padding, theirs.get(OBJECTIVE), theirs.get(TASK))

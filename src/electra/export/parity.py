@@ -54,6 +54,7 @@ def parity(
         None where transformers is not installed, or has no class for the head.
     """
     alone = isinstance(head, ConditionalSpanHead) or (isinstance(head, TextHead) and head.dense is None)
+    alone |= encoder.config.checkpoint_format == "native"
     if alone or importlib.util.find_spec("transformers") is None:
         return None
     import transformers

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from electra.config import problems_of
 from electra.errors import CheckpointError
 from electra.export.names import ACTIVATIONS
 from electra.modeling.encoders.base import EncoderConfig
@@ -187,7 +188,7 @@ def config_of(fields: Mapping[str, Any], source: str | Path = "this XLNet") -> E
             direction="left" if direction == "uni" else "both",
             memory_length=fields.get("mem_len") or 0,
         )
-        problems.extend(config.problems())
+        problems.extend(problems_of(config))
     if problems:
         raise CheckpointError(f"{source} cannot be loaded:\n" + "\n".join(f"  {p}" for p in problems))
     return config
