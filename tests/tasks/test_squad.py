@@ -9,7 +9,8 @@ import pytest
 from electra.errors import DataError
 from electra.tasks.base import Task
 from electra.tasks.config import DataConfig, HeadConfig
-from electra.tasks.question_answering import SQUAD, QuestionAnswering, load_question_files
+from electra.tasks.question_answering import QuestionAnswering, load_question_files
+from electra.tasks.squad import TASKS
 
 
 def squad(path: Path, contexts: int, *, impossible: bool) -> Path:
@@ -23,7 +24,7 @@ def squad(path: Path, contexts: int, *, impossible: bool) -> Path:
 
 
 def load(name: str, folder: Path, **head: Any) -> Task:
-    return SQUAD[name].load_task(name, DataConfig(path=folder), HeadConfig(**head))
+    return TASKS[name].load_task(name, DataConfig(path=folder), HeadConfig(**head))
 
 
 def test_tasks_from_the_official_files(tmp_path: Path) -> None:

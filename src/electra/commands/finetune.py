@@ -61,12 +61,12 @@ def run(command: FinetuneCommand) -> FinetuneResult | GlueResult | FinetuneEstim
 
     Tasks by name: cola, sst-2, mrpc, sts-b, qqp, mnli, qnli, rte, wnli (or glue: all of them that have data);
     squad, squad2; chunking, ner-conll2003, ner-wnut17, ner-bc5cdr, upos, xpos, ged. For your own table, give
-    --kind and name its columns. Every setting (docs/reference/configuration.md) can be given as --section.name
-    VALUE.
+    --kind and, if their names are unusual, its columns: --data.text, --data.pair, --data.label. Every setting
+    (docs/reference/configuration.md) can be given as --section.name VALUE.
 
     Examples:
         electra finetune RUN --task cola --data GLUE --out OUT --seeds 5
-        electra finetune RUN --kind classification --data reviews.csv --data.text review --data.label stars --out O
+        electra finetune RUN --kind classification --data reviews.csv --out OUT
     """
     from electra.finetuning.dry_run import dry_run
     from electra.finetuning.glue import finetune_glue, write_submission

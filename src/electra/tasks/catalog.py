@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from electra.errors import CheckpointError, ConfigError
 from electra.registry import tasks
-from electra.tasks import glue, question_answering, tagging_datasets
+from electra.tasks import glue, squad, tagging_datasets
 from electra.tasks.base import Problem, Task
 from electra.tasks.config import DataConfig, HeadConfig
 
@@ -29,7 +29,7 @@ class NamedTask(Protocol):
         ...
 
 
-NAMED_TASKS: dict[str, NamedTask] = {**glue.TASKS, **question_answering.SQUAD, **tagging_datasets.TASKS}
+NAMED_TASKS: dict[str, NamedTask] = {**glue.TASKS, **squad.TASKS, **tagging_datasets.TASKS}
 STORED_SETTINGS = ("max_length", "long", "longest")
 """Settings of the input that a model stores together with its problem."""
 

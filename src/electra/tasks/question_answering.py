@@ -42,7 +42,7 @@ from electra.tasks.passages import (
     tokenize_passages,
     window_starts,
 )
-from electra.tasks.squad_files import SOURCE, hold_out, read_questions
+from electra.tasks.squad_files import hold_out, read_questions
 from electra.tasks.squad_metrics import best_thresholds, compute_squad_metrics
 from electra.tasks.tabular import SPLIT_SEED
 from electra.tasks.texts import split_pair
@@ -312,36 +312,6 @@ class QuestionAnswering(Problem):
             best = [prediction["n_best"][0]["text"] if prediction["n_best"] else "" for prediction, _ in scored]
             metrics |= best_thresholds(best, golds, [prediction["null_odds"] for prediction, _ in scored])
         return metrics
-
-
-@dataclass(frozen=True)
-class Squad:
-    """SQuAD, version 1.1 or 2.0."""
-
-    version: str
-    data_settings = ("train", "dev")
-
-    def load_task(self, name: str, data: DataConfig, head: HeadConfig) -> Task:
-        """Load the official files, or the files in their format that the settings name.
-
-        Raises:
-            DataError: a file is missing or damaged.
-        """
-        folder = data.path or Path()
-        names = [f"{split}-v{self.version}.json" for split in ("train", "dev")]
-        if not folder.is_dir() or data.train is not None:
-            return QuestionAnswering.load_task(name, data, head)
-        if data.dev is not None:
-            return QuestionAnswering.load_task(name, replace(data, train=names[0]), head)
-        if missing := [file for file in names if not (folder / file).is_file()]:
-            raise DataError(f"{folder}: {' and '.join(missing)} missing; {SOURCE}")
-        return load_question_files(
-            f"squad-{self.version}", folder / names[0], folder / names[1], pointer=head.span
-        )
-
-
-SQUAD = {"squad": Squad("1.1"), "squad2": Squad("2.0")}
-"""The versions by the name of the task."""
 
 
 def load_question_files(
