@@ -29,12 +29,12 @@ from electra.data.tokenizer import load_tokenizer
 from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
 from electra.export.onnx.model import OnnxModel, load_onnx
-from electra.export.onnx.speed import Timed, timed
 from electra.export.onnx.write import save_onnx
 from electra.modeling.encoders.bert import BertEncoder
 from electra.modeling.heads import ReplacedTokenHead
 from electra.pretraining.config import PretrainConfig, with_vocabulary
 from electra.serving.scorer import Scorer
+from onnx_timing import Timed, timed
 
 SHARED = Path(__file__).parents[1] / "../shared/data"
 TEXT = SHARED / "tasks/ged/en_realec_dev.tsv"

@@ -22,7 +22,6 @@ from electra.export import huggingface
 from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
 from electra.export.onnx.model import load_onnx
-from electra.export.onnx.speed import timed
 from electra.export.onnx.write import save_onnx
 from electra.modeling.encoders.base import EncoderConfig, make_config
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
@@ -181,17 +180,6 @@ def test_eight_bits_leave_the_root_logger_as_it_was(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(root := logging.getLogger(), "handlers", [])
     save_onnx(pretrained("electra", ReplacedTokenHead), tmp_path / "small", weights="int8")
     assert root.handlers == [] and not root.disabled
-
-
-def test_times_are_of_both_in_turn(tmp_path: Path) -> None:
-    model = pretrained("electra", ReplacedTokenHead)
-    save_onnx(model, tmp_path / "onnx")
-    threads = torch.get_num_threads()
-    [found] = timed(model, {"onnx": tmp_path / "onnx"}, [(7, 4)], rounds=3)
-    assert torch.get_num_threads() == threads
-    assert (found.rows, found.tokens) == (2, 11) and {*map(len, found.seconds.values())} == {3}
-    found.seconds.update(torch=[2.0, 4.0, 9.0], onnx=[1.0, 2.0, 3.0])
-    assert found.median("torch") == 4.0 and found.ratio("onnx") == 2.0
 
 
 SCRIPT_HEAD = "import sys\nsys.modules['torch'] = sys.modules['electra'] = None\n"

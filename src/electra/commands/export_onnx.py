@@ -1,80 +1,119 @@
-"""`electra export --to onnx`: which networks of a MODEL go out, and how quick they are."""
+"""The part of `electra export` that needs the extra onnx: networks as folders for onnxruntime."""
 
 import logging
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from electra.commands.export import ExportConfig
-from electra.commands.onnx_quality import quality_of
-from electra.commands.onnx_result import OnnxExport, OnnxResult
+from electra.analysis.quantization import QuantizationEffect
+from electra.commands.quantization_effect import measure_quantization
 from electra.errors import CheckpointError, ConfigError, ElectraError, require
 from electra.export.huggingface import Pretrained
 from electra.export.loading import find, load_pretrained
+from electra.export.onnx.check import TOLERANCE
 from electra.export.onnx.model import load_onnx
-from electra.export.onnx.speed import timed
-from electra.export.onnx.write import save_onnx
+from electra.export.onnx.write import OnnxWritten, save_onnx
 from electra.pretraining.export import save_networks
 
 logger = logging.getLogger(__name__)
 
-TOWERS = ("discriminator", "encoder", "generator")
-TIMED = ((12,), (24,), (64,), (24,) * 8 + (16,) * 8)
-"""Tokens of each row of the batches that are timed."""
-ROUNDS = 9
+NETWORKS = ("discriminator", "encoder", "generator")
+MEBIBYTE = 2**20
 
 
-def export_onnx(config: ExportConfig) -> OnnxResult:
-    """Write every network of a run, or the one of another model.
+@dataclass(frozen=True)
+class OnnxExport:
+    """A folder that was written, and the effect of quantization (None: not quantized, or not measured)."""
+
+    written: OnnxWritten
+    quality: QuantizationEffect | None
+
+    def __str__(self) -> str:
+        written = self.written
+        lines = [
+            f"{written.folder} ({written.kind}, {written.bytes / MEBIBYTE:.1f} MiB)",
+            f"  the graph in 32 bits is within {written.difference:.1e} of PyTorch's network "
+            f"(the limit is {TOLERANCE:.0e})",
+        ]
+        if self.quality is not None:
+            lines.append(f"  {self.quality}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class OnnxResult:
+    """All folders of an export."""
+
+    exports: Sequence[OnnxExport]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.exports))
+
+
+def export_onnx(
+    model: str,
+    *,
+    out: Path | None,
+    checkpoint: str | None,
+    part: Literal["model", "encoder"],
+    quantize: Literal["int8"] | None,
+    data: Path | None,
+) -> OnnxResult:
+    """Export every network of a run, or the network of another model.
+
+    Args:
+        out, checkpoint, part, quantize, data: the options of `electra export`.
 
     Raises:
-        CheckpointError: a package or the model is missing, a network is none that goes out, or a folder is there.
-        ConfigError: it is not said where to.
+        MissingExtraError: onnx or onnxruntime is not installed.
+        CheckpointError: the model does not exist or cannot be exported, or the folder exists already.
+        ConfigError: an option does not suit the model, or --out is missing.
     """
     require("ONNX", "onnx", "onnx", "onnxruntime")
-    path = Path(config.model)
-    name = "onnx" if config.part == "model" else "onnx-encoder"
-    name += f"-{config.quantize}" if config.quantize else ""
-    if not any((path / "checkpoints").glob("step-*")):
-        if config.checkpoint is not None:
-            raise ConfigError(f"--checkpoint is for runs, and {path} is none; leave it out")
-        folder = find(config.model)
-        if config.out is None and not path.is_dir():
-            raise ConfigError(f"{config.model} has no folder here to write to; give --out FOLDER")
-        return OnnxResult([_exported(config, folder, config.out or path / name)])
-    out = config.out or path / "export" / name
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise CheckpointError(f"{out} is there already; give another --out, or remove it")
-    with tempfile.TemporaryDirectory() as temporary:
-        export = Path(temporary)
-        save_networks(path, export, checkpoint=config.checkpoint)
-        towers = [tower for tower in TOWERS if (export / tower / "config.json").is_file()]
-        if config.part == "encoder":
-            towers = towers[:1]
-        return OnnxResult([_exported(config, export / tower, out / tower) for tower in towers])
+    path = Path(model)
+    name = "onnx" if part == "model" else "onnx-encoder"
+    name += f"-{quantize}" if quantize else ""
 
-
-def _exported(config: ExportConfig, folder: Path, out: Path) -> OnnxExport:
-    pretrained = load_pretrained(folder)
-    if config.part == "encoder":
-        pretrained = pretrained.alone()
-    weights = config.quantize or "float32"
-    written = save_onnx(pretrained, out, weights=weights, config_json=folder / "config.json")
-    _warn(pretrained)
-    quality = None
-    if config.quantize:
+    def export(folder: Path, out: Path) -> OnnxExport:
+        pretrained = load_pretrained(folder)
+        if part == "encoder":
+            pretrained = pretrained.alone()
+        written = save_onnx(pretrained, out, weights=quantize or "float32", config_json=folder / "config.json")
+        _warn(pretrained)
+        if not quantize:
+            return OnnxExport(written, None)
         try:
-            quality = quality_of(config, pretrained, folder, load_onnx(out))
-        except ElectraError as error:  # the folder is written and right; what it was measured on is not there
-            logger.warning("what 8 bits cost was not measured: %s", error)
-    fitting = [[min(tokens, pretrained.max_length) for tokens in lengths] for lengths in TIMED]
-    return OnnxExport(written, quality, list(timed(pretrained, {"onnx": out}, fitting, rounds=ROUNDS)))
+            return OnnxExport(written, measure_quantization(model, pretrained, folder, load_onnx(out), data=data))
+        except ElectraError as error:  # the export is complete; only the data to measure on are missing
+            logger.warning("The effect of 8 bits was not measured: %s", error)
+            return OnnxExport(written, None)
+
+    if not any((path / "checkpoints").glob("step-*")):
+        if checkpoint is not None:
+            raise ConfigError(f"--checkpoint is for runs, and {path} is not one; leave it out")
+        folder = find(model)
+        if out is None and not path.is_dir():
+            raise ConfigError(f"{model} is not a local folder to write into; give --out FOLDER")
+        return OnnxResult([export(folder, out or path / name)])
+    out = out or path / "export" / name
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise CheckpointError(f"{out} exists already; give another --out, or remove it")
+    with tempfile.TemporaryDirectory() as temporary:
+        saved = Path(temporary)
+        save_networks(path, saved, checkpoint=checkpoint)
+        networks = [network for network in NETWORKS if (saved / network / "config.json").is_file()]
+        if part == "encoder":
+            networks = networks[:1]
+        return OnnxResult([export(saved / network, out / network) for network in networks])
 
 
 def _warn(pretrained: Pretrained) -> None:
     if pretrained.memory_length:
-        logger.warning("memory does not go out: of longer texts each window will be read by itself")
+        logger.warning("The memory is not exported: the windows of a longer text will be read independently")
     if pretrained.task is not None and pretrained.task.get("long"):
         logger.warning(
-            "texts longer than %s tokens will be cut: how this model reads them (data.long) does not go out",
+            "Texts longer than %s tokens will be truncated: how this model reads them (data.long) is not exported",
             pretrained.task.get("max_length", pretrained.max_length),
         )
