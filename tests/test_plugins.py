@@ -75,6 +75,7 @@ def test_an_installed_package_announces_its_encoder(tmp_path: Path, monkeypatch:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-encoders\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[electra.encoders]\ninstalled = my_encoders:ConvolutionConfig\n")
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(registry.encoders.__dict__, "_installed", raising=False)  # looked up once in a process
     assert "installed" in registry.encoders.names()
     config = registry.encoders.get("installed")(vocabulary_size=50, layers=1)
     assert config.build()(torch.ones(2, 7, dtype=torch.long)).shape == (2, 7, 256)

@@ -325,7 +325,8 @@ def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, ro
     fields = {field.name: field for field in dataclasses.fields(cls)}
     for key in table:
         if key not in fields:
-            hint = did_you_mean(key, list(fields)) or _elsewhere(root, key)
+            known = [setting.name for setting in settings(cls)]
+            hint = did_you_mean(key, known) or _elsewhere(root, key)
             problems.append(f"{prefix}{key}: there is no such setting{hint}")
     values, broken = Table(), False
     for name, field in fields.items():

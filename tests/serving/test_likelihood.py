@@ -190,7 +190,18 @@ def test_a_model_without_a_suitable_head_is_refused(discriminator: Path, tmp_pat
         load_likelihood_scorer(bare)
     (tmp_path / "tags").mkdir()
     config = small(max_positions=40)
-    tags = saved(tmp_path / "tags", BertEncoder(config), TokenHead(config, 3), task={"kind": "tags"})
+    tags = saved(
+        tmp_path / "tags",
+        BertEncoder(config),
+        TokenHead(config, 3),
+        task={
+            "kind": "tagging",
+            "labels": ["O", "B-X", "I-X"],
+            "scheme": "bio",
+            "metric": "span_f1",
+            "fallback": "O",
+        },
+    )
     with pytest.raises(CheckpointError, match="is fine-tuned for a task"):
         load_likelihood_scorer(tags)
 
