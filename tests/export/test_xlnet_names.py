@@ -162,9 +162,9 @@ def test_gradients_are_theirs() -> None:
     ids_BL, segment_ids_BL, permutation_BLL = inputs(2)
     mems = torch.randn(3, B, 9, 32, dtype=torch.float64)
     weights_BND = torch.randn(B, 2, 32, dtype=torch.float64)
-    encoder.train().embeddings.dropout.share = 0.0  # ours in the way that it trains
+    encoder.train().embeddings.dropout.p = 0.0  # ours in the way that it trains
     for block in encoder.blocks:
-        block.dropout.share = block.attention.dropout.share = 0.0
+        block.dropout.p = block.attention.dropout.p = 0.0
     (
         encoder.read(
             ids_BL, segment_ids_BL, memory_YBMD=mems, permutation_BLL=permutation_BLL, targets_BN=TARGETS_BN

@@ -114,7 +114,9 @@ class TaskBatch(Batch):
         targets = {name: x.pin_memory().to(device, non_blocking=True) for name, x in self.targets.items()}
         unpadding = self.unpadding
         if unpadding is not None:
-            unpadding = replace(unpadding, places_T=unpadding.places_T.pin_memory().to(device, non_blocking=True))
+            unpadding = replace(
+                unpadding, indices_T=unpadding.indices_T.pin_memory().to(device, non_blocking=True)
+            )
         return TaskBatch(
             batch.input_ids_BL,
             batch.segment_ids_BL,

@@ -1,4 +1,4 @@
-"""Attention with dropout, written for speed, against the plain form and PyTorch's own."""
+"""The fast attention with dropout against the plain form and PyTorch's kernel."""
 
 import pytest
 import torch
@@ -12,47 +12,47 @@ B, L, H, K = 3, 11, 4, 8
 KEYS_BL = torch.arange(L) < torch.tensor([11, 6, 2])[:, None]
 
 
-def mask(form: str, asking: int) -> Tensor | None:
-    pairs = KEYS_BL[:, None, None] & torch.ones(asking, L, dtype=torch.bool).tril(L - asking)
+def mask(form: str, queries: int) -> Tensor | None:
+    pairs = KEYS_BL[:, None, None] & torch.ones(queries, L, dtype=torch.bool).tril(L - queries)
     return {"none": None, "padding": KEYS_BL[:, None, None], "pairs": torch.where(pairs, 0.0, -1e4)}[form]
 
 
-@pytest.mark.parametrize("asking", [None, 4])
+@pytest.mark.parametrize("queries", [None, 4])
 @pytest.mark.parametrize("form", ["none", "padding", "pairs"])
-@pytest.mark.parametrize("share", [0.0, 0.3])
+@pytest.mark.parametrize("p", [0.0, 0.3])
 def test_values_and_gradients_equal_the_plain_form(
-    form: str, asking: int | None, share: float, monkeypatch: pytest.MonkeyPatch
+    form: str, queries: int | None, p: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
-    kept = DropoutMask.draw((H, B, asking or L, L), share)  # all of them for a share of 0, where none is drawn
-    monkeypatch.setattr(attention_file.DropoutMask, "draw", lambda shape, share: kept)
-    factors_HBNL = kept.write(torch.empty(kept.bytes.shape)) * kept.scale
-    packed_BLGHK = torch.randn(B, L, 2 if asking else 3, H, K, requires_grad=True)
-    query_BNHK = torch.randn(B, asking, H, K, requires_grad=True) if asking else None
+    dropout_mask = DropoutMask.draw((H, B, queries or L, L), p)  # keeps all elements if p is 0
+    monkeypatch.setattr(attention_file.DropoutMask, "draw", lambda shape, p: dropout_mask)
+    factors_HBNL = dropout_mask.write(torch.empty(dropout_mask.bytes.shape)) * dropout_mask.scale
+    packed_BLGHK = torch.randn(B, L, 2 if queries else 3, H, K, requires_grad=True)
+    query_BNHK = torch.randn(B, queries, H, K, requires_grad=True) if queries else None
     inputs = [x for x in (query_BNHK, packed_BLGHK) if x is not None]
-    mask_B11L, weights_BNHK = mask(form, asking or L), torch.randn(B, asking or L, H, K)
+    mask_B11L, weights_BNHK = mask(form, queries or L), torch.randn(B, queries or L, H, K)
     results = []
     for y_BNHK in (
-        attend_by_head(query_BNHK, packed_BLGHK, mask_B11L, share),
+        attend_by_head(query_BNHK, packed_BLGHK, mask_B11L, p),
         attend_plain(query_BNHK, packed_BLGHK, mask_B11L, factors_HBNL),
     ):
         results.append([y_BNHK, *torch.autograd.grad((y_BNHK * weights_BNHK).sum(), inputs)])
-    for ours, plain in zip(*results, strict=True):
-        assert torch.allclose(ours, plain, atol=2e-6, rtol=1e-5)
+    for actual, plain in zip(*results, strict=True):
+        assert torch.allclose(actual, plain, atol=2e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("form", ["none", "padding", "pairs"])
-@pytest.mark.parametrize("asking", [None, 4])
-def test_with_next_to_no_dropout_it_is_attention(form: str, asking: int | None) -> None:
+@pytest.mark.parametrize("queries", [None, 4])
+def test_tiny_dropout_equals_no_dropout(form: str, queries: int | None) -> None:
     torch.manual_seed(0)
     attention = Attention(32, 4, dropout=1e-9)
     torch.nn.init.normal_(attention.query_key_value.weight, std=0.3)
     x_BLD = torch.randn(B, L, 32)
-    query_states_BND = None if asking is None else x_BLD[:, :asking]
-    mask_B11L = mask(form, asking or L)
-    with_dropout = attention(x_BLD, mask_B11L, query_states_BND)  # rounded to none, but not by PyTorch's kernel
+    query_states_BND = None if queries is None else x_BLD[:, :queries]
+    mask_B11L = mask(form, queries or L)
+    with_dropout = attention(x_BLD, mask_B11L, query_states_BND)  # rounded to 0, but uses the kernel with dropout
     assert torch.allclose(with_dropout, attention.eval()(x_BLD, mask_B11L, query_states_BND), atol=1e-5)
-    attention.train().dropout.share = 0.5
+    attention.train().dropout.p = 0.5
     assert not torch.allclose(attention(x_BLD, mask_B11L, query_states_BND), with_dropout, atol=1e-2)
 
 
@@ -69,7 +69,7 @@ def test_under_bfloat16_autocast(dropout: float) -> None:
     assert torch.allclose(*grads, atol=0.03)
 
 
-def test_no_gradient_is_wanted_and_nothing_is_kept() -> None:
+def test_without_gradients_the_output_needs_none() -> None:
     attention = Attention(32, 4, dropout=0.5)
     with torch.no_grad():
         assert not attention(torch.randn(B, L, 32), None).requires_grad

@@ -1,4 +1,4 @@
-"""Work on tokens alone gives what work on padded rows gives."""
+"""An encoder without padding against the same encoder with padding."""
 
 import pytest
 import torch
@@ -12,46 +12,44 @@ CONFIG = BertConfig(
     attention_dropout=0.0,
 )  # fmt: skip
 LENGTHS_B = torch.tensor([3, 7, 1, 5])
-INSIDE_BL = attention_mask(LENGTHS_B, 7)
-assert INSIDE_BL is not None
-UNPADDING = Unpadding(INSIDE_BL.flatten().nonzero()[:, 0], 4, 7)
+MASK_BL = attention_mask(LENGTHS_B, 7)
+assert MASK_BL is not None
+UNPADDING = Unpadding(MASK_BL.flatten().nonzero()[:, 0], 4, 7)
 
 
-def test_tokens_come_back_into_their_rows() -> None:
+def test_padding_undoes_unpadding() -> None:
     x_BLD = torch.arange(4 * 7 * 2.0).view(4, 7, 2)
-    tokens_TD = UNPADDING.tokens(x_BLD)
-    assert torch.equal(tokens_TD, x_BLD[INSIDE_BL])
-    assert torch.equal(UNPADDING.rows(tokens_TD), x_BLD * INSIDE_BL[..., None])
+    tokens_TD = UNPADDING.unpad(x_BLD)
+    assert torch.equal(tokens_TD, x_BLD[MASK_BL])
+    assert torch.equal(UNPADDING.pad(tokens_TD), x_BLD * MASK_BL[..., None])
 
 
-def test_the_gradients_are_those_of_indexing() -> None:
+def test_gradients_equal_those_of_indexing() -> None:
     x_BLD = torch.randn(4, 7, 2, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(UNPADDING.tokens, x_BLD)
-    assert torch.autograd.gradcheck(UNPADDING.rows, torch.randn(16, 3, dtype=torch.float64, requires_grad=True))
+    assert torch.autograd.gradcheck(UNPADDING.unpad, x_BLD)
+    assert torch.autograd.gradcheck(UNPADDING.pad, torch.randn(16, 3, dtype=torch.float64, requires_grad=True))
 
 
-@pytest.mark.parametrize("wanted", [None, torch.tensor([[0, 2], [6, 0], [0, 0], [4, 1]])])
-@pytest.mark.parametrize("attention_dropout", [0.0, 1e-9])  # above 0, training takes the kernel with dropout
-def test_an_encoder_gives_the_same_states_and_gradients(
-    wanted: torch.Tensor | None, attention_dropout: float
-) -> None:
+@pytest.mark.parametrize("positions_BN", [None, torch.tensor([[0, 2], [6, 0], [0, 0], [4, 1]])])
+@pytest.mark.parametrize("attention_dropout", [0.0, 1e-9])  # above 0, training uses the kernel with dropout
+def test_states_and_gradients_are_the_same(positions_BN: torch.Tensor | None, attention_dropout: float) -> None:
     torch.manual_seed(0)
     config = make_config(**{**vars(CONFIG), "attention_dropout": attention_dropout})
     encoder = BertEncoder(config).double().train()
     ids_BL, segments_BL = torch.randint(50, (4, 7)), torch.randint(2, (4, 7))
-    found = []
+    results = []
     for unpadding in (None, UNPADDING):
         encoder.zero_grad()
-        x = encoder(ids_BL, segments_BL, INSIDE_BL, positions_BN=wanted, unpadding=unpadding)
-        x = x if wanted is not None else x * INSIDE_BL[..., None]
+        x = encoder(ids_BL, segments_BL, MASK_BL, positions_BN=positions_BN, unpadding=unpadding)
+        x = x if positions_BN is not None else x * MASK_BL[..., None]
         (x * torch.linspace(-1, 1, x.numel(), dtype=x.dtype).view_as(x)).sum().backward()
-        found.append([x.detach(), *(p.grad.clone() for p in encoder.parameters() if p.grad is not None)])
-    assert len(found[0]) == len(found[1]) > 20
-    for padded, unpadded in zip(*found, strict=True):
+        results.append([x.detach(), *(p.grad.clone() for p in encoder.parameters() if p.grad is not None)])
+    assert len(results[0]) == len(results[1]) > 20
+    for padded, unpadded in zip(*results, strict=True):
         torch.testing.assert_close(padded, unpadded, rtol=1e-9, atol=1e-12)
 
 
 def test_states_at_padding_are_zero() -> None:
     encoder = BertEncoder(CONFIG).eval()
-    x_BLD = encoder(torch.ones(4, 7, dtype=torch.long), None, INSIDE_BL, unpadding=UNPADDING)
-    assert not x_BLD[~INSIDE_BL].any() and x_BLD[INSIDE_BL].all()
+    x_BLD = encoder(torch.ones(4, 7, dtype=torch.long), None, MASK_BL, unpadding=UNPADDING)
+    assert not x_BLD[~MASK_BL].any() and x_BLD[MASK_BL].all()

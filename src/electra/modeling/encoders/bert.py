@@ -140,14 +140,12 @@ class Block(nn.Module):
         """
         query_states_BND = None
         if positions_BN is not None:
-            query_states_BND = gather_positions(
-                x_BLD if unpadding is None else unpadding.rows(x_BLD), positions_BN
-            )
+            query_states_BND = gather_positions(x_BLD if unpadding is None else unpadding.pad(x_BLD), positions_BN)
         attended_BND = self.attention(x_BLD, mask_B11L, query_states_BND, unpadding)
         x_BND = self.attention_norm(
-            self.dropout(attended_BND, to=x_BLD if query_states_BND is None else query_states_BND)
+            self.dropout(attended_BND, residual=x_BLD if query_states_BND is None else query_states_BND)
         )
-        return self.feed_forward_norm(self.dropout(self.feed_forward(x_BND), to=x_BND))
+        return self.feed_forward_norm(self.dropout(self.feed_forward(x_BND), residual=x_BND))
 
 
 class BertEncoder(EncoderModule):
@@ -213,11 +211,11 @@ class BertEncoder(EncoderModule):
         if attention_mask_BL is not None:
             mask_B11L = attention_mask_BL.view(attention_mask_BL.shape[0], 1, -1, attention_mask_BL.shape[-1])
         x_BLD = self.embeddings(ids_BL, segment_ids_BL, tokens_BLE)
-        x_BLD = self.projection(x_BLD if unpadding is None else unpadding.tokens(x_BLD))
+        x_BLD = self.projection(x_BLD if unpadding is None else unpadding.unpad(x_BLD))
         for block in self.blocks[:-1]:
             x_BLD = block(x_BLD, mask_B11L, unpadding=unpadding)
         x_BLD = self.blocks[-1](x_BLD, mask_B11L, positions_BN, unpadding)
-        return x_BLD if unpadding is None or positions_BN is not None else unpadding.rows(x_BLD)
+        return x_BLD if unpadding is None or positions_BN is not None else unpadding.pad(x_BLD)
 
 
 @torch.no_grad()

@@ -156,8 +156,8 @@ class RelativeBlock(nn.Module):
     ) -> Tensor:
         """The new states (B, X, D) of the queries, which look at the memory and at the tokens."""
         attended_BXD = self.attention(query_states_BXD, x_BLD, memory_BMD, sinusoids_RD, sight)
-        x_BXD = self.attention_norm(self.dropout(attended_BXD, to=query_states_BXD))
-        return self.feed_forward_norm(self.dropout(self.feed_forward(x_BXD), to=x_BXD))
+        x_BXD = self.attention_norm(self.dropout(attended_BXD, residual=query_states_BXD))
+        return self.feed_forward_norm(self.dropout(self.feed_forward(x_BXD), residual=x_BXD))
 
 
 class RelativeEncoder(EncoderModule):

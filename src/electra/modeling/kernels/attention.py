@@ -1,7 +1,7 @@
 """Multi-head self-attention.
 
-Shapes: B batch, L length, T tokens of the batch, N asking positions, D hidden size, H heads, K head size; G is 3
-for queries, keys and values in one tensor and 2 for keys and values.
+Shapes: B batch, L length, T tokens of the batch, N query positions, D hidden size, H heads, K head size; G is 3
+for queries, keys and values in one tensor, and 2 for keys and values.
 """
 
 from typing import Any
@@ -16,10 +16,10 @@ from electra.modeling.kernels.unpadding import Unpadding
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention; the three input projections are one product.
+    """Multi-head self-attention; the three input projections are one matrix product.
 
     Args:
-        dropout: the share of the probabilities that is dropped while training.
+        dropout: dropout probability of the attention probabilities during training.
     """
 
     def __init__(self, hidden_size: int, heads: int, *, dropout: float) -> None:
@@ -36,9 +36,15 @@ class Attention(nn.Module):
         query_states_BND: Tensor | None = None,
         unpadding: Unpadding | None = None,
     ) -> Tensor:
-        """Mixtures of the values of `x_BLD` for each of the states `query_states_BND`; None: for `x_BLD` itself.
+        """Return the attention output (B, N, D), or (B, L, D).
 
-        With an `unpadding`, `x_BLD` and what comes back for it have no padding (T, D).
+        Args:
+            x_BLD: the states that keys and values are computed from.
+            mask_B11L: True at keys that may be attended to, or (B, 1, N, L) numbers that are added to the scores;
+                None: every key may be attended to.
+            query_states_BND: the states that queries are computed from; None: `x_BLD`.
+            unpadding: if given, `x_BLD` has no padding (T, D), and neither has the output if `query_states_BND` is
+                None.
         """
         D = x_BLD.shape[-1]
         heads = self.heads, D // self.heads
@@ -51,53 +57,55 @@ class Attention(nn.Module):
             query_BNHK = F.linear(query_states_BND, query_weight, query_bias).unflatten(-1, heads)
             product_BLX = F.linear(x_BLD, key_value_weight, key_value_bias)
         if unpadding is not None:
-            product_BLX = unpadding.rows(product_BLX)
+            product_BLX = unpadding.pad(product_BLX)
         packed_BLGHK = product_BLX.unflatten(-1, (-1, *heads))
-        share = self.dropout.share if self.training else 0.0
-        # For a CPU PyTorch has no fused kernel with dropout, and the backward pass of that for bfloat16 is slow.
-        learning_in_bfloat16 = packed_BLGHK.dtype == torch.bfloat16 and torch.is_grad_enabled()
+        p = self.dropout.p if self.training else 0.0
+        # On a CPU PyTorch has no fused kernel with dropout, and its backward pass in bfloat16 is slow.
+        trains_in_bfloat16 = packed_BLGHK.dtype == torch.bfloat16 and torch.is_grad_enabled()
         on_cpu = x_BLD.device.type == "cpu" and not torch.compiler.is_compiling()
-        if on_cpu and (share or learning_in_bfloat16):
-            y_BNHK = attend_by_head(query_BNHK, packed_BLGHK, mask_B11L, share)
+        if on_cpu and (p or trains_in_bfloat16):
+            y_BNHK = attend_by_head(query_BNHK, packed_BLGHK, mask_B11L, p)
         else:
             if query_BNHK is None:
                 query_BNHK = packed_BLGHK[:, :, 0]
             query, key, value = (x.transpose(1, 2) for x in (query_BNHK, *packed_BLGHK.unbind(2)[-2:]))
-            y_BHNK = F.scaled_dot_product_attention(query, key, value, attn_mask=mask_B11L, dropout_p=share)
+            y_BHNK = F.scaled_dot_product_attention(query, key, value, attn_mask=mask_B11L, dropout_p=p)
             y_BNHK = y_BHNK.transpose(1, 2)
         y_BND = y_BNHK.flatten(2)
-        return self.output(y_BND if unpadding is None or query_states_BND is not None else unpadding.tokens(y_BND))
+        return self.output(y_BND if unpadding is None or query_states_BND is not None else unpadding.unpad(y_BND))
 
 
-def attend_by_head(
-    query_BNHK: Tensor | None, packed_BLGHK: Tensor, mask_B11L: Tensor | None, share: float
-) -> Tensor:
-    """Mixtures (B, N, H, K) of values, with or without dropout of the probabilities, for training on a CPU.
+def attend_by_head(query_BNHK: Tensor | None, packed_BLGHK: Tensor, mask_B11L: Tensor | None, p: float) -> Tensor:
+    """Return the attention output (B, N, H, K), with or without dropout, for training on a CPU.
 
-    Head by head: the matrices of one head stay in the cache, and queries, keys, values and their gradients are
-    read and written where they lie in the product of the input projection, not copied head by head first.
+    It computes one head at a time, so that the matrices of a head stay in the cache. Queries, keys, values and
+    their gradients are read and written in the output of the input projection, without a copy for each head.
 
     Args:
-        query_BNHK: None: `packed_BLGHK` begins with them (G = 3).
-        packed_BLGHK: keys and values come last.
-        mask_B11L: True at keys that may be looked at; or, as (B, 1, N, L), what is added to the scores.
-        share: of the probabilities that is dropped.
+        query_BNHK: None: the queries are the first part of `packed_BLGHK` (G = 3).
+        packed_BLGHK: the last two parts are keys and values.
+        mask_B11L: True at keys that may be attended to, or (B, 1, N, L) numbers that are added to the scores.
+        p: dropout probability of the attention probabilities.
 
-    Equals `attend_plain` where that drops the same elements.
+    It equals `attend_plain` if both drop the same elements.
     """
     bias_BNL = None
     if mask_B11L is not None:
         bias_BNL = mask_B11L.squeeze(1)
         if bias_BNL.dtype == torch.bool:
             bias_BNL = torch.zeros(bias_BNL.shape, dtype=packed_BLGHK.dtype).masked_fill_(~bias_BNL, -torch.inf)
-    y: Tensor = _Attended.apply(query_BNHK, packed_BLGHK, bias_BNL, share)  # type: ignore[no-untyped-call]
+    y: Tensor = _AttentionByHead.apply(query_BNHK, packed_BLGHK, bias_BNL, p)  # type: ignore[no-untyped-call]
     return y
 
 
 def attend_plain(
     query_BNHK: Tensor | None, packed_BLGHK: Tensor, mask_B11L: Tensor | None, factors_HBNL: Tensor
 ) -> Tensor:
-    """The same as one would write it, given the factors (0 or the scale) of the probabilities: for tests."""
+    """Compute the same in the plain form, for tests.
+
+    Args:
+        factors_HBNL: factors of the attention probabilities: 0, or the scale of dropout.
+    """
     query_BNHK = packed_BLGHK[:, :, 0] if query_BNHK is None else query_BNHK
     query_BHNK, key_BHLK, value_BHLK = (
         x.transpose(1, 2) for x in (query_BNHK, packed_BLGHK[:, :, -2], packed_BLGHK[:, :, -1])
@@ -111,19 +119,19 @@ def attend_plain(
     return y_BHNK.transpose(1, 2)
 
 
-class _Attended(torch.autograd.Function):
+class _AttentionByHead(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query_BNHK: Tensor | None, packed_BLGHK: Tensor, bias_BNL: Tensor | None, share: float
+        ctx: Any, query_BNHK: Tensor | None, packed_BLGHK: Tensor, bias_BNL: Tensor | None, p: float
     ) -> Tensor:
         query_BNHK = packed_BLGHK[:, :, 0] if query_BNHK is None else query_BNHK
         key_BLHK, value_BLHK = packed_BLGHK[:, :, -2], packed_BLGHK[:, :, -1]
         (B, N, H, K), L = query_BNHK.shape, key_BLHK.shape[1]
-        kept_HBNL = DropoutMask.draw((H, B, N, L), share) if share else None
+        dropout_mask_HBNL = DropoutMask.draw((H, B, N, L), p) if p else None
         weights_HBNL = dropped_HBNL = packed_BLGHK.new_empty(H, B, N, L)
-        if kept_HBNL is not None:
+        if dropout_mask_HBNL is not None:
             dropped_HBNL = torch.empty_like(weights_HBNL)
-        ctx.scale = 1.0 if kept_HBNL is None else kept_HBNL.scale
+        ctx.scale = 1.0 if dropout_mask_HBNL is None else dropout_mask_HBNL.scale
         y_BNHK = packed_BLGHK.new_empty(B, N, H, K)
         for head in range(H):
             weights_BNL, dropped_BNL = weights_HBNL[head], dropped_HBNL[head]
@@ -132,8 +140,8 @@ class _Attended(torch.autograd.Function):
             if bias_BNL is not None:
                 weights_BNL += bias_BNL
             torch.softmax(weights_BNL, -1, out=weights_BNL)
-            if kept_HBNL is not None:
-                kept_HBNL[head].write(dropped_BNL).mul_(weights_BNL)
+            if dropout_mask_HBNL is not None:
+                dropout_mask_HBNL[head].write(dropped_BNL).mul_(weights_BNL)
             torch.mul(torch.bmm(dropped_BNL, value_BLHK[:, :, head]), ctx.scale, out=y_BNHK[:, :, head])
         ctx.save_for_backward(query_BNHK, packed_BLGHK, weights_HBNL, dropped_HBNL, y_BNHK)
         return y_BNHK
@@ -146,8 +154,9 @@ class _Attended(torch.autograd.Function):
         grad_packed_BLGHK = torch.empty_like(packed_BLGHK)
         packed = packed_BLGHK.shape[2] == 3
         grad_query_BNHK = grad_packed_BLGHK[:, :, 0] if packed else torch.empty_like(query_BNHK)
-        # The softmax takes the mean of its gradient away. Weighted, that is the output times the output's gradient
-        # (Dao et al. 2022, "FlashAttention", appendix B), which is less to read than the weights are.
+        # The gradient of the softmax subtracts the weighted mean of the incoming gradient. This mean equals the
+        # sum of output times its gradient (Dao et al. 2022, "FlashAttention", appendix B), which needs less memory
+        # traffic.
         mean_BNH = (y_BNHK * grad_BNHK).sum(-1)
         scale = query_BNHK.shape[-1] ** -0.5
         for head in range(query_BNHK.shape[2]):

@@ -70,7 +70,7 @@ class RelativeAttention(nn.Module):
             bias.to(query_BXHK.dtype).view(heads) for bias in (self.content_bias, self.position_bias)
         )
         segment_BXH = self._segment_scores(query_BXHK) if sight.different_BXC is not None else None
-        share = self.dropout.share if self.training else 0.0
+        share = self.dropout.p if self.training else 0.0
         on_cpu = x_BLD.device.type == "cpu" and not torch.compiler.is_compiling()
         attend = attend_by_head if on_cpu else attend_fused
         y_BXHK = attend(

@@ -1,7 +1,9 @@
-"""Rows of different lengths without their padding: tokens one behind the other, and back.
+"""Remove the padding of a batch, and put it back.
 
-Only attention needs to know which tokens make a row; all else in an encoder works on tokens alone, so it need not
-work on padding. Shapes: B batch, L length, T tokens of the batch.
+Only attention needs to know which tokens are in the same row. All other layers of an encoder work on single
+tokens, so they need not compute anything at padding.
+
+Shapes: B batch, L length, T tokens of the batch without padding.
 """
 
 from dataclasses import dataclass
@@ -14,58 +16,56 @@ from torch.autograd.function import once_differentiable
 
 @dataclass(frozen=True)
 class Unpadding:
-    """Where the tokens of a batch stand.
+    """Where the tokens of a padded batch are.
 
     Attributes:
-        places_T: of each token in the flattened batch, row * length + column.
+        indices_T: index of each token in the flattened batch: row * length + column.
         batch, length: B and L.
     """
 
-    places_T: Tensor
+    indices_T: Tensor
     batch: int
     length: int
 
-    def tokens(self, x_BLx: Tensor) -> Tensor:
-        """The values (T, ...) at the tokens."""
-        x_Tx: Tensor = _Tokens.apply(x_BLx.flatten(0, 1), self.places_T)  # type: ignore[no-untyped-call]
+    def unpad(self, x_BLx: Tensor) -> Tensor:
+        """Return the values (T, ...) of the tokens."""
+        x_Tx: Tensor = _Unpad.apply(x_BLx.flatten(0, 1), self.indices_T)  # type: ignore[no-untyped-call]
         return x_Tx
 
-    def rows(self, x_Tx: Tensor) -> Tensor:
-        """The values (B, L, ...) in their rows, 0 at padding."""
-        x: Tensor = _Rows.apply(x_Tx, self.places_T, self.batch * self.length)  # type: ignore[no-untyped-call]
+    def pad(self, x_Tx: Tensor) -> Tensor:
+        """Return the values (B, L, ...) in their rows, with 0 at padding."""
+        x: Tensor = _Pad.apply(x_Tx, self.indices_T, self.batch * self.length)  # type: ignore[no-untyped-call]
         return x.unflatten(0, (self.batch, self.length))
 
 
-def _placed(x_Tx: Tensor, places_T: Tensor, count: int) -> Tensor:
-    return x_Tx.new_zeros(count, *x_Tx.shape[1:]).index_copy_(0, places_T, x_Tx)
+def _scatter(x_Tx: Tensor, indices_T: Tensor, count: int) -> Tensor:
+    return x_Tx.new_zeros(count, *x_Tx.shape[1:]).index_copy_(0, indices_T, x_Tx)
 
 
-class _Tokens(torch.autograd.Function):
-    """Its gradient is `_Rows`, where PyTorch, which cannot know that no two places coincide, would add."""
+class _Unpad(torch.autograd.Function):
+    """Indexing whose gradient is copied. PyTorch would add it up, because it does not know that indices differ."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, places_T: Tensor) -> Tensor:
-        ctx.save_for_backward(places_T)
+    def forward(ctx: Any, x: Tensor, indices_T: Tensor) -> Tensor:
+        ctx.save_for_backward(indices_T)
         ctx.count = len(x)
-        return x.index_select(0, places_T)
+        return x.index_select(0, indices_T)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (places_T,) = ctx.saved_tensors
-        return _placed(grad, places_T, ctx.count), None
+        (indices_T,) = ctx.saved_tensors
+        return _scatter(grad, indices_T, ctx.count), None
 
 
-class _Rows(torch.autograd.Function):
-    """Its gradient is `_Tokens`."""
-
+class _Pad(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, places_T: Tensor, count: int) -> Tensor:
-        ctx.save_for_backward(places_T)
-        return _placed(x, places_T, count)
+    def forward(ctx: Any, x: Tensor, indices_T: Tensor, count: int) -> Tensor:
+        ctx.save_for_backward(indices_T)
+        return _scatter(x, indices_T, count)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (places_T,) = ctx.saved_tensors
-        return grad.index_select(0, places_T), None, None
+        (indices_T,) = ctx.saved_tensors
+        return grad.index_select(0, indices_T), None, None
