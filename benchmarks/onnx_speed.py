@@ -26,10 +26,10 @@ import torch
 from electra.analysis.quantization import compare_on_texts
 from electra.config import load_config
 from electra.data.tokenizer import load_tokenizer
-from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
 from electra.export.onnx.model import OnnxModel, load_onnx
 from electra.export.onnx.write import save_onnx
+from electra.export.pretrained import Pretrained
 from electra.modeling.encoders.bert import BertEncoder
 from electra.modeling.heads import ReplacedTokenHead
 from electra.pretraining.config import PretrainConfig, with_vocabulary

@@ -9,10 +9,10 @@ from pathlib import Path
 import torch
 
 from electra.data.tokenizer import special_tokens
-from electra.export.huggingface import Pretrained
 from electra.export.onnx.check import reference, sample
 from electra.export.onnx.graph import MASK
 from electra.export.onnx.model import OnnxModel, load_onnx
+from electra.export.pretrained import Pretrained
 
 PAUSE = 0.005
 """Seconds before each call: threads of the other library, which wait for work awake, then sleep."""

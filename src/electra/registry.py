@@ -1,4 +1,4 @@
-"""Encoders, objectives, tasks and readers by name: those of the package, and those of plugins.
+"""Encoders, objectives, tasks and checkpoint formats by name: those of the package, and those of plugins.
 
 A plugin is one Python file. It registers what it defines with a decorator,
 
@@ -149,6 +149,17 @@ tasks = Registry(
     },
 )
 """Classes of fine-tuning problems (`electra.tasks.base.Problem`), by `kind`."""
+checkpoint_formats = Registry(
+    "checkpoint format",
+    "electra.checkpoint_formats",
+    {
+        "bert": "electra.export.formats.bert:BertFormat",
+        "xlnet": "electra.export.formats.xlnet:XLNetFormat",
+        "native": "electra.export.formats.native:NativeFormat",
+    },
+)
+"""Classes of formats of model folders (`electra.export.formats.base.CheckpointFormat`), by the
+`checkpoint_format` of encoders."""
 register_encoder = encoders.register
 register_objective = objectives.register
 register_task = tasks.register

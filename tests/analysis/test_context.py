@@ -19,7 +19,7 @@ from electra.analysis.context import (
 from electra.analysis.context_speed import measure_speed
 from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError
-from electra.export.huggingface import Head, Pretrained
+from electra.export.pretrained import Head, Pretrained
 from electra.modeling.encoders.base import EncoderConfig, EncoderModule
 from electra.modeling.encoders.relative import RelativeConfig, RelativeEncoder
 from electra.modeling.heads import LanguageModelHead, ReplacedTokenHead

@@ -19,10 +19,10 @@ from small_model import LENGTH, TEXTS, write_model
 import electra
 from electra.errors import CheckpointError, MissingExtraError
 from electra.export import huggingface
-from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
 from electra.export.onnx.model import load_onnx
 from electra.export.onnx.write import save_onnx
+from electra.export.pretrained import Pretrained
 from electra.modeling.encoders.base import EncoderConfig, make_config
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.preparation.tokenizer_training import train_tokenizer
@@ -317,7 +317,7 @@ class TestRefused:
         model = write_model(tmp_path / "saved")
         save_onnx(load_pretrained(model), folder := tmp_path / "onnx", config_json=model / "config.json")
         (folder / "onnx.json").unlink()
-        with pytest.raises(CheckpointError, match=r"of an ONNX folder onnx\.json is missing"):
+        with pytest.raises(CheckpointError, match=r"for an ONNX folder, onnx\.json is missing"):
             Scorer(folder)
 
     def test_the_wrong_use(self, tmp_path: Path) -> None:

@@ -96,7 +96,8 @@ def theirs(ours: BertEncoder) -> dict[str, int | float]:
 def test_loss_and_gradient_equal_those_of_transformers(tmp_path, lengths: list[int], sharing: str) -> None:  # type: ignore[no-untyped-def]
     """The whole step written with transformers' networks, the plain loss, and the masks and samples of ours."""
     transformers = pytest.importorskip("transformers")
-    from electra.export.huggingface import _their_tensors
+    from electra.export.formats.base import FolderConfig, Networks
+    from electra.export.formats.bert import BertFormat
 
     config = make_objective_config(discriminator_weight=7.0, sharing=sharing)  # type: ignore[arg-type]
     ours = objective(config, generator=32 if sharing == "all" else 16)
@@ -108,11 +109,8 @@ def test_loss_and_gradient_equal_those_of_transformers(tmp_path, lengths: list[i
     for name, tower in ours.exportable_networks().items():
         kind = transformers.ElectraForPreTraining if name == "discriminator" else transformers.ElectraForMaskedLM
         network = kind(transformers.ElectraConfig(**theirs(tower.encoder)))
-        tensors = {
-            key: value
-            for module in (tower.encoder, tower.head)
-            for key, value in _their_tensors(module, "electra", name)
-        }
+        folder_config = FolderConfig("electra", tower.encoder.config, pad_id=0)
+        tensors = BertFormat().write_tensors(Networks(tower.encoder, tower.head), folder_config)
         network.load_state_dict(tensors, strict=False)
         networks[name] = network.eval()
     ids_BL, text_BL = one.input_ids_BL, candidates(one.input_ids_BL, SPECIAL)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from electra.errors import CheckpointError
-from electra.export.huggingface import Pretrained
+from electra.export.pretrained import Pretrained
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving.batching import Batcher, batch_boundaries, overlapping_windows

@@ -32,7 +32,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     head = ReplacedTokenHead(config) if request.param == "electra" else MaskedLanguageModelHead(config)
     huggingface.save(
         folder / "model", encoder=BertEncoder(config), head=head, tokenizer_json=folder / "tokenizer.json",
-        card="", family=request.param,
+        card="", model_type=request.param,
     )  # fmt: skip
     return folder / "model"
 

@@ -17,8 +17,8 @@ from electra.data.collate import Batch
 from electra.data.sampling import permute, step_seed
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError
-from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
+from electra.export.pretrained import Pretrained
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.objectives.masking import MaskingConfig, draw_masks, replace_tokens
 from electra.objectives.vocabulary import Vocabulary

@@ -20,8 +20,8 @@ from electra.analysis.bootstrap import MIN_GROUPS, value_with_interval
 from electra.analysis.error_corpora import LabeledSentence, read_error_corpus, split_indices
 from electra.analysis.ranking import Flags, Floats, Ranking
 from electra.errors import CheckpointError, DataError
-from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
+from electra.export.pretrained import Pretrained
 from electra.modeling.heads import ReplacedTokenHead
 from electra.serving.backends import describe_head
 from electra.serving.predictor import Predictor

@@ -22,7 +22,7 @@ from electra.data.shards import TokenData
 from electra.data.tags import TagTable
 from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, DataError
-from electra.export.huggingface import Pretrained
+from electra.export.pretrained import Pretrained
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tokenizers import Encoding
 from torch import Tensor, nn
 
-from electra.export.huggingface import Pretrained
+from electra.export.pretrained import Pretrained
 from electra.modeling.kernels.attention import Attention
 from electra.modeling.kernels.relative_attention import RelativeAttention
 from electra.serving.backends import TorchBackend

@@ -10,11 +10,11 @@ from typing import Literal
 from electra.analysis.quantization import QuantizationEffect
 from electra.commands.quantization_effect import measure_quantization
 from electra.errors import CheckpointError, ConfigError, ElectraError, require
-from electra.export.huggingface import Pretrained
 from electra.export.loading import find, load_pretrained
 from electra.export.onnx.check import TOLERANCE
 from electra.export.onnx.model import load_onnx
 from electra.export.onnx.write import OnnxWritten, save_onnx
+from electra.export.pretrained import Pretrained
 from electra.pretraining.export import save_networks
 
 logger = logging.getLogger(__name__)

@@ -10,10 +10,10 @@ from electra.analysis.held_out_text import held_out_documents
 from electra.analysis.quantization import QuantizationEffect, compare_on_task, compare_on_texts
 from electra.data.shards import MANIFEST, TokenData
 from electra.errors import ConfigError, DataError
-from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
 from electra.export.onnx.model import OnnxModel
 from electra.export.onnx.write import outgoing_task
+from electra.export.pretrained import Pretrained
 from electra.finetuning.load_task import load_task
 from electra.finetuning.results import find_finetuning, load_finetuning_config
 from electra.readers.base import Reject, find_reader

@@ -6,9 +6,10 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from electra.errors import CheckpointError, require
-from electra.export.huggingface import OLD_WEIGHTS, WEIGHTS, Pretrained
 from electra.export.huggingface import load as load_folder
 from electra.export.onnx.graph import is_onnx
+from electra.export.pretrained import Pretrained
+from electra.export.weights import OLD_WEIGHTS, WEIGHTS
 from electra.modeling.encoders.base import EncoderModule
 
 _FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]

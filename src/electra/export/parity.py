@@ -1,4 +1,4 @@
-"""Does an exported folder compute in transformers what our own network computes?
+"""Whether an exported folder computes in transformers what our own network computes.
 
 Shapes: B batch, L length, V vocabulary.
 """
@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from electra.export.huggingface import Head
-from electra.export.model_config import BARE
+from electra.export.formats.base import format_of_encoder
+from electra.export.pretrained import Head, head_kind
 from electra.json_files import read_json
 from electra.modeling.encoders.base import EncoderModule
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, SentencePairHead
-from electra.modeling.task_heads import ConditionalSpanHead, SpanHead, TextHead
+from electra.modeling.task_heads import SpanHead, TextHead
 
 PAIR_LOGITS = ("seq_relationship_logits", "sop_logits")
 TOLERANCE = 1e-5
@@ -38,75 +38,54 @@ def parity(
     *,
     pairs: SentencePairHead | None = None,
 ) -> float | None:
-    """The largest absolute difference between our logits and transformers', at tokens; or between states, where
-    transformers has a class for the encoder but none for the head.
+    """Return the largest absolute difference between our logits and transformers', at tokens.
 
-    Both compute in float64: with rounding out of the way, what is left is a difference in what is computed. In
-    float32, logits of 20 differ by up to 1e-5 from the order of sums alone.
+    States are compared where transformers has a class for the encoder but none for the head. Both compute in
+    float64, so that rounding does not hide a difference in what is computed: in float32, logits of 20 differ by up
+    to 1e-5 from the order of sums alone.
 
     Args:
-        folder: what `electra.export.huggingface.save` wrote of this encoder and head.
+        folder: written by `electra.export.huggingface.save` from this encoder and head.
         segment_ids_BL: None: all 0.
         attention_mask_BL: True at tokens, False at padding; None: no padding.
-        pairs: the head of pairs beside it, if there is one; it is compared where their class has it.
+        pairs: the head for pairs of segments; it is compared if transformers' class has it.
 
     Returns:
-        None where transformers is not installed, or has no class for the head.
+        None if transformers is not installed, or has no class for the encoder.
     """
-    alone = isinstance(head, ConditionalSpanHead) or (isinstance(head, TextHead) and head.dense is None)
-    alone |= encoder.config.checkpoint_format == "native"
-    if alone or importlib.util.find_spec("transformers") is None:
+    checkpoint_format = format_of_encoder(encoder.config)
+    architectures = read_json(folder / "config.json").get("architectures", [])
+    if not architectures or importlib.util.find_spec("transformers") is None:
         return None
     import transformers
 
-    [architecture] = read_json(folder / "config.json")["architectures"]
-    theirs: Any = getattr(transformers, architecture)
     mask_BL = torch.ones_like(ids_BL, dtype=torch.bool) if attention_mask_BL is None else attention_mask_BL
     encoder, head = (copy.deepcopy(module).double().eval() for module in (encoder, head))  # type: ignore[assignment]
     with _quiet():
-        model = (
-            theirs.from_pretrained(folder, dtype=torch.float64, local_files_only=True).double().to(ids_BL.device)
-        )
-        model.eval()
-        more = {}
-        if model.config.model_type == "xlnet":
-            _distances_in_float64(model)
-        if encoder.config.type_vocabulary_size == 1:  # ours does not ask, theirs has no row for a second one
-            segment_ids_BL = None
-        if model.config.model_type == "roberta":  # which takes the id of padding for padding, wherever it stands
-            more["position_ids"] = model.config.pad_token_id + 1 + torch.arange(ids_BL.shape[1])[None]
-        # Their network that looks to the left takes no mask; what is behind a token changes nothing there.
-        theirs_mask_BL = None if encoder.config.direction == "left" else mask_BL.long()
-        theirs_found = model(ids_BL, token_type_ids=segment_ids_BL, attention_mask=theirs_mask_BL, **more)
+        model: Any = getattr(transformers, architectures[0])
+        model = model.from_pretrained(folder, dtype=torch.float64, local_files_only=True).double()
+        model.to(ids_BL.device).eval()
+        model = checkpoint_format.prepare_float64(model)
+        outputs = model(**checkpoint_format.transformers_inputs(model, encoder, ids_BL, segment_ids_BL, mask_BL))
         x_BLD = encoder(ids_BL, segment_ids_BL, attention_mask_BL)
-        if architecture == BARE:
-            found = x_BLD
-        elif isinstance(head, MaskedLanguageModelHead | LanguageModelHead):
-            found = head.logits(x_BLD, encoder.embeddings.token.weight)
-        else:
-            found = head(x_BLD)
-    if architecture == BARE:
-        expected = theirs_found.last_hidden_state
-    elif isinstance(head, SpanHead):
-        expected = torch.stack([theirs_found.start_logits, theirs_found.end_logits], -1)
-    elif "prediction_logits" in theirs_found:
-        expected = theirs_found.prediction_logits
+    if not checkpoint_format.has_head_class(head_kind(head)):
+        return float((x_BLD - outputs.last_hidden_state)[mask_BL].abs().max())
+    if isinstance(head, MaskedLanguageModelHead | LanguageModelHead):
+        logits = head.logits(x_BLD, encoder.embeddings.token.weight)
     else:
-        expected = theirs_found.logits
-    of_texts = isinstance(head, TextHead) and architecture != BARE  # else there is one a token
-    differences = (found - expected)[slice(None) if of_texts else mask_BL].abs()
-    of_pairs = next((theirs_found[name] for name in PAIR_LOGITS if name in theirs_found), None)
-    if pairs is None or of_pairs is None:
+        logits = head(x_BLD)
+    if isinstance(head, SpanHead):
+        expected = torch.stack([outputs.start_logits, outputs.end_logits], -1)
+    else:
+        expected = outputs.prediction_logits if "prediction_logits" in outputs else outputs.logits
+    differences = (logits - expected)[slice(None) if isinstance(head, TextHead) else mask_BL].abs()
+    pair_logits_B2 = next((outputs[name] for name in PAIR_LOGITS if name in outputs), None)
+    if pairs is None or pair_logits_B2 is None:
         return float(differences.max())
-    found_B = copy.deepcopy(pairs).double()(x_BLD[:, 0])
-    return max(float(differences.max()), float((of_pairs[:, 1] - of_pairs[:, 0] - found_B).abs().max()))
-
-
-def _distances_in_float64(model: Any) -> None:
-    """Their vectors of distances stay in float32, with which float64 cannot be multiplied."""
-    inner = getattr(model, "transformer", model)
-    encoding = inner.relative_positional_encoding
-    inner.relative_positional_encoding = lambda *args, **kwargs: encoding(*args, **kwargs).double()
+    # Ours is one logit, the difference of transformers' two.
+    pair_logits_B = copy.deepcopy(pairs).double()(x_BLD[:, 0])
+    pair_differences_B = (pair_logits_B2[:, 1] - pair_logits_B2[:, 0] - pair_logits_B).abs()
+    return max(float(differences.max()), float(pair_differences_B.max()))
 
 
 @contextlib.contextmanager

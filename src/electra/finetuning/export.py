@@ -7,13 +7,15 @@ from pathlib import Path
 import torch
 
 from electra.export.display_name import display_name
+from electra.export.formats.base import format_of_encoder
 from electra.export.huggingface import save
 from electra.export.loading import is_id
 from electra.export.parity import TOLERANCE, parity
+from electra.export.pretrained import HeadKind, head_kind
 from electra.finetuning.results import SeedResult
 from electra.finetuning.setup import DEV, FinetuneSetup
 from electra.finetuning.task_card import TaskCard
-from electra.modeling.task_heads import ConditionalSpanHead, TextHead
+from electra.modeling.task_heads import TextHead
 from electra.tasks.base import Problem, collate
 from electra.tasks.task_model import TaskModel
 
@@ -21,6 +23,11 @@ logger = logging.getLogger(__name__)
 
 COMPARED_ROWS = 4
 """Rows of dev on which the exported model is compared with transformers."""
+OTHER_HEADS: dict[HeadKind, tuple[HeadKind, str]] = {
+    "conditional-span": ("span", 'head.span = "plain"'),
+    "linear-text": ("text", 'head.text = "hidden"'),
+}
+"""Heads that transformers has no class for: the kind that it may have one for, and the setting that makes it."""
 
 
 def export_model(setup: FinetuneSetup, model: TaskModel, out: Path, result: SeedResult) -> None:
@@ -33,21 +40,15 @@ def export_model(setup: FinetuneSetup, model: TaskModel, out: Path, result: Seed
     if data.long != "cut":
         task |= {"long": data.long, "longest": data.longest}
     if isinstance(head, TextHead):
-        with_hidden = head.with_hidden(encoder.config)
-        if with_hidden is None:
-            logger.warning(
-                "the hidden layer of transformers' class is too narrow for this many labels (%s of %s units); "
-                'only electra can load the model. head.text = "hidden" makes one that transformers can load',
-                2 * len(head.prediction.bias), encoder.config.hidden_size,
-            )  # fmt: skip
-        head = with_hidden or head
-    has_class = encoder.config.checkpoint_format == "bert"
+        head = head.with_hidden(encoder.config) or head
+    checkpoint_format = format_of_encoder(encoder.config)
+    has_class = checkpoint_format.has_head_class(head_kind(head))
     if not has_class:
-        logger.warning("transformers has no class for this head on an XLNet encoder; it can load only the encoder")
-    elif isinstance(head, ConditionalSpanHead):
+        other_kind, setting = OTHER_HEADS.get(head_kind(head), (head_kind(head), ""))
         logger.warning(
-            "transformers has no class for the conditional span head; it can load only the encoder. "
-            'head.span = "plain" makes a model that transformers can load'
+            "transformers has no class for this head on an encoder of kind %s; it can load only the encoder%s",
+            encoder.config.kind,
+            f"; with {setting} it can load the model" if checkpoint_format.has_head_class(other_kind) else "",
         )
     folder = out / "model"
     tokenizer_json = out / ".tokenizer.json"
@@ -57,9 +58,7 @@ def export_model(setup: FinetuneSetup, model: TaskModel, out: Path, result: Seed
         encoder=encoder,
         head=head,
         tokenizer_json=tokenizer_json,
-        card=build_model_card(
-            setup, problem, result, loads_whole=has_class and not isinstance(head, ConditionalSpanHead)
-        ),
+        card=build_model_card(setup, problem, result, loads_whole=has_class),
         max_length=setup.pretrained.max_length,
         task=task,
     )

@@ -11,8 +11,8 @@ import torch
 
 from electra.data.sampling import epoch_rows, step_seed
 from electra.data.tokenizer import special_tokens
-from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
+from electra.export.pretrained import Pretrained
 from electra.finetuning.config import FinetuneConfig, resolve
 from electra.finetuning.load_task import load_task
 from electra.tasks.base import InputSpec, Rows, Task, TaskBatch, collate

@@ -11,9 +11,9 @@ from electra.config import load_config, to_table
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError
+from electra.export.formats.base import format_of_encoder
 from electra.export.huggingface import save
 from electra.export.model_card import CardKind, model_card
-from electra.export.names import family_of
 from electra.export.parity import TOLERANCE, parity
 from electra.json_files import read_json
 from electra.modeling.encoders.base import EncoderConfig
@@ -95,6 +95,7 @@ def _save(
     *,
     card: str,
 ) -> None:
+    shape = tower.encoder.config
     save(
         folder,
         encoder=tower.encoder,
@@ -103,7 +104,7 @@ def _save(
         card=card,
         max_length=longest_input(config),
         objective=config.objective.kind,
-        family=family_of(tower.encoder.config) if name == "encoder" else "electra",
+        model_type=format_of_encoder(shape).language_model_type(shape) if name == "encoder" else None,
         pairs=tower.pairs,
     )
 

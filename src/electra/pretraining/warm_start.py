@@ -12,8 +12,8 @@ from electra.data.cooccurrence import cooccurrence_table
 from electra.data.shards import TokenData
 from electra.data.tokenizer import describe_tokenizer, load_tokenizer
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.export.huggingface import Pretrained
 from electra.export.loading import find, load_pretrained
+from electra.export.pretrained import Pretrained
 from electra.modeling.encoders.base import ACTIVATIONS, EncoderConfig, EncoderModule
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.objectives.base import ExportableNetwork, Objective

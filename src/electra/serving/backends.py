@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from electra.errors import CheckpointError
-from electra.export.huggingface import KINDS, Pretrained
+from electra.export import pretrained
 from electra.export.loading import find, load_pretrained
 from electra.export.onnx.graph import IDS, MASK, SEGMENTS, is_onnx
 from electra.export.onnx.heads import ALLOWED, BEGINS, POSITIONS
 from electra.export.onnx.model import OnnxModel, load_onnx
+from electra.export.pretrained import Pretrained
 from electra.modeling.encoders.base import attention_mask
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.tasks.base import Outputs, Problem, Rows, TaskBatch
@@ -67,10 +68,10 @@ def name_in_messages(model: str | Path | LoadedModel) -> str:
 
 
 def head_kind(loaded: LoadedModel) -> str:
-    """The kind of the model's head (`electra.export.names.HeadKind`); "encoder" if it has no head."""
+    """The kind of the model's head (`electra.export.pretrained.HeadKind`); "encoder" if it has no head."""
     if isinstance(loaded, OnnxModel):
         return loaded.facts.kind
-    return "encoder" if loaded.head is None else KINDS[type(loaded.head)]
+    return "encoder" if loaded.head is None else pretrained.head_kind(loaded.head)
 
 
 def describe_head(loaded: LoadedModel) -> str:

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError
-from electra.export.huggingface import Pretrained
 from electra.export.onnx.model import OnnxModel
+from electra.export.pretrained import Pretrained
 from electra.modeling.encoders.base import attention_mask
 from electra.modeling.encoders.relative import Memory
 

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from electra.data.shards import file_sha256
 from electra.errors import CheckpointError
-from electra.export.huggingface import OLD_WEIGHTS, WEIGHTS
 from electra.export.loading import find
 from electra.export.onnx.graph import is_onnx
+from electra.export.weights import OLD_WEIGHTS, WEIGHTS
 from electra.json_files import raise_if_damaged, read_json, write_json
 
 CALIBRATION_FILE = "calibration.json"

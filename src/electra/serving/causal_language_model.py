@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from electra.errors import CheckpointError
-from electra.export.huggingface import Pretrained
+from electra.export.pretrained import Pretrained
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import LanguageModelHead
 

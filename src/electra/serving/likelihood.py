@@ -21,8 +21,8 @@ from torch.nn import functional as F
 
 from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError
-from electra.export.huggingface import Pretrained
 from electra.export.loading import load_pretrained
+from electra.export.pretrained import Pretrained
 from electra.modeling.encoders.relative import Memory
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.objectives.config import scores_of

@@ -12,7 +12,7 @@ from electra.commands.analyze.options import Models, missing_models
 from electra.config import NonNegativeInt, PositiveInt
 
 if TYPE_CHECKING:
-    from electra.export.huggingface import Pretrained
+    from electra.export.pretrained import Pretrained
     from electra.reports.analysis import AnalysisReport
 
 logger = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ def _checkpoint_loader(folder: Path) -> Callable[[], Pretrained]:
     """Loads the generator of a checkpoint, or its only network if that is a masked language model."""
     from electra.data.tokenizer import load_tokenizer
     from electra.errors import CheckpointError
-    from electra.export.huggingface import Pretrained
+    from electra.export.pretrained import Pretrained
     from electra.modeling.heads import MaskedLanguageModelHead
     from electra.pretraining.export import load_trained, longest_input
     from electra.training.checkpoint import read_checkpoint

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from electra.data.tokenizer import SpecialTokens
-from electra.export.huggingface import Pretrained
 from electra.export.onnx.graph import IDS, MASK, SEGMENTS
 from electra.export.onnx.heads import ALLOWED, BEGINS, POSITIONS, OnnxKind
+from electra.export.pretrained import Pretrained
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.task_heads import TaskHead
 from electra.tasks.base import TaskBatch

@@ -9,9 +9,9 @@ from typing import Literal, get_args
 from torch import Tensor, nn
 
 from electra.errors import CheckpointError
-from electra.export.huggingface import Pretrained
 from electra.export.onnx.encoders import encode, summary
 from electra.export.onnx.graph import IDS, MASK, Graph
+from electra.export.pretrained import Pretrained
 from electra.modeling.encoders.base import EncoderModule
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.task_heads import BEAM, ConditionalSpanHead, SpanHead, TextHead, TokenHead

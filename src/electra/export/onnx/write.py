@@ -14,11 +14,11 @@ import torch
 from electra import __version__, durable
 from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError, require
-from electra.export.huggingface import Pretrained
 from electra.export.onnx.check import TOLERANCE, difference, reference, samples
 from electra.export.onnx.graph import FACTS, MASK, MODEL, SEGMENTS
 from electra.export.onnx.heads import OnnxKind, build
 from electra.export.onnx.model import FORMAT, OnnxFacts, OnnxModel, open_session
+from electra.export.pretrained import Pretrained
 from electra.export.tokenizer_files import tokenizer_files
 from electra.json_files import json_text
 

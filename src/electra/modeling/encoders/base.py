@@ -92,8 +92,8 @@ class EncoderConfig(ABC):
     generator_kind: ClassVar[str | None] = None
     """Kind of the generator next to this encoder, where generator.kind is left open; None: the same kind."""
     checkpoint_format: ClassVar[str] = "native"
-    """Format of exported folders: bert or xlnet for networks that compute what these classes of transformers
-    compute, native for others."""
+    """Format of exported folders (`electra.export.formats`): bert or xlnet for networks that compute what these
+    classes of transformers compute, native for others."""
 
     @property
     def capabilities(self) -> frozenset[Capability]:

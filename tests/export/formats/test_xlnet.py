@@ -9,10 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError
-from electra.export.xlnet_names import config_fields, config_of, from_xlnet, to_xlnet
+from electra.export.formats.base import FolderConfig, Networks
+from electra.export.formats.xlnet import XLNetFormat
 from electra.modeling.encoders.base import EncoderConfig, gather_positions
 from electra.modeling.encoders.relative import RelativeConfig, RelativeEncoder
+from electra.modeling.heads import LanguageModelHead
 
 transformers: Any = pytest.importorskip("transformers")
 
@@ -24,6 +27,26 @@ CONFIG = RelativeConfig(
 TOKENS_BL = torch.arange(L) < torch.tensor([11, 7, 4])[:, None]
 TARGETS_BN = torch.tensor([[3, 5], [0, 6], [1, 3]])
 Direction = Literal["both", "left"]
+FORMAT = XLNetFormat()
+SPECIAL = SpecialTokens(0, 1, 2, 3, 4)
+
+
+def fields_of(config: EncoderConfig) -> dict[str, Any]:
+    return FORMAT.write_config(config, "xlnet", "language-model", SPECIAL)
+
+
+def stored(encoder: RelativeEncoder, bias_V: Tensor | None = None) -> dict[str, Tensor]:
+    """Tensors in XLNet's names and layout, in float32."""
+    head = None if bias_V is None else LanguageModelHead(encoder.config)
+    if head is not None:
+        head.bias = torch.nn.Parameter(bias_V)
+    return FORMAT.write_tensors(Networks(encoder, head), FolderConfig("xlnet", encoder.config, 0))
+
+
+def loaded(tensors: dict[str, Tensor], config: EncoderConfig) -> tuple[Networks, list[str]]:
+    problems: list[str] = []
+    folder_config = FolderConfig("xlnet", config, 0)
+    return FORMAT.load_networks(folder_config, dict(tensors), task=False, problems=problems), problems
 
 
 def config(direction: Direction, **settings: Any) -> EncoderConfig:
@@ -39,8 +62,7 @@ def in_float64(model: Any) -> Any:
 
 def theirs(ours: EncoderConfig) -> Any:
     """With weights that they drew themselves, biases and norms included."""
-    fields = config_fields(ours)
-    del fields["architectures"], fields["model_type"]
+    fields = fields_of(ours)
     torch.manual_seed(0)
     model = transformers.XLNetLMHeadModel(transformers.XLNetConfig(**fields))
     with torch.no_grad():
@@ -51,25 +73,26 @@ def theirs(ours: EncoderConfig) -> Any:
 
 
 def of_theirs(model: Any, ours: EncoderConfig) -> tuple[RelativeEncoder, Tensor]:
-    state, bias_V = from_xlnet(model.state_dict())
-    encoder = RelativeEncoder(ours).double().eval()
-    encoder.load_state_dict(state)
-    assert bias_V is not None
-    return encoder, bias_V
+    tensors = {name: tensor.float() for name, tensor in model.state_dict().items()}
+    networks, problems = loaded(tensors, ours)
+    assert not problems and isinstance(networks.head, LanguageModelHead)
+    encoder = networks.encoder
+    assert isinstance(encoder, RelativeEncoder)
+    return encoder.double(), networks.head.bias.detach().double()
 
 
 def of_ours(ours: EncoderConfig) -> tuple[Any, RelativeEncoder, Tensor]:
     torch.manual_seed(1)
-    encoder = RelativeEncoder(ours).double().eval()
+    encoder = RelativeEncoder(ours).eval()
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter += 0.2 * torch.randn_like(parameter)
-    bias_V = torch.randn(V, dtype=torch.float64)
+    bias_V = torch.randn(V)
     model = theirs(ours)
-    report = model.load_state_dict(to_xlnet(encoder.state_dict(), heads=4, word_bias_V=bias_V), strict=False)
+    report = model.load_state_dict(stored(encoder, bias_V), strict=False)
     assert not report.unexpected_keys and report.missing_keys == ["lm_loss.weight"]
     assert model.lm_loss.weight is model.transformer.word_embedding.weight
-    return model, encoder, bias_V
+    return model, encoder.double(), bias_V.double()
 
 
 def inputs(seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -177,64 +200,72 @@ def test_gradients_are_theirs() -> None:
     ).last_hidden_state  # fmt: skip
     (expected * weights_BND).sum().backward()
     grads = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    expected_grads, _ = from_xlnet(grads)
+    expected_grads = FORMAT.read_state_dict(encoder, None, grads, FolderConfig("xlnet", ours, 0), [])
     # In the last block theirs makes states of tokens that are not used, as ours does without positions.
     for name, parameter in encoder.named_parameters():
         torch.testing.assert_close(parameter.grad, expected_grads[name], atol=1e-11, rtol=1e-9)
 
 
-def test_weights_go_out_and_come_back() -> None:
+def test_weights_are_the_same_after_export_and_load() -> None:
     encoder = RelativeEncoder(CONFIG)
     bias_V = torch.randn(V)
-    state, back_V = from_xlnet(to_xlnet(encoder.state_dict(), heads=4, word_bias_V=bias_V))
-    assert back_V is not None and torch.equal(back_V, bias_V)
-    assert state.keys() == encoder.state_dict().keys()
-    assert all(torch.equal(tensor, state[name]) for name, tensor in encoder.state_dict().items())
-    small = RelativeEncoder(replace(CONFIG, type_vocabulary_size=1), query_stream=False)
-    out = to_xlnet(small.state_dict(), heads=4)
-    assert (out["transformer.mask_emb"] == 0).all() and (out["transformer.layer.2.rel_attn.seg_embed"] == 0).all()
-    state, _ = from_xlnet(out, segments=False, query_stream=False)
-    small.load_state_dict(state)
+    networks, problems = loaded(stored(encoder, bias_V), CONFIG)
+    assert not problems and networks.head is not None and torch.equal(networks.head.bias, bias_V)
+    state_dict = networks.encoder.state_dict()
+    assert state_dict.keys() == encoder.state_dict().keys()
+    assert all(torch.equal(tensor, state_dict[name]) for name, tensor in encoder.state_dict().items())
+    one_segment = replace(CONFIG, type_vocabulary_size=1)
+    tensors = stored(RelativeEncoder(one_segment, query_stream=False))
+    assert (tensors["transformer.mask_emb"] == 0).all()
+    assert (tensors["transformer.layer.2.rel_attn.seg_embed"] == 0).all()
+    networks, problems = loaded(tensors, one_segment)
+    assert not problems and networks.head is None
 
 
 @torch.no_grad()
-def test_a_folder_of_what_goes_out_loads_in_transformers(tmp_path: Path) -> None:
+def test_transformers_loads_an_exported_folder(tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
     from electra.json_files import json_text
 
     ours = config("both", activation="gelu_tanh", layer_norm_epsilon=1e-5, type_vocabulary_size=1, memory_length=0)
     encoder = RelativeEncoder(ours).eval()
-    save_file(to_xlnet(encoder.state_dict(), heads=4), tmp_path / "model.safetensors", metadata={"format": "pt"})
-    (tmp_path / "config.json").write_text(json_text(config_fields(ours)))
+    tensors = stored(encoder, torch.zeros(V))
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    (tmp_path / "config.json").write_text(json_text({"model_type": "xlnet", **fields_of(ours)}))
     model, report = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
     assert type(model).__name__ == "XLNetLMHeadModel" and not any(report.values())
     ids_BL, *_ = inputs(1)
-    given = model(ids_BL)
-    assert given.mems is None
+    outputs = model(ids_BL)
+    assert outputs.mems is None
     expected_BLV = F.linear(encoder.read(ids_BL).states_BND, encoder.embeddings.token.weight)
-    assert (given.logits - expected_BLV).abs().max() < 1e-5
-    assert config_of(model.config.to_dict()) == replace(
-        ours, type_vocabulary_size=2, linear_initializer_range=0.02
-    )  # fmt: skip
+    assert (outputs.logits - expected_BLV).abs().max() < 1e-5
+    read = FORMAT.read_config(model.config.to_dict(), "config.json").encoder
+    assert read == replace(ours, linear_initializer_range=0.02)
 
 
-def test_tensors_and_configs_that_are_none_of_ours() -> None:
-    tensors = to_xlnet(RelativeEncoder(CONFIG).state_dict(), heads=4)
-    bare = {
-        name.removeprefix("transformer."): tensor for name, tensor in tensors.items() if name != "lm_loss.bias"
-    }  # fmt: skip
-    assert from_xlnet(bare)[0].keys() == from_xlnet(tensors)[0].keys()
+def test_a_bare_xlnet_and_heads_of_other_tasks_are_read() -> None:
+    tensors = stored(RelativeEncoder(CONFIG), torch.zeros(V))
+    bare = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items() if "lm_loss" not in name}
+    networks, problems = loaded(bare, CONFIG)
+    assert not problems and networks.head is None
     table_VD = tensors["transformer.word_embedding.weight"]
-    from_xlnet({**tensors, "lm_loss.weight": table_VD, "sequence_summary.summary.bias": torch.zeros(2)})
+    networks, problems = loaded(
+        {**tensors, "lm_loss.weight": table_VD, "sequence_summary.summary.bias": torch.zeros(2)}, CONFIG
+    )
+    assert not problems and isinstance(networks.head, LanguageModelHead)
+
+
+def test_wrong_tensors_and_configs_are_all_named() -> None:
+    tensors = stored(RelativeEncoder(CONFIG), torch.zeros(V))
+    table_VD = tensors["transformer.word_embedding.weight"]
     broken = {**tensors, "lm_loss.weight": table_VD + 1, "transformer.layer.1.other": table_VD}
     del broken["transformer.layer.0.rel_attn.r"]
+    _, problems = loaded(broken, CONFIG)
+    for message in ("layer.0.rel_attn.r: is missing", "layer.1.other: is not known", "lm_loss.weight: differs"):
+        assert any(message in problem for problem in problems), message
+    fields = {**fields_of(CONFIG), "bi_data": True, "clamp_len": 400, "attn_type": "other"}
     with pytest.raises(CheckpointError) as caught:
-        from_xlnet(broken)
-    for message in ("layer.0.rel_attn.r: is missing", "layer.1.other: belongs", "lm_loss.weight: differs"):
-        assert message in str(caught.value)
-    fields = {**config_fields(CONFIG), "bi_data": True, "clamp_len": 400, "attn_type": "other"}
-    with pytest.raises(CheckpointError) as caught:
-        config_of(fields)
+        FORMAT.read_config(fields, "config.json")
     for message in ("bi_data is True", "clamp_len is 400", "attn_type is 'other'"):
         assert message in str(caught.value)

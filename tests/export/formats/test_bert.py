@@ -13,7 +13,7 @@ from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError
 from electra.export import huggingface
-from electra.export.names import family_of
+from electra.export.formats.bert import BertFormat
 from electra.export.parity import parity
 from electra.modeling.encoders.base import make_config
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
@@ -168,13 +168,19 @@ def test_a_masked_language_model_goes_out_as_what_it_is(
         vocabulary_size=tokenizers.vocabulary_size(load_tokenizer(tokenizer_json)), activation=activation,
         initializer_range=0.2, linear_initializer_range=0.2, **shape,
     )  # fmt: skip
-    assert family_of(config) == family
+    assert BertFormat().language_model_type(config) == family
     encoder, head = BertEncoder(config), MaskedLanguageModelHead.full_size(config)
     pairs = SentencePairHead(config) if with_pairs else None
     with torch.no_grad():
         head.bias.normal_()
     huggingface.save(
-        tmp_path, encoder=encoder, head=head, tokenizer_json=tokenizer_json, card="", family=family, pairs=pairs
+        tmp_path,
+        encoder=encoder,
+        head=head,
+        tokenizer_json=tokenizer_json,
+        card="",
+        model_type=family,
+        pairs=pairs,
     )
     given = inputs(2)
     difference = parity(tmp_path, encoder, head, *(given[key] for key in given), pairs=pairs)
@@ -239,7 +245,7 @@ def test_no_id_of_padding_is_no_harm(tokenizer_json: Path, tmp_path: Path) -> No
     ("settings", "message"),
     [
         ({"embedding_size": 48}, "embedding_size is hidden_size"),
-        ({"embedding_size": 16, "inner_group_num": 2}, "inner_group_num is 2; only 1"),
+        ({"embedding_size": 16, "inner_group_num": 2}, "inner_group_num is 2; electra computes only 1"),
         ({"embedding_size": 16, "num_hidden_groups": 3}, "2 layers do not divide into 3 groups"),
     ],
 )

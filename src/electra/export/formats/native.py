@@ -1,0 +1,66 @@
+"""Folders of networks that transformers has no class for, such as encoders of plugins: our config and our names.
+
+They have the same files as other folders, and can be loaded only by electra.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, ClassVar, get_args
+
+from electra.data.tokenizer import SpecialTokens
+from electra.errors import CheckpointError, ConfigError
+from electra.export.formats.base import CheckpointFormat, FolderConfig
+from electra.export.pretrained import HeadKind
+from electra.modeling.encoders.base import EncoderConfig, EncoderModule
+from electra.registry import encoders
+
+MODEL_TYPE = "electra-native"
+_HEAD_MODULES = (
+    "dense", "norm", "prediction", "start", "end_dense", "end", "answerable_dense", "answerable",
+)  # fmt: skip
+
+
+class NativeFormat(CheckpointFormat):
+    """Encoders of all kinds."""
+
+    model_types: ClassVar[tuple[str, ...]] = (MODEL_TYPE,)
+    builds_on_meta: ClassVar[bool] = False  # a plugin's encoder may compute buffers when it is built
+
+    def architecture(self, model_type: str, kind: HeadKind) -> str | None:
+        return None
+
+    def has_head_class(self, kind: HeadKind) -> bool:
+        return False
+
+    def stores_pairs(self, model_type: str) -> bool:
+        return True
+
+    def write_config(
+        self, config: EncoderConfig, model_type: str, kind: HeadKind, special: SpecialTokens
+    ) -> dict[str, Any]:
+        return {"encoder": asdict(config), "head": kind}
+
+    def read_config(self, fields: dict[str, Any], source: object) -> FolderConfig:
+        values = fields.get("encoder", {})
+        try:
+            config: EncoderConfig = encoders.get(str(values.get("kind")))(**values)
+        except ConfigError as error:
+            raise CheckpointError(f"{source}: {error}") from error
+        except TypeError as error:
+            raise CheckpointError(
+                f"{source}: the registered encoder has other settings than this one: {error}"
+            ) from error
+        return FolderConfig(MODEL_TYPE, config, fields.get("pad_token_id", 0), fields.get("head"))
+
+    def prefix(self, model_type: str) -> str:
+        return "encoder."
+
+    def encoder_names(self, encoder: EncoderModule, name: str, model_type: str) -> tuple[str, ...]:
+        return (name,)
+
+    def head_names(self, model_type: str) -> Mapping[HeadKind, Mapping[str, str]]:
+        heads: dict[HeadKind, dict[str, str]] = {
+            kind: {"": "head", **{module: f"head.{module}" for module in _HEAD_MODULES}}
+            for kind in get_args(HeadKind)
+        }
+        return {**heads, "pair": {module: f"pairs.{module}" for module in ("dense", "prediction")}}
