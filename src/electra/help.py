@@ -30,9 +30,9 @@ class Option:
     """An option or positional argument of a verb.
 
     Attributes:
-        name: as it is typed: `--dry-run`, `--no-speed`, or `MODEL` for a positional argument.
+        name: `--dry-run`, `--no-speed`, or `MODEL` for a positional argument.
         value: the placeholder of its value; empty for a switch and for a positional argument.
-        default: as a person writes it; None: there is nothing to show.
+        default: the default as a person writes it; None: nothing to show.
     """
 
     field: str
@@ -49,8 +49,8 @@ class Option:
 
     @property
     def text(self) -> str:
-        """The description with what else is to be known of the option."""
-        is_required = self.is_required and not self.is_positional  # of the others the usage line says it
+        """The description, followed by the default or "required"."""
+        is_required = self.is_required and not self.is_positional  # the usage line shows this for the others
         note = "required" if is_required else self.default and f"default: {self.default}"
         return f"{self.description} ({note})" if note else self.description
 
@@ -71,7 +71,7 @@ def command_help(groups: Mapping[str, Verbs]) -> str:
 {verb_lines}
 
 `electra VERB --help` shows the options of a verb, with examples.
-Other options: --version, and --debug to see the traceback of an error.
+Other options: --version, --debug (shows tracebacks), --plugin FILE (loads it).
 """
 
 

@@ -148,10 +148,10 @@ def test_bad_lines_become_rejects_with_their_place(tmp_path: Path) -> None:
         b'{"text": "\\ud83d\\udea2 good"}',
     ]
     (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines))
-    found = items(tmp_path / "a.jsonl")
-    assert [item.line for item in found] == list(range(1, 12))
-    assert [item.text for item in found if isinstance(item, Document)] == ["good", "🚢 good"]
-    reasons = [item.reason for item in found if isinstance(item, Reject)]
+    actual = items(tmp_path / "a.jsonl")
+    assert [item.line for item in actual] == list(range(1, 12))
+    assert [item.text for item in actual if isinstance(item, Document)] == ["good", "🚢 good"]
+    reasons = [item.reason for item in actual if isinstance(item, Reject)]
     expected = [
         "broken JSON (Unterminated string",
         "broken UTF-8 (invalid start byte at byte 10)",
@@ -173,10 +173,10 @@ def test_bad_lines_of_text_and_csv(tmp_path: Path) -> None:
     assert isinstance(document, Document) and document.text == "One\ntwo"
 
     (tmp_path / "a.csv").write_bytes(b'id,text\n1,One\n2\n3,\xff\n4,"Two\nlines"\n5,\n6,Three\n')
-    found = [
+    actual = [
         (item.line, item.reason if isinstance(item, Reject) else item.text) for item in items(tmp_path / "a.csv")
     ]
-    assert found == [
+    assert actual == [
         (2, "One"),
         (3, "1 fields, but the header has 2"),
         (4, "broken UTF-8 (invalid start byte at byte 2)"),
@@ -194,11 +194,11 @@ def test_a_line_of_200_megabytes_is_a_reject_in_bounded_memory(tmp_path: Path) -
             writer.write(b"x" * 1_000_000)
         writer.write(b"\n\nafter\n")
     tracemalloc.start()
-    found = items(path)
+    actual = items(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert found[1] == Reject(str(path), 3, "the line is longer than 32 MiB")
-    assert [item.text for item in found if isinstance(item, Document)] == ["before", "after"]
+    assert actual[1] == Reject(str(path), 3, "the line is longer than 32 MiB")
+    assert [item.text for item in actual if isinstance(item, Document)] == ["before", "after"]
     assert peak < 150_000_000
 
 

@@ -9,14 +9,14 @@ from electra.preparation.deduplication import DuplicateCounter, SeenHashes, docu
 def test_hashes_are_new_once() -> None:
     random = np.random.default_rng(0)
     given = random.integers(0, 3000, size=5000).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    seen, plain, found, expected = SeenHashes(), set[int](), list[bool](), list[bool]()
+    seen, plain, actual, expected = SeenHashes(), set[int](), list[bool](), list[bool]()
     for start in range(0, 5000, 37):
         part = given[start : start + 37]
-        found += seen.add(part).tolist()
+        actual += seen.add(part).tolist()
         for one in part.tolist():
             expected.append(one not in plain)
             plain.add(one)
-    assert found == expected and sum(found) == len(plain)
+    assert actual == expected and sum(actual) == len(plain)
     assert len(seen._runs) < 14, "as many runs as the logarithm of what is in them"
     assert seen.add([]).tolist() == [] and not seen.add(given).any()
 

@@ -32,7 +32,7 @@ def source(root: Path, name: str, files: dict[str, str], **more: tuple[tuple[str
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Source]:
     """Two packages, a topic; the cache is in `tmp_path / "cache"`."""
     shared = "This very sentence stands in both of the packages and is long enough to count."
-    found = [
+    actual = [
         source(
             tmp_path / "site",
             "first",
@@ -49,9 +49,9 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Source]:
         ),
     ]
     (tmp_path / "site/second/latin.py").write_bytes(b'"""caf\xe9"""')
-    monkeypatch.setattr(documentation, "find_sources", lambda: found)
+    monkeypatch.setattr(documentation, "find_sources", lambda: actual)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return found
+    return actual
 
 
 def read(collected: Documentation) -> list[dict[str, str]]:
@@ -171,8 +171,8 @@ def test_installed_distributions_give_sources_license_and_description(
     distribution(tmp_path, "Cat", "License: Own licence", [])
     distribution(tmp_path, "dog", "Summary: nothing said", [])
     distribution(tmp_path, "electra", "License: Apache-2.0", ["electra/cli.py"])
-    found = list(metadata.distributions(path=[str(tmp_path)]))
-    monkeypatch.setattr(metadata, "distributions", lambda: found)
+    actual = list(metadata.distributions(path=[str(tmp_path)]))
+    monkeypatch.setattr(metadata, "distributions", lambda: actual)
 
     python, *sources = documentation.find_sources()
 

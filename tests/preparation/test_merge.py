@@ -45,9 +45,9 @@ def test_merged_data_have_all_shards(parts: list[Path], tmp_path: Path) -> None:
     for split in ("train", "heldout"):
         shards = [shard for data in apart for shard in getattr(data, split).shards]
         assert len(shards) == len(getattr(merged, split).shards) >= 2
-        for mine, theirs in zip(getattr(merged, split).shards, shards, strict=True):
+        for merged_shard, theirs in zip(getattr(merged, split).shards, shards, strict=True):
             for kind in ("tokens", "sentence_ends", "document_ends"):
-                assert np.array_equal(getattr(mine, kind), getattr(theirs, kind))
+                assert np.array_equal(getattr(merged_shard, kind), getattr(theirs, kind))
     assert np.array_equal(merged.unigram_counts, sum(data.unigram_counts for data in apart))
     tokens = np.concatenate([shard.tokens for shard in merged.train.shards])
     assert np.array_equal(merged.unigram_counts, np.bincount(tokens, minlength=merged.vocabulary_size))
@@ -90,7 +90,7 @@ def test_a_finished_merge_is_reused(parts: list[Path], tmp_path: Path) -> None:
     assert again.reused and again.manifest == first.manifest and "nothing to do" in str(again)
     assert made == {path: path.stat().st_mtime_ns for path in out.iterdir()}
     for other_parts, other_weights in ((parts, (1.0, 3.0)), (list(reversed(parts)), weights)):
-        with pytest.raises(ConfigError, match="is not empty: it holds data that were made otherwise"):
+        with pytest.raises(ConfigError, match="is not empty: it holds other parts"):
             merge_data(other_parts, out, weights=other_weights)
     (out / "unigram.npy").write_bytes(b"damaged")
     with pytest.raises(DataError, match=r"unigram\.npy: expected sha256"):

@@ -43,8 +43,8 @@ def test_data_have_every_document_once(tmp_path: Path) -> None:
     assert data.manifest == result.manifest
     train_texts, heldout_texts = documents_of(data, "train"), documents_of(data, "heldout")
     expected = [json.loads(line)["text"].lower() for line in corpus.read_text().splitlines()]
-    found = [text.replace(" .", ".") for text in train_texts + heldout_texts]
-    assert sorted(found) == sorted(expected), "every document occurs once, with all its words"
+    actual = [text.replace(" .", ".") for text in train_texts + heldout_texts]
+    assert sorted(actual) == sorted(expected), "every document occurs once, with all its words"
     assert len(heldout_texts) == 8, "a small corpus holds out eight documents"
     statistics = data.manifest["statistics"]
     assert statistics["documents"] == 300 and statistics["rejects"] == 0 and statistics["unknown_share"] == 0
@@ -220,7 +220,7 @@ def test_one_document_is_split_with_a_warning(tmp_path: Path) -> None:
     manifest = prepare(config(tmp_path / "a.txt", tmp_path / "data")).manifest
     assert manifest["splits"]["train"]["sentences"] == 980 and manifest["splits"]["heldout"]["sentences"] == 20
     text = "\n".join(manifest["warnings"])
-    assert "The corpus is one document" in text and "the end of one that is also trained on" in text
+    assert "The corpus is one document" in text and "the end of a document that is also trained on" in text
 
 
 def test_warnings_about_statistics(tmp_path: Path) -> None:

@@ -53,13 +53,13 @@ def test_training_gives_the_same_in_another_process(kind: TokenizerKind) -> None
         "import sys, json; from electra.preparation.tokenizer_training import train_tokenizer;"
         f"print(train_tokenizer(json.load(sys.stdin), kind={kind!r}, vocabulary_size=600).to_str())"
     )
-    found = {
+    actual = {
         subprocess.run(
             [sys.executable, "-c", program], input=json.dumps(TEXTS), capture_output=True, text=True, check=True
         ).stdout.strip()
         for _ in range(3)
     }
-    assert found == {train_tokenizer(TEXTS, kind=kind, vocabulary_size=600).to_str()}
+    assert actual == {train_tokenizer(TEXTS, kind=kind, vocabulary_size=600).to_str()}
 
 
 def test_nothing_to_train_on() -> None:

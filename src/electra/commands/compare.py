@@ -1,4 +1,4 @@
-"""`electra compare`: is one fine-tuning better than another? A paired bootstrap over the examples of dev."""
+"""`electra compare`: is one fine-tuning better than another? A paired bootstrap over the dev examples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CompareConfig:
     second: tyro.conf.Positional[Path]
     """Another folder, of the same task and data."""
     data: Path | None = None
-    """The task's data, if it was moved since. Default: where it was."""
+    """The task's data, if it was moved after the fine-tuning. Default: its path during the fine-tuning."""
     resamples: PositiveInt = 1000
     """Number of bootstrap resamples of the examples."""
     seed: NonNegativeInt = 0
@@ -61,7 +61,7 @@ class ComparisonResult:
 
 
 def run(config: CompareConfig) -> ComparisonResult:
-    """Compare two fine-tunings of one task on the same examples of dev: paired bootstrap of the mean over seeds.
+    """Compare two fine-tunings of one task on the same dev examples: paired bootstrap of the mean over seeds.
 
     Examples:
         electra compare OUT-SMALL OUT-BASE

@@ -27,10 +27,11 @@ class ExportConfig:
     out: Path | None = None
     """Folder to write to. Default: RUN/export, or with --to onnx MODEL/onnx."""
     quantize: Literal["int8"] | None = None
-    """With --to onnx: 8-bit weights: a quarter of the size, and faster. The loss of quality is measured and
-    shown."""
+    """With --to onnx: store the weights in 8 bits, which needs a quarter of the space and is faster. The loss of
+    quality is measured and shown."""
     part: Literal["model", "encoder"] = "model"
-    """With --to onnx: the network with its head, or only the encoder, which gives states and an embedding."""
+    """With --to onnx: the network with its head, or only the encoder, which outputs hidden states and an
+    embedding of the text."""
     data: Path | None = None
     """With --quantize: data to measure the loss of quality on: a text file (.txt, .jsonl and so on) or prepared
     data; for a fine-tuned model, the file or folder of its task. Default: the data that the model was trained on,
@@ -50,7 +51,8 @@ class ExportConfig:
 def run(config: ExportConfig) -> ExportResult | OnnxResult:
     """Export the networks of a run as Hugging Face folders, or any model as folders for onnxruntime.
 
-    Each folder has its tokenizer. Its network is compared with the original one.
+    Each folder contains the tokenizer. The outputs of each exported network are compared with those of the
+    original.
 
     Examples:
         electra export RUN --checkpoint step-10000 --out MODELS/early

@@ -32,7 +32,7 @@ class FinetuneCommand:
     data: Path | None = None
     """Folder of the task's data. For GLUE, the folder that contains its folders. For your own data, a table."""
     out: Path | None = None
-    """Folder of the results. A fine-tuning that is already there is resumed."""
+    """Folder of the results. An existing fine-tuning is resumed."""
     kind: str | None = None
     """Kind of problem, for your own data: classification, pair, multilabel, regression, tagging or answering."""
     seeds: int | None = None
@@ -49,7 +49,7 @@ class FinetuneCommand:
     submission: Path | None = None
     """Write the predictions of the test splits to this zip file, in GLUE's format."""
     fresh: bool = False
-    """Start next to OUT (OUT-2, OUT-3, …) instead of resuming what is there."""
+    """Start next to OUT (OUT-2, OUT-3, …) instead of resuming the existing fine-tuning."""
     dry_run: bool = False
     """Measure a few steps, print the resolved config, time and memory, and stop."""
     overrides: tyro.conf.Suppress[tuple[str, ...]] = ()

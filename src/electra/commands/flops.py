@@ -23,8 +23,8 @@ class FlopsConfig:
     models: tyro.conf.Positional[tuple[str, ...]] = ()
     """Presets, TOML files, or models of the paper: gpt, bert_base, electra_400k, ... (see presets/reference)."""
     convention: Literal["modern", "paper"] = "modern"
-    """modern counts matrix products, and a backward pass as two forward passes. paper counts as the script of the
-    original does."""
+    """modern: matrix products, and a backward pass as two forward passes. paper: as flops_computation.py of the
+    original code counts."""
     json: bool = False
     """Print one JSON object instead of tables."""
     table: Literal["paper"] | None = None
@@ -77,8 +77,8 @@ class PaperTable:
         return Group(
             "Training compute of the models in the paper's tables on GLUE, in the paper's convention",
             table,
-            "ELMo's and XLNet's figures are cited: the authors counted the operations of their graphs.",
-            "XLNet's printed 1.26 is the ratio of the rounded figures, 3.9e21 / 3.1e21.",
+            "ELMo's and XLNet's FLOPs are cited: the authors counted the operations of their graphs.",
+            "XLNet's printed 1.26 is the ratio of the rounded numbers, 3.9e21 / 3.1e21.",
         )
 
 
@@ -104,7 +104,7 @@ def _terms_table(model: FlopsCount) -> Table:
     for name in model.terms:
         table.add_column(name, justify="right")
     for term in dict.fromkeys(term for terms in model.terms.values() for term in terms):
-        if any(terms.get(term) for terms in model.terms.values()):  # without a memory it costs nothing
+        if any(terms.get(term) for terms in model.terms.values()):  # terms of memory are 0 without a memory
             table.add_row(term, *(_number(terms.get(term) or None) for terms in model.terms.values()))
     table.add_section()
     table.add_row("all", *(_number(sum(terms.values())) for terms in model.terms.values()))

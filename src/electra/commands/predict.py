@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import tyro
 from tyro.conf import Positional
 
 from electra.errors import ConfigError
@@ -26,7 +27,7 @@ class PredictConfig:
     """Output folder of electra finetune, or an ONNX folder that was exported from one."""
     texts: Positional[tuple[str, ...]] = ()
     """Texts, one per argument; for pairs two per pair: text and text, or question and passage."""
-    input: str | None = None
+    input: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """File with texts: .txt (one text per line), .jsonl, .csv, .tsv or .parquet, each also compressed as .gz or
     .zst; for tagging, columns with one word per line (.txt, .tsv, .conll) or .conllu; for questions also .json
     in SQuAD's format; - for standard input, one text per line."""
@@ -108,12 +109,12 @@ def _word_columns(config: PredictConfig, path: Path) -> Columns:
         return {"xpos": conll.XPOS, "feats": conll.FEATS}.get(field or "", conll.UPOS)
     column = config.text_column or _training_columns(config.model)[0]
     if column is not None and not column.removeprefix("-").isdigit():
-        raise ConfigError(f"--text-column: {column!r} is no column of a CoNLL file; give its number, from 0")
+        raise ConfigError(f"--text-column: {column!r} is not a column of a CoNLL file; give its number, from 0")
     return conll.Columns(int(column or 0), None)
 
 
 def _format_line(given: Text, prediction: Prediction) -> str:
-    """The answer, its score, and the text or texts, separated by tabs."""
+    """Return the answer, its score, and the text or texts, separated by tabs."""
     text = given if isinstance(given, str) else "\t".join(given)
     if "tags" in prediction:
         return " ".join(f"{word}/{tag}" for word, tag in zip(prediction["words"], prediction["tags"], strict=True))

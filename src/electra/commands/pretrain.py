@@ -25,9 +25,9 @@ class PretrainCommand:
     data: Path | None = None
     """Folder made by `electra prepare`."""
     out: Path | None = None
-    """Folder of the run. A run that is already there is resumed."""
+    """Folder of the run. An existing run is resumed."""
     fresh: bool = False
-    """Start a new run next to OUT (OUT-2, OUT-3, …) instead of resuming the one that is there."""
+    """Start a new run next to OUT (OUT-2, OUT-3, …) instead of resuming the existing one."""
     dry_run: bool = False
     """Print the resolved config, parameters, FLOPs, memory and time, and stop."""
     profile: int | None = None
@@ -42,14 +42,14 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
 
     Every setting of the preset can be changed on the command line: --section.name VALUE (--dry-run prints the
     settings of a run; the configuration reference explains them). The same command resumes a run that was stopped
-    or killed, and the final weights are the same, bit for bit.
+    or killed, and the final weights are the same, bit for bit. A TOML file can combine a network size with another
+    objective: extends = ["electra-small", "objectives/electra-15"].
 
     Examples:
         electra pretrain electra-tiny --data DATA --out RUN --train.minutes 5
         electra pretrain electra-small --data DATA --out RUN --train.steps 100000 --optimizer.learning_rate 3e-4
         electra pretrain electra-small --data DATA --out RUN --init.discriminator FOLDER --train.steps 20000
-        electra pretrain mine.toml --data DATA --out RUN, with another objective laid over a size in mine.toml:
-            extends = ["electra-small", "objectives/electra-15"]
+        electra pretrain mine.toml --data DATA --out RUN
     """
     overrides = list(command.overrides)
     paths = {"data": command.data, "out": command.out}

@@ -99,7 +99,7 @@ def run(config: PromptConfig) -> LabeledTexts | PromptEvaluation:
     problem, examples = task.problem, task.splits[DEV]
     if not isinstance(problem, Classification) or problem.pair:
         raise DataError(
-            f"--task {config.task}: is no classification of single texts; give a task such as sst-2 or cola"
+            f"--task {config.task}: is not a classification of single texts; give a task such as sst-2 or cola"
         )
     if len(label_words) != len(problem.labels):
         raise ConfigError(

@@ -50,12 +50,12 @@ def measure_quantization(
     """Compare a network with its quantized export, with the same metric on the same texts.
 
     Args:
-        name: MODEL as the user gave it.
-        folder: of the network; a generator next to it fills the replaced positions for a discriminator.
-        data: what to measure on; None: what the model was trained on, if it still exists.
+        name: MODEL on the command line.
+        folder: the folder of the network. For a discriminator, a generator next to it samples replaced tokens.
+        data: the data to measure on; None: the data that the model was trained on, if they still exist.
 
     Raises:
-        DataError: there is nothing to measure on.
+        DataError: there are no data to measure on.
     """
     if pretrained.task is not None:
         exported = replace(pretrained, task=outgoing_task(pretrained))

@@ -34,7 +34,7 @@ class QuickstartConfig:
     seed: int = 0
     """Random seed of the training."""
     fresh: bool = False
-    """Train a new model next to the run that is there."""
+    """Train a new model next to the existing run, instead of resuming it."""
 
 
 def run(config: QuickstartConfig) -> QuickstartResult:

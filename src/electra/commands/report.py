@@ -1,4 +1,4 @@
-"""`electra report`: one HTML file of runs, fine-tunings, studies and analyses."""
+"""`electra report`: one HTML file about runs, fine-tunings, studies and analyses."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class ReportConfig:
 
 
 def run(config: ReportConfig) -> str:
-    """Write one HTML file of runs, fine-tunings, studies and analyses: tables, curves, differing settings.
+    """Write one HTML file about runs, fine-tunings, studies and analyses: tables, curves, differing settings.
 
     The file is self-contained: it opens without a network, and prints well. Runs and studies that are still in
-    progress are shown as far as they are.
+    progress are shown with their results so far.
 
     Examples:
         electra report RUN

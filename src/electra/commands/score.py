@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import tyro
 from rich.console import Group, RenderableType
 from tyro.conf import Positional
 
@@ -28,7 +29,7 @@ class ScoreConfig:
     """A discriminator: a run, an export folder, an ONNX folder, or a Hugging Face folder or id."""
     texts: Positional[tuple[str, ...]] = ()
     """Texts to score, one per argument."""
-    input: str | None = None
+    input: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """File with texts: .txt (one text per line), .jsonl, .csv, .tsv or .parquet, each also compressed as .gz or
     .zst; - for standard input."""
     text_column: str | None = None
@@ -48,9 +49,8 @@ class ScoreConfig:
     on which the calibration was fitted: replaced tokens, about one in seven, or with --store-errors wrong
     words."""
     electric: bool = False
-    """For a model with objective.kind electric: print the pseudo-log-likelihood of each text, the same divided
-    by its number of tokens, and the text, separated by tabs; with --json also the log-probability of each
-    token."""
+    """For a model with objective.kind electric: print the pseudo-log-likelihood of each text, its mean per token,
+    and the text, separated by tabs; with --json also the log-probability of each token."""
 
     def problems(self) -> Iterator[str]:
         if not self.texts and self.input is None:
@@ -72,9 +72,9 @@ class ScoredTexts:
 
 
 def run(config: ScoreConfig) -> ScoredTexts | Lines | WrittenFile:
-    """Score how likely each token of a text is to have been replaced.
+    """Show the probability that a token was replaced, for each token of a text.
 
-    Likely tokens are colored. From a probability of .5, a token is also in brackets: [word .93].
+    The higher the probability, the stronger the color. From .5, a token is also in brackets: [word .93].
 
     Examples:
         electra score RUN "The chef ate the meal in the kitchen." "A second text."

@@ -1,4 +1,4 @@
-"""`electra similarity`: the cosine of text embeddings, compared with similarity ratings of people."""
+"""`electra similarity`: the cosine of text embeddings, compared with human ratings of similarity."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SimilarityConfig:
 
 @dataclass(frozen=True)
 class Similarity:
-    """The correlations of the cosine with ratings of people, by split; or the cosines of given pairs."""
+    """The correlations of the cosine with human ratings, by split; or the cosines of given pairs."""
 
     correlations: dict[str, dict[str, float]]
     pairs: list[tuple[float, str, str]]
@@ -64,7 +64,7 @@ class Similarity:
 
 
 def run(config: SimilarityConfig) -> Similarity:
-    """Correlate the cosine of text embeddings (mean-pooled hidden states) with similarity ratings of people.
+    """Correlate the cosine of text embeddings (mean-pooled hidden states) with human ratings of similarity.
 
     Examples:
         electra similarity MODEL --data GLUE
@@ -98,7 +98,7 @@ def _correlate(config: SimilarityConfig, encoder: TextEncoder) -> dict[str, dict
             settings |= dict(zip(("data.text", "data.pair", "data.label"), config.columns, strict=True))
     task = load_task(load_task_config(settings))
     if not isinstance(task.problem, Regression) or not task.problem.pair:
-        raise DataError(f"{config.data}: expected pairs of texts with a number; name the columns with --columns")
+        raise DataError(f"{config.data}: expected pairs of texts with a number; give the columns with --columns")
     splits = {split: task.splits.get(split, ()) for split in (DEV, "test")}
     if config.data.is_file():  # nothing is trained, so no part of the table has to be held out
         splits = {"all": [*task.splits["train"], *task.splits[DEV]]}

@@ -1,4 +1,4 @@
-"""`electra status`: how runs are doing."""
+"""`electra status`: the progress and health of runs."""
 
 from __future__ import annotations
 

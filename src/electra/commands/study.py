@@ -26,13 +26,13 @@ class StudyCommand:
     data: Path
     """Folder made by `electra prepare`."""
     out: Path
-    """Folder of the study. Several machines may share it: each takes runs that no other process works on."""
+    """Folder of the study. Several machines may share it: each one does the runs that no other process does."""
     tasks: Path | None = None
-    """Folder of the tasks that score the runs, with `glue`, `chunking-conll2000` and others in it. Default: no
-    fine-tuning."""
+    """Folder of the tasks on which the runs are evaluated, with the subfolders `glue`, `chunking-conll2000` and
+    others. Default: no fine-tuning."""
     budget: Annotated[float, Range(gt=0, lt=math.inf)] = 15.0
-    """Compute of a run: minutes of the control on this machine or, above a million, FLOPs. All arms get the
-    same."""
+    """Compute of each run: training minutes of the control arm on this machine or, above a million, FLOPs. All
+    arms get the same."""
     seeds: PositiveInt = 3
     """Number of pre-trainings of each arm."""
     task_seeds: PositiveInt = 3
@@ -47,16 +47,16 @@ class StudyCommand:
     arms: tuple[str, ...] = ()
     """Arms to run, in addition to the control. Default: all."""
     base: str | None = None
-    """Preset or file that the arms change. Default: that of the study."""
+    """Preset or file that the arms change. Default: the study's own."""
     dry_run: bool = False
     """Print all arms with their parameters, FLOPs, steps and time, and stop."""
 
 
 def run(command: StudyCommand) -> "StudyReport | StudyPlan | StoppedStudy":
-    """Train the arms of a study with the same FLOPs, score them on the same tasks, and compare them.
+    """Train the arms of a study with the same FLOPs, evaluate them on the same tasks, and compare them.
 
     The same command resumes a study that was stopped; more seeds or arms cost only their own runs. The table,
-    study.csv and the pictures are written at the end.
+    study.csv and the plots are written at the end.
 
     Examples:
         electra study objectives --data DATA --tasks TASKS --out OUT --budget 15

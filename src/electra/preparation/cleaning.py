@@ -16,7 +16,7 @@ LANGUAGE_SAMPLE = 1000
 
 @dataclass(frozen=True)
 class DocumentFilter:
-    """Which documents are kept.
+    """Decides which documents are kept.
 
     Attributes:
         least_characters, most_characters: bounds of the length; 0: no bound.
@@ -57,8 +57,8 @@ def _detect_language(text: str) -> str:
     """Return the most likely language of a text."""
     import py3langid
 
-    found: str = py3langid.classify(text)[0]
-    return found
+    language: str = py3langid.classify(text)[0]
+    return language
 
 
 @cache

@@ -36,7 +36,7 @@ class PrepareConfig:
     strip_accents: bool | None = None
     """Remove accents from letters. Default: the same as lowercase for wordpiece, no for bpe and unigram."""
     text_column: str | None = None
-    """Column or key that holds the text. Default: it is found automatically."""
+    """Column or key of the text. Default: detected."""
     documents: DocumentRule = "blank-line"
     """What ends a document in a .txt file: a blank line, or only the end of the file."""
     deduplicate: bool = False

@@ -72,7 +72,7 @@ def find_sources(
             for standard input, `"hub:NAME"` or `"hub:NAME:CONFIG"` for the train split of a hub data set.
         out: the folder being written. Standard input is kept there until the work is done. Files in it are not
             part of the corpus.
-        text_column: the column (or key) of the text; None: it is found.
+        text_column: the column (or key) of the text; None: it is detected.
 
     Raises:
         DataError: a source is missing, empty, binary, of an unknown format, or without the text column.
@@ -99,18 +99,18 @@ def _find_files(name: str, out: Path) -> list[Path]:
     if path.is_dir():
         inside = sorted(file for file in path.rglob("*") if file.is_file())
         inside = [file for file in inside if out.resolve() not in file.resolve().parents]
-        found = [file for file in inside if find_reader(file) and not file.name.startswith(".")]
-        if len(found) < len(inside):
-            logger.info("%s: %d of %d files have a known format", path, len(found), len(inside))
-        if not found:
+        readable = [file for file in inside if find_reader(file) and not file.name.startswith(".")]
+        if len(readable) < len(inside):
+            logger.info("%s: %d of %d files have a known format", path, len(readable), len(inside))
+        if not readable:
             raise DataError(f"{path}: the folder holds no file of a known format; {known_endings()}")
-        return found
+        return readable
     if any(mark in name for mark in "*?["):
         pattern = path.relative_to(path.anchor) if path.is_absolute() else path
-        found = sorted(file for file in Path(path.anchor).glob(str(pattern)) if file.is_file())
-        if not found:
+        matches = sorted(file for file in Path(path.anchor).glob(str(pattern)) if file.is_file())
+        if not matches:
             raise DataError(f"{name}: no file matches the pattern")
-        return found
+        return matches
     raise DataError(f"{name}: there is no such file or folder")
 
 

@@ -21,13 +21,13 @@ Position = tuple[int, int]
 
 @dataclass
 class Batch:
-    """What is known of a batch of texts.
+    """The position and the counts of a batch of texts.
 
     Attributes:
-        end: the position after it.
-        characters: of the texts.
-        characters_read: of the texts and of the documents that were left out.
-        hashes: of the texts.
+        end: the position after the batch.
+        characters: number of characters of the texts.
+        characters_read: the same with the documents that were left out.
+        hashes: the hashes of the texts.
         left_out: documents that were left out, by reason.
         rejects: lines that could not be read.
     """

@@ -101,11 +101,11 @@ def collect_documentation(out: Path, *, words: int = 4_000_000) -> Documentation
     out.parent.mkdir(parents=True, exist_ok=True)
     licenses = out.with_suffix(".licences.json")
     cache = cache_folder() / f"documentation-{fingerprint(words)}"
-    kept = _read_record(cache)
-    if kept is not None:
+    record = _read_record(cache)
+    if record is not None:
         shutil.copyfile(cache / "documentation.jsonl", out)
         shutil.copyfile(cache / "licences.json", licenses)
-        return Documentation(out, licenses, kept["words"], kept["documents"], cached=True)
+        return Documentation(out, licenses, record["words"], record["documents"], cached=True)
     total, documents = _write(out, licenses, words=words)
     _fill_cache(cache, out, licenses)
     return Documentation(out, licenses, total, documents, cached=False)
@@ -116,12 +116,12 @@ def collect_documentation(out: Path, *, words: int = 4_000_000) -> Documentation
 
 def find_sources() -> list[Source]:
     """Return Python and the installed distributions, by name, without this package, which is in development."""
-    found: dict[str, metadata.Distribution] = {}
+    distributions: dict[str, metadata.Distribution] = {}
     for distribution in metadata.distributions():
         name = distribution.metadata["Name"] or ""
         if name and name.lower() != "electra":
-            found.setdefault(name.lower(), distribution)  # the first on the path is the one that is imported
-    return [_python(), *(_source(found[name]) for name in sorted(found))]
+            distributions.setdefault(name.lower(), distribution)  # Python imports the first one on the path
+    return [_python(), *(_source(distributions[name]) for name in sorted(distributions))]
 
 
 def _python() -> Source:
@@ -183,8 +183,8 @@ Text = list[list[str]]
 class _Cleaner:
     """Cleans texts, or the docstrings of files, in a worker process.
 
-    A paragraph that the process has seen before is dropped. It gets its tasks in their order, so the paragraph was
-    in an earlier document, and `_Unseen` would drop it anyway.
+    A paragraph that the process has seen before is dropped. The process gets its tasks in their order, so the
+    paragraph was in an earlier document, and `_Unseen` would drop it anyway.
     """
 
     def __init__(self) -> None:
@@ -331,7 +331,7 @@ def _read_record(cache: Path) -> dict[str, int] | None:
 
 
 def _fill_cache(cache: Path, out: Path, licenses: Path) -> None:
-    """Keep a copy for the next time. A cache that cannot be written is no error, because it only costs time."""
+    """Keep a copy for the next time. A cache that cannot be written is not an error: it only costs time."""
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f"{cache.name}.", dir=cache.parent))

@@ -1,4 +1,4 @@
-"""The languages that py3langid detects, by their codes: ISO 639-1, or ISO 639-3 if there is none in the former."""
+"""The languages that py3langid detects, by their codes: ISO 639-1 where it has one, else ISO 639-3."""
 
 from difflib import get_close_matches
 
@@ -30,5 +30,5 @@ def find_language_code(word: str) -> str | None:
     codes = {name.lower(): code for code, name in NAMES.items()}
     if word.lower() in NAMES:
         return word.lower()
-    found = get_close_matches(word.lower(), codes, n=1, cutoff=0.85)
-    return codes[found[0]] if found else None
+    matches = get_close_matches(word.lower(), codes, n=1, cutoff=0.85)
+    return codes[matches[0]] if matches else None

@@ -1,4 +1,4 @@
-"""The last step of a preparation: counts, unigram fakes and the manifest, once all shards are written."""
+"""The last step of a preparation, when all shards are written: token counts, unigram fakes and the manifest."""
 
 import time
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ def finish_data(
 
     Args:
         records: the records of the finished shards, by split.
-        progress: what was counted before.
+        progress: the counts of the whole preparation.
         started: the time of the beginning, by `time.monotonic`.
 
     Returns:
@@ -54,17 +54,7 @@ def finish_data(
         | {"shards": shards}
         for split, shards in records.items()
     }
-    tokens = splits["train"]["tokens"] + splits["heldout"]["tokens"]
-    statistics = {
-        "documents": progress.documents,
-        "characters": progress.characters,
-        "tokens": tokens,
-        "characters_per_token": progress.characters / tokens,
-        "unknown_share": progress.unknown / tokens,
-        "duplicate_share": progress.duplicates.share,
-        "rejects": progress.rejects,
-        "left_out": dict(progress.left_out),
-    }
+    statistics = _statistics(progress, tokens=splits["train"]["tokens"] + splits["heldout"]["tokens"])
     checksum = file_sha256(folder / TOKENIZER)
     manifest = {
         "format": FORMAT,
@@ -84,3 +74,16 @@ def finish_data(
     }
     write_manifest(folder, manifest)
     return manifest
+
+
+def _statistics(progress: Progress, *, tokens: int) -> dict[str, Any]:
+    return {
+        "documents": progress.documents,
+        "characters": progress.characters,
+        "tokens": tokens,
+        "characters_per_token": progress.characters / tokens,
+        "unknown_share": progress.unknown / tokens,
+        "duplicate_share": progress.duplicates.share,
+        "rejects": progress.rejects,
+        "left_out": dict(progress.left_out),
+    }

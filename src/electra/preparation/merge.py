@@ -103,9 +103,9 @@ def _check_finished(folders: Sequence[Path], out: Path, weights: tuple[float, ..
     """
     manifest = read_manifest(out)
     parts = [read_manifest(folder)["fingerprint"] for folder in folders]
-    found_weights = tuple(part["weight"] for part in manifest.get("mixture", ()))
-    if manifest["made"].get("parts") != parts or found_weights != weights:
-        raise ConfigError(f"--out: {out} is not empty: it holds data that were made otherwise; give a new folder")
+    stored_weights = tuple(part["weight"] for part in manifest.get("mixture", ()))
+    if manifest["made"].get("parts") != parts or stored_weights != weights:
+        raise ConfigError(f"--out: {out} is not empty: it holds other parts, or other weights; give a new folder")
     TokenData.open(out)
     return MergeResult(out, manifest, reused=True)
 

@@ -1,8 +1,7 @@
 """Extract English prose from documentation: find the docstrings of a source file, remove markup, keep sentences.
 
-It reads reStructuredText (Sphinx, numpydoc), Google-style sections, Markdown and plain text. The rules are simple
-on
-purpose: what is not clearly a sentence is dropped, because a model learns from this text.
+It reads reStructuredText (Sphinx, numpydoc), Google-style sections, Markdown and plain text. The rules are simple:
+everything that is not clearly a sentence is dropped, because a model learns from this text.
 """
 
 from __future__ import annotations

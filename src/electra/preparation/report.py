@@ -69,22 +69,22 @@ def find_warnings(statistics: dict[str, Any], splits: dict[str, Any], *, tail: b
             "train one on it (leave out --tokenizer), or use --model bpe, which knows every character"
         )
     if documents == 1:
-        yield "The corpus is one document; if it is many, put blank lines between them, or give a file each"
+        yield "The corpus is one document; to have several, separate them by blank lines, or use several files"
     if tail and heldout["tokens"]:
         yield (
-            "Too few documents to hold one out, so the held-out part is the end of one that is also trained on; "
-            "its figures will look a little too good"
+            "Too few documents to hold one out, so the held-out part is the end of a document that is also "
+            "trained on; held-out metrics will be slightly too good"
         )
     if statistics["duplicate_share"] > 0.2:
         yield f"{statistics['duplicate_share']:.0%} of the documents are copies; --deduplicate leaves them out"
     if documents > 1 and statistics["characters"] / documents < 100:
         yield (
             f"Documents are very short ({statistics['characters'] / documents:.0f} characters on average); "
-            "if lines belong together, a blank line should end a document, not every line"
+            "if lines belong together, do not separate them by blank lines"
         )
     if rejects > 0.01 * (documents + rejects):
         yield f"{rejects:,} lines ({rejects / (documents + rejects):.1%}) were rejected; rejects.jsonl says why"
     if not heldout["tokens"]:
         yield "Nothing could be held out (the corpus is one sentence), and `electra pretrain` needs that; add text"
     if train["tokens"] < 1_000_000:
-        yield f"Only {train['tokens']:,} tokens to train on: a network will learn them by heart, not the language"
+        yield f"Only {train['tokens']:,} tokens to train on: a network will memorize them; give more text"

@@ -124,8 +124,8 @@ def _check_finished(config: PrepareConfig, settings: dict[str, Any]) -> PrepareR
     sources = before.pop("sources", None)  # merged data have none
     check_same_options(config.out, before, settings)
     if STANDARD_INPUT not in config.corpus:  # it cannot be compared
-        found = find_sources(config.corpus, out=config.out, text_column=config.text_column)
-        check_same_options(config.out, {"sources": sources}, {"sources": _describe_sources(found)})
+        current = find_sources(config.corpus, out=config.out, text_column=config.text_column)
+        check_same_options(config.out, {"sources": sources}, {"sources": _describe_sources(current)})
     logger.info("%s was prepared before; comparing its files with their checksums", config.out)
     TokenData.open(config.out)
     _clean_up(config)  # the previous run may have been killed before it did so

@@ -98,10 +98,10 @@ class SplitWriter:
             if full.exists():  # it was finished after the last commit
                 full.replace(path)
             size = lengths[kind] * self.items[kind].itemsize
-            found = path.stat().st_size if path.exists() else 0
-            if found < size:
+            current_size = path.stat().st_size if path.exists() else 0
+            if current_size < size:
                 raise DataError(
-                    f"{path}: expected {size} bytes, found {found}, so this preparation cannot resume; "
+                    f"{path}: expected {size} bytes, found {current_size}, so this preparation cannot resume; "
                     f"delete {self.folder} and run the command again"
                 )
             path.touch()

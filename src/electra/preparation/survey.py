@@ -37,14 +37,14 @@ class HeldoutRule:
 
 @dataclass
 class Survey:
-    """What the first pass found.
+    """The results of the first pass.
 
     Attributes:
         sample_characters: size of the sample.
-        documents, characters: of the documents that are kept.
+        documents, characters: number of the documents that are kept, and of their characters.
         complete: whether the pass reached the end of the corpus.
         left_out: documents that are not kept.
-        characters_read: of all documents.
+        characters_read: number of characters of all documents.
         first_reject: the first line that could not be read, and why.
         lowest: characters by hash, for the documents with the lowest hashes.
     """

@@ -26,7 +26,7 @@ def tag_vocabulary(
     """Return the most frequent tag of each token of the vocabulary.
 
     Args:
-        treebanks: files in CoNLL-U, whose fourth column is read.
+        treebanks: files in CoNLL-U; the tags are in their fourth column.
         tagger: a model that was fine-tuned for tagging, if there is no treebank.
         sentences: number of sentences of the data that the tagger reads.
 

@@ -29,11 +29,11 @@ SHORT = ("packing.sequence_length=32",)
 def test_the_rows_are_those_of_a_run(data_folder: Path, split: SplitName, seed: int, builder: str) -> None:
     """Training rows are packed with the seed of the run, held-out rows are the same for all runs."""
     overrides = (*SHORT, "train.seed=5", f"packing.builder={builder}")
-    found = run(InspectConfig(data_folder, examples=30, split=split, overrides=overrides)).inspection
+    actual = run(InspectConfig(data_folder, examples=30, split=split, overrides=overrides)).inspection
     data = TokenData.open(data_folder)
-    examples = ExampleSet(getattr(data, split), found.packing, seed=seed)
+    examples = ExampleSet(getattr(data, split), actual.packing, seed=seed)
     tokenizer = load_tokenizer(data.tokenizer_path)
-    for shown in found.rows:
+    for shown in actual.rows:
         row = int(shown.place.removeprefix("row ").partition(":")[0].replace(",", ""))
         batch = collate(examples, np.array([row]), special=data.special, seed=0, trim=True)
         [ids] = batch.input_ids_BL.tolist()
@@ -50,59 +50,59 @@ def test_the_rows_are_those_of_a_run(data_folder: Path, split: SplitName, seed: 
             assert str(_format_row(shown)).count("[SEP]") == ids.count(data.special.separate), "and no other"
             assert "[CLS]" not in str(_format_row(shown))
     if builder == "stream":
-        assert 0 <= found.dropped < 0.1, "less than a row at the end"
+        assert 0 <= actual.dropped < 0.1, "less than a row at the end"
     elif builder != "sentence-pairs":
-        assert found.dropped == pytest.approx(0, abs=1e-9)
+        assert actual.dropped == pytest.approx(0, abs=1e-9)
 
 
 def test_windows_of_a_stream(data_folder: Path) -> None:
     """Without [CLS] and padding, and without the token after each."""
     overrides = (*SHORT, "packing.builder=stream")
-    found = run(InspectConfig(data_folder, examples=10**6, overrides=overrides)).inspection
+    actual = run(InspectConfig(data_folder, examples=10**6, overrides=overrides)).inspection
     data = TokenData.open(data_folder)
-    examples = ExampleSet(data.train, found.packing, seed=0)
+    examples = ExampleSet(data.train, actual.packing, seed=0)
     tokenizer = load_tokenizer(data.tokenizer_path)
-    assert len(found.rows) == len(examples) and 0 < found.dropped < 0.02
+    assert len(actual.rows) == len(examples) and 0 < actual.dropped < 0.02
     batch = collate(examples, np.arange(len(examples)), special=data.special, seed=0, trim=True)
-    for shown, ids in zip(found.rows, batch.input_ids_BL.tolist(), strict=True):
+    for shown, ids in zip(actual.rows, batch.input_ids_BL.tolist(), strict=True):
         text = shown.segments[0]
         assert text.count("[SEP]") == ids.count(data.special.separate)
         for mark in ("‹document begins› ", " ‹document ends›", "…", " [SEP]", "[SEP] ", "[SEP]"):
             text = text.replace(mark, "")
         assert text.replace(" ", "") == tokenizer.decode(ids, skip_special_tokens=True).replace(" ", "")
-    (console := Console(width=150, record=True)).print(InspectResult(found))
+    (console := Console(width=150, record=True)).print(InspectResult(actual))
     assert "at the ends of shards" in (printed := console.export_text()) and "[CLS]" not in printed
 
 
 def test_a_byte_level_row_has_no_space_before_its_first_word(corpus_file: Path, tmp_path: Path) -> None:
     prepare(PrepareConfig((str(corpus_file),), tmp_path / "data", model="bpe", vocabulary_size=600, workers=1))
-    found = run(InspectConfig(tmp_path / "data", overrides=SHORT)).inspection
-    texts = [text.removeprefix("‹document begins› ") for row in found.rows for text in row.segments]
+    actual = run(InspectConfig(tmp_path / "data", overrides=SHORT)).inspection
+    texts = [text.removeprefix("‹document begins› ") for row in actual.rows for text in row.segments]
     assert texts and not any(text.startswith(" ") for text in texts)
 
 
 def test_ends_of_documents_are_marked(data_folder: Path, corpus_file: Path) -> None:
-    found = run(InspectConfig(data_folder, examples=10**6, overrides=SHORT)).inspection
-    assert len(found.rows) == len(found.lengths)
-    begun = [row for row in found.rows if "‹document begins›" in row.segments[0]]
-    ended = [row for row in found.rows if "‹document ends›" in row.segments[-1]]
+    actual = run(InspectConfig(data_folder, examples=10**6, overrides=SHORT)).inspection
+    assert len(actual.rows) == len(actual.lengths)
+    begun = [row for row in actual.rows if "‹document begins›" in row.segments[0]]
+    ended = [row for row in actual.rows if "‹document ends›" in row.segments[-1]]
     documents = TokenData.open(data_folder).train.documents
     assert len(begun) == len(ended) == documents > 300
     assert all(row.segments[0].startswith("‹document begins›") for row in begun)
     first = json.loads(corpus_file.read_text().splitlines()[0])["text"].lower().split(".")[0]
     assert any(first in row.segments[0] for row in begun)
     # A sentence that is cut at the end of a row continues in the next row.
-    assert sum(row.segments[-1].endswith("…") for row in found.rows) == sum(
-        row.segments[0].startswith("…") for row in found.rows
+    assert sum(row.segments[-1].endswith("…") for row in actual.rows) == sum(
+        row.segments[0].startswith("…") for row in actual.rows
     )
 
 
 def test_the_statistics_are_those_of_the_rows(data_folder: Path) -> None:
-    found = run(InspectConfig(data_folder, overrides=SHORT)).inspection
-    assert found.dropped == 0.0 and found.shards == (1, 1)
-    assert 0 < found.one_segment < 0.5
-    histogram = [line for line in InspectResult(found).histogram() if "–" in line]
-    assert sum(int(line.split("(")[0].split()[-1].replace(",", "")) for line in histogram) == len(found.lengths)
+    actual = run(InspectConfig(data_folder, overrides=SHORT)).inspection
+    assert actual.dropped == 0.0 and actual.shards == (1, 1)
+    assert 0 < actual.one_segment < 0.5
+    histogram = [line for line in InspectResult(actual).histogram() if "–" in line]
+    assert sum(int(line.split("(")[0].split()[-1].replace(",", "")) for line in histogram) == len(actual.lengths)
     original = run(InspectConfig(data_folder, overrides=(*SHORT, "packing.builder=original"))).inspection
     assert 0.01 < original.dropped < 0.5
     options = ("packing.sequence_length=64", "packing.builder=original")
@@ -120,19 +120,19 @@ def test_rows_of_a_mixture_are_sampled_by_weight(
     given = {"tokenizer": data_folder / "tokenizer.json", "workers": 1, "shard_tokens": 500}
     prepare(PrepareConfig((str(corpus),), few, **given))
     merge_data((few, data_folder), mixture, weights=(3.0, 1.0))
-    found = run(InspectConfig(mixture, examples=200, overrides=SHORT)).inspection
-    assert found.mixture == [(str(few), 0.75), (str(data_folder), 0.25)]
-    shares = [sum(f"({folder})" in row.place for row in found.rows) / 200 for folder in (few, data_folder)]
+    actual = run(InspectConfig(mixture, examples=200, overrides=SHORT)).inspection
+    assert actual.mixture == [(str(few), 0.75), (str(data_folder), 0.25)]
+    shares = [sum(f"({folder})" in row.place for row in actual.rows) / 200 for folder in (few, data_folder)]
     assert sum(shares) == 1 and abs(shares[0] - 0.75) < 0.1
 
     monkeypatch.setattr(inspection, "MAX_TOKENS", 1000)
     beginning = run(InspectConfig(mixture, examples=200, overrides=SHORT)).inspection
-    assert found.shards == (6, 6) and beginning.shards == (2, 6)
+    assert actual.shards == (6, 6) and beginning.shards == (2, 6)
     assert {row.place.partition("(")[2].partition(")")[0] for row in beginning.rows} == {
         str(few),
         str(data_folder),
     }
-    assert np.array_equal(beginning.lengths[-300:], found.lengths[-300:]), "packed as in the whole"
+    assert np.array_equal(beginning.lengths[-300:], actual.lengths[-300:]), "packed as in the whole"
 
 
 def test_it_is_shown(data_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

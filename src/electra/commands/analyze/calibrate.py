@@ -40,7 +40,7 @@ class AnalyzeCalibrateConfig:
     store: bool = False
     """Store the correction in the model's folder, replacing an earlier one, for electra score --calibrated."""
     store_errors: bool = False
-    """Store the line that was fitted to real errors instead."""
+    """Store the correction that was fitted to real errors instead; needs --errors."""
     documents: Annotated[int, Range(ge=20)] = 200
     """Maximum number of held-out documents (a random sample)."""
     length: Annotated[int, Range(ge=16)] = 512

@@ -1,4 +1,4 @@
-"""`electra analyze detect`: whether a model finds the words that learners got wrong."""
+"""`electra analyze detect`: find wrong words in the sentences of language learners."""
 
 from __future__ import annotations
 
@@ -47,10 +47,11 @@ class AnalyzeDetectConfig:
 
 
 def run(config: AnalyzeDetectConfig) -> AnalysisReport:
-    """Find learners' wrong words by how replaced they look, without training; or with a tagger, trained for it.
+    """Find wrong words in learners' sentences by their probability of being replaced, or with a trained tagger.
 
-    Each threshold is the one with the best F0.5 on sentences that are not scored. Two baselines are shown as well:
-    every word, and rare words. Each sentence is read by itself.
+    A discriminator needs no training for this. Each threshold is the one with the best F0.5 on other sentences
+    than those that are scored. Two baselines are shown as well: every word, and rare words. Each sentence is read
+    by itself.
 
     Examples:
         electra analyze detect RUN --data ged/en_realec_dev.tsv --out detect

@@ -31,8 +31,8 @@ class AnalyzeCompareConfig:
     ]
     """Two encoders: runs, export folders, Hugging Face folders or ids. Their vocabularies may differ."""
     text: Path
-    """CoNLL-U (the file's name ends in .conllu) with tags and heads; or plain text with a sentence per line, which
-    cannot be probed."""
+    """CoNLL-U (the file's name ends in .conllu) with tags and heads; or plain text with a sentence per line,
+    without probes."""
     chunks: Path | None = None
     """Text for one more probe: columns with a word per line and its chunk tag, or any other tag, in the last
     column (CoNLL-2000). Default: no such probe."""
@@ -61,7 +61,7 @@ class AnalyzeCompareConfig:
 
 
 def run(config: AnalyzeCompareConfig) -> AnalysisReport:
-    """Compare two encoders: the similarity of their layers, what can be probed, and where attention goes.
+    """Compare two encoders: the similarity of their layers, linear probes, attention, and nearest neighbors.
 
     For every layer: CKA with all layers of the other encoder, linear probes with control tasks (parts of speech,
     depth in the tree, chunks), and isotropy; for every head: the entropy of attention, and what it attends to; and

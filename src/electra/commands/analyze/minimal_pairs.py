@@ -1,25 +1,19 @@
-"""`electra analyze minimal-pairs`: which of two sentences is more likely to a model, the good or the bad one?"""
+"""`electra analyze minimal-pairs`: how often the good one of two sentences is more likely to a model."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from electra.commands.analyze.options import Models, missing_models
+from electra.commands.analyze.options import CHUNK, Models, missing_models, score_in_chunks
 from electra.config import NonNegativeInt, PositiveInt
 
 if TYPE_CHECKING:
     from electra.analysis.minimal_pairs import ScoreResults, SentencePair
     from electra.reports.analysis import AnalysisReport
     from electra.serving.likelihood import LikelihoodScorer
-
-logger = logging.getLogger(__name__)
-
-CHUNK = 4096
-"""Pairs that are scored at a time."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +49,7 @@ def run(config: AnalyzeMinimalPairsConfig) -> AnalysisReport:
     result.
 
     Examples:
-        electra analyze minimal-pairs RUN RUN/export/generator --data BLIMP --out found
+        electra analyze minimal-pairs RUN RUN/export/generator --data BLIMP --out minimal-pairs
         electra analyze minimal-pairs RUN --data pairs.tsv --good-column correct --bad-column wrong
     """
     from electra.analysis.minimal_pairs import evaluate_pairs, read_pairs
@@ -69,8 +63,8 @@ def run(config: AnalyzeMinimalPairsConfig) -> AnalysisReport:
     models = [load_likelihood_scorer(model) for model in config.models]
     scores, in_windows = [], {}
     for name, model in zip(display_names(config.models), models, strict=True):
-        of_model, in_windows[name] = _score_pairs(name, model, pairs)
-        scores += of_model
+        model_scores, in_windows[name] = _score_pairs(name, model, pairs)
+        scores += model_scores
     results = evaluate_pairs(pairs, scores, resamples=config.resamples, seed=config.seed)
     results["in_windows"] = in_windows
     used = {score.score for score in scores}
@@ -84,11 +78,7 @@ def _score_pairs(name: str, model: LikelihoodScorer, pairs: list[SentencePair]) 
 
     from electra.analysis.minimal_pairs import ScoreResults, correct, sentences_of
 
-    parts = []
-    for first in range(0, len(pairs), CHUNK):
-        logger.info("Scoring with %s", name, extra={"progress": (first, len(pairs))})
-        parts.append(model(list(sentences_of(pairs[first : first + CHUNK]))))
-    logger.info("Scored with %s", name, extra={"progress": (len(pairs), len(pairs))})
+    parts = score_in_chunks(name, model, list(sentences_of(pairs)), chunk=2 * CHUNK)
     longer_P = np.concatenate([part.token_counts for part in parts]).reshape(-1, 2) @ [1, -1]
     results = [
         ScoreResults(name, score, correct(np.concatenate([part.scores[score] for part in parts])), longer_P)

@@ -1,4 +1,4 @@
-"""`electra analyze parts-of-speech`: which words look replaced to a discriminator, and whether they are harder."""
+"""`electra analyze parts-of-speech`: which words look replaced to a discriminator."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class AnalyzePartsOfSpeechConfig:
     generator: str | None = None
     """Generator of the fakes. Default: the one next to the discriminator, RUN/export/generator."""
     frequencies: Path | None = None
-    """Prepared data, whose training text gives the frequencies of tokens. Default: the treebank gives them."""
+    """Prepared data in whose training text the frequencies of tokens are counted. Default: counted in the
+    treebank."""
     threshold: OpenFraction = 0.5
     """Probability of being replaced above which a token is suspected."""
     draws: PositiveInt = 3
@@ -58,8 +59,9 @@ class AnalyzePartsOfSpeechConfig:
 def run(config: AnalyzePartsOfSpeechConfig) -> AnalysisReport:
     """Measure which words look replaced to a discriminator: by part of speech, frequency, position and word piece.
 
-    It is measured on the original text and on the generator's fakes, together with the generator's probability of
-    original and fake, so that a bias against a group is distinguished from the difficulty of its fakes.
+    The original text and the generator's fakes are measured, together with the generator's probabilities of
+    original and fake tokens. They show whether the discriminator is biased against a group, or whether the fakes
+    of that group are hard to detect.
 
     Examples:
         electra analyze parts-of-speech RUN --data en_ewt-ud-dev.conllu --frequencies DATA --out words

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from electra.commands.analyze.options import Models, missing_models
+from electra.commands.analyze.options import Models, missing_models, score_in_chunks
 from electra.config import NonNegativeInt, PositiveInt, Range
 from electra.errors import require
 
@@ -16,11 +15,6 @@ if TYPE_CHECKING:
     from electra.analysis.rescoring import HypothesisTable, ModelScores
     from electra.reports.analysis import AnalysisReport
     from electra.serving.likelihood import LikelihoodScorer
-
-logger = logging.getLogger(__name__)
-
-CHUNK = 4096
-"""Hypotheses that are scored at a time."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +28,8 @@ class AnalyzeRescoreConfig:
     transcription (or id), hypothesis and score; or .jsonl with one list per line: reference, and hypotheses with
     text and score."""
     references: Path | None = None
-    """A table of references: transcription, and id or hypothesis (the recognizer's first best). The lists'
-    transcription is then taken as the first best. Default: the lists hold the references."""
+    """A table of references: transcription, and id or hypothesis (the recognizer's first best). The column
+    transcription of --data then holds the first best hypothesis. Default: --data holds the references."""
     scale: Literal["auto", "probability", "log"] = "auto"
     """Whether scores are probabilities or logarithms (higher is better); auto: probabilities if all lie between 0
     and 1."""
@@ -59,7 +53,7 @@ def run(config: AnalyzeRescoreConfig) -> AnalysisReport:
     model is evaluated with every score that its head allows; all scores are shown.
 
     Examples:
-        electra analyze rescore RUN RUN/export/generator --data nbest.csv --out found
+        electra analyze rescore RUN RUN/export/generator --data nbest.csv --out rescore
         electra analyze rescore RUN --data alternatives.csv --references first-bests.csv --folds 10
     """
     require("electra analyze rescore", "speech", "jiwer")
@@ -77,8 +71,8 @@ def run(config: AnalyzeRescoreConfig) -> AnalysisReport:
     texts = [text for utterance in lists.utterances for text in utterance.texts]
     scores, in_windows = [], {}
     for name, model in zip(display_names(config.models), models, strict=True):
-        of_model, in_windows[name] = _score_hypotheses(name, model, texts, table)
-        scores += of_model
+        model_scores, in_windows[name] = _score_hypotheses(name, model, texts, table)
+        scores += model_scores
     results = evaluate_rescoring(table, scores, resamples=config.resamples, seed=config.seed)
     used = {score.score for score in scores}
     results |= {
@@ -98,11 +92,7 @@ def _score_hypotheses(
     from electra.analysis.n_best import UNKNOWN
     from electra.analysis.rescoring import ModelScores
 
-    parts = []
-    for first in range(0, len(texts), CHUNK):
-        logger.info("Scoring with %s", name, extra={"progress": (first, len(texts))})
-        parts.append(model(texts[first : first + CHUNK], unknown=UNKNOWN))
-    logger.info("Scored with %s", name, extra={"progress": (len(texts), len(texts))})
+    parts = score_in_chunks(name, model, texts, unknown=UNKNOWN)
     scores = [
         ModelScores(name, score, table.likelihoods(np.concatenate([part.scores[score] for part in parts])))
         for score in model.names

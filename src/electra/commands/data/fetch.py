@@ -11,16 +11,17 @@ class FetchConfig:
     """The command line of `electra data fetch`."""
 
     source: tyro.conf.Positional[str]
-    """Folder of prepared data, as fsspec writes it: https://host/data, s3://bucket/data, gs://..., or a path."""
+    """URL of a folder of prepared data, such as https://host/data, s3://bucket/data or gs://bucket/data; or a
+    path."""
     out: Path
-    """Output folder: a new one, or one with the same data; complete files in it are not fetched again."""
+    """Output folder: a new one, or one with the same data; complete files in it are not downloaded again."""
 
 
 def run(config: FetchConfig) -> str:
-    """Download prepared data from a web server or an object store, and check them.
+    """Download prepared data from a web server or an object store, and check every file.
 
-    Every file is compared with its checksum in the manifest. The manifest is written last: before that, the folder
-    is not complete. After an interruption the same command resumes. Object stores need libraries:
+    Every file is compared with its checksum in the manifest. The manifest is written last; a folder without it is
+    not complete. After an interruption the same command resumes. Object stores need more libraries:
     pip install "electra[remote]".
 
     Examples:

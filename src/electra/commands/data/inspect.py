@@ -29,13 +29,13 @@ class InspectConfig:
     data: tyro.conf.Positional[Path]
     """Folder that electra prepare made."""
     preset: str = "electra-small"
-    """Preset or TOML file with the packing; change it with --packing.sequence_length and the like."""
+    """Preset or TOML file whose [packing] is used. Settings such as --packing.sequence_length override it."""
     split: Literal["train", "heldout"] = "train"
-    """Split to look at: for training, or held out."""
+    """Split to show: training text or held-out text."""
     examples: NonNegativeInt = 4
     """Number of rows to show."""
     seed: NonNegativeInt = 0
-    """Random seed of the choice of rows."""
+    """Random seed for sampling the rows."""
     overrides: tyro.conf.Suppress[tuple[str, ...]] = ()
     """Any setting of the config, as `--packing.name VALUE`."""
 
@@ -47,24 +47,24 @@ class InspectResult:
     inspection: Inspection
 
     def __rich__(self) -> RenderableType:
-        found = self.inspection
-        packed, present = found.shards
+        inspection = self.inspection
+        packed, present = inspection.shards
         of_shards = "" if packed == present else f" (of {packed:,} of {present:,} shards)"
-        length, mean = found.packing.sequence_length, found.lengths.mean()
-        streams = found.packing.streams
+        length, mean = inspection.packing.sequence_length, inspection.lengths.mean()
+        streams = inspection.packing.streams
         reason = "at the ends of shards" if streams else "which the original builder drops"
-        facts = Table(box=None, show_header=False, pad_edge=False)
-        facts.add_column(style="dim")
-        facts.add_column()
-        facts.add_row("rows", f"{len(found.lengths):,}{of_shards}")
-        facts.add_row("tokens per row", f"{mean:.1f} of {length}, {1 - mean / length:.1%} padding")
-        facts.add_row("one segment", f"{found.one_segment:.1%} of the rows")
-        facts.add_row("full rows", f"{found.full:.1%} (at most one token missing)")
-        facts.add_row("tokens in no row", f"{found.dropped:.1%} ({reason})")
-        if found.mixture:
-            shares = ", ".join(f"{share:.1%} of {folder}" for folder, share in found.mixture)
-            facts.add_row("mixture", f"a run's rows are {shares}; the statistics here count every row once")
-        return Group(*map(_format_row, found.rows), facts, *([] if streams else ["", *self.histogram()]))
+        table = Table(box=None, show_header=False, pad_edge=False)
+        table.add_column(style="dim")
+        table.add_column()
+        table.add_row("rows", f"{len(inspection.lengths):,}{of_shards}")
+        table.add_row("tokens per row", f"{mean:.1f} of {length}, {1 - mean / length:.1%} padding")
+        table.add_row("one segment", f"{inspection.one_segment:.1%} of the rows")
+        table.add_row("full rows", f"{inspection.full:.1%} (at most one token missing)")
+        table.add_row("tokens in no row", f"{inspection.dropped:.1%} ({reason})")
+        if inspection.mixture:
+            shares = ", ".join(f"{share:.1%} of {folder}" for folder, share in inspection.mixture)
+            table.add_row("mixture", f"a run's rows are {shares}; the statistics here count every row once")
+        return Group(*map(_format_row, inspection.rows), table, *([] if streams else ["", *self.histogram()]))
 
     def histogram(self) -> Iterator[str]:
         """Yield the lines of a histogram of the lengths of the rows."""

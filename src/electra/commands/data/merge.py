@@ -21,20 +21,20 @@ class MergeConfig:
     ]
     """Folders that electra prepare made with one tokenizer, in the order in which their shards are merged."""
     out: Path
-    """Output folder: a new one."""
+    """A new folder for the merged data."""
     weights: tuple[float, ...] = ()
     """How often training samples from each part, one number per part (3 1: three of four rows are from the first).
     Default: every row is equally likely, so a part counts by its size."""
 
 
 def run(config: MergeConfig) -> MergeResult:
-    """Join folders that electra prepare made of parts of a corpus, on one machine or on many, into one folder.
+    """Join folders of prepared data, one for each part of a corpus, into one folder.
 
     All parts must have the same tokenizer: train it once, and give it to every other electra prepare with
-    --tokenizer. Every file is checked first. Shards are linked if the file system can, otherwise copied. Documents
-    that occur in two parts stay twice. With --weights the result is a mixture: each part has its share of the
-    training rows, whatever its size, and small parts are repeated more often. If the same data were merged before,
-    the same command does nothing.
+    --tokenizer. Every file is checked first. Shards are hard links where the file system has them, otherwise
+    copies. Documents that occur in two parts are kept twice. With --weights the result is a mixture: each part has
+    its share of the training rows, whatever its size, and small parts are repeated more often. If the same data
+    were merged before, the command does nothing.
 
     Examples:
         electra data merge PART-1 PART-2 PART-3 --out DATA

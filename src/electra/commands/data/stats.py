@@ -75,7 +75,7 @@ class DataStats:
 
 
 def run(config: StatsConfig) -> DataStats:
-    """Show how much prepared data hold: documents, sentences, tokens, their lengths, the most frequent tokens.
+    """Count documents, sentences and tokens of prepared data, and show their lengths and the most frequent tokens.
 
     Examples:
         electra data stats DATA

@@ -29,7 +29,7 @@ class TagsConfig:
     data: tyro.conf.Positional[Path]
     """Folder that electra prepare made; tags.json is written into it."""
     conllu: tuple[Path, ...] = ()
-    """Treebanks in CoNLL-U, whose fourth column is read."""
+    """Treebanks in CoNLL-U; the tags are in their fourth column (UPOS)."""
     tagger: str | None = None
     """Folder that electra finetune --task upos (or any other tagging task) made; it tags sentences of the data."""
     sentences: PositiveInt = 5000
@@ -64,7 +64,7 @@ class TagsResult:
 def run(config: TagsConfig) -> TagsResult:
     """Give each token of the vocabulary the most frequent tag of the words that contain it.
 
-    With --objective.fakes same-tag, training draws fakes of the same part of speech.
+    With --objective.fakes same-tag, pre-training samples fakes with the same part of speech as the original.
 
     Examples:
         electra data tags DATA --conllu en_ewt-ud-train.conllu
