@@ -8,10 +8,10 @@ from rich.console import Console
 from electra.reports.analysis import AnalysisReport
 
 
-def page(name: str, facts: dict[str, Any], width: int = 80) -> str:
+def page(name: str, results: dict[str, Any], width: int = 80) -> str:
     written = io.StringIO()
     console = Console(file=written, width=width, markup=False, emoji=False, highlight=False)
-    console.print(AnalysisReport(name, facts))
+    console.print(AnalysisReport(name, results))
     return written.getvalue()
 
 
@@ -21,10 +21,10 @@ def value(value: float, low: float, high: float) -> dict[str, Any]:
 
 def detected() -> dict[str, Any]:
     names = ("precision", "recall", "f0.5", "average_precision", "auc")
-    figures = {name: value(0.25, 0.125, 0.5) for name in names}
+    metrics = {name: value(0.25, 0.125, 0.5) for name in names}
     more: dict[str, Any] = {"long": 0, "unseen": 0, "curve": []}
     bucket = {"bucket": "up to 10 %", "sentences": 3, "words": 30, "errors": 3}
-    in_buckets = {"buckets": [{**figures, "flagged": value(0.5, 0.5, 0.5), "bucket": "up to 10 %"}]}
+    in_buckets = {"buckets": [{**metrics, "flagged": value(0.5, 0.5, 0.5), "bucket": "up to 10 %"}]}
     models = [
         {"model": "nano", "kind": "discriminator", "pooling": "max", "threshold": -0.001},
         {"model": "rare words", "kind": "baseline", "pooling": "", "threshold": -1.3862943611},
@@ -33,7 +33,7 @@ def detected() -> dict[str, Any]:
     part = {"sentences": 1, "words": 30, "errors": 3}
     return {
         "data": "text.tsv", "tune": None, "parts": {"tune": part, "scored": part}, "resamples": 20,
-        "references": 0, "models": [{**one, **figures, **more, **in_buckets} for one in models],
+        "references": 0, "models": [{**one, **metrics, **more, **in_buckets} for one in models],
         "buckets": [bucket],
         "differences": [
             {"model": "rare words", "than": "nano"}
@@ -55,9 +55,9 @@ def test_the_threshold_of_rare_words_is_shown_as_a_count() -> None:
     row = next(line for line in shown.splitlines() if "rare words" in line)
     assert "-1.39" in row
     assert "rare words: flags words that occur at most 3 times in the sentences for thresholds" in shown
-    facts = detected()
-    facts["models"][1]["threshold"] = 0.0
-    assert "flags words that do not occur in the sentences" in page("detect", facts, width=200)
+    results = detected()
+    results["models"][1]["threshold"] = 0.0
+    assert "flags words that do not occur in the sentences" in page("detect", results, width=200)
 
 
 def of_generator() -> dict[str, Any]:

@@ -18,8 +18,8 @@ def test_markers_at_zero_are_not_cut_off() -> None:
         f"{name}_at_equal_difficulty": None for name in ("clean_suspected", "missed")
     }
     titles = ("all tokens", "tag", "position")
-    facts = {"groups": {title: [{**group, "name": "one"}] for title in titles}}
-    figure = parts_of_speech.draw({**facts, "model": "nano", "data": "text", "threshold": 0.5})
+    results = {"groups": {title: [{**group, "name": "one"}] for title in titles}}
+    figure = parts_of_speech.draw({**results, "model": "nano", "data": "text", "threshold": 0.5})
     assert all(axes.get_xlim()[0] < 0 for axes in figure.axes)
 
 
@@ -27,15 +27,15 @@ def test_the_line_of_the_first_best_has_a_label_and_titles_have_one_size() -> No
     rates = {name: value(0.4) for name in ("first_best", "random", "oracle")}
     model = {"model": "nano", "score": "pll", "alone": value(0.4), "rescored": value(0.4)}
     curve = [{"strength": 1, "rate": 0.4}, {"strength": 2, "rate": 0.5}]
-    facts = {**rates, "length_alone": {"rescored": value(0.4)}, "models": [{**model, "curve": curve}]}
-    left, right = rescore.draw(facts).axes
+    results = {**rates, "length_alone": {"rescored": value(0.4)}, "models": [{**model, "curve": curve}]}
+    left, right = rescore.draw(results).axes
     assert "first best" in [text.get_text() for text in right.get_legend().get_texts()]
     assert left.title.get_fontsize() == right.title.get_fontsize()
 
 
 def test_the_line_of_a_study_has_a_label() -> None:
     row = ArmResult("base", "as it is", 1.0, (), 0, 0, (80.0, 81.0), None, None, "", None, None)
-    facts = {
+    results = {
         "arms": {"base": {"x": None}},
         "shares": [1.0],
         "control": "base",
@@ -43,7 +43,7 @@ def test_the_line_of_a_study_has_a_label() -> None:
         "title": "",
         "flops": 1,
     }
-    [axes] = study_figure(facts, [row]).axes  # type: ignore[union-attr]
+    [axes] = study_figure(results, [row]).axes  # type: ignore[union-attr]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["the control: as it is"]
 
 

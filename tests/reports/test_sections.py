@@ -60,7 +60,7 @@ def run_folder(path: Path, *, share: float, auc: float) -> Path:
 
 def finetuned(path: Path) -> Path:
     path.mkdir()
-    facts = {
+    results = {
         "task": "cola", "metric": "matthews", "median": 0.25, "mean": 0.2, "standard_deviation": 0.05, "failed": 1,
         "seeds": [
             {"seed": 0, "metrics": {"matthews": 0.25}, "failed": None, "steps": 1200, "seconds": 9.0},
@@ -68,7 +68,7 @@ def finetuned(path: Path) -> Path:
         ],
         "pretrained": "RUN", "examples": {"train": 8551}, "notes": ["a note"],
     }  # fmt: skip
-    (path / "results.json").write_text(json.dumps(facts))
+    (path / "results.json").write_text(json.dumps(results))
     return path
 
 
@@ -102,9 +102,9 @@ def test_the_tasks_of_a_folder_are_shown_and_compared(tmp_path: Path) -> None:
         finetuned(tmp_path / name)
         (tmp_path / name / "config.toml").write_text(f'out = "{name}"\n[optimizer]\nlearning_rate = {rate}\n')
     (tmp_path / "results.json").write_text('{"tasks": {}}')
-    found = build_sections([tmp_path])
-    assert [section.kind for section in found] == ["2 fine-tunings", "fine-tuning", "fine-tuning"]
-    cells = read(render_page("All", found)).cells
+    actual = build_sections([tmp_path])
+    assert [section.kind for section in actual] == ["2 fine-tunings", "fine-tuning", "fine-tuning"]
+    cells = read(render_page("All", actual)).cells
     at = cells.index("optimizer.learning_rate")
     assert cells[at + 1 : at + 3] == ["0.0001", "0.0003"] and "1e-04" not in cells
 

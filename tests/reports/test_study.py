@@ -31,18 +31,18 @@ def study(folder: Path, results: list[Any], **others: Any) -> Path:
         name: {"says": name.upper(), "paper": paper, "line": "", "x": None}
         for name, paper in (("one", 80.0), ("two", 79.0), ("three", None))
     }
-    facts = {
+    study = {
         "study": "s", "title": "A study", "base": "nano", "control": "one", "paper": "p",
         "axis": "", "shares": [1.0],
         "tune": [], "budget": 15.0, "precision": "float32", "suite": ["a", "b"],
         "reached": {}, "flops": 1e9, "arms": arms, **others,
     }  # fmt: skip
     folder.mkdir(exist_ok=True)
-    (folder / "study.json").write_text(json.dumps(facts))
-    for found in results:
-        place = folder / "runs" / found["arm"] / f"{found['share']:g}" / f"seed-{found['seed']}"
+    (folder / "study.json").write_text(json.dumps(study))
+    for run in results:
+        place = folder / "runs" / run["arm"] / f"{run['share']:g}" / f"seed-{run['seed']}"
         place.mkdir(parents=True)
-        (place / "result.json").write_text(json.dumps(found))
+        (place / "result.json").write_text(json.dumps(run))
     return folder
 
 
@@ -57,8 +57,8 @@ def test_arms_without_a_place_on_the_axis_are_lines_of_different_colors(tmp_path
     arms = {name: {"says": name, "paper": None, "line": "a", "x": None} for name in ("two", "three")}
     arms["one"] = {"says": "one", "paper": None, "line": "a", "x": 0.5}
     results = [result(arm, 0, {"a": 0.6, "b": 0.7}) for arm in arms]
-    found = read_study(study(tmp_path, results, arms=arms, axis="width"))
-    figure = study_figure(found.facts, found.arms)
+    actual = read_study(study(tmp_path, results, arms=arms, axis="width"))
+    figure = study_figure(actual.study, actual.arms)
     assert figure is not None
     colors = {line.get_label(): line.get_color() for line in figure.axes[0].lines if line.get_linestyle() == ":"}
     assert set(colors) == {"two", "three"} and colors["two"] != colors["three"]
@@ -147,8 +147,8 @@ def test_pictures_of_lines_and_of_points(tmp_path: Path, suite: list[str]) -> No
     results = [result(arm, seed, {"a": 0.6, "b": 0.8}) for arm in ("one", "two") for seed in range(2)]
     for number, others in enumerate(({"arms": lines, "axis": "width"}, {"shares": [0.5, 1.0]}, {})):
         (folder := tmp_path / str(number)).mkdir()
-        found = [*results, *(result("two", seed, {"a": 0.5, "b": 0.5}, share=0.5) for seed in range(2))]
-        report = read_study(study(folder, found, suite=suite, **others)).write()
+        actual = [*results, *(result("two", seed, {"a": 0.5, "b": 0.5}, share=0.5) for seed in range(2))]
+        report = read_study(study(folder, actual, suite=suite, **others)).write()
         assert "<svg" in (folder / "study.svg").read_text() and report.arms
 
 
@@ -181,7 +181,7 @@ def test_an_archive_gives_the_same_report(tmp_path: Path) -> None:
     live, archived = read_study(folder), read_study(tmp_path / "archive")
     assert archived.arms[0].runs[0]["evaluation"] == live.arms[0].runs[0]["evaluation"]
     assert [arm.scores for arm in archived.arms] == [arm.scores for arm in live.arms]
-    assert archived.csv() == live.csv() and archived.facts == live.facts
+    assert archived.csv() == live.csv() and archived.study == live.study
     lines = [json.loads(line) for line in files[0].read_text().splitlines()]
     assert lines[0] == json.loads((folder / "study.json").read_text()) and len(lines) == 7
     (first,) = (one for one in lines[1:] if one["arm"] == "one" and one["seed"] == 10)

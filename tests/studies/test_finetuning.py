@@ -7,12 +7,12 @@ from electra.studies.finetuning import normalize_settings
 
 
 def test_equal_settings_have_one_spelling() -> None:
-    found = normalize_settings(("optimizer.learning_rate=1e-3", "optimizer.layer_decay=1"), ())
-    assert found == ("optimizer.layer_decay=1.0", "optimizer.learning_rate=0.001")
-    assert normalize_settings(("optimizer.layer_decay=1.0", "optimizer.learning_rate=0.001"), ()) == found
+    actual = normalize_settings(("optimizer.learning_rate=1e-3", "optimizer.layer_decay=1"), ())
+    assert actual == ("optimizer.layer_decay=1.0", "optimizer.learning_rate=0.001")
+    assert normalize_settings(("optimizer.layer_decay=1.0", "optimizer.learning_rate=0.001"), ()) == actual
     assert (
         normalize_settings(("optimizer.layer_decay=1", "optimizer.learning_rate=0.001", "train.dropout=0.1"), ())
-        == found
+        == actual
     )
 
 

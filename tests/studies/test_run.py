@@ -160,7 +160,7 @@ def test_an_archive_can_be_continued(study_file: Path, tasks: Path, data_folder:
     archive = archive_study(tmp_path / "out", tmp_path / "archive")[0].parent
     more = run(command(study_file, data_folder, tmp_path, seeds=2, out=archive))
     assert isinstance(first, StudyReport) and isinstance(more, StudyReport)
-    assert [len(arm.runs) for arm in more.arms] == [2, 2] and more.facts["flops"] == first.facts["flops"]
+    assert [len(arm.runs) for arm in more.arms] == [2, 2] and more.study["flops"] == first.study["flops"]
     assert all(archived.runs[0].pop("environment")["torch"] for archived in more.arms)
     assert [arm.runs[0] for arm in more.arms] == [arm.runs[0] for arm in first.arms]
     assert not list(archive.glob("runs/*/1/seed-0/run")) and len(list(archive.glob("runs/*/1/seed-1/run"))) == 2
@@ -264,8 +264,8 @@ def test_a_run_whose_owner_died_is_taken_over(
     def fake(setup: Any, run: Any, steps: int) -> int:
         done.append(run.arm.name)
         os.utime(another, (time.time() - 2 * DEAD,) * 2)
-        found = {"arm": run.arm.name, "share": 1.0, "seed": 0, "failed": None, "tasks": {}, "evaluation": {}}
-        (run.folder(setup.out) / "result.json").write_text(json.dumps({**found, "blimp": None}))
+        actual = {"arm": run.arm.name, "share": 1.0, "seed": 0, "failed": None, "tasks": {}, "evaluation": {}}
+        (run.folder(setup.out) / "result.json").write_text(json.dumps({**actual, "blimp": None}))
         return 0
 
     monkeypatch.setattr("electra.studies.run.train_and_score", fake)

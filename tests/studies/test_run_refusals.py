@@ -158,8 +158,8 @@ def test_a_study_keeps_its_tasks_and_its_base(
 ) -> None:
     run(command(study_file, data_folder, tmp_path, arms=("bert",)))
     stored = tmp_path / "out/study.json"
-    facts = json.loads(stored.read_text())
-    stored.write_text(json.dumps(facts | {"suite": ["chunking", "cola"]}))
+    record = json.loads(stored.read_text())
+    stored.write_text(json.dumps(record | {"suite": ["chunking", "cola"]}))
     with pytest.raises(CheckpointError, match="--suite may add tasks, but it lacks cola"):
         run(command(study_file, data_folder, tmp_path, tasks=tasks, suite=("chunking",)))
     with pytest.raises(DataError, match="cola has no folder"):  # left out, it is that of before
@@ -171,7 +171,7 @@ def test_a_study_keeps_its_tasks_and_its_base(
     )
     with pytest.raises(CheckpointError, match=r"was started with shares = \[1.0\], not \[0.5, 1.0\]"):
         run(command(study_file, data_folder, tmp_path))
-    stored.write_text(json.dumps(facts)[:-5])
+    stored.write_text(json.dumps(record)[:-5])
     with pytest.raises(CheckpointError, match=r"study\.json is damaged"):
         run(command(study_file, data_folder, tmp_path))
 

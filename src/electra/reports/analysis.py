@@ -25,8 +25,7 @@ ANALYSES = (
     "minimal-pairs",
     "rescore",
 )
-"""The names of all analyses: of their verbs, of their files, and (with underscores) of the modules that present
-them."""
+"""The names of all analyses. Their verbs, their files and (with underscores) their presenters have these names."""
 
 Results = Mapping[str, Any]
 """The contents of NAME.json."""
@@ -36,7 +35,7 @@ class Presenter(Protocol):
     """A module that presents one analysis.
 
     Attributes:
-        TITLE: of its section in the report.
+        TITLE: the title of its section in the report.
         FIGURE_DESCRIPTION: what its figure shows, for readers who do not see it.
     """
 

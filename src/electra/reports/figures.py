@@ -1,10 +1,12 @@
 """matplotlib figures without a window, and their files."""
 
 import io
-import secrets
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from electra import durable
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -23,9 +25,7 @@ def save_figure(figure: Any, folder: Path, name: str, *, formats: Sequence[str] 
     """Write NAME.png and NAME.svg into a folder, each completely or not at all."""
     files = [folder / f"{name}.{suffix}" for suffix in formats]
     for file in files:
-        partial = file.with_name(f".{secrets.token_hex(4)}.{file.name}")
-        figure.savefig(partial, dpi=130)
-        partial.replace(file)
+        durable.write(file, partial(figure.savefig, dpi=130, format=file.suffix[1:]))
     return files
 
 

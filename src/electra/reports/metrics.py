@@ -15,7 +15,7 @@ class Metrics:
     """The records of a metrics.jsonl by kind, in order.
 
     Attributes:
-        reports: of training.
+        reports: metrics of training.
         evaluations: held-out metrics.
         findings: health problems.
     """

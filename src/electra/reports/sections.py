@@ -22,7 +22,7 @@ from electra.reports.study_figure import study_figure
 from electra.reports.study_results import is_study
 
 Contents = Mapping[str, Any]
-"""Of a JSON or TOML file."""
+"""The contents of a JSON or TOML file."""
 
 
 def build_sections(folders: Sequence[Path]) -> list[Section]:
@@ -171,18 +171,18 @@ def _study(folder: Path, name: str) -> list[Section]:
     report = read_study(folder)
     precisions = sorted({run["precision"] for run in report.runs if "precision" in run})
     properties = [
-        ("budget of a run", f"{report.facts['flops']:.3e} FLOPs (modern convention)"),
-        ("base", str(report.facts["base"])),
+        ("budget of a run", f"{report.study['flops']:.3e} FLOPs (modern convention)"),
+        ("base", str(report.study["base"])),
         ("precision", ", ".join(precisions) or "–"),
-        ("fine-tuning", " ".join(report.facts["tune"]) or "defaults"),
+        ("fine-tuning", " ".join(report.study["tune"]) or "defaults"),
         ("interval", "95 %, Student's t over the seeds, of the difference to the control with the same seed"),
     ]
-    if report.facts["paper"]:
-        properties.append(("published", report.facts["paper"]))
-    figure = study_figure(report.facts, report.arms)
-    figures = [Figure(report.facts["title"], figure_svg(figure))] if figure is not None else []
+    if report.study["paper"]:
+        properties.append(("published", report.study["paper"]))
+    figure = study_figure(report.study, report.arms)
+    figures = [Figure(report.study["title"], figure_svg(figure))] if figure is not None else []
     notes = [] if report.arms else ["No run has finished yet."]
-    if report.arms and report.facts["suite"]:
+    if report.arms and report.study["suite"]:
         notes = [f"Compared with the paper: {report.summarize_agreement()}."]
     return [Section(name, "study", properties, notes, report.tables(), figures)]
 
@@ -205,7 +205,7 @@ _SECTIONS = {
 
 def _compare_runs(runs: Mapping[str, Path]) -> Section:
     """The held-out metrics of several pre-trainings, and the settings in which they differ."""
-    evaluations = [found[-1] if (found := read_metrics(folder).evaluations) else {} for folder in runs.values()]
+    evaluations = [(read_metrics(folder).evaluations or [{}])[-1] for folder in runs.values()]
     shared = set.intersection(*(set(evaluation) for evaluation in evaluations))
     table = Table("held-out metric, last", *runs)
     for key in evaluations[0]:

@@ -1,4 +1,4 @@
-"""The report of a study: a table with intervals and verdicts, a CSV, pictures, an archive."""
+"""The report of a study: a table with intervals and verdicts, a CSV, a figure, an archive."""
 
 import csv
 import io
@@ -24,8 +24,8 @@ from electra.reports.study_results import (
     Record,
     heldout_metric_of,
     is_percent,
-    read_facts,
     read_runs,
+    read_study_record,
     run_folder,
     summarize_arms,
     task_scores,
@@ -38,7 +38,7 @@ class StudyReport:
     """The results of a study so far.
 
     Attributes:
-        facts: the object of study.json.
+        study: the object of study.json.
         arms: for each fraction of the budget the arms that have runs.
         runs: result records of all runs, failed ones too, with the scores of the study's fine-tuning settings as
             `tasks`.
@@ -46,19 +46,19 @@ class StudyReport:
     """
 
     folder: Path
-    facts: Record
+    study: Record
     arms: tuple[ArmResult, ...]
     runs: tuple[Record, ...]
     files: tuple[Path, ...] = ()
 
     def __rich__(self) -> RenderableType:
-        line = f"{self.facts['flops']:.3e} FLOPs a run (modern convention)"
-        if self.facts["suite"]:
+        line = f"{self.study['flops']:.3e} FLOPs a run (modern convention)"
+        if self.study["suite"]:
             line += f"; {self.summarize_agreement()}"
         line += "; difference: 95 % t-interval over the seeds, no correction for the number of arms"
-        if self.facts.get("own_rows"):
+        if self.study.get("own_rows"):
             line += "; the arms cut the text into different held-out rows, so compare only the tasks"
-        if settings := self.facts["tune"]:
+        if settings := self.study["tune"]:
             line += f"; fine-tuned with {' '.join(settings)}"
         return Group(*self.tables(), line, *(str(file) for file in self.files))
 
@@ -66,16 +66,16 @@ class StudyReport:
         """One table for each fraction of the budget at which runs have ended."""
         by_fraction = [
             (fraction, [arm for arm in self.arms if arm.budget_fraction == fraction])
-            for fraction in self.facts["shares"]
+            for fraction in self.study["shares"]
         ]
-        return [_table(self.facts, arms, fraction) for fraction, arms in by_fraction if arms]
+        return [_table(self.study, arms, fraction) for fraction, arms in by_fraction if arms]
 
     def write(self) -> "StudyReport":
         """Write study.csv, results.json, study.png and study.svg into the study's folder."""
         table = self.folder / "study.csv"
         durable.write_text(table, self.csv())
-        facts = {
-            **{name: self.facts[name] for name in ("study", "suite", "tune", "budget", "flops", "precision")},
+        content = {
+            **{name: self.study[name] for name in ("study", "suite", "tune", "budget", "flops", "precision")},
             "rows": [
                 {
                     "arm": arm.arm, "share": arm.budget_fraction, "n": len(arm.runs),
@@ -88,8 +88,8 @@ class StudyReport:
             ],
         }  # fmt: skip
         results = self.folder / "results.json"
-        write_json(results, facts)
-        return replace(self, files=(table, results, *draw_study(self.facts, self.arms, self.folder)))
+        write_json(results, content)
+        return replace(self, files=(table, results, *draw_study(self.study, self.arms, self.folder)))
 
     def csv(self) -> str:
         """One line per run, failed ones too: arm, fraction of the budget, seed, costs, and every metric."""
@@ -119,20 +119,20 @@ def read_study(folder: Path) -> StudyReport:
     Raises:
         CheckpointError: the folder holds no study, or a file is damaged.
     """
-    if not (facts := read_facts(folder)):
+    if not (study := read_study_record(folder)):
         raise CheckpointError(f"{folder} holds no study; give the --out of an `electra study`")
     with raise_if_damaged(folder):
         for key in STUDY_KEYS:
-            facts[key]
-        runs = [{**run, "tasks": task_scores(run, facts["tune"])} for run in read_runs(folder)]
-        return StudyReport(folder, facts, tuple(summarize_arms(facts, runs)), tuple(runs))
+            study[key]
+        runs = [{**run, "tasks": task_scores(run, study["tune"])} for run in read_runs(folder)]
+        return StudyReport(folder, study, tuple(summarize_arms(study, runs)), tuple(runs))
 
 
 def archive_study(folder: Path, out: Path) -> list[Path]:
     """Write the results of a study as two files: study.png, and runs.jsonl, which `read_study` reads.
 
-    The archive has the study's settings, the settings of each arm, every figure that was measured in each run, and
-    the machine and versions of each run whose folder is still there. It has no weights and no metrics of single
+    The archive has the study's settings, the settings of each arm, every metric that was measured in each run, and
+    the machine and versions of each run whose folder still exists. It has no weights and no metrics of single
     steps.
 
     Args:
@@ -150,25 +150,25 @@ def archive_study(folder: Path, out: Path) -> list[Path]:
         records.append(run)
     out.mkdir(parents=True, exist_ok=True)
     path = out / ARCHIVE_FILE
-    lines = [json.dumps(record, ensure_ascii=False) for record in (report.facts, *records)]
+    lines = [json.dumps(record, ensure_ascii=False) for record in (report.study, *records)]
     durable.write_text(path, "\n".join(lines) + "\n")
-    return [path, *draw_study(report.facts, report.arms, out, formats=("png",))]
+    return [path, *draw_study(report.study, report.arms, out, formats=("png",))]
 
 
-def _table(facts: Record, arms: Sequence[ArmResult], fraction: float) -> Table:
-    suite, metric = facts["suite"], heldout_metric_of(facts)
+def _table(study: Record, arms: Sequence[ArmResult], fraction: float) -> Table:
+    suite, metric = study["suite"], heldout_metric_of(study)
     has_blimp = any(arm.blimp is not None for arm in arms)
     has_masked_lm = not suite and metric == UNIGRAM_AUC
-    thresholds = [f"{name} {level:g}" for name, levels in facts["reached"].items() for level in levels]
+    thresholds = [f"{name} {level:g}" for name, levels in study["reached"].items() for level in levels]
     digits = 1 if suite or is_percent(metric) else 3
-    title = facts["title"] + ("" if fraction == 1 else f", {fraction:.4g} of the budget")
+    title = study["title"] + ("" if fraction == 1 else f", {fraction:.4g} of the budget")
     table = NumericTable(
         "arm", "n", *suite, "average" if suite else metric_label(metric), "difference", "verdict",
         *(("paper",) if suite else ()),
         *(("BLiMP",) if has_blimp else ()),
         *(f"tokens to {name.removeprefix('eval/')}" for name in thresholds),
         *(("masked-LM accuracy",) if has_masked_lm else ()),
-        *(("parameters", "tokens/s", "memory, about") if facts.get("costs") else ()),
+        *(("parameters", "tokens/s", "memory, about") if study.get("costs") else ()),
         title=title,
     )  # fmt: skip
     for arm in arms:
@@ -192,7 +192,7 @@ def _table(facts: Record, arms: Sequence[ArmResult], fraction: float) -> Table:
         if has_masked_lm:
             accuracy = arm.heldout_metric("eval/masked_lm_accuracy")
             cells.append("–" if accuracy is None else f"{100 * accuracy:.1f}")
-        if facts.get("costs"):
+        if study.get("costs"):
             cells += _cost_cells(arm)
         table.add_row(*cells)
     return table

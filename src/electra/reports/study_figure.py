@@ -1,4 +1,4 @@
-"""A study's picture: scores along the arms' axis or the budget, else a point for each arm."""
+"""The figure of a study: scores along the arms' axis or the budget, else a point for each arm."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,36 +13,36 @@ INSIDE_LEGEND = 4
 
 
 def draw_study(
-    facts: Record, arms: Sequence[ArmResult], out: Path, *, formats: Sequence[str] = ("png", "svg")
+    study: Record, arms: Sequence[ArmResult], out: Path, *, formats: Sequence[str] = ("png", "svg")
 ) -> list[Path]:
     """Write study.png and study.svg into a folder; nothing if there is no score to draw."""
-    figure = study_figure(facts, arms)
+    figure = study_figure(study, arms)
     return [] if figure is None else save_figure(figure, out, "study", formats=formats)
 
 
-def study_figure(facts: Record, arms: Sequence[ArmResult]) -> Any | None:
+def study_figure(study: Record, arms: Sequence[ArmResult]) -> Any | None:
     """The scores of the arms; None if there is no score to draw."""
     arms = [arm for arm in arms if arm.scores]
     if not arms:
         return None
-    placed = {name: arm for name, arm in facts["arms"].items() if arm["x"] is not None}
+    placed = {name: arm for name, arm in study["arms"].items() if arm["x"] is not None}
     figure = new_figure(8, 4.5)
     axes = figure.subplots()
-    metric = heldout_metric_of(facts)
+    metric = heldout_metric_of(study)
     unit = ", in percent" if is_percent(metric) else ""
-    score = "average of the tasks" if facts["suite"] else f"held-out {metric_label(metric)}{unit}"
-    if placed and len(facts["shares"]) == 1:
+    score = "average of the tasks" if study["suite"] else f"held-out {metric_label(metric)}{unit}"
+    if placed and len(study["shares"]) == 1:
         _draw_along_axis(axes, arms, placed)
-        axes.set(xlabel=facts["axis"], ylabel=score)
-    elif len(facts["shares"]) > 1:
+        axes.set(xlabel=study["axis"], ylabel=score)
+    elif len(study["shares"]) > 1:
         _draw_along_budget(axes, arms)
         axes.set(xlabel="training FLOPs", ylabel=score, xscale="log")
     else:
-        _draw_points(axes, arms, facts["control"])
+        _draw_points(axes, arms, study["control"])
         axes.set_xlabel(score)
     several = any(len(arm.scores) > 1 for arm in arms)
     drawn = "means over the seeds, ± their standard deviation" if several else "one seed"
-    figure.suptitle(f"{facts['title']}\n{facts['flops']:.2g} FLOPs a run; {drawn}", fontsize=10)
+    figure.suptitle(f"{study['title']}\n{study['flops']:.2g} FLOPs a run; {drawn}", fontsize=10)
     axes.grid(alpha=0.3)
     if labels := axes.get_legend_handles_labels()[1]:
         outside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}

@@ -55,7 +55,7 @@ class ArmResult:
         scores: one per seed, in percent: the average over the tasks or, without fine-tuning, the study's held-out
             metric (a loss stays as it is). Empty for an arm that does not have this metric.
         difference, interval: to its control at the same fraction, over the seeds that both have.
-        verdict: of the difference, in words.
+        verdict: the verdict about the difference, in words.
         published: the published score.
         agrees: whether arm and control are in the same order as their published scores; None without published
             scores, and where arm and control are not distinguishable.
@@ -108,7 +108,7 @@ def is_study(folder: Path) -> bool:
     return (folder / STUDY_FILE).is_file() or (folder / ARCHIVE_FILE).is_file()
 
 
-def read_facts(folder: Path) -> Record:
+def read_study_record(folder: Path) -> Record:
     """The object of a study's study.json, or of its archive; empty if the folder holds no study.
 
     Raises:
@@ -152,7 +152,7 @@ def run_folder(folder: Path, arm: str, budget_fraction: float, seed: int) -> Pat
 
 
 def _read_archive(folder: Path) -> list[Record]:
-    """The records of runs.jsonl: that of the study, then those of its runs; empty if there is no archive."""
+    """The records of runs.jsonl: the study's, then one for each run; empty if there is no archive."""
     path = folder / ARCHIVE_FILE
     if not path.is_file():
         return []
@@ -193,23 +193,23 @@ def task_scores(run: Record, settings: Sequence[str]) -> Record:
     return scores
 
 
-def summarize_arms(facts: Record, runs: Sequence[Record]) -> Iterator[ArmResult]:
+def summarize_arms(study: Record, runs: Sequence[Record]) -> Iterator[ArmResult]:
     """The results of each arm at each fraction of the budget of which there are runs.
 
     Args:
-        facts: the object of study.json.
+        study: the object of study.json.
         runs: with the scores to compare as `tasks`.
     """
     by_arm: dict[tuple[str, float], dict[int, Record]] = {}
     for run in runs:
         by_arm.setdefault((run["arm"], run["share"]), {})[run["seed"]] = run
-    for fraction in facts["shares"]:
-        for name, arm in facts["arms"].items():
+    for fraction in study["shares"]:
+        for name, arm in study["arms"].items():
             if own := by_arm.get((name, fraction)):
-                control = arm.get("control") or facts["control"]
+                control = arm.get("control") or study["control"]
                 others = by_arm.get((control, fraction), {}) if name != control else {}
-                published = [_published(facts["arms"].get(one), fraction) for one in (name, control)]
-                yield _summarize(facts, name, fraction, own, others, *published)
+                published = [_published(study["arms"].get(one), fraction) for one in (name, control)]
+                yield _summarize(study, name, fraction, own, others, *published)
 
 
 def t_interval(differences: Sequence[float]) -> tuple[float, float]:
@@ -223,12 +223,12 @@ def t_interval(differences: Sequence[float]) -> tuple[float, float]:
 
 
 def _summarize(
-    facts: Record, name: str, fraction: float, runs: Mapping[int, Record], control: Mapping[int, Record],
+    study: Record, name: str, fraction: float, runs: Mapping[int, Record], control: Mapping[int, Record],
     published: float | None, published_control: float | None,
 ) -> ArmResult:  # fmt: skip
-    suite = facts["suite"]
+    suite = study["suite"]
     complete, complete_control = _complete(runs, suite), _complete(control, suite)
-    scores, control_scores = _scores(complete, facts), _scores(complete_control, facts)
+    scores, control_scores = _scores(complete, study), _scores(complete_control, study)
     difference, interval, verdict, agrees = None, None, "", None
     if shared := sorted(scores.keys() & control_scores.keys()):
         differences = [scores[seed] - control_scores[seed] for seed in shared]
@@ -241,7 +241,7 @@ def _summarize(
             agrees = (difference > 0) == (published > published_control)
     failed = sum(run["failed"] is not None for run in runs.values())
     return ArmResult(
-        arm=name, label=facts["arms"][name]["says"], budget_fraction=fraction, runs=tuple(complete.values()),
+        arm=name, label=study["arms"][name]["says"], budget_fraction=fraction, runs=tuple(complete.values()),
         failed=failed, unscored=len(runs) - len(complete) - failed, scores=tuple(scores.values()),
         difference=difference, interval=interval, verdict=verdict, published=published, agrees=agrees,
     )  # fmt: skip
@@ -264,11 +264,11 @@ def _published(arm: Record | None, fraction: float) -> float | None:
     return published if fraction == 1 else None
 
 
-def _scores(runs: Mapping[int, Record], facts: Record) -> dict[int, float]:
+def _scores(runs: Mapping[int, Record], study: Record) -> dict[int, float]:
     """The score of each seed: the average over the tasks in percent, or the held-out metric if the run has it."""
-    if suite := facts["suite"]:
+    if suite := study["suite"]:
         return {seed: statistics.mean(_task_score(run, task) for task in suite) for seed, run in runs.items()}
-    metric = heldout_metric_of(facts)
+    metric = heldout_metric_of(study)
     values = {seed: run["evaluation"].get(metric) for seed, run in runs.items()}
     factor = 100 if is_percent(metric) else 1
     return {seed: factor * value for seed, value in values.items() if value is not None}
@@ -278,9 +278,9 @@ def _task_score(run: Record, task: str) -> float:
     return 100.0 * statistics.median(run["tasks"][task]["values"])
 
 
-def heldout_metric_of(facts: Record) -> str:
+def heldout_metric_of(study: Record) -> str:
     """Name of the held-out metric that arms are compared by without fine-tuning; early versions wrote none."""
-    metric: str = facts.get("figure", UNIGRAM_AUC)
+    metric: str = study.get("figure", UNIGRAM_AUC)
     return metric
 
 

@@ -27,7 +27,7 @@ class NumericTable(Table):
 
     Args:
         columns: their headers.
-        title: of the table.
+        title: the title of the table.
         keys: the number of first columns that identify a row; each of several tables starts with them.
     """
 
@@ -135,8 +135,7 @@ def format_with_interval(value: float, interval: Sequence[float], digits: int, *
     """A number with its interval in brackets.
 
     An interval without width is left out: if all examples are alike, resamples cannot differ, and the interval
-        would
-    look like certainty. `NO_INTERVAL_NOTE` explains this.
+    would look like certainty. `NO_INTERVAL_NOTE` explains this.
     """
     number = format_number(value, digits, sign=sign)
     low, high = interval

@@ -31,14 +31,14 @@ class StudySetup:
     Attributes:
         out: the study's folder.
         data: the folder of the prepared data.
-        budget: of one run, as it was given: minutes or FLOPs.
-        flops: of one run (modern convention), from the budget.
+        budget: the budget of one run as it was given, in minutes or FLOPs.
+        flops: FLOPs of one run (modern convention), from the budget.
         tasks: the folder of all tasks; without one, `suite` is empty.
         suite: the tasks, some with the fraction of their training data.
         task_seeds: number of fine-tunings on each task.
         finetune_settings: settings of all fine-tunings that are not the defaults, as `name=value`.
-        precision: of all runs whose config says "auto". Measured once, because the measurements of single runs
-            would differ by chance.
+        precision: the precision of all runs whose config says "auto". It is measured once, because the
+            measurements of single runs would differ by chance.
     """
 
     out: Path

@@ -13,11 +13,11 @@
 
     [arms.electra-15]
     says = "..."                     label in the table
-    extends = ["objectives/..."]     presets or files that are laid over the base
+    extends = ["objectives/..."]     presets or files whose settings override those of the base
     set = { "masking.share" = 0.25 }
     control = "electra"              the arm that this one is compared with; default: the study's control
     paper = 82.4                     the published score; or { "0.5" = 80.1, "1" = 82.4 }, by fraction
-    line, x                          where the arm is in the picture: the name of a curve, and the place along it
+    line, x                          where the arm is in the figure: the name of a curve, and the x value
 
 A file of your own works in place of a name.
 """
@@ -54,10 +54,10 @@ class Arm:
     Attributes:
         label: a few words for the table.
         control: the arm that it is compared with; for the study's control, itself.
-        extends: presets or files that are laid over the base.
-        settings: by dotted name, laid over those.
+        extends: presets or files whose settings override those of the base.
+        settings: settings by dotted name, which override those of `extends`.
         published: the published score, in the study's unit, at the whole budget; or by fraction of it.
-        line, x: the curve of the picture that the arm is a point of, and its place along it.
+        line, x: the curve of the figure that has the arm as a point, and the x value of the point.
     """
 
     name: str
@@ -76,10 +76,10 @@ class Study:
 
     Attributes:
         source: where the published scores are from.
-        axis: what `x` counts.
+        axis: the label of the x axis.
         budget_fractions: each arm is run at each of them.
         thresholds: values of held-out metrics, by name; the tokens needed to reach them are reported.
-        settings: of all arms, by dotted name.
+        settings: the settings of all arms, by dotted name.
         own_packing: whether arms may pack the text into rows in different ways; their held-out rows then differ.
         metric: the held-out metric that arms are compared by without fine-tuning.
         show_costs: whether the table has parameters, speed and memory.

@@ -16,7 +16,7 @@ from electra.json_files import write_json
 from electra.pretraining.build import build
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.resolve import IGNORED
-from electra.reports.study_results import STUDY_FILE, Record, read_facts
+from electra.reports.study_results import STUDY_FILE, Record, read_study_record
 from electra.studies.arms import ArmConfigs, StudySetup
 from electra.studies.config import relative_source
 from electra.training.precision import PrecisionName
@@ -90,11 +90,11 @@ def open_study(setup: StudySetup, configs: ArmConfigs, data: TokenData) -> Study
     Raises:
         CheckpointError: another process was first and has other settings.
     """
-    path, facts = setup.out / STUDY_FILE, _facts(setup, configs, data)
+    path, record = setup.out / STUDY_FILE, _study_record(setup, configs, data)
     if not path.is_file():
-        first = read_facts(setup.out)  # of an archive
+        first = read_study_record(setup.out)  # of an archive
         if not first:
-            first = {**facts, "precision": measure_precision(configs[setup.study.control], data)}
+            first = {**record, "precision": measure_precision(configs[setup.study.control], data)}
         setup.out.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.first")
         write_json(temporary, first)
@@ -107,12 +107,12 @@ def open_study(setup: StudySetup, configs: ArmConfigs, data: TokenData) -> Study
     while True:
         with acquire(setup.out) as acquired:
             if acquired:
-                stored = read_facts(setup.out)
+                stored = read_study_record(setup.out)
                 check_matches(setup, configs, data, stored)
                 merged = stored | {
                     "suite": list(setup.suite) or stored["suite"],
                     "tune": list(setup.finetune_settings) if setup.suite else stored.get("tune", []),
-                    "arms": stored["arms"] | facts["arms"],
+                    "arms": stored["arms"] | record["arms"],
                 }
                 if merged != stored:
                     write_json(path, merged)
@@ -125,9 +125,9 @@ def measure_precision(config: PretrainConfig, data: TokenData) -> PrecisionName:
     return build(config, data, None).precision.name
 
 
-def _facts(setup: StudySetup, configs: ArmConfigs, data: TokenData) -> Record:
+def _study_record(setup: StudySetup, configs: ArmConfigs, data: TokenData) -> Record:
     study = setup.study
-    facts: Record = _as_json({
+    record: Record = _as_json({
         "study": study.name, "title": study.title, "base": relative_source(setup.out, study.base),
         "control": study.control,
         "paper": study.source, "axis": study.axis, "shares": study.budget_fractions, "reached": study.thresholds,
@@ -142,7 +142,7 @@ def _facts(setup: StudySetup, configs: ArmConfigs, data: TokenData) -> Record:
             for arm in study.arms
         },
     })  # fmt: skip
-    return facts
+    return record
 
 
 def _changed_settings(config: PretrainConfig) -> dict[str, Any]:

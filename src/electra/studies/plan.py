@@ -44,8 +44,8 @@ class StudyPlan:
     """The cost of a study.
 
     Attributes:
-        seconds: of one pre-training at the whole budget, estimated from its FLOPs.
-        finetuning_seconds: of all fine-tunings of one pre-trained model.
+        seconds: duration of one pre-training at the whole budget, estimated from its FLOPs.
+        finetuning_seconds: duration of all fine-tunings of one pre-trained model.
     """
 
     setup: StudySetup

@@ -1,4 +1,4 @@
-"""Run a study: train and score every arm at equal compute, and compare them."""
+"""Run a study: train and evaluate every arm at equal compute, and compare them."""
 
 import logging
 import math
@@ -10,7 +10,7 @@ from pathlib import Path
 from electra.data.shards import TokenData
 from electra.errors import ConfigError
 from electra.reports.study import StudyReport, read_study
-from electra.reports.study_results import Record, read_facts
+from electra.reports.study_results import Record, read_study_record
 from electra.studies.arms import StudySetup, check_arms, resolve_arms
 from electra.studies.config import Study, check_tasks
 from electra.studies.cost_estimate import estimate_finetuning_seconds, measure_flops_per_second
@@ -42,14 +42,14 @@ def run_study(
     study: Study, *, data: Path, out: Path, tasks: Path | None = None, budget: float = 15.0, seeds: int = 3,
     task_seeds: int = 3, suite: Sequence[str] = (), tune: Sequence[str] = (), dry_run: bool = False,
 ) -> StudyReport | StudyPlan | StoppedStudy:  # fmt: skip
-    """Train and score every arm of a study, or continue a study, and write its table and pictures.
+    """Train and evaluate every arm of a study, or continue a study, and write its table and plots.
 
     Args:
-        study: with the arms to run; see `load_study`.
+        study: a study with the arms to run; see `load_study`.
         data: the folder that `electra prepare` made.
         out: the study's folder, or an archive of one. Several processes may share it.
         tasks: the folder of the tasks; None: no fine-tuning.
-        budget: of a run: minutes of the control on this machine or, above a million, FLOPs.
+        budget: compute of a run: minutes of the control on this machine or, above a million, FLOPs.
         seeds: number of pre-trainings of each arm.
         task_seeds: number of fine-tunings of each model on each task.
         suite: the tasks; empty: those of the study so far.
@@ -60,7 +60,7 @@ def run_study(
         ConfigError, CheckpointError, DataError: the study cannot be run, or differs from the one in `out`.
     """
     _check_tasks(tasks, suite, tune)
-    token_data, stored = TokenData.open(data, verify=False), read_facts(out)
+    token_data, stored = TokenData.open(data, verify=False), read_study_record(out)
     if not stored:
         check_empty(out)
     setup = StudySetup(
@@ -100,8 +100,10 @@ def run_study(
 
 
 def _check_tasks(tasks: Path | None, suite: Sequence[str], tune: Sequence[str]) -> None:
-    """Raises:
-    ConfigError: options of tasks are given without tasks, or there are no such tasks.
+    """Check the options about tasks.
+
+    Raises:
+        ConfigError: options of tasks are given without tasks, or there are no such tasks.
     """
     if suite and tasks is None:
         raise ConfigError("--suite: needs --tasks, the folder of the tasks")

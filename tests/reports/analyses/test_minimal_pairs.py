@@ -19,9 +19,9 @@ def test_numbers_are_not_broken_with_long_names_and_many_scores() -> None:
         "paradigms": dict.fromkeys(names, figure),
     }
     paradigms = [{"name": name, "field": "syntax_semantics", "pairs": 1000} for name in names]
-    facts = {"scores": [score] * 8, "paradigms": paradigms, "differences": []}
+    results = {"scores": [score] * 8, "paradigms": paradigms, "differences": []}
     written = io.StringIO()
-    for table in build_tables(facts):
+    for table in build_tables(results):
         Console(file=written, width=120).print(table)
     shown = written.getvalue()
     assert "…" not in shown
