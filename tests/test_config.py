@@ -135,11 +135,11 @@ def test_invalid_toml_names_the_file(tmp_path: Path) -> None:
 
 
 def test_settings_carry_their_documentation() -> None:
-    found = {setting.name: setting for setting in settings(Train)}
-    assert found["engine.power"].documentation == "Kilowatts."
-    assert found["engine.power"].default == "1.5"
-    assert found["name"].default == "required"
-    assert found["stops"].type == "a list of texts"
+    actual = {setting.name: setting for setting in settings(Train)}
+    assert actual["engine.power"].documentation == "Kilowatts."
+    assert actual["engine.power"].default == "1.5"
+    assert actual["name"].default == "required"
+    assert actual["stops"].type == "a list of texts"
 
 
 def test_flat_names_every_setting() -> None:

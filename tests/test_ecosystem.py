@@ -65,8 +65,8 @@ def in_documents(names: dict[str, Any]) -> None:
     """The spans are those of the tags."""
     doc = names["nlp"]("The old man saw\n the sea.")
     words = [token.text for token in doc if not token.is_space]
-    [found] = electra.load("OUT/model").predict([words])
-    begun = sum(tag.startswith("B") for tag in found["tags"])
+    [actual] = electra.load("OUT/model").predict([words])
+    begun = sum(tag.startswith("B") for tag in actual["tags"])
     assert begun and len(doc.ents) == begun and {span.label_ for span in doc.ents} == {"NP"}
     assert len(names["nlp"]("")) == 0
 

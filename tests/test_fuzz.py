@@ -12,5 +12,5 @@ def test_broken_files_are_read_or_refused(tmp_path: Path) -> None:
     options = ("--inputs", "300", "--seed", "2", "--json", str(tmp_path / "found.json"))
     done = subprocess.run([sys.executable, str(SCRIPT), *options], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert found["inputs"] == 300 and found["read"] > 50 and found["refused"] > 100
+    actual = json.loads((tmp_path / "found.json").read_text())
+    assert actual["inputs"] == 300 and actual["read"] > 50 and actual["refused"] > 100

@@ -25,10 +25,10 @@ def blocks(page: Path, language: str) -> list[str]:
 def commands(page: Path) -> list[list[str]]:
     """The `electra` commands of a page in order; those that take minutes, or never end, are tested elsewhere."""
     lines = [line for block in blocks(page, "console") for line in block.splitlines()]
-    found = [
+    actual = [
         shlex.split(line.removeprefix("$ "), comments=True) for line in lines if line.startswith("$ electra ")
     ]
-    return [words for words in found if words[1] not in ("quickstart", "serve")]
+    return [words for words in actual if words[1] not in ("quickstart", "serve")]
 
 
 def shortened(words: list[str]) -> list[str]:

@@ -54,9 +54,9 @@ def altered(folder: Path, out: Path, *, name: str, change: float) -> Path:
 )
 def test_a_single_other_number_is_seen(replaying: ModuleType, tmp_path: Path, name: str, row: str) -> None:
     folder = altered(RECORDED / "electra", tmp_path / "altered", name=name, change=1e-3)
-    rows = {found.name: found for found in replaying.replay(folder)}
+    rows = {actual.name: actual for actual in replaying.replay(folder)}
     assert rows.pop(row).difference > 5e-4
-    assert all(found.difference < 1e-5 for found in rows.values())
+    assert all(actual.difference < 1e-5 for actual in rows.values())
 
 
 @pytest.mark.parametrize("kind", ["electra", "electric"])
@@ -67,11 +67,11 @@ def test_a_generator_with_embeddings_of_its_own_has_their_names_and_width(
     towers = ["generator"] if kind == "electra" else ["generator_ltr", "generator_rtl"]
     tables = {f"init/{tower}/embeddings/word_embeddings": np.zeros((400, 16)) for tower in towers}
     objective = build_objective(replaying.settings_of(settings, tables), replaying.SPECIAL)
-    found = {name: parameter for parameter, names in replaying.names(objective) for name in names}
+    actual = {name: parameter for parameter, names in replaying.names(objective) for name in names}
     for tower in towers:
-        assert found[f"{tower}/embeddings/word_embeddings"].shape == (400, 16)
-        assert found[f"{tower}/embeddings/LayerNorm/gamma"].shape == (16,)
-        assert f"{tower}/embeddings_project/kernel" not in found  # as wide as the generator
+        assert actual[f"{tower}/embeddings/word_embeddings"].shape == (400, 16)
+        assert actual[f"{tower}/embeddings/LayerNorm/gamma"].shape == (16,)
+        assert f"{tower}/embeddings_project/kernel" not in actual  # as wide as the generator
 
 
 def test_settings_are_those_of_the_recording(replaying: ModuleType) -> None:

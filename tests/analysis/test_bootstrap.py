@@ -26,9 +26,9 @@ def test_means_and_intervals_equal_those_of_scipy() -> None:
     random = np.random.default_rng(0)
     counts = random.integers(2, 12, 60).astype(float)
     right = np.stack([random.binomial(counts.astype(int), share) for share in (0.3, 0.8)]).astype(float)
-    found = resampled_means(right, counts, resample_counts(60, resamples=4000, seed=1))
-    assert found.shape == (2, 4000)
-    for row, values in zip(right, found, strict=True):
+    actual = resampled_means(right, counts, resample_counts(60, resamples=4000, seed=1))
+    assert actual.shape == (2, 4000)
+    for row, values in zip(right, actual, strict=True):
         theirs = bootstrap(
             (row, counts), lambda top, bottom, axis: top.sum(axis) / bottom.sum(axis),
             paired=True, vectorized=True, n_resamples=4000, method="percentile", rng=2,

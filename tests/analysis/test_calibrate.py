@@ -35,18 +35,18 @@ def judge(of: LabeledScores) -> CalibrationEvaluator:
 
 def test_corrections_are_fitted_on_one_half_and_evaluated_on_the_other() -> None:
     fit, other = items(1), items(2, share=-2.0)
-    facts, corrections, chosen = evaluate_on_replaced_tokens(fit, judge(other), correction=None, seed=SEED)
-    assert (facts["fitted_share"], facts["share"]) == (fit.prior, other.prior)
-    for row, kind in zip(facts["rows"], CORRECTIONS, strict=True):
+    results, corrections, chosen = evaluate_on_replaced_tokens(fit, judge(other), correction=None, seed=SEED)
+    assert (results["fitted_share"], results["share"]) == (fit.prior, other.prior)
+    for row, kind in zip(results["rows"], CORRECTIONS, strict=True):
         assert row["correction"] == kind and corrections[kind] == fit_calibration(kind, fit)
         assert row["negative_log_likelihood"]["value"] == pytest.approx(
             loss(fit_calibration(kind, fit)(other.log_odds_N), other)
         )
         assert row["cross_validated"] == cross_validate(kind, fit, seed=SEED)
         assert sum(one["count"] for one in row["equal_width"]) == len(other.positive_N)
-    best = min(facts["rows"][1:], key=lambda row: row["cross_validated"])
+    best = min(results["rows"][1:], key=lambda row: row["cross_validated"])
     assert best["chosen"] and best["correction"] == chosen != "none"
-    raw, platt = facts["rows"][0], facts["rows"][2]
+    raw, platt = results["rows"][0], results["rows"][2]
     between = platt["difference"]["negative_log_likelihood"]
     apart = platt["negative_log_likelihood"]["value"] - raw["negative_log_likelihood"]["value"]
     assert between["value"] == pytest.approx(apart) and between["interval"][0] <= apart <= between["interval"][1]
@@ -55,9 +55,9 @@ def test_corrections_are_fitted_on_one_half_and_evaluated_on_the_other() -> None
 def test_priors_and_the_line_come_from_the_fitting_half() -> None:
     replaced, fit, other = items(1), items(2, share=-2.0), items(3, share=-3.0)
     corrections = [fit_calibration(kind, replaced) for kind in ("none", "platt")]
-    facts, line = evaluate_on_errors(fit, judge(other), corrections, prior=0.05)
-    assert facts["share"] == other.prior and line == fit_calibration("platt", fit)
-    rows = iter(facts["rows"])
+    results, line = evaluate_on_errors(fit, judge(other), corrections, prior=0.05)
+    assert results["share"] == other.prior and line == fit_calibration("platt", fit)
+    rows = iter(results["rows"])
     for calibration in corrections:
         estimated = estimate_prior(calibration(fit.log_odds_N), replaced.prior)
         wanted = {"as trained": replaced.prior, "estimated": estimated, "given": 0.05, "true": fit.prior}

@@ -51,32 +51,32 @@ def plain(items: LabeledScores, edges: np.ndarray) -> dict[str, float]:
 
 
 def test_metrics_equal_those_of_scikit_learn_and_of_plain_loops(items: LabeledScores) -> None:
-    found = {name: float(value[0]) for name, value in GroupSums.from_items(items, bins=BINS).metrics().items()}
+    actual = {name: float(value[0]) for name, value in GroupSums.from_items(items, bins=BINS).metrics().items()}
     p, y = sigmoid(items.log_odds_N), items.positive_N
     wide, equal = plain(items, np.arange(1, BINS) / BINS), plain(items, np.quantile(p, np.arange(1, BINS) / BINS))
-    assert tuple(found) == METRICS
-    assert found["mean_probability"] == pytest.approx(p.mean())
-    assert found["expected_calibration_error"] == pytest.approx(wide["error"], abs=1e-9)
-    assert found["adaptive_calibration_error"] == pytest.approx(equal["error"], abs=2e-3)  # edges of p, not of x
-    assert found["brier"] == pytest.approx(brier_score_loss(y, p))
-    assert found["negative_log_likelihood"] == pytest.approx(log_loss(y, p))
-    assert found["uncertainty"] == pytest.approx(y.mean() * (1 - y.mean()))
+    assert tuple(actual) == METRICS
+    assert actual["mean_probability"] == pytest.approx(p.mean())
+    assert actual["expected_calibration_error"] == pytest.approx(wide["error"], abs=1e-9)
+    assert actual["adaptive_calibration_error"] == pytest.approx(equal["error"], abs=2e-3)  # edges of p, not of x
+    assert actual["brier"] == pytest.approx(brier_score_loss(y, p))
+    assert actual["negative_log_likelihood"] == pytest.approx(log_loss(y, p))
+    assert actual["uncertainty"] == pytest.approx(y.mean() * (1 - y.mean()))
     for name in ("reliability", "resolution", "residual"):
-        assert found[name] == pytest.approx(equal[name], abs=1e-4)
-    whole = found["reliability"] - found["resolution"] + found["uncertainty"] + found["residual"]
-    assert found["brier"] == pytest.approx(whole, abs=1e-12)
+        assert actual[name] == pytest.approx(equal[name], abs=1e-4)
+    whole = actual["reliability"] - actual["resolution"] + actual["uncertainty"] + actual["residual"]
+    assert actual["brier"] == pytest.approx(whole, abs=1e-12)
 
 
 def test_groups_that_are_resampled_twice_count_twice(items: LabeledScores) -> None:
     counts = np.random.default_rng(1).integers(0, 3, (2, 20)).astype(float)
-    found = GroupSums.from_items(items, bins=BINS).metrics(counts)
+    actual = GroupSums.from_items(items, bins=BINS).metrics(counts)
     for row, times in enumerate(counts[:, items.group_N].astype(int)):
         again = LabeledScores(
             *(np.repeat(each, times) for each in (items.log_odds_N, items.positive_N, items.group_N))
         )
         drawn = GroupSums.from_items(again, bins=BINS).metrics()  # with other bins of equal mass
         for name in ("expected_calibration_error", "brier", "negative_log_likelihood", "uncertainty"):
-            assert found[name][row] == pytest.approx(drawn[name][0])
+            assert actual[name][row] == pytest.approx(drawn[name][0])
 
 
 def test_curves_describe_the_items_of_each_bin(items: LabeledScores) -> None:
@@ -94,22 +94,22 @@ def test_curves_describe_the_items_of_each_bin(items: LabeledScores) -> None:
 def test_lines_equal_those_of_scikit_learn(items: LabeledScores) -> None:
     x, y = items.log_odds_N[:, None], items.positive_N
     for kind, intercept in (("platt", True), ("temperature", False)):
-        found = fit_calibration(kind, items)
+        actual = fit_calibration(kind, items)
         other = LogisticRegression(C=1e10, fit_intercept=intercept, tol=1e-10, max_iter=1000).fit(x, y)
-        assert found.slope == pytest.approx(other.coef_[0, 0], rel=1e-4)
-        assert found.intercept == pytest.approx(other.intercept_[0] if intercept else 0, abs=1e-4)
-        assert found.prior == y.mean()
+        assert actual.slope == pytest.approx(other.coef_[0, 0], rel=1e-4)
+        assert actual.intercept == pytest.approx(other.intercept_[0] if intercept else 0, abs=1e-4)
+        assert actual.prior == y.mean()
     assert fit_calibration("platt", items).slope == pytest.approx(0.5, abs=0.05)
     assert fit_calibration("platt", items).intercept == pytest.approx(-0.25, abs=0.15)
 
 
 def test_isotonic_equals_scikit_learn_but_excludes_0_and_1(items: LabeledScores) -> None:
-    found = fit_calibration("isotonic", items)
+    actual = fit_calibration("isotonic", items)
     other = IsotonicRegression(out_of_bounds="clip").fit(items.log_odds_N, items.positive_N)
     x = np.linspace(-15, 12, 400)
     least = 1 / (len(items.positive_N) + 2)
-    np.testing.assert_allclose(sigmoid(found(x)), other.predict(x).clip(least, 1 - least), atol=1e-4)
-    assert np.isfinite(found(np.array([-1e9, 1e9]))).all()
+    np.testing.assert_allclose(sigmoid(actual(x)), other.predict(x).clip(least, 1 - least), atol=1e-4)
+    assert np.isfinite(actual(np.array([-1e9, 1e9]))).all()
 
 
 def test_the_slope_for_separable_items_is_bounded() -> None:
@@ -119,10 +119,10 @@ def test_the_slope_for_separable_items_is_bounded() -> None:
 
 
 def test_cross_validation_selects_the_needed_correction(items: LabeledScores) -> None:
-    found = {kind: cross_validate(kind, items, seed=0) for kind in ("none", "temperature", "platt")}
-    assert found["platt"] < found["temperature"] < found["none"]
+    actual = {kind: cross_validate(kind, items, seed=0) for kind in ("none", "temperature", "platt")}
+    assert actual["platt"] < actual["temperature"] < actual["none"]
     # One number corrects half of the log-odds' error; five folds find it as well as all items.
-    assert found["temperature"] == pytest.approx(
+    assert actual["temperature"] == pytest.approx(
         GroupSums.from_items(_corrected(items, "temperature"), bins=BINS).metrics()["negative_log_likelihood"][0],
         abs=2e-3,
     )
@@ -141,10 +141,10 @@ def test_cross_validation_evaluates_on_unseen_groups() -> None:
 
 
 def test_an_item_on_an_edge_is_in_the_lower_bin() -> None:
-    found = GroupSums.from_items(
+    actual = GroupSums.from_items(
         LabeledScores(np.array([-1.0, 0.0, 1.0]), np.array([False, True, True]), np.arange(3)), bins=2
     )
-    assert [one["count"] for one in found.curves()["equal_width"]] == [2, 1]
+    assert [one["count"] for one in actual.curves()["equal_width"]] == [2, 1]
 
 
 def _corrected(items: LabeledScores, kind: str) -> LabeledScores:
@@ -163,5 +163,5 @@ def test_another_prior_of_two_normal_distributions() -> None:
     for _ in range(400):
         above, below = prior / 0.15 * posterior, (1 - prior) / 0.85 * (1 - posterior)
         prior = float((above / (above + below)).mean())
-    found = estimate_prior(trained, 0.15)
-    assert found == pytest.approx(prior, abs=1e-6) == pytest.approx(positive.mean(), abs=0.005)
+    actual = estimate_prior(trained, 0.15)
+    assert actual == pytest.approx(prior, abs=1e-6) == pytest.approx(positive.mean(), abs=0.005)

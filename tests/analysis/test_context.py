@@ -60,8 +60,8 @@ def plain(one: CausalLanguageModel, document: Tensor, place: int, seen: int) -> 
     return -float(logits_V.log_softmax(0)[document[place + 1]])
 
 
-def close(found: Tensor, expected: Tensor | list[float]) -> None:
-    torch.testing.assert_close(found, torch.as_tensor(expected), atol=2e-5, rtol=2e-5)
+def close(actual: Tensor, expected: Tensor | list[float]) -> None:
+    torch.testing.assert_close(actual, torch.as_tensor(expected), atol=2e-5, rtol=2e-5)
 
 
 @pytest.mark.parametrize(("window", "memory"), [(4, 0), (4, 3), (5, 12), (1, 6), (50, 7)])
@@ -90,8 +90,8 @@ def test_several_blocks_reach_further_than_one_row() -> None:
 def test_documents_of_different_lengths_are_independent(memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
     one, several = model(), documents(9, 23, 1, 12, 4, 23, 8)
     monkeypatch.setattr(causal_language_model, "BATCH_TOKENS", 5 * 4)  # two batches
-    found = compute_token_losses(one, several, window=4, memory=memory)
-    for document, found_T in zip(several, found, strict=True):
+    actual = compute_token_losses(one, several, window=4, memory=memory)
+    for document, found_T in zip(several, actual, strict=True):
         assert len(found_T) == len(document) - 1
         [alone_T] = compute_token_losses(one, [document], window=4, memory=memory)
         close(found_T, alone_T)
@@ -108,18 +108,18 @@ def test_a_sliding_window_computes_each_token_again(seen: int, monkeypatch: pyte
 
 def test_losses_by_position() -> None:
     losses = [torch.arange(100.0), torch.full((40,), 7.0), torch.ones(1)]
-    found = losses_by_position(losses)
-    assert [(one.first, one.last, one.tokens) for one in found] == [(0, 31, 65), (32, 63, 40), (64, 99, 36)]
-    assert [one.loss for one in found] == [
+    actual = losses_by_position(losses)
+    assert [(one.first, one.last, one.tokens) for one in actual] == [(0, 31, 65), (32, 63, 40), (64, 99, 36)]
+    assert [one.loss for one in actual] == [
         pytest.approx((sum(range(32)) + 32 * 7 + 1) / 65),
         pytest.approx((sum(range(32, 64)) + 8 * 7) / 40),
         pytest.approx(sum(range(64, 100)) / 36),
     ]
-    whole = merge_ranges(found)
+    whole = merge_ranges(actual)
     assert whole is not None and whole.tokens == 141
     assert whole.loss == pytest.approx(sum(float(one.sum()) for one in losses) / 141)
-    assert merge_ranges(found, first=256) is None
-    assert merge_ranges(found, first=32, last=63) == found[1]
+    assert merge_ranges(actual, first=256) is None
+    assert merge_ranges(actual, first=32, last=63) == actual[1]
 
 
 def test_summaries_of_early_and_late_losses() -> None:
@@ -131,15 +131,15 @@ def test_summaries_of_early_and_late_losses() -> None:
 
 def test_speed_compares_the_same_tokens() -> None:
     one, [document] = model(), documents(60)
-    found = measure_speed(one, document, window=4, memory=8, tokens=7)
-    assert found is not None and found.context == 10 and found.tokens == 7
-    assert found.difference < 2e-5
-    assert found.times == found.sliding_seconds / found.memory_seconds > 0
+    actual = measure_speed(one, document, window=4, memory=8, tokens=7)
+    assert actual is not None and actual.context == 10 and actual.tokens == 7
+    assert actual.difference < 2e-5
+    assert actual.times == actual.sliding_seconds / actual.memory_seconds > 0
     places = np.linspace(12, 59, 7, dtype=int).tolist()
     [losses_T] = compute_token_losses(one, [document], window=4, memory=8)
-    assert found.memory_loss == pytest.approx(float(losses_T[places].mean()), abs=1e-5)
+    assert actual.memory_loss == pytest.approx(float(losses_T[places].mean()), abs=1e-5)
     expected = np.mean([plain(one, document, place, 10) for place in places])
-    assert found.sliding_loss == pytest.approx(expected, abs=1e-5)
+    assert actual.sliding_loss == pytest.approx(expected, abs=1e-5)
     assert measure_speed(one, document[:13], window=4, memory=8, tokens=7) is None
 
 

@@ -31,29 +31,29 @@ def test_a_fraction_of_each_text_is_replaced_and_scored(
     towers: tuple[Scorer, MaskedTokenPredictor], ids: list[list[int]]
 ) -> None:
     scorer, generator = towers
-    found = corrupt_texts(scorer, generator, ids, share=0.3, seed=1)
-    rows = [found.text_N == text for text in range(len(ids))]
-    shown = [found.corrupted_N[row].tolist() for row in rows]
-    assert [found.original_N[row].tolist() for row in rows] == ids
-    assert [found.position_N[row].tolist() for row in rows] == [list(range(len(one))) for one in ids]
-    assert [int(found.masked_N[row].sum()) for row in rows] == [round(0.3 * len(one)) for one in ids]
-    assert found.replaced_N.any() and not found.replaced_N[~found.masked_N].any()
-    np.testing.assert_allclose(found.logits_N, np.concatenate(scorer.logits(shown)), atol=1e-5)
-    np.testing.assert_allclose(found.clean_logits_N, np.concatenate(scorer.logits(ids)), atol=1e-5)
+    actual = corrupt_texts(scorer, generator, ids, share=0.3, seed=1)
+    rows = [actual.text_N == text for text in range(len(ids))]
+    shown = [actual.corrupted_N[row].tolist() for row in rows]
+    assert [actual.original_N[row].tolist() for row in rows] == ids
+    assert [actual.position_N[row].tolist() for row in rows] == [list(range(len(one))) for one in ids]
+    assert [int(actual.masked_N[row].sum()) for row in rows] == [round(0.3 * len(one)) for one in ids]
+    assert actual.replaced_N.any() and not actual.replaced_N[~actual.masked_N].any()
+    np.testing.assert_allclose(actual.logits_N, np.concatenate(scorer.logits(shown)), atol=1e-5)
+    np.testing.assert_allclose(actual.clean_logits_N, np.concatenate(scorer.logits(ids)), atol=1e-5)
     # The generator's predictions at the positions, one text at a time.
-    places = [found.position_N[row & found.masked_N] for row in rows]
+    places = [actual.position_N[row & actual.masked_N] for row in rows]
     n = 0
     for text, where in enumerate(places):
         for _, part, log_probabilities in generator([ids[text]], [where]):
             for place, each in zip(part, log_probabilities, strict=True):
                 original, drawn = ids[text][place], shown[text][place]
-                assert found.original_log_probability_n[n] == pytest.approx(each[original].item(), abs=1e-4)
-                assert found.sampled_log_probability_n[n] == pytest.approx(each[drawn].item(), abs=1e-4)
-                assert found.rank_n[n] == (each > each[original]).sum()
+                assert actual.original_log_probability_n[n] == pytest.approx(each[original].item(), abs=1e-4)
+                assert actual.sampled_log_probability_n[n] == pytest.approx(each[drawn].item(), abs=1e-4)
+                assert actual.rank_n[n] == (each > each[original]).sum()
                 entropy = torch.distributions.Categorical(logits=each).entropy().item()
-                assert found.entropy_n[n] == pytest.approx(entropy, abs=1e-3)
+                assert actual.entropy_n[n] == pytest.approx(entropy, abs=1e-3)
                 n += 1
-    assert n == len(found.rank_n)
+    assert n == len(actual.rank_n)
 
 
 def test_samples_do_not_depend_on_other_texts(
@@ -68,8 +68,8 @@ def test_samples_do_not_depend_on_other_texts(
 def test_tokens_are_sampled_by_their_probabilities() -> None:
     logits = torch.tensor([0.5, 0.25, 0.0, 0.25]).log()
     uniforms = (np.arange(1000) + 0.5) / 1000
-    found = sample_tokens(logits.expand(1000, 4), uniforms)
-    assert found.bincount(minlength=4).tolist() == [500, 250, 0, 250]
+    actual = sample_tokens(logits.expand(1000, 4), uniforms)
+    assert actual.bincount(minlength=4).tolist() == [500, 250, 0, 250]
     assert sample_tokens(logits.expand(1, 4), np.array([0.0])).item() == 0
 
 

@@ -46,12 +46,12 @@ def test_the_threshold_is_the_best_on_the_tuning_set() -> None:
     tune, scored = part(60, 0), part(60, 1)
     tune_W, scored_W = noisy(tune, 2, by=2), noisy(scored, 3) + 1
     counts_RS = resample_counts(60, resamples=9, seed=0)
-    facts, _ = evaluate_scores(scores(tune_W, scored_W), tune, scored, counts_RS)
-    assert facts["threshold"] == best(tune.wrong_W, tune_W) != best(scored.wrong_W, scored_W)
-    flagged_W = scored_W >= facts["threshold"]
-    assert facts["precision"]["value"] == pytest.approx(precision_score(scored.wrong_W, flagged_W))
-    assert facts["f0.5"]["value"] == pytest.approx(fbeta_score(scored.wrong_W, flagged_W, beta=0.5))
-    assert facts["f0.5"]["value"] != pytest.approx(f1_score(scored.wrong_W, flagged_W))
+    results, _ = evaluate_scores(scores(tune_W, scored_W), tune, scored, counts_RS)
+    assert results["threshold"] == best(tune.wrong_W, tune_W) != best(scored.wrong_W, scored_W)
+    flagged_W = scored_W >= results["threshold"]
+    assert results["precision"]["value"] == pytest.approx(precision_score(scored.wrong_W, flagged_W))
+    assert results["f0.5"]["value"] == pytest.approx(fbeta_score(scored.wrong_W, flagged_W, beta=0.5))
+    assert results["f0.5"]["value"] != pytest.approx(f1_score(scored.wrong_W, flagged_W))
 
 
 def test_the_pooling_is_the_best_on_the_tuning_set() -> None:
@@ -61,7 +61,7 @@ def test_the_pooling_is_the_best_on_the_tuning_set() -> None:
     random, parts = np.random.default_rng(2), iter((tune, scored))
 
     def tokens(_: Sequence[Sequence[str]]) -> list[TokenScores]:
-        found, of = [], next(parts)
+        actual, of = [], next(parts)
         for sentence in of.sentences:
             wrong_W = np.array(sentence.wrong)
             odds_W3 = random.normal(size=(len(WORDS), 3))
@@ -69,13 +69,15 @@ def test_the_pooling_is_the_best_on_the_tuning_set() -> None:
             odds_W3 -= odds_W3.mean(1, keepdims=True)  # so that the mean is uninformative
             if of is scored:
                 odds_W3[wrong_W] = 1.0  # and the maximum nearly so here
-            found.append(TokenScores(odds_W3.ravel(), np.repeat(np.arange(len(WORDS)), 3), 15))
-        return found
+            actual.append(TokenScores(odds_W3.ravel(), np.repeat(np.arange(len(WORDS)), 3), 15))
+        return actual
 
-    found = score_words(Detector("one", "discriminator", lambda lengths: len(list(lengths)), tokens), tune, scored)
-    assert found.pooling == "max" and found.long == 40 and found.unseen == 0
-    assert average_precision_score(tune.wrong_W, found.tune_W) > 0.9
-    assert average_precision_score(scored.wrong_W, found.scored_W) < 0.9
+    actual = score_words(
+        Detector("one", "discriminator", lambda lengths: len(list(lengths)), tokens), tune, scored
+    )
+    assert actual.pooling == "max" and actual.long == 40 and actual.unseen == 0
+    assert average_precision_score(tune.wrong_W, actual.tune_W) > 0.9
+    assert average_precision_score(scored.wrong_W, actual.scored_W) < 0.9
 
 
 def test_differences_are_paired_by_resample() -> None:
@@ -93,14 +95,14 @@ def test_differences_are_paired_by_resample() -> None:
         - average_precision_score(scored.wrong_W, bad, sample_weight=row)
         for row in weights_RW
     ]
-    found = second["average_precision"]
-    assert found["value"] == points[1]["average_precision"]["value"] - points[0]["average_precision"]["value"]
-    np.testing.assert_allclose(found["interval"], np.quantile(apart_R, [0.025, 0.975]))
+    actual = second["average_precision"]
+    assert actual["value"] == points[1]["average_precision"]["value"] - points[0]["average_precision"]["value"]
+    np.testing.assert_allclose(actual["interval"], np.quantile(apart_R, [0.025, 0.975]))
 
 
 def test_resamples_without_rewrites_are_ignored() -> None:
     tune, scored = part(30, 0), part(30, 1)
     rewrites = [(1.0, np.array([0.0] if number == 3 else [])) for number in range(30)]
     one = WordScores("one", "discriminator", "max", noisy(tune, 2), noisy(scored, 3), rewrites)
-    facts, _ = evaluate_scores(one, tune, scored, resample_counts(30, resamples=200, seed=0))
-    assert facts["rewrites"] == {"pairs": 1, "accuracy": {"value": 1.0, "interval": [1.0, 1.0]}}
+    results, _ = evaluate_scores(one, tune, scored, resample_counts(30, resamples=200, seed=0))
+    assert results["rewrites"] == {"pairs": 1, "accuracy": {"value": 1.0, "interval": [1.0, 1.0]}}

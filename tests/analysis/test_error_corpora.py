@@ -25,8 +25,8 @@ GERMAN = "Er\t-\t-\ngehen\tR:VERB:FORM\tgeht\n\t\t\nDas\tcorrect\t-\n"
 )
 def test_changed_words(rewrite: str, wrong: str) -> None:
     words = ["he", "go", "to", "school"]
-    found = changed_words(words, rewrite.split())
-    assert [word for word, is_wrong in zip(words, found, strict=True) if is_wrong] == wrong.split()
+    actual = changed_words(words, rewrite.split())
+    assert [word for word, is_wrong in zip(words, actual, strict=True) if is_wrong] == wrong.split()
 
 
 def test_tagged_files(tmp_path: Path) -> None:

@@ -57,13 +57,13 @@ def test_a_fraction_of_each_text_is_masked(masked: MaskedTexts) -> None:
 def test_values_of_each_token_at_each_temperature(predictor: MaskedTokenPredictor, masked: MaskedTexts) -> None:
     class_V = np.arange(ROWS) % 7
     ways = [TokenClasses("seventh", class_V, np.ones(ROWS, bool))]
-    found = measure_proposals(predictor, masked, temperatures=(1.0, 0.5), classes=ways, special=(0, 1, 2, 3, 4))
+    actual = measure_proposals(predictor, masked, temperatures=(1.0, 0.5), classes=ways, special=(0, 1, 2, 3, 4))
     n = 0
     for text, where in enumerate(masked.positions):
         for _, part, log_probabilities in predictor([masked.ids[text]], [where]):
             for place, row_V in zip(part, log_probabilities, strict=True):
                 original = masked.ids[text][place]
-                for temperature, one in found.items():
+                for temperature, one in actual.items():
                     p_V = (row_V / temperature).softmax(-1)
                     like = sum(p_V[i].item() for i in range(ROWS) if i % 7 == original % 7 and i != original)
                     assert one.loss_n[n] == pytest.approx(-math.log(p_V[original]), abs=1e-4)
@@ -76,7 +76,7 @@ def test_values_of_each_token_at_each_temperature(predictor: MaskedTokenPredicto
                     assert one.same_class_Kn[0, n] == pytest.approx(like, abs=1e-4)
                     assert p_V[int(one.sampled_n[n])] > 0
                 n += 1
-    assert n == len(found[1.0].loss_n)
+    assert n == len(actual[1.0].loss_n)
 
 
 def test_same_class_probability_excludes_the_original() -> None:
@@ -132,13 +132,13 @@ def test_bands_of_originals_and_of_fakes() -> None:
     one = summarize_proposals(
         known(), bands=FrequencyBands.from_counts(counts_V), classes=[], counts_V=counts_V, resamples=9
     )
-    found = {band["name"]: band for band in one["bands"]}
-    assert [*found] == ["top 10", "top 100", "never seen"]
-    assert [band["tokens"] for band in found.values()] == [2, 1, 1]
-    assert found["top 10"]["original"] == pytest.approx(0.3) and found["never seen"]["entropy"] == 3.0
+    actual = {band["name"]: band for band in one["bands"]}
+    assert [*actual] == ["top 10", "top 100", "never seen"]
+    assert [band["tokens"] for band in actual.values()] == [2, 1, 1]
+    assert actual["top 10"]["original"] == pytest.approx(0.3) and actual["never seen"]["entropy"] == 3.0
     # Fakes are 7, 5, 6; they replaced 6, 7, 5.
-    assert [band["share_of_fakes"] for band in found.values()] == pytest.approx([1 / 3] * 3)
-    assert [band["share_of_replaced"] for band in found.values()] == pytest.approx([1 / 3] * 3)
+    assert [band["share_of_fakes"] for band in actual.values()] == pytest.approx([1 / 3] * 3)
+    assert [band["share_of_replaced"] for band in actual.values()] == pytest.approx([1 / 3] * 3)
 
 
 def test_the_calibration_error_of_calibrated_and_overconfident_predictions() -> None:
@@ -153,10 +153,10 @@ def test_the_calibration_error_of_calibrated_and_overconfident_predictions() -> 
 
 
 def test_diversity_of_equal_fakes() -> None:
-    found = measure_diversity(np.array([1, 2, 3, 4, 9]), np.array([7, 7, 8, 8, 9]))
-    assert (found["fakes"], found["distinct_fakes"], found["distinct_text"]) == (4, 2, 4)
-    assert found["entropy_fakes"] == pytest.approx(math.log(2))
-    assert found["entropy_text"] == pytest.approx(math.log(4))
+    actual = measure_diversity(np.array([1, 2, 3, 4, 9]), np.array([7, 7, 8, 8, 9]))
+    assert (actual["fakes"], actual["distinct_fakes"], actual["distinct_text"]) == (4, 2, 4)
+    assert actual["entropy_fakes"] == pytest.approx(math.log(2))
+    assert actual["entropy_text"] == pytest.approx(math.log(4))
     assert measure_diversity(np.array([1]), np.array([1]))["entropy_fakes"] == 0
 
 
@@ -179,9 +179,9 @@ def test_classifications_of_tokens() -> None:
 def test_examples_show_masks_and_the_most_probable_tokens(
     predictor: MaskedTokenPredictor, masked: MaskedTexts
 ) -> None:
-    found = example_proposals(predictor, masked, count=2)
+    actual = example_proposals(predictor, masked, count=2)
     several = [i for i, where in enumerate(masked.positions) if len(where) > 1]
-    for one, text in zip(found, several, strict=False):
+    for one, text in zip(actual, several, strict=False):
         originals = [predictor.tokenizer.id_to_token(masked.ids[text][place]) for place in masked.positions[text]]
         assert one["text"].count("[MASK]") == len(originals)
         assert [mask["original"] for mask in one["masks"]] == originals

@@ -17,8 +17,8 @@ def by_quadruples(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     """The U-statistic itself: the mean over all ordered quadruples of different words of
     K_ij (L_ij + L_kl - 2 L_ik), times n (n - 3) for the scale of `unbiased_hsic`."""
     k, other, n = x @ x.T, y @ y.T, len(x)
-    found = [k[a, b] * (other[a, b] + other[c, d] - 2 * other[a, c]) for a, b, c, d in permutations(range(n), 4)]
-    return float(np.mean(found)) * n * (n - 3)
+    actual = [k[a, b] * (other[a, b] + other[c, d] - 2 * other[a, c]) for a, b, c, d in permutations(range(n), 4)]
+    return float(np.mean(actual)) * n * (n - 3)
 
 
 def test_hsic_is_the_u_statistic() -> None:
@@ -74,10 +74,10 @@ def test_the_standard_error_is_the_deviation_over_texts() -> None:
         x = states(200, 8, seed + 1)
         return x, x @ truth + 2 * states(200, 6, seed + 1000)
 
-    found = [linear_cka(*([side] for side in sample(seed)))[0, 0] for seed in range(60)]
+    actual = [linear_cka(*([side] for side in sample(seed)))[0, 0] for seed in range(60)]
     groups = np.arange(200) % 10
     said = [jackknife_standard_error(*sample(seed), groups) for seed in range(10)]
-    assert 0.6 < np.mean(said) / np.std(found) < 1.6
+    assert 0.6 < np.mean(said) / np.std(actual) < 1.6
 
 
 def scaled_states(
@@ -108,9 +108,9 @@ def test_the_mean_cosine_is_over_all_pairs() -> None:
     x = scaled_states([1.0, 2.0, 0.5], words=30, mean=1.0)
     units = x / np.linalg.norm(x, axis=1, keepdims=True)
     pairs = [float(units[a] @ units[b]) for a in range(30) for b in range(30) if a != b]
-    found = Isotropy.measure(x)
-    assert found.cosine == pytest.approx(np.mean(pairs), rel=1e-5)
-    assert found.norm == pytest.approx(np.linalg.norm(x, axis=1).mean(), rel=1e-6)
+    actual = Isotropy.measure(x)
+    assert actual.cosine == pytest.approx(np.mean(pairs), rel=1e-5)
+    assert actual.norm == pytest.approx(np.linalg.norm(x, axis=1).mean(), rel=1e-6)
 
 
 def test_isotropy_of_known_distributions() -> None:

@@ -19,12 +19,12 @@ def test_held_out_documents_come_longest_first(data_folder: Path) -> None:
     [shard] = data.heldout.shards
     ends = shard.sentence_ends[shard.document_ends - 1]
     texts = [shard.tokens[start:end].tolist() for start, end in zip([0, *ends[:-1]], ends, strict=True)]
-    found = longest_documents(data.heldout, separate=data.special.separate, documents=3, length=10**6)
-    assert [one.tolist() for one in found] == [
+    actual = longest_documents(data.heldout, separate=data.special.separate, documents=3, length=10**6)
+    assert [one.tolist() for one in actual] == [
         [data.special.separate, *text] for text in sorted(texts, key=len, reverse=True)[:3]
     ]
     cut = longest_documents(data.heldout, separate=data.special.separate, documents=3, length=5)
-    assert [one.tolist() for one in cut] == [one[:6].tolist() for one in found]
+    assert [one.tolist() for one in cut] == [one[:6].tolist() for one in actual]
     with pytest.raises(DataError, match="no held-out text"):
         longest_documents(Split([]), separate=3, documents=3, length=5)
 
@@ -32,9 +32,9 @@ def test_held_out_documents_come_longest_first(data_folder: Path) -> None:
 def test_segments_are_spread_over_the_split(data_folder: Path) -> None:
     data = TokenData.open(data_folder, verify=False)
     whole = [token for shard in data.heldout.shards for token in shard.tokens.tolist()]
-    found = evenly_spaced_segments(data.heldout, texts=6, length=20)
-    assert len(found) == 6 and all(10 <= len(one) <= 20 for one in found)
-    starts = [next(i for i in range(len(whole)) if whole[i : i + len(one)] == one) for one in found]
+    actual = evenly_spaced_segments(data.heldout, texts=6, length=20)
+    assert len(actual) == 6 and all(10 <= len(one) <= 20 for one in actual)
+    starts = [next(i for i in range(len(whole)) if whole[i : i + len(one)] == one) for one in actual]
     assert starts == sorted(starts) and starts[0] == 0 and starts[-1] > len(whole) / 2
     assert sum(map(len, evenly_spaced_segments(data.heldout, texts=10**6, length=10**6))) <= len(whole)
     with pytest.raises(DataError, match="no held-out text"):

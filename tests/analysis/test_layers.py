@@ -80,8 +80,8 @@ def given(reader: LayerReader, words: list[str]) -> tuple[torch.Tensor, list[int
 @torch.no_grad()
 def test_a_words_state_is_the_mean_of_its_tokens_at_every_layer(both: tuple[LayerReader, Any]) -> None:
     reader, model = both
-    found = reader.states(SENTENCES)
-    assert found.has_N.all() and reader.layers == len(found.states_ZND) == 4
+    actual = reader.states(SENTENCES)
+    assert actual.has_N.all() and reader.layers == len(actual.states_ZND) == 4
     first = 0
     for words in SENTENCES:
         ids, owners = given(reader, words)
@@ -90,7 +90,9 @@ def test_a_words_state_is_the_mean_of_its_tokens_at_every_layer(both: tuple[Laye
             places = [1 + place for place, owner in enumerate(owners) if owner == number]
             for layer in range(4):
                 expected = hidden[layer][0, places].mean(0).numpy()
-                np.testing.assert_allclose(found.states_ZND[layer, first + number], expected, rtol=1e-3, atol=2e-5)
+                np.testing.assert_allclose(
+                    actual.states_ZND[layer, first + number], expected, rtol=1e-3, atol=2e-5
+                )
         first += len(words)
 
 
@@ -123,32 +125,32 @@ def test_attention_statistics_equal_those_of_transformers(both: tuple[LayerReade
                 for place in range(1, len(owners) + 1):
                     totals[block, head] += plain(of_block[0, head, place].numpy(), place)
         tokens += len(owners)
-    found = reader.attention(SENTENCES)
+    actual = reader.attention(SENTENCES)
     for number, name in enumerate(ATTENTION_STATISTICS):
-        np.testing.assert_allclose(found[name], totals[..., number] / tokens, rtol=1e-3, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(actual[name], totals[..., number] / tokens, rtol=1e-3, atol=1e-5, err_msg=name)
 
 
 def test_long_sentences_are_read_in_windows_and_no_word_is_lost(tmp_path: Path) -> None:
     reader = LayerReader(load_pretrained(write_model(tmp_path / "model")), device="cpu")
     words = ["the", "cat", "sat", "on", "the", "mat", "and", "a", "dog", "ate", "my", "homework"] * 3
     assert len(reader.tokenizer.encode(" ".join(words)).ids) > 2 * LENGTH
-    found = reader.states([words, ["the"]])
-    assert found.has_N.all() and found.states_ZND.shape == (3, len(words) + 1, 16)
-    assert np.abs(found.states_ZND).sum(2).all()
+    actual = reader.states([words, ["the"]])
+    assert actual.has_N.all() and actual.states_ZND.shape == (3, len(words) + 1, 16)
+    assert np.abs(actual.states_ZND).sum(2).all()
     assert isinstance(reader.encoder, BertEncoder)
-    np.testing.assert_allclose(found.states_ZND[0, 0], found.states_ZND[0, -1], rtol=1e-5)  # both come first
+    np.testing.assert_allclose(actual.states_ZND[0, 0], actual.states_ZND[0, -1], rtol=1e-5)  # both come first
     shares = reader.attention([words])
     assert (shares["entropy"] <= shares["uniform"]).all() and (shares["first"] > 0).all()
 
 
 def test_words_without_tokens_have_no_state(tmp_path: Path) -> None:
     reader = LayerReader(load_pretrained(write_model(tmp_path / "model")), device="cpu")
-    found = reader.states([["the", "\u200d", "cat"], ["\u200d"]])
-    assert found.has_N.tolist() == [True, False, True, False] and not found.states_ZND[:, [1, 3]].any()
+    actual = reader.states([["the", "\u200d", "cat"], ["\u200d"]])
+    assert actual.has_N.tolist() == [True, False, True, False] and not actual.states_ZND[:, [1, 3]].any()
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_other_vocabularies_have_the_same_words(kind: str, tmp_path: Path) -> None:
     model = write_model(tmp_path / "model", kind=kind)  # type: ignore[arg-type]
-    found = LayerReader(load_pretrained(model), device="cpu").states(SENTENCES)
-    assert found.has_N.all() and found.states_ZND.shape[1] == sum(map(len, SENTENCES))
+    actual = LayerReader(load_pretrained(model), device="cpu").states(SENTENCES)
+    assert actual.has_N.all() and actual.states_ZND.shape[1] == sum(map(len, SENTENCES))

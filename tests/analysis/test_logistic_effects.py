@@ -24,16 +24,16 @@ def made(seed: int, *, sentences: int = 300) -> tuple[np.ndarray, list[Factor], 
 
 def test_effects_equal_those_of_scikit_learn_and_sum_to_zero() -> None:
     error_N, factors, sentence_N = made(0)
-    found = fit_effects(error_N, factors, sentence_N)
-    assert found is not None
+    actual = fit_effects(error_N, factors, sentence_N)
+    assert actual is not None
     # A model with a reference level and without a penalty has the same differences.
     x = np.stack([factors[0].level_N == 1, factors[0].level_N == 2, factors[1].level_N == 1], 1)
     theirs = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-8).fit(x, error_N).coef_[0]
-    tag, place = ([one.value for one in found[name]] for name in ("tag", "place"))
+    tag, place = ([one.value for one in actual[name]] for name in ("tag", "place"))
     assert [tag[1] - tag[0], tag[2] - tag[0]] == pytest.approx(theirs[:2].tolist(), abs=0.02)
     assert place[1] - place[0] == pytest.approx(theirs[2], abs=0.02)
-    assert [one.level for one in found["place"]] == ["here", "there"]  # no token is nowhere
-    for levels in found.values():
+    assert [one.level for one in actual["place"]] == ["here", "there"]  # no token is nowhere
+    for levels in actual.values():
         assert sum(one.tokens * one.value for one in levels) == pytest.approx(0, abs=1e-6)
         assert sum(one.tokens for one in levels) == len(error_N)
 
@@ -42,8 +42,8 @@ def test_intervals_cover_the_truth_over_sentences() -> None:
     """As wide as the deviation of the effects over texts; with independent tokens they would be too narrow by a
     third."""
     many = [fit_effects(*made(seed, sentences=120)) for seed in range(40)]
-    values = np.array([[one.value for one in found["place"]] for found in many if found])
-    widths = np.array([[(one.high - one.low) / 2 / 1.96 for one in found["place"]] for found in many if found])
+    values = np.array([[one.value for one in actual["place"]] for actual in many if actual])
+    widths = np.array([[(one.high - one.low) / 2 / 1.96 for one in actual["place"]] for actual in many if actual])
     assert widths.mean(0) == pytest.approx(values.std(0), rel=0.25)
 
 
@@ -63,8 +63,8 @@ def test_dependent_tokens_widen_the_interval() -> None:
 def test_a_level_without_an_error_has_a_finite_effect() -> None:
     error_N = np.array([False] * 30 + [True, False] * 30)
     levels_N = np.repeat([0, 1], [30, 60])
-    found = fit_effects(error_N, [Factor("kind", ("never", "half"), levels_N)], np.arange(90))
-    assert found is not None
-    never, half = found["kind"]
+    actual = fit_effects(error_N, [Factor("kind", ("never", "half"), levels_N)], np.arange(90))
+    assert actual is not None
+    never, half = actual["kind"]
     assert -10 < never.low < never.value < -1 < 0 < half.value
     assert fit_effects(np.zeros(9, bool), [Factor("kind", ("a",), np.zeros(9, np.int64))], np.arange(9)) is None

@@ -21,12 +21,12 @@ from electra.serving.scorer import ScoredText
 
 def scorer(texts: list[str]) -> list[ScoredText]:
     """Every "x" looks replaced; all other words do not."""
-    found = []
+    actual = []
     for text in texts:
         words = text.split()
         logits = np.array([3.0 if word == "x" else -3.0 for word in words], np.float32)
-        found.append(ScoredText(text, words, [(0, 0)] * len(words), logits))
-    return found
+        actual.append(ScoredText(text, words, [(0, 0)] * len(words), logits))
+    return actual
 
 
 def write(path: Path, pairs: list[tuple[str, str]]) -> None:
@@ -102,8 +102,8 @@ def test_paradigms_have_equal_weight() -> None:
         + [SentencePair("three", "y", "", "")] * 4
     )
     right_P = [1, 0.5, *[1, 0, 0, 0, 0, 0], *[1, 1, 1, 0]]
-    found = evaluate_pairs(pairs, [judged("s", right_P, [-1, 2, 0, 0, 0, 3, 0, 0, 0, 0, -4, 0])], resamples=50)
-    [score] = found["scores"]
+    actual = evaluate_pairs(pairs, [judged("s", right_P, [-1, 2, 0, 0, 0, 3, 0, 0, 0, 0, -4, 0])], resamples=50)
+    [score] = actual["scores"]
     by_name = {name: one["value"] for name, one in score["paradigms"].items()}
     assert by_name == pytest.approx({"one": 0.75, "two": 1 / 6, "three": 0.75})
     assert score["overall"]["value"] == pytest.approx((0.75 + 1 / 6 + 0.75) / 3)
@@ -115,23 +115,23 @@ def test_paradigms_have_equal_weight() -> None:
 
 
 def test_a_length_without_pairs_has_no_accuracy() -> None:
-    found = evaluate_pairs([SentencePair("one", None, "", "")] * 3, [judged("s", [1, 0, 1])], resamples=10)
-    assert found["scores"][0]["lengths"]["longer"] == {"pairs": 0}
-    assert found["scores"][0]["fields"] == {} and found["differences"] == []
+    actual = evaluate_pairs([SentencePair("one", None, "", "")] * 3, [judged("s", [1, 0, 1])], resamples=10)
+    assert actual["scores"][0]["lengths"]["longer"] == {"pairs": 0}
+    assert actual["scores"][0]["fields"] == {} and actual["differences"] == []
 
 
 def test_intervals_equal_those_of_scipy() -> None:
     random = np.random.default_rng(0)
     first_P, second_P = (random.random((2, 80)) < [[0.5], [0.7]]).astype(float)
     scores = [judged("a", first_P), judged("b", second_P), judged("c", first_P)]
-    found = evaluate_pairs([SentencePair("one", None, "", "")] * 80, scores, resamples=9000)
+    actual = evaluate_pairs([SentencePair("one", None, "", "")] * 80, scores, resamples=9000)
 
     def scipys(values: Any) -> Any:
         return stats.bootstrap((values,), np.mean, n_resamples=9000, method="percentile", random_state=1)
 
     expected = scipys(second_P).confidence_interval
-    np.testing.assert_allclose(found["scores"][1]["overall"]["interval"], expected, atol=0.015)
-    pairs = {(one["first"], one["second"]): one for one in found["differences"]}
+    np.testing.assert_allclose(actual["scores"][1]["overall"]["interval"], expected, atol=0.015)
+    pairs = {(one["first"], one["second"]): one for one in actual["differences"]}
     assert set(pairs) == {(0, 1), (0, 2), (1, 2)}
     expected = scipys(second_P - first_P).confidence_interval
     np.testing.assert_allclose(pairs[0, 1]["interval"], expected, atol=0.015)

@@ -42,9 +42,9 @@ def test_clean_hypothesis() -> None:
 
 
 def test_a_row_for_each_hypothesis(tmp_path: Path) -> None:
-    found = read_n_best_lists(write(tmp_path / "lists.csv", ROWS))
-    assert found.scale == "probability" and found.left_out == {} and found.first_best_added == 0
-    [one, two] = found.utterances
+    actual = read_n_best_lists(write(tmp_path / "lists.csv", ROWS))
+    assert actual.scale == "probability" and actual.left_out == {} and actual.first_best_added == 0
+    [one, two] = actual.utterances
     assert one.reference == ["the", "cat", "sat"] and one.texts == ["the cats sat", "the cat sat", "a cat sat"]
     assert one.scores == pytest.approx([math.log(0.7), math.log(0.2), math.log(0.1)])
     assert two.texts == ["go home"] and two.scores == [0]
@@ -52,9 +52,9 @@ def test_a_row_for_each_hypothesis(tmp_path: Path) -> None:
 
 def test_ids_separate_lists_with_equal_transcriptions(tmp_path: Path) -> None:
     rows = "id,transcription,hypothesis,score\n1,go,go,-1.5\n1,go,no,-2\n2,go,low,3\n"
-    found = read_n_best_lists(write(tmp_path / "lists.csv", rows))
-    assert found.scale == "log" and [one.texts for one in found.utterances] == [["go", "no"], ["low"]]
-    assert found.utterances[0].scores == [-1.5, -2]
+    actual = read_n_best_lists(write(tmp_path / "lists.csv", rows))
+    assert actual.scale == "log" and [one.texts for one in actual.utterances] == [["go", "no"], ["low"]]
+    assert actual.utterances[0].scores == [-1.5, -2]
 
 
 def test_one_list_per_line(tmp_path: Path) -> None:
@@ -71,8 +71,8 @@ def test_one_list_per_line(tmp_path: Path) -> None:
 
 def test_empty_hypotheses_stay_and_are_counted(tmp_path: Path) -> None:
     rows = "transcription,hypothesis,score\ngo home,,0.6\ngo home,[noise],0.3\ngo home,go,0.1\n"
-    found = read_n_best_lists(write(tmp_path / "lists.csv", rows))
-    assert found.utterances[0].texts == ["", "", "go"] and found.empty == 2
+    actual = read_n_best_lists(write(tmp_path / "lists.csv", rows))
+    assert actual.utterances[0].texts == ["", "", "go"] and actual.empty == 2
     assert read_n_best_lists(write(tmp_path / "lists.csv", ROWS)).empty == 0
 
 
@@ -94,23 +94,23 @@ def test_references_by_the_first_best(tmp_path: Path) -> None:
         tmp_path / "first.csv",
         "transcription,hypothesis\nplease play,please\ni don't know,i do n't go\nplease stop,please\n",
     )
-    found = read_n_best_lists(lists, references=references)
-    [one] = found.utterances
+    actual = read_n_best_lists(lists, references=references)
+    [one] = actual.utterances
     assert one.reference == ["i", "don", "t", "know"] and one.texts == ["i don't go", "i do go", "why don't go"]
     assert one.scores == pytest.approx([math.log(0.6), math.log(0.6), math.log(0.4)])
-    assert found.left_out == {"whose first best has several references": 1, "without a reference": 1}
-    assert found.first_best_added == 1
+    assert actual.left_out == {"whose first best has several references": 1, "without a reference": 1}
+    assert actual.first_best_added == 1
 
 
 def test_references_by_id(tmp_path: Path) -> None:
     lists = write(tmp_path / "lists.csv", "id,hypothesis,score\nu1,go,0.2\nu1,no,0.8\nu2,low,0.5\n")
     references = write(tmp_path / "said.tsv", "id\treference\nu2\tblow\nu1\tgo\n")
-    found = read_n_best_lists(lists, references=references)
-    assert [(one.reference, one.texts) for one in found.utterances] == [
+    actual = read_n_best_lists(lists, references=references)
+    assert [(one.reference, one.texts) for one in actual.utterances] == [
         (["go"], ["no", "go"]),
         (["blow"], ["low"]),
     ]
-    assert found.first_best_added == 0
+    assert actual.first_best_added == 0
 
 
 HEADER = "transcription,hypothesis,score\n"
@@ -164,5 +164,5 @@ def test_wrong_scales_and_references(tmp_path: Path) -> None:
 @pytest.mark.shared
 @pytest.mark.skipif(not SNIPS.is_dir(), reason="../shared is not here")
 def test_the_files_of_snips() -> None:
-    found = read_n_best_lists(SNIPS / "valid.conf.csv", references=SNIPS / "valid.supconf.csv")
-    assert len(found.utterances) == 696 and found.left_out == {"whose first best has several references": 4}
+    actual = read_n_best_lists(SNIPS / "valid.conf.csv", references=SNIPS / "valid.supconf.csv")
+    assert len(actual.utterances) == 696 and actual.left_out == {"whose first best has several references": 4}

@@ -11,7 +11,7 @@ def test_the_nearest_by_cosine_without_excluded_states() -> None:
     queries = np.array([3, 20])
     left_out = random.random((2, 50)) < 0.3
     left_out[[0, 1], queries] = True
-    found = nearest_neighbors(states[queries], states, left_out, k=5)
+    actual = nearest_neighbors(states[queries], states, left_out, k=5)
     for row, query in enumerate(queries):
         cosines = {
             place: float(
@@ -20,7 +20,7 @@ def test_the_nearest_by_cosine_without_excluded_states() -> None:
             for place in range(50)
             if not left_out[row, place]
         }
-        assert found[row].tolist() == sorted(cosines, key=lambda place: -cosines[place])[:5]
+        assert actual[row].tolist() == sorted(cosines, key=lambda place: -cosines[place])[:5]
 
 
 def test_the_overlap_of_two_lists() -> None:

@@ -47,13 +47,13 @@ def test_results_of_each_group_equal_plain_loops() -> None:
     draws = [draw_of(1), draw_of(2)]
     group_N = np.arange(TOKENS) % 3
     grouping = Grouping("kind", ("a", "b", "nothing", "c"), np.where(group_N == 2, 3, group_N))
-    found = list(
+    actual = list(
         evaluate_groups(
             Observations.from_draws(draws), grouping, bootstrap=GroupBootstrap(SENTENCES, count=20), logit=-0.5
         )
     )
-    assert [one["name"] for one in found] == ["a", "b", "c"]
-    for number, one in enumerate(found):
+    assert [one["name"] for one in actual] == ["a", "b", "c"]
+    for number, one in enumerate(actual):
         clean = [draws[0].clean_logits_N[i] for i in range(TOKENS) if group_N[i] == number]
         untouched, fakes, original, drawn, entropy, same = [], [], [], [], [], []
         for each in draws:
@@ -92,7 +92,7 @@ def test_results_of_each_group_equal_plain_loops() -> None:
 def test_intervals_resample_whole_sentences() -> None:
     draws, group_N = [draw_of(1), draw_of(2)], np.arange(TOKENS) % 2
     resamples = GroupBootstrap(SENTENCES, count=25, seed=4)
-    found = list(
+    actual = list(
         evaluate_groups(
             Observations.from_draws(draws), Grouping("kind", ("a", "b"), group_N), bootstrap=resamples, logit=-0.5
         )
@@ -101,7 +101,7 @@ def test_intervals_resample_whole_sentences() -> None:
     logits_M, fake_M = (
         np.concatenate([getattr(one, name) for one in draws]) for name in ("logits_N", "replaced_N")
     )
-    for number, one in enumerate(found):
+    for number, one in enumerate(actual):
         drawn: dict[str, list[float]] = {"missed": [], "untouched_logit": [], "auc": []}
         for row in resamples.weights_RS:
             weights_M = row[sentence_M] * np.tile(group_N == number, 2)
@@ -150,12 +150,12 @@ def test_at_equal_difficulty_only_the_bias_remains(bias: float) -> None:
 
 def test_effects_are_the_bias_alone() -> None:
     """Over many texts, because one may deviate by chance: 0 without a bias, and intervals cover the bias."""
-    found = [fit_error_effects(*made(seed, bias=0.0), logit=0.0)["missed"] for seed in range(20)]
-    second = [next(one for one in effect["tag"] if one["level"] == "b") for effect in found]
+    actual = [fit_error_effects(*made(seed, bias=0.0), logit=0.0)["missed"] for seed in range(20)]
+    second = [next(one for one in effect["tag"] if one["level"] == "b") for effect in actual]
     assert abs(np.mean([one["value"] for one in second])) < 0.015
     assert sum(one["low"] < 0 < one["high"] for one in second) >= 16
-    assert [*found[0]] == ["tag", "place", "generator's probability"]
-    unlikely, likely = found[0]["generator's probability"]
+    assert [*actual[0]] == ["tag", "place", "generator's probability"]
+    unlikely, likely = actual[0]["generator's probability"]
     assert likely["low"] > unlikely["high"]
     biased = fit_error_effects(*made(0, bias=0.2), logit=0.0)["missed"]
     assert next(one for one in biased["tag"] if one["level"] == "b")["low"] > 0.3
@@ -165,9 +165,9 @@ def test_without_errors_or_fakes_there_are_no_results() -> None:
     one = draw_of(1)
     one = replace(one, corrupted_N=one.original_N, clean_logits_N=one.clean_logits_N - 99)
     observed, every = Observations.from_draws([one]), Grouping("all", ("all",), np.zeros(TOKENS, np.int64))
-    (found,) = evaluate_groups(observed, every, bootstrap=GroupBootstrap(SENTENCES, count=9), logit=0.0)
-    assert found["fakes"] == 0 and found["same"]["value"] == 1.0
-    assert {found[key] for key in ("missed", "auc", "missed_at_equal_difficulty", "fake_logit")} == {None}
+    (actual,) = evaluate_groups(observed, every, bootstrap=GroupBootstrap(SENTENCES, count=9), logit=0.0)
+    assert actual["fakes"] == 0 and actual["same"]["value"] == 1.0
+    assert {actual[key] for key in ("missed", "auc", "missed_at_equal_difficulty", "fake_logit")} == {None}
     assert fit_error_effects(observed, [every], logit=0.0) == {"missed": None, "clean_suspected": None}
 
 

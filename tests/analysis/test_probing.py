@@ -35,10 +35,10 @@ PROBE = Probe("label", LABELS, TYPES, OF_SENTENCE)
 
 
 def test_probes_find_information_and_controls_show_memorization() -> None:
-    found = fit_probe(PROBE, [KNOWS, KNOWS_FORMS], seed=0)
-    assert found.scores_Z[0] > 0.85 and found.scores_Z[1] < 0.5
-    assert min(found.control_scores_Z) > 0.9  # states that encode the type solve the control task
-    assert found.counts_S.tolist() == [LENGTH] * (SENTENCES // 3)
+    actual = fit_probe(PROBE, [KNOWS, KNOWS_FORMS], seed=0)
+    assert actual.scores_Z[0] > 0.85 and actual.scores_Z[1] < 0.5
+    assert min(actual.control_scores_Z) > 0.9  # states that encode the type solve the control task
+    assert actual.counts_S.tolist() == [LENGTH] * (SENTENCES // 3)
 
 
 def test_the_probe_is_scikit_learns_logistic_regression() -> None:
@@ -60,16 +60,16 @@ def test_depths_are_evaluated_by_their_order_within_a_sentence() -> None:
     said = RidgeCV(RIDGE_ALPHAS).fit(scaler.transform(x[train]), DEPTHS[train]).predict(scaler.transform(x))
     held = np.unique(OF_SENTENCE[~train])
     expected = [spearmanr(said[s == OF_SENTENCE], DEPTHS[s == OF_SENTENCE]).statistic for s in held]
-    found = fit_probe(probe, [x], seed=0)
-    np.testing.assert_allclose(found.sums_ZS[0], expected, atol=0.03)
-    assert found.scores_Z[0] > 0.5 > 0.3 > abs(found.control_scores_Z[0])
+    actual = fit_probe(probe, [x], seed=0)
+    np.testing.assert_allclose(actual.sums_ZS[0], expected, atol=0.03)
+    assert actual.scores_Z[0] > 0.5 > 0.3 > abs(actual.control_scores_Z[0])
 
 
 def test_short_sentences_and_unlabeled_words_do_not_count() -> None:
     unknown = np.where(OF_SENTENCE % 2, -1, LABELS)
-    found = fit_probe(Probe("label", unknown, TYPES, OF_SENTENCE), [KNOWS], seed=0)
+    actual = fit_probe(Probe("label", unknown, TYPES, OF_SENTENCE), [KNOWS], seed=0)
     tested = Probe("label", unknown, TYPES, OF_SENTENCE).test_words(0)
-    assert found.counts_S.sum() == ((unknown >= 0) & tested).sum()
+    assert actual.counts_S.sum() == ((unknown >= 0) & tested).sum()
     short = Probe("depth", DEPTHS, TYPES, np.arange(len(TYPES)) // 4, ordered=True)
     assert fit_probe(short, [KNOWS], seed=0).counts_S.sum() == 0
 

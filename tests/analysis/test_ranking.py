@@ -31,11 +31,11 @@ def test_metrics_at_a_threshold_equal_those_of_scikit_learn(
     scores, positive, weights = items
     for threshold in (-0.5, 0.3, 1.25):
         flagged = scores >= threshold
-        found = Ranking(scores, positive).metrics_at(threshold, weights)
-        assert found.flagged == pytest.approx(np.average(flagged, weights=weights))
-        assert found.precision == pytest.approx(precision_score(positive, flagged, sample_weight=weights))
-        assert found.recall == pytest.approx(recall_score(positive, flagged, sample_weight=weights))
-        assert found.f_half == pytest.approx(fbeta_score(positive, flagged, beta=0.5, sample_weight=weights))
+        actual = Ranking(scores, positive).metrics_at(threshold, weights)
+        assert actual.flagged == pytest.approx(np.average(flagged, weights=weights))
+        assert actual.precision == pytest.approx(precision_score(positive, flagged, sample_weight=weights))
+        assert actual.recall == pytest.approx(recall_score(positive, flagged, sample_weight=weights))
+        assert actual.f_half == pytest.approx(fbeta_score(positive, flagged, beta=0.5, sample_weight=weights))
 
 
 def test_the_best_threshold_equals_an_exhaustive_search(items: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:

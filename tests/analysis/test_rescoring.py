@@ -36,7 +36,7 @@ def distance(first: list[str], second: list[str]) -> int:
 
 def utterances(count: int, seed: int = 0) -> list[Utterance]:
     """Each reference is a number and some words; hypotheses have wrong, missing or repeated words."""
-    random, found = np.random.default_rng(seed), []
+    random, actual = np.random.default_rng(seed), []
     for number in range(count):
         reference = [str(number), *random.choice(WORDS, random.integers(2, 7))]
         texts = []
@@ -48,8 +48,8 @@ def utterances(count: int, seed: int = 0) -> list[Utterance]:
             ]  # fmt: skip
             texts.append(" ".join(words) or "wrong")
         scores = sorted(random.normal(-5, 1, len(texts)), reverse=True)
-        found.append(Utterance(reference, texts, [float(score) for score in scores]))
-    return found
+        actual.append(Utterance(reference, texts, [float(score) for score in scores]))
+    return actual
 
 
 def lists(said: list[Utterance], folds: int = 4) -> HypothesisTable:
@@ -65,63 +65,63 @@ def test_word_errors_equal_the_textbook_algorithm() -> None:
     said = utterances(30)
     pairs = [(one.reference, normalize_words(text)) for one in said for text in one.texts]
     pairs += [(["a", "b"], []), (["a"], ["<unk>", "a"])]
-    found = word_errors([one for one, _ in pairs], [other for _, other in pairs])
-    assert found == [distance(one, other) for one, other in pairs] and found[-2:] == [2, 1]
+    actual = word_errors([one for one, _ in pairs], [other for _, other in pairs])
+    assert actual == [distance(one, other) for one, other in pairs] and actual[-2:] == [2, 1]
 
 
 def test_rates_equal_those_of_jiwer() -> None:
     said = utterances(40)
-    facts = evaluate_rescoring(lists(said), [], resamples=20)
+    results = evaluate_rescoring(lists(said), [], resamples=20)
     references = [" ".join(one.reference) for one in said]
-    assert facts["first_best"]["value"] == pytest.approx(jiwer.wer(references, [one.texts[0] for one in said]))
+    assert results["first_best"]["value"] == pytest.approx(jiwer.wer(references, [one.texts[0] for one in said]))
     best = [min(one.texts, key=lambda text, one=one: distance(one.reference, text.split())) for one in said]
-    assert facts["oracle"]["value"] == pytest.approx(jiwer.wer(references, best))
-    assert facts["reference_words"] == sum(len(one.reference) for one in said)
-    assert facts["hypotheses"] == sum(len(one.texts) for one in said)
+    assert results["oracle"]["value"] == pytest.approx(jiwer.wer(references, best))
+    assert results["reference_words"] == sum(len(one.reference) for one in said)
+    assert results["hypotheses"] == sum(len(one.texts) for one in said)
 
 
 def test_intervals_are_of_total_errors_over_total_words() -> None:
     said = utterances(40)
     table = lists(said)
-    facts = evaluate_rescoring(
+    results = evaluate_rescoring(
         table, [ModelScores("m", "s", table.likelihoods(perfect(said)))], resamples=60, seed=3
     )
     counts_RU = resample_counts(40, resamples=60, seed=3)
     first_U = table.errors_UH[:, 0]
     length_U, rescored_U = (cross_fit(table, one)[0] for one in (None, table.likelihoods(perfect(said))))
-    [one] = facts["models"]
-    for found, errors_U in (
-        (facts["first_best"], first_U),
+    [one] = results["models"]
+    for actual, errors_U in (
+        (results["first_best"], first_U),
         (one["rescored"], rescored_U),
         (one["to_first_best"], rescored_U - first_U),
         (one["to_length_alone"], rescored_U - length_U),
     ):
         rates = [sum(n * e for n, e in zip(row, errors_U, strict=True)) for row in counts_RU]
         words = [sum(n * w for n, w in zip(row, table.reference_words_U, strict=True)) for row in counts_RU]
-        assert found["value"] == pytest.approx(errors_U.sum() / table.reference_words_U.sum())
-        assert found["interval"] == pytest.approx(np.quantile(np.divide(rates, words), [0.025, 0.975]).tolist())
+        assert actual["value"] == pytest.approx(errors_U.sum() / table.reference_words_U.sum())
+        assert actual["interval"] == pytest.approx(np.quantile(np.divide(rates, words), [0.025, 0.975]).tolist())
 
 
 def test_a_model_that_knows_the_reference_reaches_the_oracle() -> None:
     said = utterances(80)
     table = lists(said)
-    facts = evaluate_rescoring(table, [ModelScores("m", "s", table.likelihoods(perfect(said)))], resamples=200)
-    [one] = facts["models"]
-    assert one["alone"]["value"] == facts["oracle"]["value"]
-    assert one["rescored"]["value"] < 0.5 * (facts["first_best"]["value"] + facts["oracle"]["value"])
+    results = evaluate_rescoring(table, [ModelScores("m", "s", table.likelihoods(perfect(said)))], resamples=200)
+    [one] = results["models"]
+    assert one["alone"]["value"] == results["oracle"]["value"]
+    assert one["rescored"]["value"] < 0.5 * (results["first_best"]["value"] + results["oracle"]["value"])
     assert one["to_first_best"]["interval"][1] < 0 and one["better"] > 10 > one["worse"]
-    assert one["curve"][0]["rate"] == pytest.approx(facts["first_best"]["value"])
+    assert one["curve"][0]["rate"] == pytest.approx(results["first_best"]["value"])
     assert one["curve"][-1]["rate"] <= one["curve"][5]["rate"]
 
 
 def test_a_constant_model_changes_nothing() -> None:
     said = utterances(40)
     table = lists(said)
-    facts = evaluate_rescoring(
+    results = evaluate_rescoring(
         table, [ModelScores("m", "s", table.likelihoods(np.ones(int(table.mask_UH.sum()))))], resamples=20
     )
-    [one] = facts["models"]
-    assert one["weights"] == [0.0] * 4 and one["alone"]["value"] == facts["first_best"]["value"]
+    [one] = results["models"]
+    assert one["weights"] == [0.0] * 4 and one["alone"]["value"] == results["first_best"]["value"]
     assert one["to_length_alone"] == {"value": 0.0, "interval": [0.0, 0.0]}
 
 

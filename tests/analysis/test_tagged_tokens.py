@@ -74,33 +74,33 @@ def test_words_are_found_in_their_text(sentences: list[Sentence]) -> None:
 def test_tokens_have_the_word_of_their_first_character(kind: TokenizerKind, sentences: list[Sentence]) -> None:
     texts = ["I do not see the mat, the dog or his work, once!", "don't mat, home"]
     tokenizer = train_tokenizer(texts * 20, vocabulary_size=340 if kind == "bpe" else 70, kind=kind)
-    found = tokenize_tagged(sentences, tokenizer)
-    assert found.rebuilt == 2 and found.tags[0] in ("DET", "NOUN", "PUNCT") and len(found.tags) == 8
+    actual = tokenize_tagged(sentences, tokenizer)
+    assert actual.rebuilt == 2 and actual.tags[0] in ("DET", "NOUN", "PUNCT") and len(actual.tags) == 8
     n = 0
     for number, sentence in enumerate(sentences):
         text, spans, _ = locate_words(sentence)
         encoding = tokenizer.encode(text, add_special_tokens=False)
-        assert found.ids[number] == encoding.ids
+        assert actual.ids[number] == encoding.ids
         owners = []
         for start, end in encoding.offsets:  # the word with the first character that is no whitespace
             at = next((i for i in range(start, end) if not text[i].isspace()), end)
             owners.append(next(w for w, (first, last) in enumerate(spans) if first <= at < last))
-        assert found.word_position_N[n : n + len(owners)].tolist() == owners
+        assert actual.word_position_N[n : n + len(owners)].tolist() == owners
         for i, word in enumerate(owners):
-            assert sentence.tags is not None and found.tags[found.tag_N[n + i]] == sentence.tags[word]
+            assert sentence.tags is not None and actual.tags[actual.tag_N[n + i]] == sentence.tags[word]
             expected = WHOLE if owners.count(word) == 1 else FIRST if owners.index(word) == i else LATER
-            assert found.piece_N[n + i] == expected
-            assert (found.sentence_N[n + i], found.word_N[n + i]) == (
+            assert actual.piece_N[n + i] == expected
+            assert (actual.sentence_N[n + i], actual.word_N[n + i]) == (
                 number,
-                found.word_N[n] + len({*owners[: i + 1]}) - 1,
+                actual.word_N[n] + len({*owners[: i + 1]}) - 1,
             )
         n += len(owners)
-    assert n == len(found.tag_N) and found.word_N[-1] == found.words - 1
+    assert n == len(actual.tag_N) and actual.word_N[-1] == actual.words - 1
     rank_V = np.random.default_rng(0).permutation(tokenizers.vocabulary_size(tokenizer))
-    id_N = np.concatenate(found.ids)
-    rarest_N = rarest_piece(found, rank_V)
-    for word in range(found.words):
-        inside = found.word_N == word
+    id_N = np.concatenate(actual.ids)
+    rarest_N = rarest_piece(actual, rank_V)
+    for word in range(actual.words):
+        inside = actual.word_N == word
         assert {*rank_V[rarest_N[inside]].tolist()} == {max(rank_V[id_N[inside]])}
 
 

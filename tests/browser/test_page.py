@@ -29,9 +29,9 @@ def expected(address: str, text: str = TEXT, model: int = 1) -> dict[str, Any]:
 
 def middle(probabilities: list[float]) -> float:
     """A threshold with probabilities on both sides."""
-    found = round(sorted(probabilities)[len(probabilities) // 2] - 0.005, 2)
-    assert min(probabilities) < found <= max(probabilities)
-    return found
+    actual = round(sorted(probabilities)[len(probabilities) // 2] - 0.005, 2)
+    assert min(probabilities) < actual <= max(probabilities)
+    return actual
 
 
 def test_every_token_is_a_button_that_says_its_probability(page: Any, addresses: dict[str, str]) -> None:

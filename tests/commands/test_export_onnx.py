@@ -50,8 +50,8 @@ def test_every_network_of_a_run_goes_out(trained: Path, tmp_path: Path) -> None:
     folders = [one.written.folder for one in result.exports]
     assert folders == [here / "export/onnx/discriminator", here / "export/onnx/generator"]
     assert "within" in str(result)
-    found, expected = (Scorer(model, device="cpu")(["the fox"])[0] for model in (here / "export/onnx", trained))
-    assert found.logits == pytest.approx(expected.logits, abs=1e-4)
+    actual, expected = (Scorer(model, device="cpu")(["the fox"])[0] for model in (here / "export/onnx", trained))
+    assert actual.logits == pytest.approx(expected.logits, abs=1e-4)
     with pytest.raises(ElectraError, match="exists already"):
         exported(here)
 
@@ -101,8 +101,8 @@ def test_a_fine_tuned_model_is_measured_by_its_task(
     shutil.rmtree(out / "onnx-int8")
     [lost] = exported(out, quantize="int8").exports
     assert lost.quality is None and "--data" in caplog.text
-    [found] = exported(out, quantize="int8", data=tmp_path / "elsewhere.csv", out=tmp_path / "x").exports
-    assert found.quality is not None and str(found.quality) == str(one.quality)
+    [actual] = exported(out, quantize="int8", data=tmp_path / "elsewhere.csv", out=tmp_path / "x").exports
+    assert actual.quality is not None and str(actual.quality) == str(one.quality)
 
 
 @pytest.mark.parametrize(

@@ -168,10 +168,10 @@ xlarge and xxlarge, of which it says 60M and 235M; the released networks have th
 def test_parameters_are_the_published_ones(preset: str, tmp_path: Path) -> None:
     (file := tmp_path / "model.toml").write_text(f'extends = "{preset}"\n[model]\nvocabulary_size = 30_000\n')
     counted = count_flops(str(file), "modern")
-    found = counted.parameters["encoder"]
-    assert abs(found - PUBLISHED[preset]) <= 0.7e6
+    actual = counted.parameters["encoder"]
+    assert abs(actual - PUBLISHED[preset]) <= 0.7e6
     (console := Console(file=io.StringIO(), width=150, record=True)).print(Flops([counted]))
-    assert f"{found / 1e6:.1f}M" in console.export_text()
+    assert f"{actual / 1e6:.1f}M" in console.export_text()
 
 
 XLNETS = {"xlnet-base": 116_750_336, "xlnet-large": 360_300_800}

@@ -20,5 +20,5 @@ def imported_with(modules: list[str]) -> str:
 def test_the_modules_of_verbs_import_nothing_heavy() -> None:
     modules = {verb: target.partition(":")[0] for verb, (target, _) in VERBS.items()}
     if imported_with(list(modules.values())):
-        found = {verb: imported_with([module]) for verb, module in modules.items()}
-        pytest.fail(f"import these inside `run`: { {verb: names for verb, names in found.items() if names} }")
+        actual = {verb: imported_with([module]) for verb, module in modules.items()}
+        pytest.fail(f"import these inside `run`: { {verb: names for verb, names in actual.items() if names} }")

@@ -102,12 +102,12 @@ def test_the_networks_give_different_predictions(models: Models) -> None:
 
 def test_one_prediction_per_line(models: Models, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", models("labels"), *TEXTS]) == 0
-    found = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    actual = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     expected = Predictor(models("labels"))(TEXTS)
-    assert [(label, text) for label, _, text in found] == [
+    assert [(label, text) for label, _, text in actual] == [
         (one["label"], text) for one, text in zip(expected, TEXTS, strict=True)
     ]
-    assert [float(score) for _, score, _ in found] == [
+    assert [float(score) for _, score, _ in actual] == [
         pytest.approx(one["scores"][one["label"]], abs=1e-3) for one in expected
     ]
 
@@ -115,8 +115,8 @@ def test_one_prediction_per_line(models: Models, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize("kind", ["multilabel", "regression", "tagging"])
 def test_every_kind_has_a_line(kind: str, models: Models) -> None:
     expected = Predictor(models(kind))(TEXTS)
-    found = lines(run(PredictConfig(models(kind), tuple(TEXTS))))
-    for line, one, text in zip(found, expected, TEXTS, strict=True):
+    actual = lines(run(PredictConfig(models(kind), tuple(TEXTS))))
+    for line, one, text in zip(actual, expected, TEXTS, strict=True):
         if kind == "tagging":
             assert line == " ".join(f"{word}/{tag}" for word, tag in zip(text.split(), one["tags"], strict=True))
         elif kind == "multilabel":
@@ -129,8 +129,8 @@ def test_pairs_and_questions_are_two_arguments(models: Models) -> None:
     given = tuple(text for pair in PAIRS for text in pair)
     for kind, key in (("pair", "label"), ("answering", "answer")):
         expected = [one[key] or "(no answer)" for one in Predictor(models(kind))(PAIRS)]
-        found = lines(run(PredictConfig(models(kind), given)))
-        assert [line.split("\t")[0] for line in found] == expected
+        actual = lines(run(PredictConfig(models(kind), given)))
+        assert [line.split("\t")[0] for line in actual] == expected
         with pytest.raises(ConfigError, match="needs pairs of texts, but 5 texts were given"):
             run(PredictConfig(models(kind), given[:5]))
 
@@ -206,8 +206,8 @@ def test_questions_of_a_squad_file(models: Models, tmp_path: Path) -> None:
         3, "prediction", out
     )
     assert json.loads(out.read_text()) == {f"q{i}": answer for i, answer in enumerate(expected)}
-    found = lines(run(PredictConfig(models("answering"), input=str(path))))
-    assert found == [f"q{i}\t{answer}" for i, answer in enumerate(expected)]
+    actual = lines(run(PredictConfig(models("answering"), input=str(path))))
+    assert actual == [f"q{i}\t{answer}" for i, answer in enumerate(expected)]
     for other in ("labels", "pair"):
         with pytest.raises(ConfigError, match=r"dev\.json: is a file of questions, and the model was not"):
             run(PredictConfig(models(other), input=str(path)))
@@ -283,14 +283,14 @@ def tagged_as_columns(models: Models, path: Path, column: str | None) -> list[st
 def test_standard_input(kind: str, models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.BytesIO("".join(f"{text}\n\n" for text in TEXTS).encode())
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))
-    found = lines(run(PredictConfig(models(kind), input="-")))
-    assert found == lines(run(PredictConfig(models(kind), tuple(TEXTS))))
+    actual = lines(run(PredictConfig(models(kind), input="-")))
+    assert actual == lines(run(PredictConfig(models(kind), tuple(TEXTS))))
 
 
 def test_a_text_file_and_arguments_together(models: Models, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a dog\r\n\n  \non the mat")
-    found = lines(run(PredictConfig(models("labels"), ("the cat",), input=str(tmp_path / "in.txt"))))
-    assert [line.split("\t")[2] for line in found] == ["the cat", "a dog", "on the mat"]
+    actual = lines(run(PredictConfig(models("labels"), ("the cat",), input=str(tmp_path / "in.txt"))))
+    assert [line.split("\t")[2] for line in actual] == ["the cat", "a dog", "on the mat"]
 
 
 def test_the_columns_of_the_fine_tuning_are_the_default(models: Models, tmp_path: Path) -> None:

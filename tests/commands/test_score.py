@@ -70,8 +70,8 @@ def test_electric_gives_the_sum_of_negative_energies(model, tmp_path, capsys) ->
     assert main(["score", model, "the cat sat", "--electric"]) == 2
     assert "was trained with objective.kind replaced-token; leave --electric out" in capsys.readouterr().err
     shutil.copytree(Path(model) / "export/discriminator", tmp_path / "electric")
-    facts = json.loads((tmp_path / "electric/config.json").read_text())
-    (tmp_path / "electric/config.json").write_text(json.dumps(facts | {"electra_objective": "electric"}))
+    fields = json.loads((tmp_path / "electric/config.json").read_text())
+    (tmp_path / "electric/config.json").write_text(json.dumps(fields | {"electra_objective": "electric"}))
     model = str(tmp_path / "electric")
     assert main(["score", model, "the cat sat"]) == 2
     assert "give --electric" in capsys.readouterr().err

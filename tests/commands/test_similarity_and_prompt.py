@@ -21,17 +21,17 @@ PAIRS = [("gardener garden", "gardener town", 4.0), ("fox", "river boat road", 1
 
 def cosines(model: str) -> list[float]:
     encoder = TextEncoder(model, device="cpu")
-    found = []
+    actual = []
     for first, second, _ in PAIRS:
         a, b = encoder.encode([first])[0], encoder.encode([second])[0]
-        found.append(float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)))
-    return found
+        actual.append(float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)))
+    return actual
 
 
 def test_the_cosine_of_given_pairs(small_model: str) -> None:
     texts = tuple(text for first, second, _ in PAIRS for text in (first, second))
-    found = similarity.run(SimilarityConfig(small_model, texts))
-    assert [cosine for cosine, *_ in found.pairs] == pytest.approx(cosines(small_model), abs=1e-5)
+    actual = similarity.run(SimilarityConfig(small_model, texts))
+    assert [cosine for cosine, *_ in actual.pairs] == pytest.approx(cosines(small_model), abs=1e-5)
     with pytest.raises(ConfigError, match="in pairs, but 3"):
         check(SimilarityConfig(small_model, texts[:3]))
 
@@ -52,8 +52,8 @@ def test_correlations_of_glue_files_and_of_a_table(small_model: str, tmp_path: P
     for name in ("train", "dev"):
         (own / f"{name}.csv").write_text("left,right,like\n" + "".join(f"{a},{b},{s}\n" for a, b, s in PAIRS))
     columns = ("left", "right", "like")
-    found = similarity.run(SimilarityConfig(small_model, task="mine", data=own, columns=columns))
-    assert found.correlations["dev"]["spearman"] == pytest.approx(expected)
+    actual = similarity.run(SimilarityConfig(small_model, task="mine", data=own, columns=columns))
+    assert actual.correlations["dev"]["spearman"] == pytest.approx(expected)
     with pytest.raises(ConfigError, match="--columns: give three"):
         check(SimilarityConfig(small_model, task="mine", data=own, columns=("left", "left", "like")))
     with pytest.raises(ConfigError, match="two texts, or --data"):

@@ -45,10 +45,10 @@ def shown(*folders: Path) -> str:
 
 def test_a_run_that_is_alive_has_time_left(folder: Path) -> None:
     with acquire(folder):
-        found = read_run_status(folder)
-        assert (found.state, found.step, found.steps, found.seconds_left) == ("running", 100, 200, 50.0)
-        assert found.process is not None and found.process["process"] == os.getpid()
-    assert found.checkpoint == "step-00000080" and found.loss == 7.5
+        actual = read_run_status(folder)
+        assert (actual.state, actual.step, actual.steps, actual.seconds_left) == ("running", 100, 200, 50.0)
+        assert actual.process is not None and actual.process["process"] == os.getpid()
+    assert actual.checkpoint == "step-00000080" and actual.loss == 7.5
 
 
 def test_the_states_of_a_run(folder: Path) -> None:
@@ -103,8 +103,8 @@ def test_one_run_is_shown_in_full_and_many_in_a_table(folder: Path) -> None:
 
 def test_a_line_of_json_for_each_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", str(folder), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["state"] == "dead" and found["evaluation"]["eval/unigram_auc"] == 0.61
+    actual = json.loads(capsys.readouterr().out)
+    assert actual["state"] == "dead" and actual["evaluation"]["eval/unigram_auc"] == 0.61
 
 
 def test_what_is_no_run_is_named(tmp_path: Path) -> None:

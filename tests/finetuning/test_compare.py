@@ -16,26 +16,26 @@ def table(tmp_path: Path) -> Path:
 
 def test_a_clear_difference_is_significant(table: Path, tmp_path: Path) -> None:
     worse = write_finetuning(tmp_path / "worse", table, range(80), range(60))
-    found = compare_finetunings(worse, write_finetuning(tmp_path / "better", table, range(20)))
-    assert (found.first, found.second) == (pytest.approx(0.65), pytest.approx(0.9))
-    assert found.interval[0] > 0.15 and found.interval[1] < 0.35 and found.probability < 0.01
-    assert found.seeds == (2, 1) and found.deviations == (pytest.approx(0.0707, abs=1e-4), None)
+    actual = compare_finetunings(worse, write_finetuning(tmp_path / "better", table, range(20)))
+    assert (actual.first, actual.second) == (pytest.approx(0.65), pytest.approx(0.9))
+    assert actual.interval[0] > 0.15 and actual.interval[1] < 0.35 and actual.probability < 0.01
+    assert actual.seeds == (2, 1) and actual.deviations == (pytest.approx(0.0707, abs=1e-4), None)
 
 
 def test_a_small_difference_is_not_significant(table: Path, tmp_path: Path) -> None:
     one = write_finetuning(tmp_path / "one", table, range(40))
-    found = compare_finetunings(one, write_finetuning(tmp_path / "two", table, range(20, 56)))
-    assert found.second - found.first == pytest.approx(0.02)
-    assert found.interval[0] < 0 < found.interval[1] and found.probability > 0.3
+    actual = compare_finetunings(one, write_finetuning(tmp_path / "two", table, range(20, 56)))
+    assert actual.second - actual.first == pytest.approx(0.02)
+    assert actual.interval[0] < 0 < actual.interval[1] and actual.probability > 0.3
 
 
 def test_the_interval_is_that_of_the_paired_difference(table: Path, tmp_path: Path) -> None:
     """If the second is wrong in the same examples and in ten more, only those ten vary."""
-    found = compare_finetunings(
+    actual = compare_finetunings(
         write_finetuning(tmp_path / "one", table, range(90)), write_finetuning(tmp_path / "two", table, range(100))
     )
     deviation = (0.05 * 0.95 / COUNT) ** 0.5  # of the fraction 10 / 200
-    assert found.interval == pytest.approx((-0.05 - 1.96 * deviation, -0.05 + 1.96 * deviation), abs=0.008)
+    assert actual.interval == pytest.approx((-0.05 - 1.96 * deviation, -0.05 + 1.96 * deviation), abs=0.008)
 
 
 def test_the_same_seed_gives_the_same_result(table: Path, tmp_path: Path) -> None:

@@ -65,12 +65,12 @@ def config(model: str, data: Path, out: Path) -> FinetuneConfig:
 
 
 def test_tasks_with_data_are_run_and_averaged(small_model: str, data: Path, tmp_path: Path) -> None:
-    found = finetune_glue(config(small_model, data, tmp_path / "out"), from_mnli=True)
-    assert list(found.results) == ["cola", "mnli", "rte", "wnli"]
-    assert found.absent == ["SST-2", "MRPC", "STS-B", "QQP", "QNLI"]
-    facts = json.loads((tmp_path / "out" / "results.json").read_text())
-    medians = [facts["tasks"][name]["median"] for name in ("cola", "mnli", "rte")]
-    assert facts["median"] == pytest.approx(sum(medians) / 3), "WNLI is not in the average"
+    actual = finetune_glue(config(small_model, data, tmp_path / "out"), from_mnli=True)
+    assert list(actual.results) == ["cola", "mnli", "rte", "wnli"]
+    assert actual.absent == ["SST-2", "MRPC", "STS-B", "QQP", "QNLI"]
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    medians = [results["tasks"][name]["median"] for name in ("cola", "mnli", "rte")]
+    assert results["median"] == pytest.approx(sum(medians) / 3), "WNLI is not in the average"
     rte = json.loads((tmp_path / "out" / "rte" / "results.json").read_text())
     assert rte["pretrained"] == str(tmp_path / "out" / "mnli" / "model")
     assert list(json.loads((tmp_path / "out" / "mnli" / "results.json").read_text())["seeds"][0]["others"]) == [
@@ -80,8 +80,8 @@ def test_tasks_with_data_are_run_and_averaged(small_model: str, data: Path, tmp_
     assert cola["pretrained"] == small_model
     console = Console(width=200)
     with console.capture() as captured:
-        console.print(found)
-    failed = [facts["tasks"][name]["failed"] for name in found.results]
+        console.print(actual)
+    failed = [results["tasks"][name]["failed"] for name in actual.results]
     assert sum(failed) > 0, "six examples teach too little"
     [line] = [line for line in captured.get().splitlines() if "failed runs" in line]
     assert [int(cell) for cell in line.replace("│", " ").split()[2:]] == [*failed, sum(failed)]

@@ -81,32 +81,32 @@ def check_exported_predictions(out: Path, data: Path) -> None:
     """The exported model predicts the same for dev as the seed did."""
     known = [json.loads(line) for line in (out / "seed-0/dev.jsonl").read_text().splitlines()]
     texts = [json.loads(line)["text"] for line in (data / "dev.jsonl").read_text().splitlines()]
-    found = electra.load(out, device="cpu").predict(texts)
-    for one, other in zip(found, known, strict=True):
+    actual = electra.load(out, device="cpu").predict(texts)
+    for one, other in zip(actual, known, strict=True):
         assert one["scores"] == pytest.approx(other["scores"], abs=1e-4)
 
 
 def test_the_end_of_a_text_is_read_in_windows_and_cut_otherwise(plain: str, reviews: Path, tmp_path: Path) -> None:
     assert tune(plain, reviews, tmp_path / "cut").values("accuracy")[0] < 0.75
-    found = tune(plain, reviews, tmp_path / "windows", data__long="windows")
-    assert found.values("accuracy")[0] > 0.9
+    actual = tune(plain, reviews, tmp_path / "windows", data__long="windows")
+    assert actual.values("accuracy")[0] > 0.9
     check_exported_predictions(tmp_path / "windows", reviews)
-    facts = json.loads((tmp_path / "windows/model/config.json").read_text())["electra_task"]
-    assert (facts["max_length"], facts["long"], facts["longest"]) == (LENGTH, "windows", 4096)
+    results = json.loads((tmp_path / "windows/model/config.json").read_text())["electra_task"]
+    assert (results["max_length"], results["long"], results["longest"]) == (LENGTH, "windows", 4096)
 
 
 @pytest.mark.parametrize("direction", ["left", "both"])
 def test_with_memory(direction: Literal["left", "both"], reviews: Path, tmp_path: Path) -> None:
     model = save_memory_model(tmp_path, direction)
-    found = tune(model, reviews, tmp_path / "out", data__long="memory")
-    assert found.values("accuracy")[0] > 0.9
+    actual = tune(model, reviews, tmp_path / "out", data__long="memory")
+    assert actual.values("accuracy")[0] > 0.9
     check_exported_predictions(tmp_path / "out", reviews)
 
 
 def test_texts_are_cut_at_the_longest(plain: str, reviews: Path, tmp_path: Path) -> None:
-    found = tune(plain, reviews, tmp_path / "out", data__long="windows", data__longest=LENGTH, train__epochs=1)
+    actual = tune(plain, reviews, tmp_path / "out", data__long="windows", data__longest=LENGTH, train__epochs=1)
     cut = tune(plain, reviews, tmp_path / "cut", train__epochs=1)
-    assert found.values("accuracy") == cut.values("accuracy")
+    assert actual.values("accuracy") == cut.values("accuracy")
 
 
 def test_settings_that_contradict_each_other_are_refused(

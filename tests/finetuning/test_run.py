@@ -130,8 +130,8 @@ def finished(model: str, easy: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 def test_an_easy_table_is_learned(finished: FinetuneResult) -> None:
     assert finished.metric == "accuracy" and min(finished.values("accuracy")) > 0.9 and finished.exit_code == 0
-    found = electra.load(finished.out, device="cpu").predict(["a splendid boat", "the dreadful river"])
-    assert [one["label"] for one in found] == ["good", "bad"]
+    actual = electra.load(finished.out, device="cpu").predict(["a splendid boat", "the dreadful river"])
+    assert [one["label"] for one in actual] == ["good", "bad"]
 
 
 def test_results_follow_the_contract(finished: FinetuneResult, model: str) -> None:

@@ -101,11 +101,12 @@ def objective(name: str, *, masking: MaskingConfig | None = None, model: Encoder
         model=_shaped(model, dict(SHAPES.get(name, {}))), generator=generator, objective=config,
         masking=masking or MaskingConfig(share=0.25),
     )  # fmt: skip
-    ours = build_objective(settings, SPECIAL, TABLES)
-    for encoder in {id(tower.encoder): tower.encoder for tower in ours.exportable_networks().values()}.values():
+    objective = build_objective(settings, SPECIAL, TABLES)
+    networks = objective.exportable_networks().values()
+    for encoder in {id(network.encoder): network.encoder for network in networks}.values():
         if "neighbor-start" in encoder.config.capabilities:
             encoder.attend_to_neighbors()  # which would take most of the steps to find
-    return ours
+    return objective
 
 
 def batch(rows: int, *, seed: int) -> Batch:
@@ -121,9 +122,9 @@ def batch(rows: int, *, seed: int) -> Batch:
     return Batch(ids_BL, torch.zeros_like(ids_BL), lengths_B, seed=seed, seeds_B=seeds_B)
 
 
-def rows(whole: Batch, chosen: slice) -> Batch:
+def rows(whole: Batch, indices: slice) -> Batch:
     assert whole.seeds_B is not None
     return Batch(
-        whole.input_ids_BL[chosen], whole.segment_ids_BL[chosen], whole.lengths_B[chosen], whole.seed,
-        seeds_B=whole.seeds_B[chosen],
+        whole.input_ids_BL[indices], whole.segment_ids_BL[indices], whole.lengths_B[indices], whole.seed,
+        seeds_B=whole.seeds_B[indices],
     )  # fmt: skip

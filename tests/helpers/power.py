@@ -60,9 +60,9 @@ class Disk:
 
     def _sync(self, descriptor: int) -> None:
         self._tick()
-        found = os.fstat(descriptor)
-        self.synced[found.st_ino] = (found.st_size, found.st_mtime_ns)
-        self.names = [(folder, undo) for folder, undo in self.names if folder != found.st_ino]
+        actual = os.fstat(descriptor)
+        self.synced[actual.st_ino] = (actual.st_size, actual.st_mtime_ns)
+        self.names = [(folder, undo) for folder, undo in self.names if folder != actual.st_ino]
 
     def _rename(self, source: Any, target: Any) -> None:
         self._tick()

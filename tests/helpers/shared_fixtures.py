@@ -53,9 +53,9 @@ def breaks(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]
     """Has something happen when the batch of a step of a fine-tuning is made."""
     whole = seed_run.micro_batches
 
-    def at(wanted: int, happens: Callable[[], None]) -> None:
+    def at(breaking_step: int, happens: Callable[[], None]) -> None:
         def micro_batches(config: Any, rows: Any, step: int, **others: Any) -> list[TaskBatch]:
-            if step == wanted:
+            if step == breaking_step:
                 happens()
             return whole(config, rows, step, **others)
 

@@ -26,11 +26,11 @@ def batcher(max_length: int) -> Batcher:
 @pytest.mark.parametrize("size", [1, 2, 3, 14, 15, 510])
 @pytest.mark.parametrize("tokens", [0, 1, 2, 13, 14, 15, 16, 99, 1500])
 def test_windows_keep_every_token_once_with_context(tokens: int, size: int) -> None:
-    found = overlapping_windows(7, tokens, size)
-    assert found, "an empty text has one too"
-    kept = [position for window in found for position in range(window.keep_start, window.keep_end)]
+    actual = overlapping_windows(7, tokens, size)
+    assert actual, "an empty text has one too"
+    kept = [position for window in actual for position in range(window.keep_start, window.keep_end)]
     assert kept == list(range(tokens))
-    for window in found:
+    for window in actual:
         assert window.text == 7
         assert 0 <= window.start <= window.keep_start <= window.keep_end <= window.end <= tokens
         assert window.end - window.start <= size
@@ -52,12 +52,12 @@ def test_batches_fit_the_budget_and_contain_all_rows() -> None:
 
     reader = batcher(40)
     special = reader.special
-    found = [np.full(len(ids), np.nan) for ids in texts]
+    actual = [np.full(len(ids), np.nan) for ids in texts]
     for window, row in reader.outputs(texts, network, batch_tokens=400):
         ids = texts[window.text][window.start : window.end]
         assert row.dtype == np.float32 and row.tolist() == [special.classify, *ids, special.separate]
-        found[window.text][window.kept] = row[window.kept_in_row]
-    assert [row.tolist() for row in found] == texts
+        actual[window.text][window.kept] = row[window.kept_in_row]
+    assert [row.tolist() for row in actual] == texts
     assert all(rows * length <= 400 for rows, length in shapes)
     assert len(shapes) < len(texts) / 6
     tokens = sum(window.length for i, ids in enumerate(texts) for window in overlapping_windows(i, len(ids), 38))
@@ -69,8 +69,8 @@ def test_batch_boundaries_have_the_lowest_cost(call: int) -> None:
     draw = random.Random(call)
     for _ in range(20):
         lengths = sorted((draw.randrange(2, 30) for _ in range(draw.randrange(10))), reverse=True)
-        found = batch_boundaries(lengths, 60, call)
-        assert found[0] == 0 and found[-1] == len(lengths)
+        actual = batch_boundaries(lengths, 60, call)
+        assert actual[0] == 0 and actual[-1] == len(lengths)
 
         def cost(ends: Sequence[int], lengths: list[int] = lengths) -> float:
             batches = [lengths[first:end] for first, end in pairwise(ends)]
@@ -83,7 +83,7 @@ def test_batch_boundaries_have_the_lowest_cost(call: int) -> None:
             for count in range(len(lengths))
             for inner in combinations(range(1, len(lengths)), count)
         )
-        assert not lengths or cost(found) == min(map(cost, every))
+        assert not lengths or cost(actual) == min(map(cost, every))
 
 
 def test_rows_of_one_length_need_no_mask() -> None:

@@ -65,9 +65,9 @@ def by_hand(scorer: Scorer, text: str) -> Tensor:
     assert isinstance(encoder, RelativeEncoder)
     memory, logits = None, []
     for window in torch.tensor([framed(scorer, text)]).split(LENGTH, 1):
-        found = encoder.read(window, memory_YBMD=memory)
-        memory = found.memory_YBMD
-        logits.append(scorer.backend.head(found.states_BND)[0])
+        actual = encoder.read(window, memory_YBMD=memory)
+        memory = actual.memory_YBMD
+        logits.append(scorer.backend.head(actual.states_BND)[0])
     return torch.cat(logits)[1:-1]
 
 
@@ -76,9 +76,9 @@ def test_scores_with_memory_equal_consecutive_windows(model: Path, batch_tokens:
     """In any batch, also for texts that end at the end of a window or one token after it."""
     scorer = Scorer(model, device="cpu")
     many = texts(3, LENGTH - 2, 0, 90, LENGTH - 1, 2 * LENGTH - 2, 2 * LENGTH - 1, 40, 1)
-    for text, found in zip(many, scorer(many, batch_tokens=batch_tokens), strict=True):
-        assert found.text == text and len(found.tokens) == len(text.split())
-        np.testing.assert_allclose(found.logits, by_hand(scorer, text).numpy(), atol=1e-5)
+    for text, actual in zip(many, scorer(many, batch_tokens=batch_tokens), strict=True):
+        assert actual.text == text and len(actual.tokens) == len(text.split())
+        np.testing.assert_allclose(actual.logits, by_hand(scorer, text).numpy(), atol=1e-5)
 
 
 def test_memory_and_windows_differ_for_long_texts_only(model: Path) -> None:
@@ -113,9 +113,9 @@ def test_states_and_their_mean(model: Path, long: LongTextMode) -> None:
             continue
         memory, parts = None, []
         for window in ids_BL.split(LENGTH, 1):
-            found = scorer.backend.encoder.read(window, memory_YBMD=memory)
-            memory = found.memory_YBMD
-            parts.append(found.states_BND[0].detach())
+            actual = scorer.backend.encoder.read(window, memory_YBMD=memory)
+            memory = actual.memory_YBMD
+            parts.append(actual.states_BND[0].detach())
         expected_LD = torch.cat(parts).numpy()
         np.testing.assert_allclose(state_LD, expected_LD[1:-1], atol=1e-5)
         np.testing.assert_allclose(mean_D, expected_LD.mean(0), atol=1e-5)
@@ -124,10 +124,10 @@ def test_states_and_their_mean(model: Path, long: LongTextMode) -> None:
 @pytest.mark.parametrize("length", [3, 4, 16])
 @pytest.mark.parametrize("tokens", [0, 1, 2, 13, 14, 15, 16, 29, 30, 31, 99])
 def test_consecutive_windows_cover_the_text(tokens: int, length: int) -> None:
-    found = consecutive_windows(7, tokens, length)
-    stream = [place for w in found for place in [-1] * w.before + [*range(w.start, w.end)] + [tokens] * w.after]
+    actual = consecutive_windows(7, tokens, length)
+    stream = [place for w in actual for place in [-1] * w.before + [*range(w.start, w.end)] + [tokens] * w.after]
     assert stream == [*range(-1, tokens + 1)], "every token once, with one special token on either side"
-    assert all(window.length == length for window in found[:-1]) and 0 < found[-1].length <= length
-    assert all(window.kept == slice(window.start, window.end) for window in found)
+    assert all(window.length == length for window in actual[:-1]) and 0 < actual[-1].length <= length
+    assert all(window.kept == slice(window.start, window.end) for window in actual)
     if tokens + 2 <= length:
-        assert found == overlapping_windows(7, tokens, length - 2)
+        assert actual == overlapping_windows(7, tokens, length - 2)

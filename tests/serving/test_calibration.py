@@ -72,8 +72,8 @@ def test_a_calibration_of_other_weights_is_refused(model: Path, tmp_path: Path) 
 )
 def test_a_damaged_file_is_refused(model: Path, change: dict[str, object]) -> None:
     PLATT.save(model)
-    facts = json.loads((model / CALIBRATION_FILE).read_text())
-    (model / CALIBRATION_FILE).write_text(json.dumps(facts | change))
+    fields = json.loads((model / CALIBRATION_FILE).read_text())
+    (model / CALIBRATION_FILE).write_text(json.dumps(fields | change))
     with pytest.raises(CheckpointError, match="a file is damaged"):
         Calibration.load(model)
     (model / CALIBRATION_FILE).write_text("{")

@@ -18,13 +18,13 @@ def proposer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 def test_all_probabilities_sum_to_one_without_special_tokens(proposer: FillMask) -> None:
     ids = proposer.tokenizer.encode(TEXTS[0], add_special_tokens=False).ids
-    (found,) = proposer([MaskQuery(ids, 1, top_k=400)])
-    assert sum(p for _, p in found.proposals) == pytest.approx(1, abs=1e-4)
-    falling = [p for _, p in found.proposals]
+    (actual,) = proposer([MaskQuery(ids, 1, top_k=400)])
+    assert sum(p for _, p in actual.proposals) == pytest.approx(1, abs=1e-4)
+    falling = [p for _, p in actual.proposals]
     assert falling == sorted(falling, reverse=True)
-    likely = [token for token, p in found.proposals if p > 0]
+    likely = [token for token, p in actual.proposals if p > 0]
     assert not any(token.startswith("[") and token.endswith("]") for token in likely)
-    assert found.probability in falling
+    assert actual.probability in falling
 
 
 def test_predictions_are_in_the_order_of_the_queries(proposer: FillMask) -> None:
@@ -34,10 +34,10 @@ def test_predictions_are_in_the_order_of_the_queries(proposer: FillMask) -> None
         for place in (2, 0)
     ]
     together = proposer(every)
-    for place, found in zip(every, together, strict=True):
+    for place, actual in zip(every, together, strict=True):
         (alone,) = proposer([place])
-        assert [token for token, _ in alone.proposals] == [token for token, _ in found.proposals]
-        assert alone.probability == pytest.approx(found.probability, abs=1e-5)
+        assert [token for token, _ in alone.proposals] == [token for token, _ in actual.proposals]
+        assert alone.probability == pytest.approx(actual.probability, abs=1e-5)
 
 
 def test_the_context_of_a_position_in_a_long_text(proposer: FillMask) -> None:

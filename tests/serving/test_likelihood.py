@@ -54,9 +54,9 @@ def small(**others: Any) -> EncoderConfig:
 
 
 def test_scores_of_a_discriminator(discriminator: Path) -> None:
-    found = load_likelihood_scorer(discriminator, device="cpu")(SAMPLES)
+    actual = load_likelihood_scorer(discriminator, device="cpu")(SAMPLES)
     scored = Scorer(discriminator, device="cpu")(SAMPLES)
-    assert found.token_counts.tolist() == [len(one.tokens) for one in scored]
+    assert actual.token_counts.tolist() == [len(one.tokens) for one in scored]
     for place, one in enumerate(scored):
         replaced = [float(p) for p in one.probabilities]
         odds = [math.log((1 - p) / p) for p in replaced]
@@ -66,17 +66,17 @@ def test_scores_of_a_discriminator(discriminator: Path) -> None:
             "log-odds-max": min(odds, default=0),
             "log-original-sum": sum(math.log(1 - p) for p in replaced),
         }
-        assert {name: found.scores[name][place] for name in found.scores} == pytest.approx(expected, abs=1e-4)
+        assert {name: actual.scores[name][place] for name in actual.scores} == pytest.approx(expected, abs=1e-4)
 
 
 def test_score_of_electric(tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = small(max_positions=40)
     model = saved(tmp_path, BertEncoder(config), ReplacedTokenHead(config), objective="electric")
-    found = load_likelihood_scorer(model, device="cpu")(SAMPLES)
+    actual = load_likelihood_scorer(model, device="cpu")(SAMPLES)
     expected = [one.pseudo_log_likelihood for one in Scorer(model, device="cpu")(SAMPLES)]
-    assert list(found.scores) == ["electric-pll"]
-    np.testing.assert_allclose(found.scores["electric-pll"], expected, rtol=1e-5)
+    assert list(actual.scores) == ["electric-pll"]
+    np.testing.assert_allclose(actual.scores["electric-pll"], expected, rtol=1e-5)
 
 
 def plain_pll(network: Any, tokenizer: Any, ids: list[int], *, words: bool) -> float:
@@ -106,15 +106,15 @@ def test_pseudo_log_likelihoods_are_those_of_transformers(
     network = ElectraForMaskedLM.from_pretrained(generator).eval()
     short = [text for text in SAMPLES if len(model.predictor.tokenizer.encode(text).ids) <= LENGTH]
     assert len(short) >= 5
-    found = model(short)
+    actual = model(short)
     several = 0
     for place, text in enumerate(short):
         ids = model.predictor.tokenizer.encode(text, add_special_tokens=False).ids
-        assert found.token_counts[place] == len(ids)
+        assert actual.token_counts[place] == len(ids)
         for name, words in (("pll", False), ("pll-word-l2r", True)):
             expected = plain_pll(network, model.predictor.tokenizer, ids, words=words)
-            assert found.scores[name][place] == pytest.approx(expected, rel=1e-4, abs=1e-4)
-        several += found.scores["pll"][place] != found.scores["pll-word-l2r"][place]
+            assert actual.scores[name][place] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+        several += actual.scores["pll"][place] != actual.scores["pll-word-l2r"][place]
     assert several >= 2, "words of several tokens differ"
 
 
@@ -143,7 +143,7 @@ def test_score_of_a_causal_language_model(tmp_path: Path) -> None:
     model: Any = load_likelihood_scorer(
         saved(tmp_path, RelativeEncoder(config), LanguageModelHead(config), max_length=64), device="cpu"
     )
-    found = model(SAMPLES)
+    actual = model(SAMPLES)
     tokenizer, special = model.tokenizer, tokenizers.special_tokens(model.tokenizer)
     for place, text in enumerate(SAMPLES):
         row = [special.separate, *tokenizer.encode(text, add_special_tokens=False).ids]
@@ -153,8 +153,8 @@ def test_score_of_a_causal_language_model(tmp_path: Path) -> None:
                 states_BND = model.model.encoder(torch.tensor([row[:end]]))
                 logits = model.model.head.logits(states_BND[0, -1:], model.model.encoder.embeddings.token.weight)
             expected += logits[0].log_softmax(-1)[row[end]].item()
-        assert found.token_counts[place] == len(row) - 1
-        assert found.scores["log-likelihood"][place] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+        assert actual.token_counts[place] == len(row) - 1
+        assert actual.scores["log-likelihood"][place] == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
 
 def test_unknown_words(discriminator: Path) -> None:
@@ -170,9 +170,9 @@ def test_unknown_words(discriminator: Path) -> None:
     assert one.word_ids == sorted(one.word_ids) and len(set(one.word_ids)) == 3
     [plain] = tokenize_texts(tokenizer, ["the <unk> sat"])
     assert len(plain.ids) > len(one.ids), "by default it is plain text"
-    found = load_likelihood_scorer(discriminator, device="cpu")(["the <unk> sat"], unknown="<unk>")
+    actual = load_likelihood_scorer(discriminator, device="cpu")(["the <unk> sat"], unknown="<unk>")
     expected = -scorer.logits([one.ids])[0].sum()
-    assert found.scores["log-odds-sum"][0] == pytest.approx(expected, rel=1e-5)
+    assert actual.scores["log-odds-sum"][0] == pytest.approx(expected, rel=1e-5)
 
 
 def test_every_score_has_a_description(discriminator: Path, generator: Path) -> None:

@@ -33,11 +33,11 @@ def test_all_positions_of_all_texts(predictor: MaskedTokenPredictor, monkeypatch
     monkeypatch.setattr(masked_token_predictor, "MAX_LOGIT_ROWS", 2)
     ids = [one.ids[: LENGTH - 2] for one in predictor.tokenizer.encode_batch(TEXTS, add_special_tokens=False)]
     places = [[0], [3, 1, 4], [], [len(ids[3]) - 1, 0]]
-    found: dict[int, list[tuple[np.ndarray, torch.Tensor]]] = {}
+    actual: dict[int, list[tuple[np.ndarray, torch.Tensor]]] = {}
     for text, part, log_probabilities in predictor(ids, places):
-        found.setdefault(text, []).append((part, log_probabilities))
-    assert set(found) == {0, 1, 3} and [len(part) for part, _ in found[1]] == [2, 1]
-    for text, parts in found.items():
+        actual.setdefault(text, []).append((part, log_probabilities))
+    assert set(actual) == {0, 1, 3} and [len(part) for part, _ in actual[1]] == [2, 1]
+    for text, parts in actual.items():
         assert np.concatenate([part for part, _ in parts]).tolist() == sorted(places[text])
         expected = plain(predictor, ids[text], places[text])
         torch.testing.assert_close(torch.cat([each for _, each in parts]), expected, rtol=1e-5, atol=1e-5)
@@ -46,13 +46,13 @@ def test_all_positions_of_all_texts(predictor: MaskedTokenPredictor, monkeypatch
 def test_a_long_text_is_read_in_windows(predictor: MaskedTokenPredictor) -> None:
     ids = [predictor.tokenizer.encode(" ".join(TEXTS * 3), add_special_tokens=False).ids]
     assert len(ids[0]) > 3 * LENGTH
-    found = dict.fromkeys(range(len(ids[0])), 0)
+    actual = dict.fromkeys(range(len(ids[0])), 0)
     for _, part, log_probabilities in predictor(ids, [range(len(ids[0]))]):
         assert len(part) == len(log_probabilities)
         torch.testing.assert_close(log_probabilities.exp().sum(1), torch.ones(len(part)))
         for place in part:
-            found[int(place)] += 1
-    assert set(found.values()) == {1}
+            actual[int(place)] += 1
+    assert set(actual.values()) == {1}
 
 
 def test_a_discriminator_is_no_masked_language_model(tmp_path: Path) -> None:

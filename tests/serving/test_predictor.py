@@ -100,13 +100,13 @@ def saved(request: pytest.FixtureRequest, tokenizer_json: Path, encoder: BertEnc
     return Saved(tmp_path / "model", problem, texts, module, InputSpec(load_tokenizer(tokenizer_json), 24), head)
 
 
-def near(found: Any, expected: Any) -> bool:
+def near(actual: Any, expected: Any) -> bool:
     """Whether two results are equal, with floats to four digits."""
     if isinstance(expected, dict):
-        return found.keys() == expected.keys() and all(near(found[key], expected[key]) for key in expected)
+        return actual.keys() == expected.keys() and all(near(actual[key], expected[key]) for key in expected)
     if isinstance(expected, list | tuple):
-        return len(found) == len(expected) and all(map(near, found, expected))
-    return found == pytest.approx(expected, abs=1e-4) if isinstance(expected, float) else found == expected
+        return len(actual) == len(expected) and all(map(near, actual, expected))
+    return actual == pytest.approx(expected, abs=1e-4) if isinstance(expected, float) else actual == expected
 
 
 def test_a_saved_network_gives_the_same_predictions(saved: Saved) -> None:
@@ -115,12 +115,12 @@ def test_a_saved_network_gives_the_same_predictions(saved: Saved) -> None:
     expected = saved.problem.decode(saved.examples, rows, outputs)
     predictor = Predictor(saved.folder, device="cpu")
     assert predictor.problem == saved.problem and predictor.input_spec.max_length == 24
-    found = predictor(saved.texts)
-    assert near(found, expected), (found, expected)
+    actual = predictor(saved.texts)
+    assert near(actual, expected), (actual, expected)
     assert near(predictor(saved.texts[::-1], batch_tokens=1)[::-1], [
-        {**one, "id": str(2 - number)} if "id" in one else one for number, one in enumerate(found)
+        {**one, "id": str(2 - number)} if "id" in one else one for number, one in enumerate(actual)
     ])  # fmt: skip
-    assert near(electra.load(saved.folder, device="cpu").predict(saved.texts), found)
+    assert near(electra.load(saved.folder, device="cpu").predict(saved.texts), actual)
 
 
 def test_transformers_gives_the_same_logits(saved: Saved) -> None:
@@ -204,10 +204,10 @@ def test_words_are_given_as_a_text_or_a_list(tokenizer_json: Path, encoder: Bert
 
 def test_texts_of_any_length_and_script(tokenizer_json: Path, encoder: BertEncoder) -> None:
     model = predictor("linear", tokenizer_json, encoder)
-    found = model(["the cat " * 500, "", "猫 \u200b 🙂"])
-    assert len(found) == 3 and all(sum(one["scores"].values()) == pytest.approx(1, abs=1e-4) for one in found)
-    assert [one.get("cut") for one in found] == [True, None, None]
-    assert found[0] == model(["the cat " * 30])[0]
+    actual = model(["the cat " * 500, "", "猫 \u200b 🙂"])
+    assert len(actual) == 3 and all(sum(one["scores"].values()) == pytest.approx(1, abs=1e-4) for one in actual)
+    assert [one.get("cut") for one in actual] == [True, None, None]
+    assert actual[0] == model(["the cat " * 30])[0]
 
 
 def test_a_model_without_a_task_is_refused(tokenizer_json: Path, encoder: BertEncoder, tmp_path: Path) -> None:

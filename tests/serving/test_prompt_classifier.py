@@ -47,12 +47,12 @@ def plain(model: Path, text: str, word: str) -> float:
 
 
 def test_scores_are_those_of_the_label_words(model: Path) -> None:
-    for found, text in zip(
+    for actual, text in zip(
         PromptClassifier(model, template=TEMPLATE, label_words=WORDS)(TEXTS), TEXTS, strict=True
     ):
         expected = {label: np.mean([plain(model, text, word) for word in words]) for label, words in WORDS.items()}
-        assert found.scores == pytest.approx(expected, abs=1e-3)
-        assert found.label == max(expected, key=expected.__getitem__)
+        assert actual.scores == pytest.approx(expected, abs=1e-3)
+        assert actual.label == max(expected, key=expected.__getitem__)
 
 
 def test_the_word_can_be_before_the_text(model: Path) -> None:

@@ -8,8 +8,8 @@ TEXTS, SCORES, LIKELIHOODS = ["a b c", "a b", "d"], [-1.0, -2.0, -3.0], [-30.0, 
 
 
 def test_the_totals_and_the_order() -> None:
-    found = rescore(TEXTS, SCORES, LIKELIHOODS, weight=0.5, length_penalty=0.25)
-    assert found == [
+    actual = rescore(TEXTS, SCORES, LIKELIHOODS, weight=0.5, length_penalty=0.25)
+    assert actual == [
         RescoredHypothesis("a b", 1, -2 - 5 - 0.5),
         RescoredHypothesis("d", 2, -3 - 10 - 0.25),
         RescoredHypothesis("a b c", 0, -1 - 15 - 0.75)

@@ -102,9 +102,9 @@ def test_memory_has_the_state_of_the_last_window(direction: str, rows: Rows) -> 
     for row, state_1D in enumerate(states_B1D):
         memory = None
         for ids_BL in windows_by_hand(rows, row):
-            found = inside.read(ids_BL, memory_YBMD=memory)
-            memory = found.memory_YBMD
-        assert torch.allclose(state_1D[0], found.states_BND[0, -1 if direction == "left" else 0], atol=1e-5)
+            actual = inside.read(ids_BL, memory_YBMD=memory)
+            memory = actual.memory_YBMD
+        assert torch.allclose(state_1D[0], actual.states_BND[0, -1 if direction == "left" else 0], atol=1e-5)
 
 
 @pytest.mark.parametrize("method", ["windows", "memory"])
@@ -112,10 +112,10 @@ def test_batches_give_the_same_outputs_as_single_texts(method: LongTextMethod, r
     module, device = network(relative(), method), torch.device("cpu")
     alone = [module.head(module.states(collate(rows, np.array([row]), pad=0)))[0] for row in range(len(rows))]
     for batch_tokens in (None, 1, 3 * WINDOW):
-        found = module.outputs(rows, pad=0, device=device, batch_tokens=batch_tokens)
-        assert np.allclose([one["logits"] for one in found], [logits.tolist() for logits in alone], atol=1e-5)
+        actual = module.outputs(rows, pad=0, device=device, batch_tokens=batch_tokens)
+        assert np.allclose([one["logits"] for one in actual], [logits.tolist() for logits in alone], atol=1e-5)
     whole = TaskModel(module.encoder, LABELS, head=module.head).outputs(rows, pad=0, device=device)
-    for size, one, other in zip(SIZES, found, whole, strict=True):
+    for size, one, other in zip(SIZES, actual, whole, strict=True):
         assert np.allclose(one["logits"], other["logits"], atol=1e-5) == (size <= ROOM)
 
 

@@ -17,8 +17,8 @@ VALUES = random.normal(size=(2, 40)).round(1).tolist()  # rounded, so that some 
 
 @pytest.mark.parametrize("pair", [BINARY, MANY])
 def test_metrics_of_labels(pair: list[list[int]]) -> None:
-    found = compute_metrics(("accuracy", "macro_f1"), *pair)
-    assert found == pytest.approx({
+    actual = compute_metrics(("accuracy", "macro_f1"), *pair)
+    assert actual == pytest.approx({
         "accuracy": sklearn.accuracy_score(*pair),
         "macro_f1": sklearn.f1_score(*pair, average="macro"),
     })  # fmt: skip
@@ -34,10 +34,10 @@ def test_f1_is_that_of_the_second_label() -> None:
 
 
 def test_correlations_and_error_of_values() -> None:
-    found = compute_metrics(("pearson", "spearman", "error"), *VALUES)
-    assert found["pearson"] == pytest.approx(stats.pearsonr(*VALUES).statistic)
-    assert found["spearman"] == pytest.approx(stats.spearmanr(*VALUES).statistic)
-    assert found["error"] == pytest.approx(sum(abs(a - b) for a, b in zip(*VALUES, strict=True)) / 40)
+    actual = compute_metrics(("pearson", "spearman", "error"), *VALUES)
+    assert actual["pearson"] == pytest.approx(stats.pearsonr(*VALUES).statistic)
+    assert actual["spearman"] == pytest.approx(stats.spearmanr(*VALUES).statistic)
+    assert actual["error"] == pytest.approx(sum(abs(a - b) for a, b in zip(*VALUES, strict=True)) / 40)
 
 
 def test_metrics_have_the_order_of_the_names() -> None:

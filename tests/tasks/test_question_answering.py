@@ -60,15 +60,15 @@ def compute_outputs(
     problem: QuestionAnswering, head: nn.Module, rows: Rows, states: Any, *, size: int = 7
 ) -> list[Outputs]:
     """Outputs of the head for all rows, in batches, with states from a function."""
-    found: list[Outputs] = []
-    for chosen in np.array_split(np.arange(len(rows)), math.ceil(len(rows) / size)):
-        batch = collate(rows, chosen, pad=0)
+    actual: list[Outputs] = []
+    for indices in np.array_split(np.arange(len(rows)), math.ceil(len(rows) / size)):
+        batch = collate(rows, indices, pad=0)
         outputs = {
             name: x.float().numpy()
             for name, x in problem.outputs(problem.logits(head, states(batch), batch), batch).items()
         }
-        found += [{name: x[i] for name, x in outputs.items()} for i in range(len(chosen))]
-    return found
+        actual += [{name: x[i] for name, x in outputs.items()} for i in range(len(indices))]
+    return actual
 
 
 def oracle(batch: TaskBatch) -> Tensor:
@@ -243,12 +243,12 @@ def test_the_best_spans_equal_those_of_a_slow_search(words: Tokenizer, pointer: 
     with torch.no_grad():
         outputs = problem.outputs(problem.logits(head, x_BLD, batch), batch)
         for row in range(len(rows)):
-            wanted = slow_search(problem, head, x_BLD[row], batch, row)[: problem.n_best]
-            found = [float(score) for score in outputs["scores"][row] if math.isfinite(score)]
-            assert found == pytest.approx([score for score, _, _ in wanted], abs=1e-4)
+            expected = slow_search(problem, head, x_BLD[row], batch, row)[: problem.n_best]
+            actual = [float(score) for score in outputs["scores"][row] if math.isfinite(score)]
+            assert actual == pytest.approx([score for score, _, _ in expected], abs=1e-4)
             spans = zip(outputs["starts"][row].tolist(), outputs["ends"][row].tolist(), strict=True)
-            assert list(spans)[: len(wanted)] == [(start, end) for _, start, end in wanted]
-    assert len(wanted) < problem.n_best, "the last context has fewer than are wanted"
+            assert list(spans)[: len(expected)] == [(start, end) for _, start, end in expected]
+    assert len(expected) < problem.n_best, "the last context has fewer than are wanted"
 
 
 @pytest.mark.parametrize("impossible", [False, True])
@@ -274,15 +274,15 @@ def test_losses_of_both_heads_equal_a_slow_version(words: Tokenizer, impossible:
                 start_L, end_L = head(x_LD).unbind(-1)
             else:
                 start_L, end_L = head.start(x_LD).squeeze(-1), concatenated_end_logits(head, x_LD, start)
-            wanted = (start_L[allowed].logsumexp(0) - start_L[start]) / 2
-            wanted = wanted + (end_L[allowed].logsumexp(0) - end_L[end]) / 2
+            expected = (start_L[allowed].logsumexp(0) - start_L[start]) / 2
+            expected = expected + (end_L[allowed].logsumexp(0) - end_L[end]) / 2
             if impossible and pointer == "conditional":
                 weighted_D = (start_L[allowed].softmax(0)[:, None] * x_LD[allowed]).sum(0)
                 inner = F.gelu(head.answerable_dense(torch.cat([x_LD[0], weighted_D])))
                 none = head.answerable(inner).sigmoid()
                 right = none if batch.targets["impossible"][row] else 1 - none
-                wanted = wanted - 0.5 * right.log().squeeze()
-            assert loss == pytest.approx(wanted.item(), rel=1e-4)
+                expected = expected - 0.5 * right.log().squeeze()
+            assert loss == pytest.approx(expected.item(), rel=1e-4)
         losses_B.sum().backward()
         assert x_BLD.grad is not None and x_BLD.grad.isfinite().all() and x_BLD.grad.any()
 
@@ -336,12 +336,12 @@ def test_the_best_threshold_gives_the_best_metric(words: Tokenizer, pointer: Any
         with torch.no_grad():
             return problem.decode(examples, rows, compute_outputs(problem, head, rows, noisy))
 
-    figures = problem.compute_metrics(examples, predictions(problem))
-    chosen = problem.with_tuned_threshold(figures)
-    again = chosen.compute_metrics(examples, predictions(chosen))
-    assert again["exact"] == pytest.approx(figures["best_exact"]) and again["best_exact"] == figures["best_exact"]
-    assert figures["best_exact"] >= figures["exact"] and json.dumps(predictions(chosen), allow_nan=False)
-    assert pointer == "conditional" or 0.4 < figures["best_exact"] < 1
+    metrics = problem.compute_metrics(examples, predictions(problem))
+    tuned = problem.with_tuned_threshold(metrics)
+    again = tuned.compute_metrics(examples, predictions(tuned))
+    assert again["exact"] == pytest.approx(metrics["best_exact"]) and again["best_exact"] == metrics["best_exact"]
+    assert metrics["best_exact"] >= metrics["exact"] and json.dumps(predictions(tuned), allow_nan=False)
+    assert pointer == "conditional" or 0.4 < metrics["best_exact"] < 1
 
 
 def test_a_context_without_text_has_no_answer(words: Tokenizer) -> None:
@@ -358,5 +358,5 @@ def test_a_context_without_text_has_no_answer(words: Tokenizer) -> None:
 
 def test_the_problem_is_restored_from_its_fields() -> None:
     problem = QuestionAnswering("plain", True, stride=64, null_threshold=-1.25)
-    facts = json.loads(json.dumps(problem.to_dict()))
-    assert facts["kind"] == "answering" and load_problem(facts) == problem
+    fields = json.loads(json.dumps(problem.to_dict()))
+    assert fields["kind"] == "answering" and load_problem(fields) == problem

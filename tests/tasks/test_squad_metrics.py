@@ -74,13 +74,13 @@ def test_random_texts_have_the_metrics_of_a_plain_version() -> None:
     ],
 )
 def test_cases_of_2_0(answer: str, golds: list[str], exact: float, overlap: float) -> None:
-    found = exact_and_f1([answer], [golds], impossible=True)
-    assert (found[0].item(), found[1].item()) == pytest.approx((exact, overlap))
+    actual = exact_and_f1([answer], [golds], impossible=True)
+    assert (actual[0].item(), actual[1].item()) == pytest.approx((exact, overlap))
 
 
 def test_1_1_counts_every_gold_answer_and_empty_answers_never_agree() -> None:
-    found = exact_and_f1(["", "x"], [["the", "x"], ["the", "x"]], impossible=False)
-    assert [values.tolist() for values in found] == [[1, 1], [0, 1]]
+    actual = exact_and_f1(["", "x"], [["the", "x"], ["the", "x"]], impossible=False)
+    assert [values.tolist() for values in actual] == [[1, 1], [0, 1]]
 
 
 def test_metrics_of_questions_with_and_without_an_answer() -> None:
@@ -98,7 +98,7 @@ def test_the_best_threshold_equals_that_of_trying_all() -> None:
         golds = [[] if random.random() < 0.4 else [some_text(random)] for _ in range(random.randint(1, 30))]
         answers = [random.choice([some_text(random), *known, ""]) for known in golds]
         odds = [random.gauss(0, 3) for _ in golds]
-        found = best_thresholds(answers, golds, odds)
+        actual = best_thresholds(answers, golds, odds)
         both = exact_and_f1(answers, golds, impossible=True)
         names = ("best_exact", "best_threshold"), ("best_f1", "best_f1_threshold")
         for (best, threshold), values in zip(names, both, strict=True):
@@ -111,8 +111,8 @@ def test_the_best_threshold_equals_that_of_trying_all() -> None:
                 tried: sum(one[odd > tried] for one, odd in zip(counts, odds, strict=True)) / len(odds)
                 for tried in [min(odds) - 1, *odds]
             }
-            assert found[best] == pytest.approx(max(shares.values()))
-            assert found[best] == pytest.approx(shares[found[threshold]])
+            assert actual[best] == pytest.approx(max(shares.values()))
+            assert actual[best] == pytest.approx(shares[actual[threshold]])
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ def test_results_of_the_official_functions(answer: str, gold: str, exact: float,
 def test_the_threshold_search_of_the_official_script() -> None:
     """By hand: certain and right, certain and wrong, half right, uncertain."""
     answers, golds = ["cat", "dog", "red cat", "x"], [["cat"], [], ["cat"], []]
-    found = best_thresholds(answers, golds, [-3.0, -1.0, 0.5, 2.0])
-    assert found == pytest.approx(
+    actual = best_thresholds(answers, golds, [-3.0, -1.0, 0.5, 2.0])
+    assert actual == pytest.approx(
         {"best_exact": 0.75, "best_threshold": -3.0, "best_f1": 0.75, "best_f1_threshold": -3.0}
     )
     silent = best_thresholds(["x", "y"], [[], []], [-3.0, 1.0])

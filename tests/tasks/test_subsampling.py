@@ -22,16 +22,16 @@ def test_a_sample_of_all_examples() -> None:
 
 
 def test_a_fraction_applies_to_each_label_and_keeps_the_order() -> None:
-    found = subsample(LABELED, fraction=0.1, shots=0, seed=0)
-    assert counts(found) == {0: 15, 1: 5}
-    places = [LABELED.index(example) for example in found]
+    actual = subsample(LABELED, fraction=0.1, shots=0, seed=0)
+    assert counts(actual) == {0: 15, 1: 5}
+    places = [LABELED.index(example) for example in actual]
     assert places == sorted(places)
 
 
 def test_a_number_of_examples_of_each_label() -> None:
-    found = subsample(LABELED, fraction=1, shots=8, seed=0)
-    assert counts(found) == {0: 8, 1: 8}
-    places = [LABELED.index(example) for example in found]
+    actual = subsample(LABELED, fraction=1, shots=8, seed=0)
+    assert counts(actual) == {0: 8, 1: 8}
+    places = [LABELED.index(example) for example in actual]
     assert places == sorted(places)
 
 
@@ -79,5 +79,5 @@ def test_a_split_keeps_the_order_and_both_parts_have_members() -> None:
 def test_rare_sets_of_labels_do_not_enlarge_a_part() -> None:
     rare = [TextExample(f"text {i}", None, (i, i + 1)) for i in range(100)]
     often = [TextExample(f"more {i}", None, (0,)) for i in range(100)]
-    found = subsample([*rare, *often], fraction=0.1, shots=0, seed=0)
-    assert len(found) == 20 and counts(found)[(0,)] == 10
+    actual = subsample([*rare, *often], fraction=0.1, shots=0, seed=0)
+    assert len(actual) == 20 and counts(actual)[(0,)] == 10

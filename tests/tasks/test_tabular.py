@@ -41,27 +41,27 @@ def read_records(kind: Any, tmp_path: Path, records: list[dict[str, Any]], **col
     return read(kind, {"train": path}, **columns)
 
 
-def labels(found: Task) -> tuple[str, ...]:
-    assert isinstance(found.problem, Classification | Multilabel)
-    return found.problem.labels
+def labels(actual: Task) -> tuple[str, ...]:
+    assert isinstance(actual.problem, Classification | Multilabel)
+    return actual.problem.labels
 
 
 def test_columns_with_usual_names_are_found(tmp_path: Path) -> None:
     for text, label in (("text", "label"), ("Review", "stars"), ("sentence", "Category")):
-        found = read_texts(
+        actual = read_texts(
             "classification", tmp_path, train=f"id,{text},{label}\n1,a,x\n2,b,y\n", dev="text,label\nc,y\n"
         )
-        assert found.splits["train"] == [TextExample("a", None, 0), TextExample("b", None, 1)]
-        assert found.splits["dev"] == [TextExample("c", None, 1)]
+        assert actual.splits["train"] == [TextExample("a", None, 0), TextExample("b", None, 1)]
+        assert actual.splits["dev"] == [TextExample("c", None, 1)]
 
 
 def test_named_columns_are_used(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("text,said,label,mood\n" + "1,a,2,x\n1,b,2,y\n" * 5)
-    found = read("classification", {"train": tmp_path / "t.csv"}, text="said", label="mood")
-    assert labels(found) == ("x", "y") and {one.first for one in found.splits["train"]} == {"a", "b"}
+    actual = read("classification", {"train": tmp_path / "t.csv"}, text="said", label="mood")
+    assert labels(actual) == ("x", "y") and {one.first for one in actual.splits["train"]} == {"a", "b"}
     assert (
-        found.problem.to_dict()["metrics"] == ("accuracy", "macro_f1", "matthews")
-        and not found.problem.to_dict()["pair"]
+        actual.problem.to_dict()["metrics"] == ("accuracy", "macro_f1", "matthews")
+        and not actual.problem.to_dict()["pair"]
     )
 
 
@@ -69,8 +69,8 @@ def test_no_column_is_both_texts(tmp_path: Path) -> None:
     """The second text of QNLI has the name that others use for the first."""
     (tmp_path / "t.csv").write_text("index,question,sentence,label\n" + "1,why,because,x\n1,who,me,y\n" * 5)
     for named in ({"pair": "sentence"}, {"text": "question", "pair": "sentence"}):
-        found = read("pair", {"train": tmp_path / "t.csv"}, **named)
-        assert {(one.first, one.second) for one in found.splits["train"]} == {("why", "because"), ("who", "me")}
+        actual = read("pair", {"train": tmp_path / "t.csv"}, **named)
+        assert {(one.first, one.second) for one in actual.splits["train"]} == {("why", "because"), ("who", "me")}
     with pytest.raises(DataError, match=r"both texts would be column 'sentence'; name two with --data\.text and"):
         read("pair", {"train": tmp_path / "t.csv"}, text="sentence", pair="sentence")
 
@@ -105,19 +105,19 @@ def test_labels_are_ordered_by_value_or_alphabetically(
     given: list[str], expected: tuple[str, ...], tmp_path: Path
 ) -> None:
     rows = "".join(f"text,{label}\n" * 3 for label in given)
-    found = read_texts("classification", tmp_path, train=f"text,label\n{rows}", dev=f"text,label\n{rows}")
-    assert labels(found) == expected
-    assert [one.answer for one in found.splits["dev"][::3]] == [expected.index(label) for label in given]
+    actual = read_texts("classification", tmp_path, train=f"text,label\n{rows}", dev=f"text,label\n{rows}")
+    assert labels(actual) == expected
+    assert [one.answer for one in actual.splits["dev"][::3]] == [expected.index(label) for label in given]
 
 
 def test_labels_that_are_not_strings(tmp_path: Path) -> None:
-    found = read_records("classification", tmp_path, [{"text": "a", "label": x} for x in (4.0, 1.0, 4, 10)] * 3)
-    assert labels(found) == ("1", "4", "10")
+    actual = read_records("classification", tmp_path, [{"text": "a", "label": x} for x in (4.0, 1.0, 4, 10)] * 3)
+    assert labels(actual) == ("1", "4", "10")
 
 
 def test_notes_have_the_distribution_of_labels(tmp_path: Path) -> None:
-    found = read_texts("classification", tmp_path, train=GOOD, dev=GOOD, test="text\nnew\n")
-    assert found.notes == (
+    actual = read_texts("classification", tmp_path, train=GOOD, dev=GOOD, test="text\nnew\n")
+    assert actual.notes == (
         "train: 40 rows; no 75.0%, yes 25.0%",
         "dev: 40 rows; no 75.0%, yes 25.0%",
         "test: 1 rows, without answers",
@@ -128,13 +128,13 @@ def test_notes_have_the_distribution_of_labels(tmp_path: Path) -> None:
 
 
 def test_dev_is_a_stratified_part_of_train(tmp_path: Path) -> None:
-    found = read_texts("classification", tmp_path, train=GOOD)
-    counts = {split: Counter(one.answer for one in examples) for split, examples in found.splits.items()}
+    actual = read_texts("classification", tmp_path, train=GOOD)
+    counts = {split: Counter(one.answer for one in examples) for split, examples in actual.splits.items()}
     assert counts == {"train": {0: 27, 1: 9}, "dev": {0: 3, 1: 1}}
-    everything = [one.first for examples in found.splits.values() for one in examples]
+    everything = [one.first for examples in actual.splits.values() for one in examples]
     assert sorted(everything) == sorted(f"text {i}" for i in range(40))
-    assert found.notes[0] == "no dev file: 4 of the 40 training rows are used for it"
-    assert read_texts("classification", tmp_path, train=GOOD).splits == found.splits
+    assert actual.notes[0] == "no dev file: 4 of the 40 training rows are used for it"
+    assert read_texts("classification", tmp_path, train=GOOD).splits == actual.splits
 
 
 def test_labels_that_train_does_not_have_are_refused(tmp_path: Path) -> None:
@@ -182,12 +182,12 @@ def test_values_that_are_not_texts_are_refused(value: Any, tmp_path: Path) -> No
 
 def test_numbers_are_scaled_by_the_training_part(tmp_path: Path) -> None:
     rows = "".join(f"text {i},{i / 2}\n" for i in range(9))
-    found = read_texts(
+    actual = read_texts(
         "regression", tmp_path, train=f"text,rating\n{rows}", dev="text,rating\na,3\n", test="text,rating\nb,\n"
     )
-    assert isinstance(found.problem, Regression) and (found.problem.low, found.problem.high) == (0, 4)
-    assert found.splits["dev"] == [TextExample("a", None, 3.0)] and found.splits["test"] == [TextExample("b")]
-    assert found.notes[0] == "train: 9 rows, mean 2, from 0 to 4" and found.problem.metric == "spearman"
+    assert isinstance(actual.problem, Regression) and (actual.problem.low, actual.problem.high) == (0, 4)
+    assert actual.splits["dev"] == [TextExample("a", None, 3.0)] and actual.splits["test"] == [TextExample("b")]
+    assert actual.notes[0] == "train: 9 rows, mean 2, from 0 to 4" and actual.problem.metric == "spearman"
     assert len(read_texts("regression", tmp_path, train=f"text,rating\n{rows}").splits["dev"]) == 1
 
 
@@ -200,9 +200,9 @@ def test_several_labels_in_lists_or_strings(tmp_path: Path) -> None:
     strings = [{**one, "labels": ", ".join(one["labels"])} for one in lists]
     other = [{**one, "labels": ";".join(one["labels"])} for one in lists]
     for records, columns in ((lists, {}), (strings, {}), (other, {"separator": ";"})):
-        found = read_records("multilabel", tmp_path, records * 5, **columns)
-        assert labels(found) == ("land", "sea", "sky")
-        answers = {one.first: one.answer for examples in found.splits.values() for one in examples}
+        actual = read_records("multilabel", tmp_path, records * 5, **columns)
+        assert labels(actual) == ("land", "sea", "sky")
+        answers = {one.first: one.answer for examples in actual.splits.values() for one in examples}
         assert answers == {"a": (1, 2), "b": (), "c": (0,)}
 
 
@@ -210,20 +210,20 @@ def test_a_tenth_of_sets_of_labels_is_a_tenth(tmp_path: Path) -> None:
     """It does not have a row of every rare set."""
     sets = [["a"], ["a", "b"], *([f"x{i // 3}"] for i in range(60))]
     records = [{"text": f"text {i}", "label": sets[i % 2] if i < 60 else sets[i - 58]} for i in range(120)]
-    found = read_records("multilabel", tmp_path, records)
-    assert len(found.splits["dev"]) == 12
+    actual = read_records("multilabel", tmp_path, records)
+    assert len(actual.splits["dev"]) == 12
 
 
 def test_dev_of_sets_of_labels_that_occur_once(tmp_path: Path) -> None:
     records = [{"text": f"t{i}", "labels": [x for x in range(5) if i >> x & 1]} for i in range(32)]
-    found = read_records("multilabel", tmp_path, records)
-    assert (len(found.splits["train"]), len(found.splits["dev"])) == (29, 3)
+    actual = read_records("multilabel", tmp_path, records)
+    assert (len(actual.splits["train"]), len(actual.splits["dev"])) == (29, 3)
 
 
 def test_pairs(tmp_path: Path) -> None:
     text = "premise,hypothesis,label\n" + "It rained.,It was wet.,yes\nIt rained.,It was dry.,no\n" * 5
-    found = read_texts("pair", tmp_path, train=text)
-    assert found.problem.to_dict()["pair"] and {one.second for one in found.splits["train"]} == {
+    actual = read_texts("pair", tmp_path, train=text)
+    assert actual.problem.to_dict()["pair"] and {one.second for one in actual.splits["train"]} == {
         "It was wet.", "It was dry.",
     }  # fmt: skip
     (tmp_path / "q.csv").write_text("question,answer,label\n" + "Who?,I.,1\nWho?,Seven.,0\n" * 5)
@@ -232,8 +232,8 @@ def test_pairs(tmp_path: Path) -> None:
 
 def test_scores_of_pairs_by_named_columns(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b,score\n" + "x,y,1\nv,w,2\n" * 5)
-    found = read("regression", {"train": tmp_path / "t.csv"}, text="a", pair="b")
-    assert found.problem.to_dict()["pair"] and set(found.splits["dev"]) <= {
+    actual = read("regression", {"train": tmp_path / "t.csv"}, text="a", pair="b")
+    assert actual.problem.to_dict()["pair"] and set(actual.splits["dev"]) <= {
         TextExample("x", "y", 1.0), TextExample("v", "w", 2.0),
     }  # fmt: skip
 
@@ -244,12 +244,12 @@ def test_labels_of_the_test_split_are_optional(tmp_path: Path) -> None:
         ("text,label\na,\nb,no\n", [None, None]),
         ("text\na\n", [None]),
     ):
-        found = read_texts("classification", tmp_path, train=GOOD, test=test)
-        assert [one.answer for one in found.splits["test"]] == expected
+        actual = read_texts("classification", tmp_path, train=GOOD, test=test)
+        assert [one.answer for one in actual.splits["test"]] == expected
 
 
-def names(found: dict[str, Path]) -> dict[str, str]:
-    return {split: path.name for split, path in found.items()}
+def names(actual: dict[str, Path]) -> dict[str, str]:
+    return {split: path.name for split, path in actual.items()}
 
 
 def test_files_are_found_by_their_names(tmp_path: Path) -> None:
@@ -258,8 +258,8 @@ def test_files_are_found_by_their_names(tmp_path: Path) -> None:
     assert names(find_files(DataConfig(path=tmp_path))) == {
         "train": "train_2020.csv", "dev": "Validation.jsonl.gz", "test": "test.parquet",
     }  # fmt: skip
-    found = find_files(DataConfig(path=tmp_path, dev="labels.csv"))
-    assert names(found)["dev"] == "labels.csv"
+    actual = find_files(DataConfig(path=tmp_path, dev="labels.csv"))
+    assert names(actual)["dev"] == "labels.csv"
     assert names(find_files(DataConfig(path=tmp_path / "labels.csv", test="test.parquet"))) == {
         "train": "labels.csv", "test": "test.parquet",
     }  # fmt: skip

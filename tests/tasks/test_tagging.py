@@ -49,13 +49,13 @@ def tokenizer(kind: TokenizerKind = "wordpiece") -> Tokenizer:
 
 def oracle(problem: Tagging, rows: Rows, sure: float = 0.9) -> list[Outputs]:
     """Outputs of a head that knows the targets, and predicts another label elsewhere."""
-    found: list[Outputs] = []
+    actual: list[Outputs] = []
     for start, end in zip(rows.starts[:-1], rows.starts[1:], strict=True):
         targets = rows.token_targets["labels"][start:end]
         probabilities = np.zeros((end - start, len(problem.labels)), np.float32)
         probabilities[np.arange(end - start), np.where(targets == IGNORE_INDEX, 1, targets)] = sure
-        found.append({"probabilities": probabilities})
-    return found
+        actual.append({"probabilities": probabilities})
+    return actual
 
 
 def tagging(examples: Sequence[Sentence] = EXAMPLES) -> Tagging:
@@ -118,19 +118,19 @@ def test_a_word_without_tokens_gets_the_fallback_and_shifts_nobody() -> None:
 def test_windows_show_each_token_once_where_it_has_most_context() -> None:
     for length in range(40):
         for capacity in range(1, 12):
-            found = split_windows(length, capacity)
-            assert all(0 <= start <= left <= right <= end <= length for start, end, left, right in found)
-            assert all(end - start <= capacity for start, end, *_ in found)
-            kept = [token for *_, left, right in found for token in range(left, right)]
+            actual = split_windows(length, capacity)
+            assert all(0 <= start <= left <= right <= end <= length for start, end, left, right in actual)
+            assert all(end - start <= capacity for start, end, *_ in actual)
+            kept = [token for *_, left, right in actual for token in range(left, right)]
             assert kept == list(range(length))
 
             def context(token: int, window: tuple[int, int, int, int], length: int = length) -> int:
                 start, end, *_ = window  # the sentence's own ends cut nothing off
                 return min(token - start if start else length, end - 1 - token if end < length else length)
 
-            for window in found:
+            for window in actual:
                 for token in range(window[2], window[3]):
-                    seen_by = [other for other in found if other[0] <= token < other[1]]
+                    seen_by = [other for other in actual if other[0] <= token < other[1]]
                     assert context(token, window) >= max(context(token, other) for other in seen_by) - 1
                     if length > capacity > 3:
                         assert context(token, window) >= capacity // 4 - 1
@@ -188,10 +188,10 @@ def test_a_head_learns_words_by_heart() -> None:
         loss.backward()
         optimizer.step()
     with torch.no_grad():
-        found = problem.outputs(problem.logits(head, table(batch.input_ids_BL), batch), batch)[
+        actual = problem.outputs(problem.logits(head, table(batch.input_ids_BL), batch), batch)[
             "probabilities"
         ].numpy()
-    outputs: list[Outputs] = [{"probabilities": row} for row in found]
+    outputs: list[Outputs] = [{"probabilities": row} for row in actual]
     scores = problem.compute_metrics(examples, problem.decode(examples, rows, outputs))
     assert scores["span_f1"] == scores["span_f1/LOC"] == scores["accuracy"] == 1.0
 

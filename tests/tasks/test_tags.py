@@ -24,18 +24,18 @@ ENDS |= {("E", "B"), *((letter, "S") for letter in "BIES"), *(("S", letter) for 
 
 def plain_spans(sentence: list[str]) -> set[Span]:
     """The loop of conlleval over pairs of neighboring tags, with an O before and after."""
-    found, start = set(), None
+    actual, start = set(), None
     previous, previous_type = "O", ""
     for place, tag in enumerate([*sentence, "O"]):
         letter, _, kind = tag.partition("-")
         changed = kind != previous_type
         if start is not None and ((previous, letter) in ENDS or (previous != "O" and changed)):
-            found.add((start, place, previous_type))
+            actual.add((start, place, previous_type))
             start = None
         if (previous, letter) in BEGINS or (letter != "O" and changed):
             start = place
         previous, previous_type = letter, kind
-    return found
+    return actual
 
 
 def random_tags(source: random.Random, length: int, letters: str = "BIES") -> list[str]:
@@ -111,8 +111,8 @@ def test_a_span_counts_only_with_its_type_and_both_ends() -> None:
 def test_f_half_weighs_precision_more() -> None:
     gold = [["i", "i", "i", "i", "c", "c"], ["c"]]
     predicted = [["i", "i", "c", "c", "i", "c"], ["c"]]  # 2 right of 3 found, of 4
-    found = detection_scores(gold, predicted, "i")
-    assert found == pytest.approx({"precision": 2 / 3, "recall": 1 / 2, "f0.5": 1.25 / (1.5 + 0.25 * 2)})
+    actual = detection_scores(gold, predicted, "i")
+    assert actual == pytest.approx({"precision": 2 / 3, "recall": 1 / 2, "f0.5": 1.25 / (1.5 + 0.25 * 2)})
     assert detection_scores([["i"]], [["c"]], "i") == {"f0.5": 0.0, "precision": 0.0, "recall": 0.0}
 
 

@@ -77,7 +77,7 @@ def test_micro_batches_add_up_to_the_batch(reduction: Reduction, rows: Rows) -> 
     """Also if the last one is smaller, and each is padded to its own longest row."""
     module = network(reduction)
     whole = gradients(module, [collate(rows, np.arange(16), pad=0)], None)
-    parts = [collate(rows, chosen, pad=0) for chosen in (np.arange(7), np.arange(7, 14), np.arange(14, 16))]
+    parts = [collate(rows, indices, pad=0) for indices in (np.arange(7), np.arange(7, 14), np.arange(14, 16))]
     each = [module.counts(part) for part in parts]
     counts = {name: torch.stack([one[name] for one in each]).sum() for name in each[0]}
     for one, other in zip(whole, gradients(module, parts, counts), strict=True):
@@ -92,8 +92,8 @@ def test_outputs_keep_the_order_in_all_batches(rows: Rows) -> None:
     ]
     assert len({tuple(logits) for logits in alone}) == len(rows)
     for batch_tokens in (None, 1, 100, 10**6):
-        found = module.outputs(rows, pad=0, device=torch.device("cpu"), batch_tokens=batch_tokens)
-        assert np.allclose([one["logits"] for one in found], alone, atol=1e-5)
+        actual = module.outputs(rows, pad=0, device=torch.device("cpu"), batch_tokens=batch_tokens)
+        assert np.allclose([one["logits"] for one in actual], alone, atol=1e-5)
 
 
 def test_outputs_are_without_dropout_and_leave_the_mode(rows: Rows) -> None:
@@ -108,11 +108,11 @@ def test_outputs_are_without_dropout_and_leave_the_mode(rows: Rows) -> None:
 def test_rows_are_batched_by_length_within_the_tokens(rows: Rows) -> None:
     batches = list(batches_by_length(rows, 100))
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(rows)))
-    assert all(len(chosen) * rows.lengths[chosen].max() <= 100 for chosen in batches)
-    assert [rows.lengths[chosen].max() for chosen in batches] == sorted(
-        (rows.lengths[chosen].max() for chosen in batches), reverse=True
+    assert all(len(indices) * rows.lengths[indices].max() <= 100 for indices in batches)
+    assert [rows.lengths[indices].max() for indices in batches] == sorted(
+        (rows.lengths[indices].max() for indices in batches), reverse=True
     )
-    assert all(len(chosen) == 1 for chosen in batches_by_length(rows, 1))
+    assert all(len(indices) == 1 for indices in batches_by_length(rows, 1))
 
 
 def test_a_head_that_reads_only_the_first_state_gets_what_a_full_computation_gives(rows: Rows) -> None:
@@ -131,41 +131,41 @@ def test_a_head_of_tokens_gets_all_states(tokenizer: Tokenizer) -> None:
     rows = problem.encode(sentences, InputSpec(tokenizer, 40))
     batch = collate(rows, np.array([0]), pad=special_tokens(tokenizer).pad)
     assert module.states(batch).shape == (1, rows.lengths[0], 16)
-    wanted = {
+    expected = {
         name: module.networks(32)["encoder"].wanted_share for name, module in (("all", module), ("one", network()))
     }
-    assert wanted == {"all": 1.0, "one": 1 / 32}
+    assert expected == {"all": 1.0, "one": 1 / 32}
 
 
 def test_shared_blocks_have_the_depth_of_the_last_one() -> None:
     config = replace(encoder().config, layers=4, share_layers="all", layer_groups=2)
-    found = layer_depths(TaskModel(BertEncoder(config), LABELS))
-    of_blocks = {name: depth for name, depth in found.items() if ".blocks." in name}
+    actual = layer_depths(TaskModel(BertEncoder(config), LABELS))
+    of_blocks = {name: depth for name, depth in actual.items() if ".blocks." in name}
     assert {name.split(".")[2] for name in of_blocks} == {"0", "2"}, "each once"
     assert {(name.split(".")[2], depth) for name, depth in of_blocks.items()} == {("0", 3), ("2", 1)}
-    assert found["encoder.embeddings.token.weight"] == 5
+    assert actual["encoder.embeddings.token.weight"] == 5
 
 
 def test_depths_count_from_the_head() -> None:
-    found = layer_depths(network())
-    assert found["head.prediction.weight"] == 0
+    actual = layer_depths(network())
+    assert actual["head.prediction.weight"] == 0
     for block in range(3):
-        inside = {depth for name, depth in found.items() if name.startswith(f"encoder.blocks.{block}.")}
+        inside = {depth for name, depth in actual.items() if name.startswith(f"encoder.blocks.{block}.")}
         assert inside == {3 - block}
-    assert found["encoder.embeddings.token.weight"] == found["encoder.projection.weight"] == 4
-    assert set(found) == {name for name, _ in network().named_parameters()}
+    assert actual["encoder.embeddings.token.weight"] == actual["encoder.projection.weight"] == 4
+    assert set(actual) == {name for name, _ in network().named_parameters()}
 
 
 @pytest.mark.parametrize(("mode", "more"), [("paper", 0), ("google", 1)])
 def test_rates_fall_with_depth(mode: str, more: int) -> None:
     """ELECTRA, appendix B: the rate is multiplied by the decay at each layer; the code starts one higher."""
     d = 0.8
-    found = layer_decay_scales(network(), d, mode=mode)  # type: ignore[arg-type]
-    assert found["head.prediction.weight"] == found["head.prediction.bias"] == 1
-    assert found["encoder.blocks.2.feed_forward.inner.weight"] == pytest.approx(d ** (1 + more))
-    assert found["encoder.blocks.0.attention.output.bias"] == pytest.approx(d ** (3 + more))
+    actual = layer_decay_scales(network(), d, mode=mode)  # type: ignore[arg-type]
+    assert actual["head.prediction.weight"] == actual["head.prediction.bias"] == 1
+    assert actual["encoder.blocks.2.feed_forward.inner.weight"] == pytest.approx(d ** (1 + more))
+    assert actual["encoder.blocks.0.attention.output.bias"] == pytest.approx(d ** (3 + more))
     for name in ("token.weight", "position.weight", "segment.weight", "norm.weight"):
-        assert found[f"encoder.embeddings.{name}"] == pytest.approx(d ** (4 + more))
+        assert actual[f"encoder.embeddings.{name}"] == pytest.approx(d ** (4 + more))
 
 
 def test_a_decay_of_one_changes_nothing() -> None:

@@ -150,9 +150,9 @@ def test_values_are_in_the_unit_of_the_data() -> None:
 def test_metrics_of_labels() -> None:
     logits = np.random.default_rng(0).normal(size=(30, 3))
     given = np.random.default_rng(1).integers(0, 3, 30)
-    found = COLORS.compute_metrics(answers(*given.tolist()), predict(COLORS, logits.tolist()))
+    actual = COLORS.compute_metrics(answers(*given.tolist()), predict(COLORS, logits.tolist()))
     best = logits.argmax(1)
-    assert found == pytest.approx({
+    assert actual == pytest.approx({
         "accuracy": sklearn.accuracy_score(given, best),
         "macro_f1": sklearn.f1_score(given, best, average="macro"),
     })  # fmt: skip
@@ -162,10 +162,10 @@ def test_metrics_of_labels() -> None:
 def test_metrics_of_sets_of_labels() -> None:
     logits = np.random.default_rng(0).normal(size=(30, 3))
     given = np.random.default_rng(1).normal(size=(30, 3)) > 0.3
-    found = TOPICS.compute_metrics(
+    actual = TOPICS.compute_metrics(
         answers(*(tuple(np.flatnonzero(row)) for row in given)), predict(TOPICS, logits.tolist())
     )
-    assert found == pytest.approx({
+    assert actual == pytest.approx({
         "micro_f1": sklearn.f1_score(given, logits > 0, average="micro"),
         "macro_f1": sklearn.f1_score(given, logits > 0, average="macro"),
         "accuracy": sklearn.accuracy_score(given, logits > 0),
@@ -175,8 +175,8 @@ def test_metrics_of_sets_of_labels() -> None:
 
 
 def test_metrics_of_values() -> None:
-    found = STARS.compute_metrics(answers(1, 2.5, 5), predict(STARS, [[0.0], [0.25], [0.3]]))
-    assert found == pytest.approx({"spearman": 1.0, "error": (0 + 0.5 + 2.8) / 3})
+    actual = STARS.compute_metrics(answers(1, 2.5, 5), predict(STARS, [[0.0], [0.25], [0.3]]))
+    assert actual == pytest.approx({"spearman": 1.0, "error": (0 + 0.5 + 2.8) / 3})
 
 
 @pytest.mark.parametrize("problem", [COLORS, TOPICS, STARS])
@@ -196,5 +196,5 @@ def test_a_pair_can_be_swapped() -> None:
 
 
 def test_outputs_are_the_heads_logits() -> None:
-    found = COLORS.logits(torch.nn.Identity(), torch.ones(2, 3), SimpleNamespace())  # type: ignore[arg-type]
-    assert torch.equal(found["logits"], torch.ones(2, 3))
+    actual = COLORS.logits(torch.nn.Identity(), torch.ones(2, 3), SimpleNamespace())  # type: ignore[arg-type]
+    assert torch.equal(actual["logits"], torch.ones(2, 3))

@@ -13,11 +13,10 @@ from tokenizers import pre_tokenizers
 from electra.errors import DataError
 from electra.readers.files import check_is_text, read_lines
 from electra.tasks import conll
-from electra.tasks.conll import UPOS, Columns, Sentence
+from electra.tasks.conll import EMPTY_FIELD, UPOS, Columns, Sentence
 
 HEADS = Columns(words=1, tags=6, conllu=True)
-EMPTY_FIELD = "_"
-"""The value of an empty field in CoNLL-U."""
+
 MIN_SENTENCES = 20
 """With fewer sentences no part can be held out to measure on."""
 
@@ -53,7 +52,7 @@ def read_tagged_columns(path: Path) -> list[AnnotatedSentence]:
     """Read a file of columns (CoNLL): a word per line, with its tag in the last column.
 
     Raises:
-        DataError: as `read_sentences`.
+        DataError: the file cannot be read, is not in this format (with the line), or has too few sentences.
     """
     sentences = [AnnotatedSentence(sentence.words, sentence.tags) for sentence in conll.read(path, Columns())]
     check_sentence_count(len(sentences), path)
@@ -124,13 +123,7 @@ def _read_plain_text(path: Path) -> list[AnnotatedSentence]:
     for number, raw in read_lines(path):
         if raw is None:
             raise DataError(f"{path}:{number}: the line is too long; expected one sentence per line")
-        try:
-            line = raw.decode()
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{path}:{number}: invalid UTF-8 ({error.reason} at byte {error.start}); convert it: iconv -t "
-                "UTF-8"
-            ) from error
+        line = conll.decode_line(raw, f"{path}:{number}")
         if line.count("\t") == conll.CONLLU_FIELDS - 1:
             raise DataError(
                 f"{path}:{number}: the line has ten tab-separated fields, as in CoNLL-U, but plain text was "

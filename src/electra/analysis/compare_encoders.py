@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.analysis.annotated_text import EMPTY_FIELD, AnnotatedSentence
+from electra.analysis.annotated_text import AnnotatedSentence
 from electra.analysis.geometry import Isotropy, jackknife_standard_error, linear_cka
 from electra.analysis.layers import LayerReader
 from electra.analysis.probing import (
@@ -24,6 +24,7 @@ from electra.analysis.probing import (
     fit_probe,
     majority_accuracy,
 )
+from electra.tasks.conll import EMPTY_FIELD
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class PairedStates:
     Attributes:
         sentences: all sentences, with the words that are left out.
         kept_N: which of their words are kept.
-        states: of either network (Z, N, D), of the kept words.
+        states: the states of the kept words in either network (Z, N, D).
         in_windows: the number of sentences that each network read in windows.
     """
 
@@ -143,7 +144,7 @@ def run_probes(
 
     Args:
         chunks: words with chunk tags, or any other tags; None: no such probe.
-        text_name, chunks_name: of the files, for messages.
+        text_name, chunks_name: the names of the files, for messages.
     """
     probes = [
         (

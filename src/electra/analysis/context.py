@@ -38,7 +38,7 @@ def sliding_window_losses(
 
     Args:
         document: (1 + T,) ids, with [SEP] first.
-        positions_N: of the tokens, counted from 0 after [SEP].
+        positions_N: the positions of the tokens, counted from 0 after [SEP].
         context: the number of tokens read; fewer at the beginning of the document.
     """
     losses = []
@@ -74,7 +74,7 @@ def losses_by_position(losses: Sequence[Tensor]) -> list[PositionRange]:
     """The mean loss by position in the document: the first tokens, then octaves (32-63, 64-127, ...).
 
     Args:
-        losses: (T,) of each document.
+        losses: the losses (T,) of each document.
     """
     longest = max(map(len, losses))
     total_T, count_T = np.zeros(longest), np.zeros(longest, np.int64)
@@ -115,8 +115,8 @@ class ContextLosses:
     """The losses of a model with a memory of some length; all in nats per token.
 
     Attributes:
-        early: of the tokens before the first position of `LATE`.
-        late: of the tokens from each position of `LATE` on that documents reach.
+        early: the mean loss of the tokens before the first position of `LATE`.
+        late: the mean loss of the tokens from each position of `LATE` on that documents reach.
     """
 
     memory: int

@@ -24,7 +24,7 @@ class ReadingSpeed:
 
     Attributes:
         memory: the number of remembered tokens.
-        context: of the sliding window: the mean context of a token that is read with memory.
+        context: the length of the sliding window: the mean context of a token that is read with memory.
         tokens: the tokens whose losses are compared, the same for both, each with its whole context.
         memory_seconds, sliding_seconds: per token, medians of `ROUNDS`.
         memory_loss, sliding_loss: the mean loss of those tokens, in nats.
@@ -71,9 +71,9 @@ def measure_speed(
     for _ in range(ROUNDS):
         seconds, losses_T = _time_reading_from(model, document[: start + count + 1], start, window, memory)
         memory_seconds.append(seconds / count)
-        began = time.perf_counter()
+        started = time.perf_counter()
         sliding_N = sliding_window_losses(model, document, positions, context=context)
-        sliding_seconds.append((time.perf_counter() - began) / len(positions))
+        sliding_seconds.append((time.perf_counter() - started) / len(positions))
     beginning = list(range(0, min(memory, len(document) - 1), max(1, memory // 8)))
     same_N = sliding_window_losses(model, document, beginning, context=memory)
     [with_memory_T] = compute_token_losses(model, [document[: memory + 1]], window=window, memory=memory)
@@ -89,11 +89,11 @@ def _time_reading_from(
     model: CausalLanguageModel, document: Tensor, start: int, window: int, memory: int
 ) -> tuple[float, Tensor]:
     """The seconds to read a document from a position on, where the memory is full, and the losses there."""
-    memory_YBMD, losses, began = None, [], time.perf_counter()
+    memory_YBMD, losses, started = None, [], time.perf_counter()
     for position in range(0, len(document) - 1, window):
         if position == start:
-            began = time.perf_counter()
+            started = time.perf_counter()
         part = document[position : position + window + 1]
         losses_BL, memory_YBMD = forward_window(model, [part], memory_YBMD, memory)
         losses.append(losses_BL[0])
-    return time.perf_counter() - began, torch.cat(losses)[start:]
+    return time.perf_counter() - started, torch.cat(losses)[start:]

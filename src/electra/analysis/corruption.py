@@ -70,9 +70,9 @@ def corrupt_texts(
     """Replace a fraction of the tokens of each text (at least one), and score the original and the corrupted text.
 
     Args:
-        ids: of each text, without special tokens; texts may be empty.
+        ids: the token ids of each text, without special tokens; texts may be empty.
         share: the fraction of tokens that are masked.
-        temperature: of sampling; log-probabilities and entropies are those at temperature 1.
+        temperature: the temperature of sampling; log-probabilities and entropies are those at temperature 1.
 
     Raises:
         DataError: the vocabularies differ.

@@ -229,8 +229,8 @@ class WordScores:
         pooling: how the scores of tokens became those of words; empty if words are scored directly.
         tune_W, scored_W: log-odds, or other scores that are higher for words that are more likely wrong.
         rewrites: the mean score of each scored sentence, and those of its rewrites; empty if there are none.
-        long, unseen: the number of sentences read in windows, and of words without a token, which get the lowest
-            score.
+        long, unseen: the number of sentences read in windows, and the number of words without a token, which get
+            the lowest score.
     """
 
     name: str

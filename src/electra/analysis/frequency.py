@@ -17,7 +17,7 @@ class FrequencyBands:
     """The frequency band of each token, the most frequent band first.
 
     Attributes:
-        names: of the bands; "top 100" holds the ranks 11 to 100, without the top 10.
+        names: the names of the bands; "top 100" holds the ranks 11 to 100, without the top 10.
         band_V: the index of each token's band.
         rank_V: the number of more frequent tokens; of equally frequent tokens the smaller id comes first.
     """

@@ -148,7 +148,7 @@ def summarize_proposals(
     """Summarize the proposals of one model for one fraction of masks and one temperature.
 
     Args:
-        counts_V: of tokens in the training text; they give the chance level of fakes drawn by frequency alone.
+        counts_V: counts of tokens in the training text, for the chance level of fakes sampled by frequency alone.
     """
     texts = int(proposals.text_n.max()) + 1
     bootstrap = GroupBootstrap(texts, count=resamples)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tokenizers import Encoding
 from torch import Tensor, nn
 
 from electra.export.pretrained import Pretrained
@@ -25,6 +24,7 @@ from electra.modeling.kernels.attention import Attention
 from electra.modeling.kernels.relative_attention import RelativeAttention
 from electra.serving.backends import TorchBackend
 from electra.serving.batching import Batcher
+from electra.tasks.tagging import tokenize_words
 
 ATTENTION_STATISTICS = ("entropy", "uniform", "distance", "first", "last", "previous", "self", "next")
 """Of a token's attention probabilities: their entropy (nats), the entropy of uniform attention, the mean distance
@@ -70,7 +70,7 @@ class LayerReader:
 
     def states(self, sentences: Sequence[Sequence[str]]) -> WordStates:
         """The states of every word at every layer. A sentence longer than the input is read in windows."""
-        encodings, D = self._encodings(sentences), self.encoder.config.hidden_size
+        encodings, D = tokenize_words(sentences, self.tokenizer), self.encoder.config.hidden_size
         lengths = [len(words) for words in sentences]
         starts = np.cumsum([0, *lengths])
         states_ZND = np.zeros((self.layers, int(starts[-1]), D), np.float32)
@@ -89,17 +89,12 @@ class LayerReader:
         head (Y, H)."""
         config = self.encoder.config
         totals_YHF, tokens = np.zeros((config.layers, config.heads, len(ATTENTION_STATISTICS))), 0
-        ids = [encoding.ids for encoding in self._encodings(sentences)]
+        ids = [encoding.ids for encoding in tokenize_words(sentences, self.tokenizer)]
         for window, row_LYHF in self.batcher.outputs(ids, self._attention):
             kept = row_LYHF[window.kept_in_row]
             totals_YHF += kept.sum(0, dtype=np.float64)
             tokens += len(kept)
         return dict(zip(ATTENTION_STATISTICS, np.moveaxis(totals_YHF / max(tokens, 1), -1, 0), strict=True))
-
-    def _encodings(self, sentences: Sequence[Sequence[str]]) -> list[Encoding]:
-        # Byte-level BPE needs a space before each word except the first; other tokenizers ignore it.
-        spaced = [[word if i == 0 else f" {word}" for i, word in enumerate(words)] for words in sentences]
-        return self.tokenizer.encode_batch(spaced, is_pretokenized=True, add_special_tokens=False)
 
     def _states(self, ids_BL: Tensor, mask_BL: Tensor | None) -> Tensor:
         inputs_of_blocks: list[Tensor] = []

@@ -50,7 +50,7 @@ def read_pairs(
 
     Args:
         pairs: the maximum number of pairs from each file, from its beginning; None: all.
-        columns: of the good and of the bad sentence; None: one of `COLUMNS`.
+        columns: the columns of the good and of the bad sentence; None: one of `COLUMNS`.
 
     Raises:
         DataError: a folder has no such file, a file cannot be read or has no pairs, or a row lacks a sentence.
@@ -113,7 +113,7 @@ def paradigm_accuracies(scorer: Scorer, folder: Path, *, pairs: int) -> dict[str
     The score of a sentence is the sum of the log-probabilities of its tokens being original. Ties count half.
 
     Args:
-        folder: of .jsonl files as in BLiMP, with `sentence_good` and `sentence_bad`.
+        folder: a folder of .jsonl files as in BLiMP, with `sentence_good` and `sentence_bad`.
         pairs: the maximum number of pairs from each file, from its beginning.
 
     Raises:
@@ -219,7 +219,7 @@ def _resample_pairs(
     """The accuracies of each paradigm (S,) and in each resample (S, R); and those of each length (L, S, R).
 
     Args:
-        indices: of the pairs of each paradigm.
+        indices: the indices of the pairs of each paradigm.
     """
     correct_SP = np.stack([result.correct_P for result in results])
     lengths_SP = np.stack([np.sign(result.longer_P) for result in results])

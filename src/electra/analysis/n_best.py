@@ -59,7 +59,7 @@ class NBestLists:
 
     Attributes:
         left_out: the number of lists that have no reference, by the reason.
-        scale: of the scores in the file, "probability" or "log".
+        scale: the scale of the scores in the file, "probability" or "log".
         first_best_added: the number of lists whose first best was added from the transcription, with the score of
             the best alternative.
         empty: the number of hypotheses without text, such as those of a recognizer that heard nothing.
@@ -77,7 +77,7 @@ class _Row:
     """A hypothesis as it was read.
 
     Attributes:
-        location: of the row, for messages.
+        location: the location of the row, for messages.
         list_id: the id of its list, if it has one.
         group: the same for all rows of one list.
         transcription: the reference or transcription, if there is one.
@@ -183,10 +183,10 @@ def _find_reference(rows: Sequence[_Row], references: _References | None) -> tup
         return transcription, ""
     if rows[0].list_id in references.by_id:
         return references.by_id[rows[0].list_id], ""
-    found = references.by_text.get(_text_key(transcription or rows[0].text), set())
-    if len(found) > 1:
+    candidates = references.by_text.get(_text_key(transcription or rows[0].text), set())
+    if len(candidates) > 1:
         return None, "whose first best has several references"
-    return (found.copy().pop(), "") if found else (None, "without a reference")
+    return (next(iter(candidates)), "") if candidates else (None, "without a reference")
 
 
 def _text_key(text: str) -> str:

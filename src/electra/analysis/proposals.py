@@ -53,7 +53,7 @@ class TokenClasses:
     """A classification of tokens: two tokens of the same class are similar in this respect.
 
     Attributes:
-        name: of the property that defines the classes.
+        name: the name of the property that defines the classes.
         class_V: the class of each token, for as many tokens as the largest network has rows.
         known_V: the tokens whose class is known.
     """
@@ -71,7 +71,7 @@ class Proposals:
         sampled_n: the sampled token.
         loss_n: the negative log-probability of the original.
         rank_n: the number of tokens with a higher probability than the original.
-        entropy_n: of the distribution.
+        entropy_n: the entropy of the distribution.
         top_probability_n: the largest probability.
         special_n: the total probability of special and unknown tokens.
         same_class_Kn: the total probability of the tokens in the original's class, without the original.

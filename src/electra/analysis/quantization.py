@@ -55,7 +55,7 @@ def compare_on_texts(
     embeddings of a text.
 
     Args:
-        ids: of each text, without special tokens.
+        ids: the token ids of each text, without special tokens.
         generator: fills the positions to be replaced; None: random tokens, with their frequencies in the texts.
         texts: what the texts are, for people.
     """

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from electra.errors import DataError
-from electra.tasks.conll import Sentence
+from electra.tasks.conll import EMPTY_FIELD, Sentence
 
 Numbers = NDArray[np.int64]
 Spans = list[tuple[int, int]]
-UNTAGGED = "_"
-"""The value of an empty field in CoNLL-U."""
+
 
 WHOLE, FIRST, LATER = range(3)
 PIECES = ("a whole word", "first piece", "later piece")
@@ -33,7 +32,7 @@ class TaggedTokens:
     """The tokens (N) of all sentences, concatenated; sentences without tokens are left out.
 
     Attributes:
-        ids: of each sentence.
+        ids: the token ids of each sentence.
         tags: the names of all tags, the most frequent first.
         sentence_N, tag_N: the indices of each token's sentence and of its word's tag.
         word_N: the index of its word, counted through all sentences.
@@ -63,7 +62,7 @@ def tokenize_tagged(sentences: Sequence[Sentence], tokenizer: Tokenizer) -> Tagg
     """
     counts = Counter(tag for sentence in sentences for tag in sentence.tags or ())
     tags = sorted(counts, key=lambda tag: (-counts[tag], tag))
-    if tags in ([], [UNTAGGED]):
+    if tags in ([], [EMPTY_FIELD]):
         first = sentences[0]
         raise DataError(
             f"{first.source}:{first.line}: no word has a tag in the fourth field (UPOS); give a tagged treebank"

@@ -38,7 +38,7 @@ class FinetuneEstimate:
         rows: number of training rows.
         steps: steps of each seed.
         preparation: seconds until the first seed starts: loading and tokenizing.
-        seconds: of each seed, including its evaluations and the export of its model.
+        seconds: duration of each seed, including its evaluations and the export of its model.
         predictions: seconds in which the best model predicts the other splits.
         memory: peak memory in bytes.
     """

@@ -75,7 +75,7 @@ def head_kind(loaded: LoadedModel) -> str:
 
 
 def describe_head(loaded: LoadedModel) -> str:
-    """What a model that is no discriminator is, in words for an error message."""
+    """Describe a model that is not a discriminator, for an error message."""
     descriptions = {
         "generator": "a masked language model",
         "language-model": "a language model",
@@ -163,11 +163,11 @@ def build_task_backend(
     """The fine-tuned network of a model on its device.
 
     Args:
-        device: as of `build_backend`.
+        device: the device (`build_backend`).
         long: how PyTorch reads rows that are longer than its windows. ONNX models are exported without this.
 
     Raises:
-        CheckpointError: as of `build_backend`.
+        CheckpointError: an ONNX model was asked to run on another device than the CPU.
     """
     if isinstance(loaded, OnnxModel):
         _check_device(device)

@@ -130,7 +130,7 @@ class Batcher:
         """Count the texts that are read in windows, because they are too long for one input.
 
         Args:
-            lengths: of the texts, in tokens.
+            lengths: the lengths of the texts, in tokens.
         """
         return sum(length > self.max_tokens for length in lengths) if self.long == "windows" else 0
 
@@ -143,7 +143,7 @@ class Batcher:
 
         Args:
             network: such as `Backend.hidden_states`.
-            ids, batch_tokens: as of `batches`.
+            ids, batch_tokens: the arguments of `batches`.
         """
         for batch in self.batches(ids, batch_tokens=batch_tokens):
             with torch.inference_mode():
@@ -215,7 +215,7 @@ def batch_boundaries(lengths: Sequence[int], budget: int, overhead: int) -> list
     dynamic programming from the last row to the first.
 
     Args:
-        lengths: of the rows, in descending order.
+        lengths: the lengths of the rows, in descending order.
         budget: the maximum number of tokens of a batch, padding included. A longer row is a batch of its own.
         overhead: the fixed cost of a batch, in tokens.
     """
@@ -260,12 +260,12 @@ def consecutive_windows(text: int, tokens: int, length: int) -> list[Window]:
         text: the index of the text.
         tokens: its number of tokens.
     """
-    found = []
+    windows = []
     for first in range(0, tokens + 2, length):
         start, end = max(0, first - 1), min(first + length - 1, tokens)
         begins, ends = first == 0, first + length >= tokens + 2
-        found.append(Window(text, start, end, start, end, before=int(begins), after=int(ends)))
-    return found
+        windows.append(Window(text, start, end, start, end, before=int(begins), after=int(ends)))
+    return windows
 
 
 def check_texts(texts: Sequence[str]) -> None:

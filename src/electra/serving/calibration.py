@@ -37,9 +37,9 @@ class Calibration:
         kind: "none"; "temperature": slope * x; "platt": slope * x + intercept; "isotonic": a piecewise linear,
             increasing function from log-odds to probabilities.
         prior: the share of replaced tokens in the text that it was fitted on.
-        slope, intercept: of temperature and Platt scaling.
-        knots, heights: of isotonic regression: log-odds (K,) in ascending order, and the probability at each,
-            above 0 and below 1.
+        slope, intercept: the parameters of temperature and Platt scaling.
+        knots, heights: the parameters of isotonic regression: log-odds (K,) in ascending order, and the
+            probability at each, above 0 and below 1.
         target_prior: the share that is expected in the text to be scored. None: `prior`.
     """
 

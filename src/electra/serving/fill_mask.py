@@ -30,7 +30,7 @@ class MaskPrediction:
     """The prediction for a masked token.
 
     Attributes:
-        probability: of the token that the text has at this position.
+        probability: the probability of the token that the text has at this position.
         proposals: the most likely tokens as text and their probabilities, in descending order. A continuation
             of the word before keeps the mark of WordPiece (`##ing`).
     """

@@ -157,7 +157,7 @@ class MaskedRow:
 
     Attributes:
         text: the index of the text.
-        ids: with the masks.
+        ids: the ids of the window, with the masks.
         target: the id of the first masked token.
         scores: the indices of the scores to which its log-probability is added.
     """
@@ -261,7 +261,7 @@ class TokenizedText:
     """The tokens of a text, without special tokens.
 
     Attributes:
-        ids: of the tokens (T).
+        ids: the ids of the tokens (T).
         word_ids: the index of the word that each token belongs to (T). A punctuation mark is a word.
     """
 

@@ -47,11 +47,11 @@ def read_inputs(
         ConfigError: the model needs pairs of texts, and their number is odd.
         DataError: the file cannot be read; or, after the last row, there was no text at all.
     """
-    found = False
+    has_text = False
     for record, text in _read_inputs(predictor, texts, name, columns):
-        found = found or bool("".join(text).strip())
+        has_text = has_text or bool("".join(text).strip())
         yield record, text
-    if not found:
+    if not has_text:
         raise no_text_error(name)
 
 

@@ -99,7 +99,7 @@ class Predictor:
             inputs: anything that belongs to a text, such as its row in a table, and the text.
 
         Raises:
-            DataError: as of `__call__`.
+            DataError: a text does not have the form that the task needs.
         """
         inputs, done = iter(inputs), 0
         while chunk := list(islice(inputs, CHUNK_TEXTS)):

@@ -31,9 +31,9 @@ def rescore(
     Args:
         recognizer_scores: log-probabilities, or any scores that are higher for better hypotheses and can be added.
         likelihoods: one of the scores of `electra.serving.likelihood`.
-        weight: of the likelihood.
-        length_penalty: for each word (text between blanks). Fit both on other utterances, as `electra analyze
-            rescore` does.
+        weight: the weight of the likelihood.
+        length_penalty: the penalty for each word (text between blanks). Fit both on other utterances, as `electra
+            analyze rescore` does.
 
     Raises:
         ValueError: the lists have different lengths.

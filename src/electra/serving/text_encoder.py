@@ -25,7 +25,7 @@ class TextEncoder:
     Args:
         model: a run, an export folder, a Hugging Face folder or id, or a loaded model. Its head is not used.
         device: such as "cpu" or "cuda". None: a GPU if there is one.
-        long: which of the two ways (`Batcher`). None: with memory if the network has one.
+        long: "windows" or "memory" (`Batcher`). None: with memory if the network has one.
 
     Raises:
         CheckpointError: the model cannot be loaded or gives no hidden states, or `long` is "memory" and it has no
@@ -75,7 +75,7 @@ class TextEncoder:
         2019): models of sentence-transformers with mean pooling give the same embeddings here, and an empty
         text has an embedding, too.
 
-        Args, Raises: as of `__call__`.
+        The arguments and errors are those of `__call__`.
         """
         ids = self._ids(texts)
         sums_ND = np.zeros((len(ids), self.hidden_size), np.float32)

@@ -65,14 +65,14 @@ def read_texts(texts: Iterable[str], name: str | None, *, text_column: str | Non
 
 
 def _usable(items: Iterable[Item], name: str | None) -> Iterator[str]:
-    found = False
+    has_text = False
     for item in items:
         if isinstance(item, Reject):
             logger.warning("%s:%s is skipped: %s", item.source, item.line, item.reason)
         else:
-            found = True
+            has_text = True
             yield item.text
-    if not found:
+    if not has_text:
         raise no_text_error(name)
 
 

@@ -14,6 +14,8 @@ TAG = re.compile("[!-`{-~]+")
 """What most tags and few words look like: ASCII without lower-case letters (B-NP, NN$)."""
 DOCUMENT_START = "-DOCSTART-"
 CONLLU_FIELDS = 10
+EMPTY_FIELD = "_"
+"""The value of an empty field in CoNLL-U."""
 TEXT = re.compile(r"#\s*text\s*=\s*(.*)")
 """The CoNLL-U comment with the original text of the sentence."""
 MAX_EXCERPT = 60  # characters of a bad line in its message
@@ -172,12 +174,7 @@ def _read_fields(path: Path, columns: Columns) -> Iterator[tuple[int, str, list[
     for number, raw in read_lines(path):
         if raw is None:
             raise DataError(f"{path}:{number}: the line is too long for a word; does each line have one word?")
-        try:
-            line = raw.decode()
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{path}:{number}: invalid UTF-8 ({error.reason} at byte {error.start}); try iconv -t UTF-8"
-            ) from error
+        line = decode_line(raw, f"{path}:{number}")
         if not line.strip(" \t"):  # in files with tabs, an empty line may have tabs too
             yield number, "", None
             continue
@@ -194,20 +191,36 @@ def _read_fields(path: Path, columns: Columns) -> Iterator[tuple[int, str, list[
         yield number, line, None if columns.conllu and not fields[0].isdecimal() else fields
 
 
+def decode_line(raw: bytes, place: str) -> str:
+    """Decode a line of a file.
+
+    Raises:
+        DataError: the line is not UTF-8.
+    """
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{place}: invalid UTF-8 ({error.reason} at byte {error.start}); convert it: iconv -t UTF-8"
+        ) from error
+
+
 def _check_fields(fields: list[str], count: int, columns: Columns, place: str, line: str) -> None:
-    found = f"{len(fields)} column{'s' * (len(fields) != 1)} in {line[:MAX_EXCERPT]!r}"
+    described = f"{len(fields)} column{'s' * (len(fields) != 1)} in {line[:MAX_EXCERPT]!r}"
     if len(fields) != count:
         expected = "CoNLL-U has 10, separated by tabs" if columns.conllu else f"the lines before have {count}"
-        raise DataError(f"{place}: {found}, but {expected}; fix the line (an empty line ends a sentence)")
+        raise DataError(f"{place}: {described}, but {expected}; fix the line (an empty line ends a sentence)")
     used = {"words": columns.words} | ({} if columns.tags is None else {"tags": columns.tags})
     for content, column in used.items():
         if not -count <= column < count:
             raise DataError(
-                f"{place}: {found}, so there is no column {column} with {content}; name another (from 0)"
+                f"{place}: {described}, so there is no column {column} with {content}; name another (from 0)"
             )
         if not fields[column]:
             raise DataError(
                 f"{place}: column {column} with {content} is empty in {line[:MAX_EXCERPT]!r}; fill it in"
             )
     if columns.tags is not None and columns.tags % count == columns.words % count:
-        raise DataError(f"{place}: {found}, so words and tags are the same column; name the column of the tags")
+        raise DataError(
+            f"{place}: {described}, so words and tags are the same column; name the column of the tags"
+        )

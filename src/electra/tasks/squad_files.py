@@ -66,9 +66,9 @@ def hold_out(questions: Sequence[Question], share: float, seed: int) -> tuple[li
     if len(contexts) < 2:
         raise DataError("All training questions are about one context, so none can be held out; give a dev file")
     count = min(max(1, round(share * len(contexts))), len(contexts) - 1)
-    chosen = {contexts[index] for index in np.random.default_rng(seed).permutation(len(contexts))[:count]}
-    train = [question for question in questions if question.context not in chosen]
-    return train, [replace(question, training=False) for question in questions if question.context in chosen]
+    held_out = {contexts[index] for index in np.random.default_rng(seed).permutation(len(contexts))[:count]}
+    train = [question for question in questions if question.context not in held_out]
+    return train, [replace(question, training=False) for question in questions if question.context in held_out]
 
 
 def write_predictions(folder: Path, predictions: Sequence[Prediction]) -> None:

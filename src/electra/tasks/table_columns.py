@@ -1,4 +1,4 @@
-"""Which columns of a table hold the texts and the labels: those that were named, or those with usual names."""
+"""The columns of a table with the texts and the labels: named by the user, or found by their usual names."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ def find_columns(
     rest = [name for name in names if name not in (text, pair)]
     if not needs_label and not (data.label in rest if data.label else _first_usual(rest, LABEL_COLUMNS)):
         return text, pair, None
-    return text, pair, _find(path, names, data.label, LABEL_COLUMNS, "--data.label", taken=(text, pair))
+    return text, pair, _find(path, names, data.label, LABEL_COLUMNS, "--data.label", used=(text, pair))
 
 
 def find_text_columns(
@@ -54,10 +54,10 @@ def find_text_columns(
     Raises:
         DataError: a column is missing, or both are the same.
     """
-    first = _find(path, names, text, usual[0], options[0], taken=(pair, label))
+    first = _find(path, names, text, usual[0], options[0], used=(pair, label))
     if not pairs:
         return first, None
-    second = _find(path, names, pair, usual[1], options[1], taken=(first, label))
+    second = _find(path, names, pair, usual[1], options[1], used=(first, label))
     if first == second:
         raise DataError(f"{path}: both texts would be column {first!r}; name two with {' and '.join(options)}")
     return first, second
@@ -66,22 +66,26 @@ def find_text_columns(
 def _find(
     path: Path,
     names: Sequence[str],
-    wanted: str | None,
+    column: str | None,
     usual: Sequence[str],
     option: str,
     *,
-    taken: Sequence[str | None],
+    used: Sequence[str | None],
 ) -> str:
-    """Return the named column; if none is named, the first one with a usual name that is not taken."""
-    if wanted in names:
-        return str(wanted)
-    if wanted is not None:
-        what, hint = repr(wanted), did_you_mean(wanted, names)
-    elif found := _first_usual([name for name in names if name not in taken], usual):
-        return found
+    """Return `column` if it is given, else the first column with a usual name that is not used for something else.
+
+    Raises:
+        DataError: there is no such column.
+    """
+    if column in names:
+        return str(column)
+    if column is not None:
+        missing, hint = repr(column), did_you_mean(column, names)
+    elif usual_name := _first_usual([name for name in names if name not in used], usual):
+        return usual_name
     else:
-        what, hint = f"with a usual name for {option}", f"; name it with {option}"
-    raise DataError(f"{path}: there is no column {what}; the columns are {', '.join(map(repr, names))}{hint}")
+        missing, hint = f"with a usual name for {option}", f"; name it with {option}"
+    raise DataError(f"{path}: there is no column {missing}; the columns are {', '.join(map(repr, names))}{hint}")
 
 
 def _first_usual(names: Sequence[str], usual: Sequence[str]) -> str | None:

@@ -17,13 +17,13 @@ from electra.tasks.table_columns import find_columns
 from electra.tasks.texts import SHOWN_LABELS, TextExample, TextProblem
 
 MAX_LABELS = 1000
-"""A column with more labels than this is taken for a mistake."""
+"""Maximum number of labels. A column with more values is probably not the column of the labels."""
 SPLIT_NAMES = {
     "train": ("train",),
     "dev": ("dev", "devel", "valid", "validation", "val"),
     "test": ("test",),
 }
-"""What the name of a split's file can start with."""
+"""The first word of the name of a split's file."""
 SPLIT_SEED = 0
 """Seed of the dev split that is taken from train: the same for all runs."""
 
@@ -90,7 +90,7 @@ def build_table_task(
         groups = stratify([example.answer for example in train], dev_share)
         kept, held_out = stratified_split(groups, dev_share, seed=SPLIT_SEED)
         if not len(held_out):
-            file = table.splits["train"][0].place.rpartition(":")[0]
+            file = file_of(table.splits["train"])
             raise DataError(f"{file}: no label occurs twice, so no dev part can be split off; give a dev file")
         splits |= {"dev": [train[i] for i in held_out], "train": [train[i] for i in kept]}
         notes = [f"no dev file: {len(held_out):,} of the {len(train):,} training rows are used for it"]

@@ -162,10 +162,10 @@ class Tagging(Problem):
         self, examples: Sequence[Sentence], rows: Rows, outputs: Sequence[Outputs]
     ) -> list[NDArray[np.float64]]:
         """Return the probabilities (W, K) of all labels for each sentence; 0 for words without tokens."""
-        found = [np.zeros((len(example.words), len(self.labels))) for example in examples]
+        probabilities = [np.zeros((len(example.words), len(self.labels))) for example in examples]
         for example, (words, positions), output in zip(rows.examples.tolist(), rows.notes, outputs, strict=True):
-            found[example][words] = output["probabilities"][positions]
-        return found
+            probabilities[example][words] = output["probabilities"][positions]
+        return probabilities
 
     def decode(self, examples: Sequence[Sentence], rows: Rows, outputs: Sequence[Outputs]) -> list[Prediction]:
         """Return for each sentence its `words`, their `tags` in the files' scheme, and `scores`.
@@ -275,13 +275,13 @@ def build_tagging_task(
     )
     for split, examples in splits.items():
         if unknown := problem.unknown_tags(examples):
-            found = f"{split} has tags that train does not have: {_list_tags(unknown)}"
+            note = f"{split} has tags that train does not have: {_list_tags(unknown)}"
             words = sum(len(example.words) for example in examples)
             if scheme != "none" or unknown.total() > MAX_UNKNOWN_SHARE * words:
                 raise DataError(
-                    f"{examples[0].source}: {found}; add sentences with them to train, or remove them here"
+                    f"{examples[0].source}: {note}; add sentences with them to train, or remove them here"
                 )
-            notes = (*notes, f"{found}; they count as errors")
+            notes = (*notes, f"{note}; they count as errors")
     counts = [_describe_split(split, examples, scheme) for split, examples in splits.items()]
     return Task(name, problem, splits, (*notes, f"{len(labels)} labels; tag scheme: {scheme}", *counts))
 

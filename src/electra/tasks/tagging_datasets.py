@@ -63,7 +63,7 @@ class TaggingDataset:
         )
 
     def _derive_split(self, splits: dict[str, list[Sentence]]) -> list[str]:
-        """Add the split whose file is missing, and return what to say about it."""
+        """Add the split whose file is missing, and return remarks for the log."""
         if self.derived_split == "dev":
             examples = splits["train"]
             kept = len(examples) - max(1, len(examples) // 10)
@@ -139,13 +139,13 @@ that the folder has, or in a named one (ged-de)."""
 
 def _find_file(folder: Path, names: Sequence[str]) -> Path | None:
     for name in names:
-        found = sorted(path for ending in ("", ".gz", ".zst") for path in folder.glob(name + ending))
-        if len(found) > 1:
-            both = " and ".join(path.name for path in found)
+        matches = sorted(path for ending in ("", ".gz", ".zst") for path in folder.glob(name + ending))
+        if len(matches) > 1:
+            both = " and ".join(path.name for path in matches)
             hint = "give a more specific task, such as ged-de or ged-en-fce, or move one of the files away"
             raise DataError(f"{folder}: {both} match {name}; {hint}")
-        if found:
-            return found[0]
+        if matches:
+            return matches[0]
     return None
 
 

@@ -27,10 +27,10 @@ class TaskModel(nn.Module):
     """An encoder and the head of a problem.
 
     Args:
-        reduction: of the losses of a batch. The original uses the sum, so that the gradient is nearly always
-            clipped.
+        reduction: reduction of the losses of a batch. The original code uses the sum, which makes the gradient so
+            large that it is nearly always clipped.
         head: None: a new one.
-        long: how to read rows that are longer than its windows; None: all at once.
+        long: how to read rows that are longer than a window; None: whole rows at once.
     """
 
     def __init__(
@@ -134,14 +134,14 @@ def compute_outputs(
         batches: the rows of each batch.
         logits: computes the outputs of the head for a batch.
     """
-    found: list[Outputs] = [{}] * len(rows)
+    all_outputs: list[Outputs] = [{}] * len(rows)
     for indices in batches:
         batch = collate(rows, indices, pad=pad).to(device)
         outputs = problem.outputs(logits(batch), batch)
         arrays = {name: values.float().cpu().numpy() for name, values in outputs.items()}
         for position, row in enumerate(indices.tolist()):
-            found[row] = {name: values[position] for name, values in arrays.items()}
-    return found
+            all_outputs[row] = {name: values[position] for name, values in arrays.items()}
+    return all_outputs
 
 
 def batches_by_length(
@@ -184,8 +184,7 @@ def layer_depths(model: TaskModel) -> dict[str, int]:
 def layer_decay_scales(model: TaskModel, decay: float, *, mode: Literal["paper", "google"]) -> dict[str, float]:
     """Return the factor of each parameter's learning rate: `decay` to the power of its depth.
 
-    In the original's code, the power is one higher than in the paper for all but the head: decay² in the last
-    block.
+    In the original code, the power is one higher than in the paper, except for the head: decay² in the last block.
     """
     more = 1 if mode == "google" else 0
     return {name: decay ** (depth + more) if depth else 1.0 for name, depth in layer_depths(model).items()}

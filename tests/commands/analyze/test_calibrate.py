@@ -70,16 +70,16 @@ def test_tables_a_figure_and_a_correction_that_score_uses(
     assert "isotonic is stored in the model's folder" in shown and " given " in shown and "log loss" in shown
     text = (out / "calibrate.json").read_text()
     assert str(tmp_path.parent) not in text and "NaN" not in text
-    facts = json.loads(text)
-    assert facts["replaced"]["share"] != facts["replaced"]["fitted_share"]  # of two halves
-    assert sum(one["count"] for one in facts["replaced"]["rows"][0]["equal_width"]) < 0.7 * facts["tokens"]
-    assert facts["errors"]["sentences"] == facts["errors"]["fitted_sentences"] == 21
-    [true, _] = [row["expected"] for row in facts["errors"]["rows"] if row["prior"] == "true"]
-    assert true != facts["errors"]["share"]  # of two halves, too
-    rows = facts["replaced"]["rows"]
+    results = json.loads(text)
+    assert results["replaced"]["share"] != results["replaced"]["fitted_share"]  # of two halves
+    assert sum(one["count"] for one in results["replaced"]["rows"][0]["equal_width"]) < 0.7 * results["tokens"]
+    assert results["errors"]["sentences"] == results["errors"]["fitted_sentences"] == 21
+    [true, _] = [row["expected"] for row in results["errors"]["rows"] if row["prior"] == "true"]
+    assert true != results["errors"]["share"]  # of two halves, too
+    rows = results["replaced"]["rows"]
     assert [row["correction"] for row in rows] == ["none", "temperature", "platt", "isotonic"]
     assert [row["chosen"] for row in rows] == [False, False, False, True]
-    assert [(row["correction"], row["prior"]) for row in facts["errors"]["rows"]] == [
+    assert [(row["correction"], row["prior"]) for row in results["errors"]["rows"]] == [
         *(
             (kind, prior)
             for kind in ("none", "isotonic")
@@ -87,7 +87,7 @@ def test_tables_a_figure_and_a_correction_that_score_uses(
         ),
         ("platt", "fitted to real errors"),
     ]
-    for row in [*rows, *facts["errors"]["rows"]]:
+    for row in [*rows, *results["errors"]["rows"]]:
         low, high = row["brier"]["interval"]
         assert low <= row["brier"]["value"] <= high
     assert (out / "calibrate.png").is_file() and (out / "calibrate.svg").is_file()
@@ -171,8 +171,8 @@ def test_a_correction_that_reverses_the_order_is_not_stored(
     shown = " ".join(capsys.readouterr().out.split())
     assert "no correction is stored: tokens that look replaced to the model are replaced less often" in shown
     assert "run: sentences longer than its input, read in windows: 20" in shown
-    facts = json.loads((tmp_path / "found" / "calibrate.json").read_text())
-    assert facts["stored"] is None and facts["errors"]["rows"][-1]["slope"] < 0
+    results = json.loads((tmp_path / "found" / "calibrate.json").read_text())
+    assert results["stored"] is None and results["errors"]["rows"][-1]["slope"] < 0
     assert not list(run.rglob("calibration.json"))
 
     def full(*_: Any) -> Path:

@@ -42,14 +42,14 @@ def test_tables_and_a_figure(
     assert "causal (1): windows of 32, trained with a memory of 16" in shown and "speedup" in shown
     text = (out / "context.json").read_text()
     assert str(tmp_path.parent) not in text
-    facts = json.loads(text)
-    assert facts["documents"] == 3 and len(facts["models"]) == 2
-    one = facts["models"][0]
+    results = json.loads(text)
+    assert results["documents"] == 3 and len(results["models"]) == 2
+    one = results["models"][0]
     assert [reading["memory"] for reading in one["readings"]] == [0, 16, 64]
     for reading in one["readings"]:
-        assert sum(stretch["tokens"] for stretch in reading["by_position"]) == facts["tokens"]
-    assert [found["context"] for found in one["speeds"]] == [32, 80]
-    assert all(found["difference"] < 1e-4 for found in one["speeds"])
+        assert sum(stretch["tokens"] for stretch in reading["by_position"]) == results["tokens"]
+    assert [actual["context"] for actual in one["speeds"]] == [32, 80]
+    assert all(actual["difference"] < 1e-4 for actual in one["speeds"])
     assert (out / "context.png").read_bytes().startswith(b"\x89PNG") and (out / "context.svg").is_file()
 
 

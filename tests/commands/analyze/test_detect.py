@@ -84,19 +84,19 @@ def test_models_and_baselines_are_compared(
     assert "en.tsv: 30 sentences scored" in shown and "differences from" in shown and "rare words" in shown
     text = (out / "detect.json").read_text()
     assert str(tmp_path.parent) not in text and "NaN" not in text
-    facts = json.loads(text)
-    first, second, rare, every = facts["models"]
+    results = json.loads(text)
+    first, second, rare, every = results["models"]
     assert (first["kind"], second["kind"], rare["kind"]) == ("discriminator", "tagger", "baseline")
     assert first["pooling"] in ("max", "mean") and not second["pooling"]
-    base = facts["parts"]["scored"]["errors"] / facts["parts"]["scored"]["words"]
+    base = results["parts"]["scored"]["errors"] / results["parts"]["scored"]["words"]
     assert every["average_precision"]["value"] == pytest.approx(base) == every["precision"]["value"]
     assert every["auc"]["value"] == 0.5 and every["recall"]["value"] == 1
-    assert [one["bucket"] for one in facts["buckets"]] == ["none", "up to 10 %", "up to 20 %", "more"]
-    assert sum(one["sentences"] for one in facts["buckets"]) == 30
+    assert [one["bucket"] for one in results["buckets"]] == ["none", "up to 10 %", "up to 20 %", "more"]
+    assert sum(one["sentences"] for one in results["buckets"]) == 30
     none = first["buckets"][0]
     assert none["bucket"] == "none" and none["precision"] is None and none["flagged"] is not None
     for metric in ("f0.5", "average_precision", "auc"):
-        row = facts["differences"][0]
+        row = results["differences"][0]
         low, high = row[metric]["interval"]
         assert row[metric]["value"] == pytest.approx(second[metric]["value"] - first[metric]["value"])
         assert low <= high
@@ -117,21 +117,21 @@ def test_a_model_compared_with_itself_never_differs(small_model: str, tagged: Pa
 def test_words_have_the_scores_of_their_tokens(small_model: str, tagged: Path) -> None:
     scorer = Scorer(small_model, device="cpu")
     sentences = [("gardener", "xqz", "sailor"), ("\x00", "town"), tuple(WORDS * 12)]
-    for words, found in zip(sentences, token_scores(scorer, sentences), strict=True):
+    for words, actual in zip(sentences, token_scores(scorer, sentences), strict=True):
         whole = scorer([" ".join(words)])[0]
         np.testing.assert_allclose(
-            found.log_odds_N, whole.logits, atol=1e-5
+            actual.log_odds_N, whole.logits, atol=1e-5
         )  # also for a long one, read in windows
-        largest, mean = (pool_token_scores(found, len(words), how) for how in (np.max, np.mean))
+        largest, mean = (pool_token_scores(actual, len(words), how) for how in (np.max, np.mean))
         for number, word in enumerate(words):
-            own = found.log_odds_N[found.words_N == number]
+            own = actual.log_odds_N[actual.words_N == number]
             if len(own):
                 assert largest[number] == max(own) and mean[number] == pytest.approx(sum(own) / len(own))
             else:
                 assert word == "\x00" and np.isnan(largest[number])
     part = SentenceSet(read_error_corpus(tagged))
-    found = score_words(Detector.load(small_model, "small"), part, part)
-    best = average_precision_score(part.wrong_W, found.tune_W)
+    actual = score_words(Detector.load(small_model, "small"), part, part)
+    best = average_precision_score(part.wrong_W, actual.tune_W)
     for how in (np.max, np.mean):
         tokens = token_scores(scorer, [one.words for one in part.sentences])
         scores = [
@@ -141,11 +141,11 @@ def test_words_have_the_scores_of_their_tokens(small_model: str, tagged: Path) -
 
 
 def test_a_tagger_adds_up_all_kinds_of_errors(tagger: str) -> None:
-    [found] = Detector.load(tagger, "tagger").score_tokens([("gardener", "sailor", "town")])
+    [actual] = Detector.load(tagger, "tagger").score_tokens([("gardener", "sailor", "town")])
     predictor = Predictor(tagger, device="cpu")
     right = predictor.problem.labels.index("correct")
     [probabilities] = predictor.tag_probabilities([("gardener", "sailor", "town")])
-    np.testing.assert_allclose(1 / (1 + np.exp(found.log_odds_N)), probabilities[:, right], atol=1e-6)
+    np.testing.assert_allclose(1 / (1 + np.exp(actual.log_odds_N)), probabilities[:, right], atol=1e-6)
     np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-6)
     [prediction] = predictor([["gardener", "sailor", "town"]])
     np.testing.assert_allclose(prediction["scores"], probabilities.max(1), atol=1e-4)
@@ -170,9 +170,9 @@ def test_texts_read_with_memory_are_not_read_in_windows(tmp_path: Path) -> None:
 def test_a_word_of_the_tuning_set_does_not_count_itself() -> None:
     tune = SentenceSet([LabeledSentence(("the", "The", "fox"), (False, True, False))])
     scored = SentenceSet([LabeledSentence(("the", "owl"), (False, True))])
-    found = rare_words_baseline(tune, scored)
-    np.testing.assert_allclose(np.expm1(-found.tune_W), [1, 1, 0], atol=1e-12)
-    np.testing.assert_allclose(np.expm1(-found.scored_W), [2, 0], atol=1e-12)
+    actual = rare_words_baseline(tune, scored)
+    np.testing.assert_allclose(np.expm1(-actual.tune_W), [1, 1, 0], atol=1e-12)
+    np.testing.assert_allclose(np.expm1(-actual.scored_W), [2, 0], atol=1e-12)
 
 
 def test_rewrites_and_a_separate_tuning_set(
@@ -189,14 +189,14 @@ def test_rewrites_and_a_separate_tuning_set(
     command = ["analyze", "detect", small_model, "--data", str(folder), "--resamples", "10", "--tune", str(tagged)]
     assert main([*command, "--out", str(tmp_path / "out")]) == 0
     assert "does a sentence look more wrong" in capsys.readouterr().out
-    facts = json.loads((tmp_path / "out" / "detect.json").read_text())
-    assert facts["data"] == "rewrites/test" and facts["parts"]["tune"]["sentences"] == 60
+    results = json.loads((tmp_path / "out" / "detect.json").read_text())
+    assert results["data"] == "rewrites/test" and results["parts"]["tune"]["sentences"] == 60
     scorer = Scorer(small_model, device="cpu")
     pairs = [(words, ["town", *words[1:]]) for words in sources[1::2] if words[0] != "town"]
     means = [[float(scorer([" ".join(one)])[0].logits.mean()) for one in pair] for pair in pairs]
     right = np.mean([source > rewrite for source, rewrite in means])
-    found = facts["models"][0]["rewrites"]
-    assert found["pairs"] == 2 * len(pairs) and found["accuracy"]["value"] == pytest.approx(right)
+    actual = results["models"][0]["rewrites"]
+    assert actual["pairs"] == 2 * len(pairs) and actual["accuracy"]["value"] == pytest.approx(right)
 
 
 def test_refusals(small_model: str, tagged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,15 +27,15 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 def lines(*, tags: bool = True, heads: bool = True) -> str:
     """A treebank in which every sentence has five words or more."""
-    draw, found = random.Random(0), ""
+    draw, actual = random.Random(0), ""
     for _ in range(60):
         words = [("the", "DET", 2), (draw.choice(NOUNS), "NOUN", 3), (draw.choice(VERBS), "VERB", 0)]
         words += [("the", "DET", 5), (draw.choice(NOUNS), "NOUN", 3), (".", "PUNCT", 3)][: draw.randint(2, 3)]
         for number, (word, tag, head) in enumerate(words, 1):
             of_word = (tag if tags else "_"), (head if heads else "_")
-            found += f"{number}\t{word}\t_\t{of_word[0]}\t_\t_\t{of_word[1]}\t_\t_\t_\n"
-        found += "\n"
-    return found
+            actual += f"{number}\t{word}\t_\t{of_word[0]}\t_\t_\t{of_word[1]}\t_\t_\t_\n"
+        actual += "\n"
+    return actual
 
 
 @pytest.fixture
@@ -63,31 +63,31 @@ def test_two_encoders_are_compared(
     assert (out / "compare.png").read_bytes().startswith(b"\x89PNG") and (out / "compare.svg").is_file()
     written = (out / "compare.json").read_text()
     assert str(tmp_path.parent) not in written
-    facts = json.loads(written)
-    assert facts["sentences"] == 60 and facts["words"] > 300 and facts["without_tokens"] == 0
-    assert [probe["name"] for probe in facts["probes"]] == ["part of speech", "depth in the tree", "chunk"]
-    part = facts["probes"][0]
+    results = json.loads(written)
+    assert results["sentences"] == 60 and results["words"] > 300 and results["without_tokens"] == 0
+    assert [probe["name"] for probe in results["probes"]] == ["part of speech", "depth in the tree", "chunk"]
+    part = results["probes"][0]
     assert part["sentences"] == 20 and part["majority"] < 0.5
     for model in part["models"]:
         assert len(model["scores"]) == 3 and model["scores"][0] == 1.0  # each word has one tag in this text
         for score, (low, high) in zip(model["scores"], model["intervals"], strict=True):
             assert low <= score <= high
-    assert np.array(facts["alignment"]["values"]).shape == (6, 6)
-    assert [model["model"] for model in facts["models"]] == ["words", "bytes"]
-    assert [len(model["attention"]["entropy"]) for model in facts["models"]] == [2, 2]
-    [dog] = facts["neighbours"]["of_words"]
+    assert np.array(results["alignment"]["values"]).shape == (6, 6)
+    assert [model["model"] for model in results["models"]] == ["words", "bytes"]
+    assert [len(model["attention"]["entropy"]) for model in results["models"]] == [2, 2]
+    [dog] = results["neighbours"]["of_words"]
     assert "dog" not in dog["first"] and len(dog["first"]) == 3
 
 
 def test_sentences_read_in_windows_are_counted(models: tuple[str, str], text: Path) -> None:
-    facts = compared(*models, text=text)
-    assert facts["in_windows"] == {"words": 0, "bytes": 60}  # its tokens are bytes
-    assert not any(note.startswith("words: sentences longer") for note in build_notes(facts))
+    results = compared(*models, text=text)
+    assert results["in_windows"] == {"words": 0, "bytes": 60}  # its tokens are bytes
+    assert not any(note.startswith("words: sentences longer") for note in build_notes(results))
     text.write_text(lines() + "".join(f"{i}\tcat\t_\tNOUN\t_\t_\t{i - 1}\t_\t_\t_\n" for i in range(1, 80)))
-    facts = compared(*models, text=text)
-    assert facts["in_windows"] == {"words": 1, "bytes": 61}
+    results = compared(*models, text=text)
+    assert results["in_windows"] == {"words": 1, "bytes": 61}
     assert any(
-        note == "bytes: sentences longer than its input, read in windows: 61" for note in build_notes(facts)
+        note == "bytes: sentences longer than its input, read in windows: 61" for note in build_notes(results)
     )
 
 
@@ -111,15 +111,15 @@ def test_the_documented_command_prints_the_documented_tables(
 
 
 def test_a_model_compared_with_itself_agrees(models: tuple[str, str], text: Path) -> None:
-    facts = compared(models[0], models[0], text=text)
-    values = np.array(facts["alignment"]["values"])
+    results = compared(models[0], models[0], text=text)
+    values = np.array(results["alignment"]["values"])
     np.testing.assert_allclose(np.diagonal(values), 1, atol=1e-6)
     np.testing.assert_allclose(np.diagonal(values[:3, 3:]), 1, atol=1e-6)
     np.testing.assert_allclose(values[:3, 3:], values[:3, :3], atol=1e-9)
-    assert [one["overlap"] for one in facts["neighbours"]["words"]] == [1.0] * 3
-    for probe in facts["probes"]:
+    assert [one["overlap"] for one in results["neighbours"]["words"]] == [1.0] * 3
+    for probe in results["probes"]:
         assert probe["difference"] == 0 and probe["interval"] == (0, 0)
-    assert [model["model"] for model in facts["models"]] == ["words (1)", "words (2)"]
+    assert [model["model"] for model in results["models"]] == ["words (1)", "words (2)"]
 
 
 def test_missing_annotations_are_left_out_and_named(models: tuple[str, str], tmp_path: Path) -> None:
@@ -127,18 +127,18 @@ def test_missing_annotations_are_left_out_and_named(models: tuple[str, str], tmp
     bare.write_text(lines(tags=False, heads=False))
     plain.write_text("The cat sat on the mat.\nA dog ate my homework, twice!\n" * 20)
     for path in (bare, plain):
-        facts = compared(*models, text=path)
-        assert facts["probes"] == [] and len(build_tables(facts)) == 3
-        said = " ".join(build_notes(facts))
+        results = compared(*models, text=path)
+        assert results["probes"] == [] and len(build_tables(results)) == 3
+        said = " ".join(build_notes(results))
         assert f"not probed: parts of speech: {path.name}" in said and "not probed: depth in the tree" in said
     tagged = tmp_path / "tagged.conllu"
     tagged.write_text(lines(heads=False))
     assert [probe["name"] for probe in compared(*models, text=tagged)["probes"]] == ["part of speech"]
     short = tmp_path / "short.conllu"
     short.write_text("1\tcats\t_\tNOUN\t_\t_\t2\t_\t_\t_\n2\tsat\t_\tVERB\t_\t_\t0\t_\t_\t_\n\n" * 60)
-    facts = compared(*models, text=short)
-    assert [probe["name"] for probe in facts["probes"]] == ["part of speech"]
-    assert "too few sentences of 5 words or more" in " ".join(build_notes(facts))
+    results = compared(*models, text=short)
+    assert [probe["name"] for probe in results["probes"]] == ["part of speech"]
+    assert "too few sentences of 5 words or more" in " ".join(build_notes(results))
     once = tmp_path / "once.conllu"  # a tag of a single sentence is in the training or the test half, not in both
     words = ["the", "cat", "sat", "the", "dog"]
     once.write_text(
@@ -147,9 +147,9 @@ def test_missing_annotations_are_left_out_and_named(models: tuple[str, str], tmp
     )  # fmt: skip
     alike = tmp_path / "alike.txt"
     alike.write_text("the DT O\ncat NN O\n\n" * 40)
-    facts = compared(*models, text=once, chunks=alike)
-    assert facts["probes"] == []
-    assert [one.partition(":")[0] for one in facts["left_out"]] == [
+    results = compared(*models, text=once, chunks=alike)
+    assert results["probes"] == []
+    assert [one.partition(":")[0] for one in results["left_out"]] == [
         "parts of speech",
         "depth in the tree",
         "chunks",

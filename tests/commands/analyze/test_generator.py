@@ -30,8 +30,8 @@ def generated(out: Path, models: Sequence[object], data: Path, *options: str) ->
     text = (out / "generator.json").read_text()
     assert str(out.parent) not in text and "NaN" not in text
     assert (out / "generator.png").read_bytes().startswith(b"\x89PNG")
-    facts: dict[str, object] = json.loads(text)
-    return facts
+    results: dict[str, object] = json.loads(text)
+    return results
 
 
 def test_proposals_by_share_and_temperature_with_tags(
@@ -41,10 +41,10 @@ def test_proposals_by_share_and_temperature_with_tags(
     tokenizer = load_tokenizer(tagged / "tokenizer.json")
     TagTable.count([([*TAGS], [*TAGS.values()])], tokenizer).write(tagged)
     options = ["--share", "0.2", "0.5", "--temperature", "1", "0.5", "--length", "16", "--examples", "1"]
-    facts = generated(tmp_path / "out", [exported_run, exported_run / "export" / "generator"], tagged, *options)
+    results = generated(tmp_path / "out", [exported_run, exported_run / "export" / "generator"], tagged, *options)
     shown = capsys.readouterr().out
     assert "[MASK]" in shown and "same tag" in shown and "data has no tags" not in shown
-    first, second = facts["models"]  # type: ignore[misc]
+    first, second = results["models"]  # type: ignore[misc]
     assert [one.pop("model") for one in (first, second)] == ["run", "run generator"]
     assert first == second  # the same generator, found through its run or given directly
     assert [(one["share"], one["temperature"]) for one in first["readings"]] == [
@@ -54,14 +54,14 @@ def test_proposals_by_share_and_temperature_with_tags(
         assert cold["entropy"]["value"] < warm["entropy"]["value"] and cold["tokens"] == warm["tokens"]
         assert cold["top_5"] == warm["top_5"]  # the order of tokens is the same
         assert sum(band["tokens"] for band in warm["bands"]) == warm["tokens"]
-    assert len(first["examples"]) == 1 and facts["length"] == 16
+    assert len(first["examples"]) == 1 and results["length"] == 16
 
 
 def test_runs_with_the_same_name_are_distinguished(exported_run: Path, data_folder: Path, tmp_path: Path) -> None:
     """As for two seeds; their results are not mixed up."""
     models = [shutil.copytree(exported_run, tmp_path / seed / "run") for seed in ("one", "two")]
-    facts = generated(tmp_path / "out", models, data_folder, "--examples", "1")
-    assert [one["model"] for one in facts["models"]] == ["one run", "two run"]  # type: ignore[attr-defined]
+    results = generated(tmp_path / "out", models, data_folder, "--examples", "1")
+    assert [one["model"] for one in results["models"]] == ["one run", "two run"]  # type: ignore[attr-defined]
 
 
 def test_over_training(
@@ -71,8 +71,8 @@ def test_over_training(
     run = tmp_path / "run"
     steps = ["--train.steps", "20", "--checkpoint.every", "10", "--evaluation.every", "0"]
     assert main(small_run.command(data_folder, run, *steps)) == 0
-    facts = generated(tmp_path / "over", [run], data_folder, "--checkpoints")
-    models: list[dict[str, object]] = facts["models"]  # type: ignore[assignment]
+    results = generated(tmp_path / "over", [run], data_folder, "--checkpoints")
+    models: list[dict[str, object]] = results["models"]  # type: ignore[assignment]
     assert [one["step"] for one in models] == [10, 20]
     exported: list[dict[str, object]] = generated(tmp_path / "last", [run], data_folder)["models"]  # type: ignore[assignment]
     last, of_export = (one[-1]["readings"][0] for one in (models, exported))  # type: ignore[index]

@@ -52,18 +52,18 @@ def test_all_scores_of_both_networks(
     assert "log-original-sum" in shown and "my-run generator" in shown and "7 pairs of 2 paradigms" in shown
     text = (out / "minimal-pairs.json").read_text()
     assert str(tmp_path.parent) not in text and "NaN" not in text
-    facts = json.loads(text)
-    names = [(one["model"], one["score"]) for one in facts["scores"]]
+    results = json.loads(text)
+    names = [(one["model"], one["score"]) for one in results["scores"]]
     kinds = ["log-odds-sum", "log-odds-mean", "log-odds-max", "log-original-sum"]
     assert names == [
         *(("my-run", kind) for kind in kinds),
         *(("my-run generator", k) for k in ("pll", "pll-word-l2r")),
     ]
-    assert len(facts["differences"]) == 15 and list(facts["meanings"]) == [score for _, score in names]
+    assert len(results["differences"]) == 15 and list(results["meanings"]) == [score for _, score in names]
     expected = paradigm_accuracies(Scorer(models[0], device="cpu"), blimp, pairs=99)
-    found = {name: one["value"] for name, one in facts["scores"][3]["paradigms"].items()}
-    assert found == expected
-    assert np.mean(list(expected.values())) == pytest.approx(facts["scores"][3]["overall"]["value"])
+    actual = {name: one["value"] for name, one in results["scores"][3]["paradigms"].items()}
+    assert actual == expected
+    assert np.mean(list(expected.values())) == pytest.approx(results["scores"][3]["overall"]["value"])
     assert (out / "minimal-pairs.png").read_bytes().startswith(b"\x89PNG")
     assert main(["report", str(out), "--out", str(tmp_path / "page.html")]) == 0
     assert "Minimal pairs of good and bad sentences" in (tmp_path / "page.html").read_text()

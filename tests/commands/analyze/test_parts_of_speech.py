@@ -61,16 +61,16 @@ def test_words_by_tag(
     assert "above 0.4" in shown and "Bias and difficulty" in shown
     text = (tmp_path / "parts-of-speech.json").read_text()
     assert str(tmp_path.parent) not in text and "NaN" not in text
-    facts = json.loads(text)
-    assert (facts["sentences"], facts["words"], facts["rebuilt"]) == (36, 36 * 6, 0)
+    results = json.loads(text)
+    assert (results["sentences"], results["words"], results["rebuilt"]) == (36, 36 * 6, 0)
     words = {"DET": 72, "NOUN": 72, "VERB": 36, "PUNCT": 36}
-    found = facts["groups"]
-    assert {one["name"] for one in found["tag"]} == {*words}
-    (every,) = found["all tokens"]
-    for part in found.values():  # each property divides the same tokens
+    actual = results["groups"]
+    assert {one["name"] for one in actual["tag"]} == {*words}
+    (every,) = actual["all tokens"]
+    for part in actual.values():  # each property divides the same tokens
         for key in ("tokens", "places", "fakes"):
             assert sum(one[key] for one in part) == every[key]
-    assert {*facts["effects"]["missed"]} == {
+    assert {*results["effects"]["missed"]} == {
         "tag", "frequency of the token", "position", "piece", "generator's probability",
     }  # fmt: skip
     assert (tmp_path / "parts-of-speech.png").read_bytes().startswith(b"\x89PNG")
@@ -109,7 +109,7 @@ def test_the_generator_is_found_or_given(
     alone = tmp_path / "run"
     shutil.copytree(exported_run / "export" / "discriminator", alone)
     options = ["--data", str(treebank), "--draws", "1", "--sentences", "5", "--resamples", "5"]
-    facts = []
+    results = []
     for number, model in enumerate(
         [
             [str(exported_run)],
@@ -119,12 +119,12 @@ def test_the_generator_is_found_or_given(
     ):
         out = tmp_path / str(number)
         assert main(["analyze", "parts-of-speech", *model, *options, "--out", str(out)]) == 0
-        facts.append(json.loads((out / "parts-of-speech.json").read_text()))
-    names = [one.pop("model") for one in facts]
+        results.append(json.loads((out / "parts-of-speech.json").read_text()))
+    names = [one.pop("model") for one in results]
     assert names == ["run", "run discriminator", "run"]
-    assert [one.pop("in_windows") for one in facts] == [{name: 0} for name in names]
-    assert facts[0] == facts[1] == facts[2] and facts[0]["sentences"] == 5
-    assert facts[0]["frequencies"] is None
+    assert [one.pop("in_windows") for one in results] == [{name: 0} for name in names]
+    assert results[0] == results[1] == results[2] and results[0]["sentences"] == 5
+    assert results[0]["frequencies"] is None
     capsys.readouterr()
     assert "--generator MODEL" in refused(capsys, alone, *options)
 

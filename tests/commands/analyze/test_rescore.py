@@ -35,12 +35,12 @@ def test_rates_weights_and_a_figure(model: str, tmp_path: Path, capsys: pytest.C
     assert "5 utterances, 19 words, 15 hypotheses" in shown and "apostrophes" in shown
     text = (out / "rescore.json").read_text()
     assert str(tmp_path.parent) not in text and "NaN" not in text
-    facts = json.loads(text)
-    assert [one["score"] for one in facts["models"]] == list(facts["meanings"])
-    assert facts["oracle"] == {"value": 0, "interval": [0, 0]}
+    results = json.loads(text)
+    assert [one["score"] for one in results["models"]] == list(results["meanings"])
+    assert results["oracle"] == {"value": 0, "interval": [0, 0]}
     errors = [3, 2, 2, 2, 1]  # the:a, my:why and <unk> of each first best
-    assert facts["first_best"]["value"] == pytest.approx(sum(errors) / 19)
-    assert all(len(one["weights"]) == 2 for one in facts["models"])
+    assert results["first_best"]["value"] == pytest.approx(sum(errors) / 19)
+    assert all(len(one["weights"]) == 2 for one in results["models"])
     assert (out / "rescore.png").read_bytes().startswith(b"\x89PNG")
     assert main(["report", str(out), "--out", str(tmp_path / "page.html")]) == 0
     assert "rescored" in (tmp_path / "page.html").read_text()
@@ -56,8 +56,8 @@ def test_separate_references(model: str, tmp_path: Path, capsys: pytest.CaptureF
     assert main([*command, "--references", str(references), "--resamples", "30", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert "left out: 1 list without a reference" in shown and "the first best of 4 lists has no score" in shown
-    facts = json.loads((tmp_path / "rescore.json").read_text())
-    assert facts["first_best"]["value"] == pytest.approx(1 / 16) and facts["hypotheses"] == 16
+    results = json.loads((tmp_path / "rescore.json").read_text())
+    assert results["first_best"]["value"] == pytest.approx(1 / 16) and results["hypotheses"] == 16
 
 
 def test_empty_hypotheses_are_counted_and_wrong_in_each_word(
@@ -68,9 +68,9 @@ def test_empty_hypotheses_are_counted_and_wrong_in_each_word(
     command = ["analyze", "rescore", model, "--data", str(data), "--folds", "2", "--resamples", "20"]
     assert main([*command, "--out", str(tmp_path)]) == 0
     assert "2 hypotheses are empty: " in capsys.readouterr().out
-    facts = json.loads((tmp_path / "rescore.json").read_text())
-    assert facts["empty_hypotheses"] == 2
-    assert facts["first_best"]["value"] == pytest.approx((10 + 4) / (19 + 4))
+    results = json.loads((tmp_path / "rescore.json").read_text())
+    assert results["empty_hypotheses"] == 2
+    assert results["first_best"]["value"] == pytest.approx((10 + 4) / (19 + 4))
 
 
 def test_hypotheses_read_in_windows_are_counted(

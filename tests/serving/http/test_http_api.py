@@ -35,10 +35,10 @@ def test_scores_are_those_of_the_scorer(client: httpx.Client, run_folder: Path) 
     texts = [*TEXTS, "", LONG]
     answer = client.post("/score", json={"texts": texts}).json()
     assert answer["model"] == "my-run" and answer["objective"] == "replaced-token"
-    for found, expected in zip(answer["results"], electra.Scorer(run_folder, device="cpu")(texts), strict=True):
-        assert found["tokens"] == expected.tokens
-        assert [tuple(span) for span in found["offsets"]] == expected.offsets
-        assert np.allclose(found["probabilities"], expected.probabilities, atol=2e-6)
+    for actual, expected in zip(answer["results"], electra.Scorer(run_folder, device="cpu")(texts), strict=True):
+        assert actual["tokens"] == expected.tokens
+        assert [tuple(span) for span in actual["offsets"]] == expected.offsets
+        assert np.allclose(actual["probabilities"], expected.probabilities, atol=2e-6)
 
 
 def test_texts_are_ranked_by_the_mean_log_probability_of_being_original(
@@ -103,13 +103,13 @@ def test_a_fine_tuned_model_predicts_and_refuses_other_operations(tmp_path: Path
     with serving(hosted) as (address, _), httpx.Client(base_url=address) as client:
         answer = client.post("/predict", json={"texts": TEXTS}).json()
         assert answer == {"model": "tuned", "task": "classification", "predictions": answer["predictions"]}
-        for found, one in zip(answer["predictions"], expected, strict=True):
-            assert found["label"] == one["label"] and found["scores"] == pytest.approx(one["scores"], abs=1e-5)
-        facts = client.get("/models").json()["models"][0]
+        for actual, one in zip(answer["predictions"], expected, strict=True):
+            assert actual["label"] == one["label"] and actual["scores"] == pytest.approx(one["scores"], abs=1e-5)
+        description = client.get("/models").json()["models"][0]
         assert not any("cut" in one for one in answer["predictions"])
         long = client.post("/predict", json={"texts": ["the cat", LONG]}).json()["predictions"]
         assert [one.get("cut") for one in long] == [None, True]
-        assert facts["can"] == ["predict", "embed"] and facts["labels"] == ["bad", "good"]
+        assert description["can"] == ["predict", "embed"] and description["labels"] == ["bad", "good"]
         refused = client.post("/score", json={"texts": ["a"]})
         assert refused.status_code == 409 and "needs a discriminator" in refused.json()["error"]
         assert client.post("/rescore", json={"texts": ["a"]}).status_code == 409

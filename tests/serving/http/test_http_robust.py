@@ -82,8 +82,8 @@ def test_a_thousand_malformed_bodies_are_refused(client: httpx.Client) -> None:
 def test_the_api_follows_its_openapi_description(client: httpx.Client) -> None:
     schema = schemathesis.openapi.from_dict(client.get("/openapi.json").json())
     named = 0
-    for found in schema.get_all_operations():
-        operation = found.ok()
+    for actual in schema.get_all_operations():
+        operation = actual.ok()
         named += 1
 
         @settings(
@@ -218,9 +218,9 @@ def test_a_request_of_a_disconnected_client_is_not_computed(hosted: HostedModel,
         assert server.server.worker.in_flight == 1
         blocked.may_go.set()
         assert first.result().status_code == 200 and post(address).status_code == 200
-        figures = httpx.get(f"{address}/metrics").text
+        metrics = httpx.get(f"{address}/metrics").text
     assert blocked.texts == ["a dog", "a dog"]
-    assert 'electra_requests_total{endpoint="/score",status="499"} 1.0' in figures
+    assert 'electra_requests_total{endpoint="/score",status="499"} 1.0' in metrics
 
 
 def test_stalled_connections_are_closed(hosted: HostedModel, monkeypatch: pytest.MonkeyPatch) -> None:

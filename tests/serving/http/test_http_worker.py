@@ -131,8 +131,8 @@ def test_a_request_after_its_timeout_is_not_computed() -> None:
     async def trial(worker: Worker, slow: Slow) -> None:
         first = await busy(worker, slow)
         late = asyncio.create_task(ask(worker, [1]))
-        found = await asyncio.gather(first, late, return_exceptions=True)
-        assert [error.status for error in found if isinstance(error, APIError)] == [504, 503]
+        actual = await asyncio.gather(first, late, return_exceptions=True)
+        assert [error.status for error in actual if isinstance(error, APIError)] == [504, 503]
         slow.may_go.set()
         assert await ask(worker, [2]) == [4]
 
@@ -195,11 +195,11 @@ def test_a_failing_request_does_not_affect_others(caplog: pytest.LogCaptureFixtu
         worker.start()
         try:
             sent = [asyncio.create_task(ask(worker, [n], operation="fragile")) for n in (1, 0, 5)]
-            found = await asyncio.gather(*sent, return_exceptions=True)
+            actual = await asyncio.gather(*sent, return_exceptions=True)
         finally:
             worker.stop()
-        assert found[0] == [10] and found[2] == [2]
-        assert isinstance(found[1], APIError) and found[1].status == 500
+        assert actual[0] == [10] and actual[2] == [2]
+        assert isinstance(actual[1], APIError) and actual[1].status == 500
 
     asyncio.run(trial())
     assert "ZeroDivisionError" in caplog.text

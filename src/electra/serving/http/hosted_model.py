@@ -62,16 +62,16 @@ class HostedModel:
         self.encoder = self._try("embed", lambda: TextEncoder(loaded, device=device))
         if not (self.scorer or self.predictor or self.encoder):
             raise CheckpointError(self.unsupported["embed"])
-        found = generator or generator_beside(model)
-        self.generator = None if found is None else hosted_name(str(found))
-        source = loaded if found is None else found
+        generator_folder = generator or generator_beside(model)
+        self.generator = None if generator_folder is None else hosted_name(str(generator_folder))
+        source = loaded if generator_folder is None else generator_folder
         self.fill_mask = self._try(
             "proposals", lambda: FillMask(source, device=device), required=generator is not None
         )
         if "score" in self.unsupported:
             self.unsupported["rescore"] = self.unsupported["score"]
         if self.fill_mask is not None and self.scorer is not None:
-            self._check_vocabulary(self.scorer, self.fill_mask, found)
+            self._check_vocabulary(self.scorer, self.fill_mask, generator_folder)
 
     def _try(self, operation: str, load: Callable[[], Loaded], *, required: bool = False) -> Loaded | None:
         """What carries out an operation. If the model does not support it: None, and the reason is kept."""
@@ -136,10 +136,10 @@ def hosted_name(model: str, *, other: str | None = None) -> str:
     """
     names = [_split(model), _split(other or "")]
     for above in range(len(names[0][0]) + 1):
-        mine, others = ("/".join([*parents[len(parents) - above :], *name]) for parents, name in names)
-        if mine != others:
+        own_name, other_name = ("/".join([*parents[len(parents) - above :], *name]) for parents, name in names)
+        if own_name != other_name:
             break
-    return mine
+    return own_name
 
 
 def _split(model: str) -> tuple[list[str], list[str]]:

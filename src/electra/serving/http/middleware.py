@@ -44,7 +44,7 @@ class AuthAndLimitsMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status = time.perf_counter(), CLIENT_CLOSED_REQUEST
+        started, status = time.perf_counter(), CLIENT_CLOSED_REQUEST
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -62,7 +62,7 @@ class AuthAndLimitsMiddleware:
             await _send_error(send_with_headers, error)
         finally:
             endpoint = scope["path"] if scope["path"] in self.endpoints else "other"
-            self.metrics.observe_request(endpoint, status, time.perf_counter() - began)
+            self.metrics.observe_request(endpoint, status, time.perf_counter() - started)
 
     def _check_headers(self, scope: Scope) -> None:
         size = len(scope["raw_path"]) + len(scope["query_string"])

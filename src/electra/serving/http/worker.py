@@ -159,10 +159,10 @@ class Worker:
 
     def _run(self) -> None:
         while parts := self._next_batch():
-            began = time.perf_counter()
+            started = time.perf_counter()
             self._compute(parts)
             size = sum(sum(job.sizes[start:end]) for job, start, end in parts)
-            seconds = time.perf_counter() - began
+            seconds = time.perf_counter() - started
             texts = sum(end - start for _, start, end in parts)
             self.metrics.observe_batch(parts[0][0].operation, texts=texts, characters=size, seconds=seconds)
             decay = SPEED_DECAY if self._speed else 0.0
