@@ -81,9 +81,9 @@ def ours(options: argparse.Namespace, batch: Batch, *, left: bool, plain: bool =
 
     def states_and_words() -> tuple[Tensor, Tensor]:
         if left:
-            states_BLD = encoder.read(batch.ids_BL, memory_YBMD=batch.memory_YBMD).states_BND
+            states_BLD = encoder.encode(batch.ids_BL, memory_YBMD=batch.memory_YBMD).states_BND
             return states_BLD[:, :-1].flatten(0, 1), batch.ids_BL[:, 1:].flatten()
-        targets_BND = encoder.read(
+        targets_BND = encoder.encode(
             batch.ids_BL, batch.segment_ids_BL, memory_YBMD=batch.memory_YBMD, positions_BN=none_BN,
             permutation_BLL=batch.permutation_BLL, targets_BN=batch.targets_BN,
         ).targets_BND  # fmt: skip
@@ -104,10 +104,10 @@ def ours(options: argparse.Namespace, batch: Batch, *, left: bool, plain: bool =
 
 def attend_by_head_plain(query_BXHK: Tensor, *others: Any) -> Tensor:
     """A replacement for `attend_by_head`."""
-    *inputs, sight, share = others
+    *inputs, query_mask, p = others
     B, X, H, _ = query_BXHK.shape
-    factors = F.dropout(query_BXHK.new_ones(H, B, X, sight.keys), share) if share else 1.0
-    return relative_attention.attend_plain(query_BXHK, *inputs, sight, factors)
+    factors = F.dropout(query_BXHK.new_ones(H, B, X, query_mask.keys), p) if p else 1.0
+    return relative_attention.attend_plain(query_BXHK, *inputs, query_mask, factors)
 
 
 def peer(options: argparse.Namespace, batch: Batch, *, left: bool) -> Step:

@@ -92,10 +92,10 @@ def test_the_modern_convention_is_what_torch_counts(preset: str, monkeypatch: py
                 loss = loss + objective.sentences.head(states[:, -1]).sum()
         elif isinstance(objective, CausalLanguageModel | PermutationLanguageModel):
             shape = config.model.layers, ROWS, config.model.memory_length, config.model.hidden_size
-            past = Memory(shape[2], torch.zeros(shape, device="meta")) if shape[2] else None
+            memory = Memory(shape[2], torch.zeros(shape, device="meta")) if shape[2] else None
             chosen = {"positions_BN": positions_BN[:, :0], "targets_BN": positions_BN}
             given = chosen if isinstance(objective, PermutationLanguageModel) else {}
-            states = objective.encoder(ids_BL, ids_BL, None, past=past, **given).flatten(0, 1)
+            states = objective.encoder(ids_BL, ids_BL, None, memory=memory, **given).flatten(0, 1)
             loss = objective.head.logits(states, objective.encoder.embeddings.token.weight).sum()
         else:
             assert isinstance(objective, ReplacedToken)

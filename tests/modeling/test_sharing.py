@@ -3,7 +3,7 @@
 import torch
 
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
-from electra.modeling.sharing import plain_parameters
+from electra.modeling.sharing import standalone_parameters
 
 SHAPE = BertConfig(
     layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, vocabulary_size=20,
@@ -15,7 +15,7 @@ IDS = torch.tensor([[3, 7, 7, 1]])
 def pair() -> tuple[BertEncoder, BertEncoder]:
     torch.manual_seed(0)
     lender = BertEncoder(SHAPE)
-    return lender, BertEncoder(SHAPE, tables=lender.embeddings, share="disentangled")
+    return lender, BertEncoder(SHAPE, tables=lender.embeddings, sharing="disentangled")
 
 
 def test_a_difference_starts_at_nothing_and_is_learnt_alone() -> None:
@@ -34,12 +34,12 @@ def test_a_copy_that_stands_alone_computes_the_same() -> None:
             if name.endswith("difference"):
                 parameter.normal_()
     alone = BertEncoder(SHAPE)
-    alone.load_state_dict(dict(plain_parameters(borrower)))
+    alone.load_state_dict(dict(standalone_parameters(borrower)))
     torch.testing.assert_close(alone(IDS), borrower(IDS))
 
 
 def test_tokens_alone_may_be_shared() -> None:
     lender = BertEncoder(SHAPE)
-    borrower = BertEncoder(SHAPE, tables=lender.embeddings, share="tokens")
+    borrower = BertEncoder(SHAPE, tables=lender.embeddings, sharing="tokens")
     assert borrower.embeddings.token is lender.embeddings.token
     assert borrower.embeddings.position is not lender.embeddings.position

@@ -101,12 +101,12 @@ def test_gumbel_turns_the_gradient_of_the_discriminators_loss(adversary: str) ->
         soft_nV = soft_nV + (F.one_hot(samples_n, V) - soft_nV).detach()
     ids_BL = ours.replace_tokens(one, masking, samples_n)
     table_VE = ours.encoder.embeddings.token.weight
-    tokens_BLE = F.one_hot(ids_BL, V).float() @ table_VE
+    inputs_embeds_BLE = F.one_hot(ids_BL, V).float() @ table_VE
     rows_n = torch.arange(6).repeat_interleave(masking.positions_BN.shape[1])[used_n]
-    tokens_BLE = tokens_BLE.index_put(
+    inputs_embeds_BLE = inputs_embeds_BLE.index_put(
         (rows_n, masking.positions_BN.flatten()[used_n]), (soft_nV @ table_VE)[used_n]
     )
-    logits_BL = ours.head(ours.encoder(ids_BL, one.segment_ids_BL, None, tokens_BLE=tokens_BLE))
+    logits_BL = ours.head(ours.encoder(ids_BL, one.segment_ids_BL, None, inputs_embeds_BLE=inputs_embeds_BLE))
     losses_BL = F.binary_cross_entropy_with_logits(
         logits_BL, (ids_BL != one.input_ids_BL).float(), reduction="none"
     )

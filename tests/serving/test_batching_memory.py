@@ -65,7 +65,7 @@ def by_hand(scorer: Scorer, text: str) -> Tensor:
     assert isinstance(encoder, RelativeEncoder)
     memory, logits = None, []
     for window in torch.tensor([framed(scorer, text)]).split(LENGTH, 1):
-        actual = encoder.read(window, memory_YBMD=memory)
+        actual = encoder.encode(window, memory_YBMD=memory)
         memory = actual.memory_YBMD
         logits.append(scorer.backend.head(actual.states_BND)[0])
     return torch.cat(logits)[1:-1]
@@ -113,7 +113,7 @@ def test_states_and_their_mean(model: Path, long: LongTextMode) -> None:
             continue
         memory, parts = None, []
         for window in ids_BL.split(LENGTH, 1):
-            actual = scorer.backend.encoder.read(window, memory_YBMD=memory)
+            actual = scorer.backend.encoder.encode(window, memory_YBMD=memory)
             memory = actual.memory_YBMD
             parts.append(actual.states_BND[0].detach())
         expected_LD = torch.cat(parts).numpy()

@@ -102,7 +102,7 @@ def test_memory_has_the_state_of_the_last_window(direction: str, rows: Rows) -> 
     for row, state_1D in enumerate(states_B1D):
         memory = None
         for ids_BL in windows_by_hand(rows, row):
-            actual = inside.read(ids_BL, memory_YBMD=memory)
+            actual = inside.encode(ids_BL, memory_YBMD=memory)
             memory = actual.memory_YBMD
         assert torch.allclose(state_1D[0], actual.states_BND[0, -1 if direction == "left" else 0], atol=1e-5)
 

@@ -132,7 +132,7 @@ def test_a_head_of_tokens_gets_all_states(tokenizer: Tokenizer) -> None:
     batch = collate(rows, np.array([0]), pad=special_tokens(tokenizer).pad)
     assert module.states(batch).shape == (1, rows.lengths[0], 16)
     expected = {
-        name: module.networks(32)["encoder"].wanted_share for name, module in (("all", module), ("one", network()))
+        name: module.networks(32)["encoder"].output_share for name, module in (("all", module), ("one", network()))
     }
     assert expected == {"all": 1.0, "one": 1 / 32}
 

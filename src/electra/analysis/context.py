@@ -48,7 +48,7 @@ def sliding_window_losses(
         lengths_B = torch.tensor([len(tokens) for tokens in contexts], device=model.device)
         ids_BL = torch.nn.utils.rnn.pad_sequence(contexts, batch_first=True).to(model.device)
         # Padding is after the last token, which does not attend to it.
-        states_BND = model.encoder.read(ids_BL, memory_length=0, positions_BN=lengths_B[:, None] - 1).states_BND
+        states_BND = model.encoder.encode(ids_BL, memory_length=0, positions_BN=lengths_B[:, None] - 1).states_BND
         targets_B = document[[position + 1 for position in positions]].to(model.device)
         losses.append(model.losses(states_BND[:, 0], targets_B).cpu())
     return torch.cat(losses)

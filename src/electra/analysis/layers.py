@@ -159,8 +159,8 @@ def _relative_scores(module: RelativeAttention, inputs: Sequence[object]) -> Ten
     position_RHK = module.position(sinusoids_RD).unflatten(-1, heads)
     by_content_BHLL = torch.einsum("bqhk,bchk->bhqc", query_BLHK + module.content_bias.view(heads), key_BLHK)
     by_distance_BHLR = torch.einsum("bqhk,rhk->bhqr", query_BLHK + module.position_bias.view(heads), position_RHK)
-    runs_BHLL = query_mask.run_BXC()[:, None].expand(*by_distance_BHLR.shape[:3], -1)  # type: ignore[attr-defined]
-    scores_BHLL = (by_content_BHLL + by_distance_BHLR.gather(3, runs_BHLL)).float() * heads[1] ** -0.5
+    indices_BHLL = query_mask.distance_indices_BXC()[:, None].expand(*by_distance_BHLR.shape[:3], -1)  # type: ignore[attr-defined]
+    scores_BHLL = (by_content_BHLL + by_distance_BHLR.gather(3, indices_BHLL)).float() * heads[1] ** -0.5
     bias_BLL = query_mask.bias_BXC  # type: ignore[attr-defined]
     return scores_BHLL if bias_BLL is None else scores_BHLL + bias_BLL[:, None]
 

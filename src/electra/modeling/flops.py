@@ -20,7 +20,7 @@ TRAINING = {"modern": 3, "paper": 2}
 
 PAPER_MASKED_SHARE = 0.15625
 """Of the positions, whatever the masking: 20 of 128."""
-OF_MEMORY = "attention keys and values of the memory"
+MEMORY_KEYS_AND_VALUES = "attention keys and values of the memory"
 """A term of which the backward pass costs as much as the forward pass: it has no gradient to hand on."""
 SOFTMAX, LAYER_NORM, GELU, DROPOUT = 5, 5, 8, 4
 """Operations an element, by the paper's convention."""
@@ -54,7 +54,7 @@ class Network:
     """Share of the positions at which masked tokens are predicted (modern only)."""
     cross_attention: bool = False
     """Each block attends to another network's states too, as a decoder's do; they are taken to be as many."""
-    wanted_share: float = 1.0
+    output_share: float = 1.0
     """Share of the positions whose states are wanted: the last block does no more (modern only)."""
     trained: bool = True
     """A backward pass follows."""
@@ -111,7 +111,7 @@ class EncoderShape(Protocol):
     def vocabulary_size(self) -> int: ...
 
     def flop_terms(
-        self, length: int, *, convention: Convention, wanted_share: float, target_share: float
+        self, length: int, *, convention: Convention, output_share: float, target_share: float
     ) -> Terms: ...
 
 
@@ -134,7 +134,7 @@ def encoder_terms(network: Network, length: int, convention: Convention) -> Term
         return network.encoder.flop_terms(
             length,
             convention=convention,
-            wanted_share=network.wanted_share,
+            output_share=network.output_share,
             target_share=network.target_share,
         )
     return transformer_terms(network, length, convention)
@@ -152,19 +152,21 @@ def training_flops(networks: Networks, length: int, convention: Convention = "mo
     for network in networks.values():
         times = TRAINING[convention] if network.trained else 1
         for name, value in forward_terms(network, length, convention).items():
-            total += (min(times, 2) if name == OF_MEMORY else times) * value  # no gradient of what is remembered
+            total += (
+                min(times, 2) if name == MEMORY_KEYS_AND_VALUES else times
+            ) * value  # no gradient of what is remembered
     return total
 
 
 def inference_flops(network: Network, length: int, convention: Convention) -> float:
     """Operations of an encoder alone, for all the states of one sequence: what a user of it computes."""
-    return sum(encoder_terms(replace(network, wanted_share=1.0), length, convention).values())
+    return sum(encoder_terms(replace(network, output_share=1.0), length, convention).values())
 
 
 def _modern_encoder(network: Network, length: int) -> Iterator[tuple[str, float]]:
     hidden, attention, embedding = network.hidden_size, network.attention, network.embedding
     times = 2 if network.cross_attention else 1
-    everywhere, wanted = network.layers, network.layers - 1 + network.wanted_share
+    everywhere, wanted = network.layers, network.layers - 1 + network.output_share
     if embedding != hidden:
         yield "embedding projection", 2 * embedding * hidden
     yield "attention keys and values", everywhere * times * 2 * 2 * hidden * attention

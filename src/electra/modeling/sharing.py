@@ -1,4 +1,4 @@
-"""Weights in several places: tables that one network takes from another, blocks that share what they learn.
+"""Shared weights: embedding tables of another network, and blocks that share their weights.
 
 Shapes: V rows, E embedding size; `*` any leading dimensions.
 """
@@ -11,81 +11,83 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 LayerSharing = Literal["none", "all", "attention", "feed-forward"]
-"""What the blocks of one encoder have in common (Lan et al. 2020, ALBERT, section 3.1)."""
-SHARED_PARTS: dict[LayerSharing, tuple[str, ...]] = {
+"""Which weights the blocks of an encoder share (Lan et al. 2020, ALBERT, section 3.1)."""
+SHARED_MODULES: dict[LayerSharing, tuple[str, ...]] = {
     "none": (),
     "all": ("attention", "attention_norm", "feed_forward", "feed_forward_norm"),
     "attention": ("attention", "attention_norm"),
     "feed-forward": ("feed_forward", "feed_forward_norm"),
 }
 
-Share = Literal["tables", "tokens", "detached", "disentangled"]
-"""Of another network's embeddings: all three tables; that of the tokens alone; all three, but without a gradient
-from this network; or all three without a gradient, each with a difference that is this network's own."""
+EmbeddingSharing = Literal["tables", "tokens", "detached", "disentangled"]
+"""How the embedding tables of another network are used. tables: all three tables. tokens: the token table only.
+detached: all three, without a gradient from this network. disentangled: as detached, plus a trained difference."""
 
 
-class BorrowedEmbedding(nn.Module):
-    """Rows of another network's table, which gets no gradient from here, plus a difference of this network's own.
+class DetachedEmbedding(nn.Module):
+    """The embedding table of another network, without a gradient, plus a trained difference.
 
-    The difference starts at 0 (He et al. 2021, DeBERTaV3: gradient-disentangled embedding sharing).
+    The difference starts at 0 (gradient-disentangled embedding sharing: He et al. 2021, DeBERTaV3, section 3.3).
 
     Args:
-        table: the other network's.
-        learns: whether there is a difference; without, the rows are read as they are.
+        table: the table of the other network.
+        with_difference: whether there is a difference.
     """
 
-    def __init__(self, table: nn.Embedding, *, learns: bool) -> None:
+    def __init__(self, table: nn.Embedding, *, with_difference: bool) -> None:
         super().__init__()
         self.table = table
-        self.difference = nn.Parameter(torch.zeros_like(table.weight)) if learns else None
+        self.difference = nn.Parameter(torch.zeros_like(table.weight)) if with_difference else None
 
     @property
     def weight(self) -> Tensor:
-        """The rows as this network sees them (V, E)."""
-        borrowed_VE = self.table.weight.detach()
-        return borrowed_VE if self.difference is None else borrowed_VE + self.difference
+        """The sum of table and difference (V, E)."""
+        table_VE = self.table.weight.detach()
+        return table_VE if self.difference is None else table_VE + self.difference
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Rows (*, E)."""
+        """Return the embeddings (*, E)."""
         rows = F.embedding(ids, self.table.weight.detach())
         return rows if self.difference is None else rows + F.embedding(ids, self.difference)
 
 
-AnyEmbedding = nn.Embedding | BorrowedEmbedding
+AnyEmbedding = nn.Embedding | DetachedEmbedding
 
 
-def shared(table: AnyEmbedding, share: Share) -> AnyEmbedding:
-    """What a network has in place of a table of its own."""
-    if share in ("tables", "tokens"):
+def share_embedding(table: AnyEmbedding, sharing: EmbeddingSharing) -> AnyEmbedding:
+    """Return the module that a network uses in place of a table of its own."""
+    if sharing in ("tables", "tokens"):
         return table
     assert isinstance(table, nn.Embedding)
-    return BorrowedEmbedding(table, learns=share == "disentangled")
+    return DetachedEmbedding(table, with_difference=sharing == "disentangled")
 
 
-def share_parts(blocks: list[nn.Module], sharing: LayerSharing, groups: int) -> None:
-    """Let the blocks of each group use the parts of its first one.
+def share_layers(blocks: list[nn.Module], sharing: LayerSharing, groups: int) -> None:
+    """Make the blocks of each group use modules of the first block of the group.
 
     Args:
-        groups: how many runs of as many blocks each there are; none shares anything with another.
+        groups: number of groups of consecutive blocks; blocks share modules within their group only.
     """
     firsts: dict[int, nn.Module] = {}
     for number, block in enumerate(blocks):
-        first = firsts.setdefault(group_of(number, layers=len(blocks), groups=groups), block)
-        for name in SHARED_PARTS[sharing]:
+        first = firsts.setdefault(layer_group(number, layers=len(blocks), groups=groups), block)
+        for name in SHARED_MODULES[sharing]:
             setattr(block, name, getattr(first, name))
 
 
-def group_of(layer: int, *, layers: int, groups: int) -> int:
-    """The group that a block belongs to."""
+def layer_group(layer: int, *, layers: int, groups: int) -> int:
+    """Return the group of a block."""
     return layer * groups // layers
 
 
-def plain_parameters(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The parameters of a network by name, borrowed tables as what they amount to, and what blocks share once for
-    each: for a copy that stands alone."""
-    borrowed = {name: inner for name, inner in module.named_modules() if isinstance(inner, BorrowedEmbedding)}
+def standalone_parameters(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield the parameters by name, for a copy of the network without shared weights.
+
+    Shared weights of blocks are yielded once for each block, and a `DetachedEmbedding` as one table.
+    """
+    detached = {name: inner for name, inner in module.named_modules() if isinstance(inner, DetachedEmbedding)}
     for name, parameter in module.named_parameters(remove_duplicate=False):
-        if not name.startswith(tuple(f"{outer}." for outer in borrowed)):
+        if not name.startswith(tuple(f"{outer}." for outer in detached)):
             yield name, parameter
-    for name, inner in borrowed.items():
+    for name, inner in detached.items():
         yield f"{name}.weight", inner.weight

@@ -64,7 +64,7 @@ class AdversarialConfig(ReplacedTokenConfig):
 
     @property
     def encoder_capabilities(self) -> frozenset[Capability]:
-        soft: tuple[Capability, ...] = () if self.adversary == "reinforce" else ("mixed-embeddings",)
+        soft: tuple[Capability, ...] = () if self.adversary == "reinforce" else ("input-embeddings",)
         return self.encoder_needs.union(soft)
 
     def build(self, parts: ObjectiveParts) -> Objective:
@@ -215,12 +215,14 @@ class Adversarial(ReplacedToken):
         ids_BL = self.replace_tokens(batch, masking, samples_n)
         table_VE = self.encoder.embeddings.token.weight
         mixed_BNE = (soft_nV.to(table_VE.dtype) @ table_VE).view(*masking.positions_BN.shape, -1)
-        tokens_BLE = self.encoder.embeddings.token(ids_BL)
+        inputs_embeds_BLE = self.encoder.embeddings.token(ids_BL)
         # Positions are distinct, so what is added turns one embedding into a mixture; at unused slots it is 0.
-        now_BNE = gather_positions(tokens_BLE, masking.positions_BN)
+        now_BNE = gather_positions(inputs_embeds_BLE, masking.positions_BN)
         change_BNE = (mixed_BNE.to(now_BNE.dtype) - now_BNE) * masking.used_BN[..., None]
-        tokens_BLE = tokens_BLE.scatter_add(1, masking.positions_BN[..., None].expand_as(change_BNE), change_BNE)
-        x_BLD = self.encoder(ids_BL, batch.segment_ids_BL, mask_BL, tokens_BLE=tokens_BLE)
+        inputs_embeds_BLE = inputs_embeds_BLE.scatter_add(
+            1, masking.positions_BN[..., None].expand_as(change_BNE), change_BNE
+        )
+        x_BLD = self.encoder(ids_BL, batch.segment_ids_BL, mask_BL, inputs_embeds_BLE=inputs_embeds_BLE)
         return CorruptedBatch(ids_BL, masking, mask_BL, loss), x_BLD
 
 

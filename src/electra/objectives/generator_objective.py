@@ -16,7 +16,7 @@ from electra.modeling.encoders.base import EncoderConfig, EncoderModule
 from electra.modeling.flops import Network
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels.cross_entropy import Sampling
-from electra.modeling.sharing import Share
+from electra.modeling.sharing import EmbeddingSharing
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts, Sections, SentenceLossConfig, Sharing
 from electra.objectives.generators import CountedFakes, Generator
@@ -35,7 +35,7 @@ from electra.objectives.stream_memory import StreamMemory
 from electra.objectives.vocabulary import FakesKind
 
 WITH_GENERATOR: tuple[FakesKind, ...] = ("generator", "frozen")
-SHARES: dict[str, Share] = {
+SHARES: dict[str, EmbeddingSharing] = {
     "tokens": "tokens", "embeddings": "tables", "detached": "detached", "disentangled": "disentangled",
 }  # fmt: skip
 
@@ -165,7 +165,7 @@ class GeneratorObjective(Objective):
         sharing = self.config.sharing
         if sharing in ("detached", "disentangled"):  # the tables are the generator's
             generator = shape.build()
-            self.encoder = model.build_sharing(generator.embeddings, share=SHARES[sharing])
+            self.encoder = model.build_sharing(generator.embeddings, sharing=SHARES[sharing])
         else:
             self.encoder = model.build()
             generator = self._build_generator_encoder(shape)
@@ -183,7 +183,7 @@ class GeneratorObjective(Objective):
             return self.encoder
         if "shared-tables" in self.encoder.config.capabilities & shape.capabilities:
             share = SHARES.get(sharing, "tables")
-            return shape.build_sharing(self.encoder.embeddings, share=share, share_norm=self.config.share_norm)
+            return shape.build_sharing(self.encoder.embeddings, sharing=share, share_norm=self.config.share_norm)
         assert sharing == "tokens", "networks of different kinds have the token table alone in common"
         generator = shape.build()
         generator.embeddings.token = self.encoder.embeddings.token

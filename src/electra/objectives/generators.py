@@ -107,7 +107,7 @@ class Generator(nn.Module):
 
     def network(self, share: float) -> Network:
         """What is computed, with slots at a share of the positions."""
-        return Network.of(self.encoder.config, masked_share=share, wanted_share=share, trained=not self.frozen)
+        return Network.of(self.encoder.config, masked_share=share, output_share=share, trained=not self.frozen)
 
 
 class CountedFakes(nn.Module):

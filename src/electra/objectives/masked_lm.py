@@ -128,5 +128,5 @@ class MaskedLanguageModel(Objective):
     def networks(self, length: int) -> Networks:
         share = slots(length, self.masking.share) / length
         first = 0 if self.sentences is None else 1 / length  # [CLS]
-        network = Network.of(self.encoder.config, masked_share=share, wanted_share=share + first)
+        network = Network.of(self.encoder.config, masked_share=share, output_share=share + first)
         return {"encoder": network}

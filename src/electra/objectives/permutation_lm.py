@@ -105,7 +105,7 @@ class PermutationLanguageModel(LanguageModel):
     def networks(self, length: int) -> Networks:
         share = slots(length, self.masking.share) / length
         network = Network.of(
-            self.encoder.config, head="words", masked_share=share, wanted_share=0.0, target_share=share
+            self.encoder.config, head="words", masked_share=share, output_share=0.0, target_share=share
         )
         return {"encoder": network}
 

@@ -97,7 +97,7 @@ class ReplaceMlm(GeneratorObjective):
 
     def networks(self, length: int) -> Networks:
         share = slots(length, self.masking.share) / length
-        encoder = Network.of(self.encoder.config, masked_share=share, wanted_share=share)
+        encoder = Network.of(self.encoder.config, masked_share=share, output_share=share)
         return {**dict(self.generator_networks(length)), "encoder": encoder}
 
     def _states(self, batch: Batch, corrupted: CorruptedBatch) -> tuple[Tensor, Tensor]:

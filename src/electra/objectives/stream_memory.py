@@ -48,33 +48,33 @@ class StreamMemory(nn.Module):
             return compute_states(
                 encoder, ids_BL, segment_ids_BL, attention_mask_BL, positions_BN=positions_BN, **others
             )
-        past = self._before(batch)
+        memory = self._before(batch)
         states: Tensor = encoder(
-            ids_BL, segment_ids_BL, attention_mask_BL, positions_BN=positions_BN, **others, past=past
+            ids_BL, segment_ids_BL, attention_mask_BL, positions_BN=positions_BN, **others, memory=memory
         )
-        assert past.memory_YBMD is not None
-        finite_YBM1 = past.memory_YBMD.isfinite().all(-1, keepdim=True)
-        past.memory_YBMD = past.memory_YBMD.where(finite_YBM1, 0.0)
+        assert memory.states_YBMD is not None
+        finite_YBM1 = memory.states_YBMD.isfinite().all(-1, keepdim=True)
+        memory.states_YBMD = memory.states_YBMD.where(finite_YBM1, 0.0)
         return states
 
     def _before(self, batch: Batch) -> Memory:
         assert batch.stream_state is not None
         rows, first = len(batch.input_ids_BL), batch.stream_state.first_row
-        past = self._parts.setdefault(first, Memory(self.length))
+        memory = self._parts.setdefault(first, Memory(self.length))
         device = batch.input_ids_BL.device
-        if past.memory_YBMD is None and self._known is not None:
-            past.memory_YBMD = self._known[:, first : first + rows].to(device)
+        if memory.states_YBMD is None and self._known is not None:
+            memory.states_YBMD = self._known[:, first : first + rows].to(device)
             if first + rows == self._known.shape[1]:  # the last part
                 self._known = None
-        if past.memory_YBMD is None:  # one shape from the first step on, so that one graph is compiled
+        if memory.states_YBMD is None:  # one shape from the first step on, so that one graph is compiled
             shape = self.config.layers, rows, self.length, self.config.hidden_size
-            past.memory_YBMD = torch.zeros(shape, device=device)
-        past.new_document_B = batch.stream_state.new_document_B
-        return past
+            memory.states_YBMD = torch.zeros(shape, device=device)
+        memory.new_document_B = batch.stream_state.new_document_B
+        return memory
 
     def rows(self) -> Tensor | None:
         """What is remembered of all rows of this process (Y, B, M, D); None: nothing."""
-        parts = [self._parts[first].memory_YBMD for first in sorted(self._parts)]
+        parts = [self._parts[first].states_YBMD for first in sorted(self._parts)]
         known = [part for part in parts if part is not None]
         return torch.cat(known, 1) if known else self._known
 

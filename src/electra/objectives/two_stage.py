@@ -170,7 +170,7 @@ class TwoStage(ReplacedToken):
         if self.config.first_stage == "generator":
             return {"generator": both["generator"]}
         share = slots(length, self.masking.share) / length
-        return {"encoder": Network.of(self.encoder.config, masked_share=share, wanted_share=share)}
+        return {"encoder": Network.of(self.encoder.config, masked_share=share, output_share=share)}
 
     def _learner(self) -> Generator:
         """The masked language model of the first stage."""

@@ -30,21 +30,23 @@ LoadedModel = Pretrained | OnnxModel
 class Backend(Protocol):
     """A network on its device.
 
-    `past` is given to networks with a memory only: `past=Memory(...)`
+    `memory` is given to networks with a memory only: `memory=Memory(...)`
     (`electra.modeling.encoders.relative.Memory`).
     """
 
     device: torch.device
 
-    def hidden_states(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
+    def hidden_states(self, ids_BL: Tensor, mask_BL: Tensor | None, **memory: Any) -> Tensor:
         """The hidden states of the last layer (B, L, D)."""
         ...
 
-    def replaced_logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
+    def replaced_logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **memory: Any) -> Tensor:
         """A discriminator's logit that each token was replaced (B, L)."""
         ...
 
-    def vocabulary_logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Callable[[Tensor], Tensor]:
+    def vocabulary_logits(
+        self, ids_BL: Tensor, mask_BL: Tensor | None, **memory: Any
+    ) -> Callable[[Tensor], Tensor]:
         """A function from positions (n) in the flattened batch to a masked language model's logits (n, V)."""
         ...
 
@@ -107,35 +109,39 @@ class TorchBackend:
         self.encoder = pretrained.encoder.to(self.device)
         self.head = None if pretrained.head is None else pretrained.head.to(self.device)
 
-    def hidden_states(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
-        states_BLD: Tensor = self.encoder(ids_BL, None, mask_BL, **past)
+    def hidden_states(self, ids_BL: Tensor, mask_BL: Tensor | None, **memory: Any) -> Tensor:
+        states_BLD: Tensor = self.encoder(ids_BL, None, mask_BL, **memory)
         return states_BLD
 
-    def replaced_logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
+    def replaced_logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **memory: Any) -> Tensor:
         assert isinstance(self.head, ReplacedTokenHead)
-        logits_BL: Tensor = self.head(self.hidden_states(ids_BL, mask_BL, **past))
+        logits_BL: Tensor = self.head(self.hidden_states(ids_BL, mask_BL, **memory))
         return logits_BL
 
-    def vocabulary_logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Callable[[Tensor], Tensor]:
-        states = self.hidden_states(ids_BL, mask_BL, **past).flatten(0, 1)
+    def vocabulary_logits(
+        self, ids_BL: Tensor, mask_BL: Tensor | None, **memory: Any
+    ) -> Callable[[Tensor], Tensor]:
+        states = self.hidden_states(ids_BL, mask_BL, **memory).flatten(0, 1)
         head, table_VE = self.head, self.encoder.embeddings.token.weight
         assert isinstance(head, MaskedLanguageModelHead)
         return lambda positions_n: head.logits(states[positions_n], table_VE)
 
 
 class OnnxBackend:
-    """An ONNX graph in onnxruntime. It has no memory, so `past` is not used."""
+    """An ONNX graph in onnxruntime. It has no memory, so `memory` is not used."""
 
     def __init__(self, model: OnnxModel) -> None:
         self.model, self.device = model, torch.device("cpu")
 
-    def hidden_states(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
+    def hidden_states(self, ids_BL: Tensor, mask_BL: Tensor | None, **memory: Any) -> Tensor:
         return self._run("states", ids_BL, mask_BL)
 
-    def replaced_logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Tensor:
+    def replaced_logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **memory: Any) -> Tensor:
         return self._run("logits", ids_BL, mask_BL)
 
-    def vocabulary_logits(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Any) -> Callable[[Tensor], Tensor]:
+    def vocabulary_logits(
+        self, ids_BL: Tensor, mask_BL: Tensor | None, **memory: Any
+    ) -> Callable[[Tensor], Tensor]:
         return lambda positions_n: self._run("logits", ids_BL, mask_BL, positions_n)
 
     def _run(

@@ -37,7 +37,7 @@ DEVICE_OVERHEAD_TOKENS = 8192
 
 Forward = Callable[..., Tensor]
 """A function from ids (B, L) and an attention mask (B, L) or None to values (B, L, ...). For texts that are
-read with memory it also gets a `Memory`, as the keyword argument `past`."""
+read with memory it also gets a `Memory`, as the keyword argument `memory`."""
 
 LongTextMode = Literal["memory", "windows"]
 """How texts that are longer than the network's input are read (`Batcher`)."""
@@ -86,14 +86,13 @@ class WindowBatch:
     Attributes:
         ids_BL: token ids, padded at the end of the rows.
         mask_BL: False at padding. None if there is no padding.
-        past: the keyword argument `past` of the network, with its memory. Empty if the texts are read without
-            memory.
+        memory: the keyword argument `memory` of the network; empty if the texts are read without memory.
     """
 
     windows: list[Window]
     ids_BL: Tensor
     mask_BL: Tensor | None
-    past: dict[str, Memory]
+    memory: dict[str, Memory]
 
 
 class Batcher:
@@ -147,7 +146,7 @@ class Batcher:
         """
         for batch in self.batches(ids, batch_tokens=batch_tokens):
             with torch.inference_mode():
-                values = network(batch.ids_BL, batch.mask_BL, **batch.past).float().cpu().numpy()
+                values = network(batch.ids_BL, batch.mask_BL, **batch.memory).float().cpu().numpy()
             for window, row in zip(batch.windows, values, strict=True):
                 yield window, row[: window.length]
 
@@ -155,7 +154,7 @@ class Batcher:
         """The windows of all texts in batches.
 
         Each batch must go through the network before the next one is requested, because the network updates the
-        memory in `past` that the next batch uses.
+        `Memory` that the next batch uses.
 
         Args:
             ids: the token ids of each text, without special tokens.
@@ -186,18 +185,18 @@ class Batcher:
             rows = [
                 consecutive_windows(text, len(ids[text]), length) for text in ordered[first : first + batch_size]
             ]
-            past = Memory(self.memory_length)
+            memory = Memory(self.memory_length)
             for step in range(len(rows[0])):
                 batch = [row[step] for row in rows if len(row) > step]
-                if past.memory_YBMD is not None:
-                    past.memory_YBMD = past.memory_YBMD[:, : len(batch)]
-                yield self._batch(ids, batch, past=past)
+                if memory.states_YBMD is not None:
+                    memory.states_YBMD = memory.states_YBMD[:, : len(batch)]
+                yield self._batch(ids, batch, memory=memory)
 
     def _row(self, ids: list[int], window: Window) -> list[int]:
         before, after = [self.start_token] * window.before, [self.special.separate] * window.after
         return [*before, *ids[window.start : window.end], *after]
 
-    def _batch(self, ids: Sequence[list[int]], batch: list[Window], **past: Memory) -> WindowBatch:
+    def _batch(self, ids: Sequence[list[int]], batch: list[Window], **memory: Memory) -> WindowBatch:
         """A batch of windows, of which the first is the longest."""
         rows = [self._row(ids[window.text], window) for window in batch]
         lengths_B = np.array([len(row) for row in rows])
@@ -205,7 +204,7 @@ class Batcher:
         ids_BL = np.full((len(rows), length), self.special.pad)
         ids_BL[np.arange(length) < lengths_B[:, None]] = np.fromiter(chain.from_iterable(rows), np.int64)
         mask_BL = attention_mask(torch.from_numpy(lengths_B).to(self.device), length)
-        return WindowBatch(batch, torch.from_numpy(ids_BL).to(self.device), mask_BL, past)
+        return WindowBatch(batch, torch.from_numpy(ids_BL).to(self.device), mask_BL, memory)
 
 
 def batch_boundaries(lengths: Sequence[int], budget: int, overhead: int) -> list[int]:

@@ -111,8 +111,8 @@ def forward_window(
     if min(lengths) < max(lengths):
         positions_L = torch.arange(max(lengths), device=model.device)
         mask_BL = positions_L < torch.tensor(lengths, device=model.device)[:, None]
-    read = model.encoder.read(
+    output = model.encoder.encode(
         ids_BL[:, :-1], attention_mask_BL=mask_BL, memory_YBMD=memory_YBMD, memory_length=memory
     )
-    losses_N = model.losses(read.states_BND.flatten(0, 1), ids_BL[:, 1:].flatten())
-    return losses_N.view(len(parts), -1).cpu(), read.memory_YBMD
+    losses_N = model.losses(output.states_BND.flatten(0, 1), ids_BL[:, 1:].flatten())
+    return losses_N.view(len(parts), -1).cpu(), output.memory_YBMD

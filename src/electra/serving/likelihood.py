@@ -222,10 +222,10 @@ class MaskedLikelihoodScorer:
             for row, value in zip(rows[part], values, strict=True):
                 totals[list(row.scores), row.text] += value
 
-    def _first_masked(self, ids_BL: Tensor, mask_BL: Tensor | None, **past: Memory) -> Tensor:
+    def _first_masked(self, ids_BL: Tensor, mask_BL: Tensor | None, **memory: Memory) -> Tensor:
         """The state of the first masked token of each row (B, 1, D). The last block computes only these."""
         positions_B1 = (ids_BL == self.predictor.batcher.special.mask).int().argmax(1, keepdim=True)
-        return self.encoder(ids_BL, None, mask_BL, positions_BN=positions_B1, **past)
+        return self.encoder(ids_BL, None, mask_BL, positions_BN=positions_B1, **memory)
 
     @torch.inference_mode()
     def _log_probabilities(self, states_ND: Tensor, targets_N: Tensor) -> list[float]:

@@ -62,7 +62,7 @@ class MaskedTokenPredictor:
         masked = [self._mask(tokens, where) for tokens, where in zip(ids, positions, strict=True)]
         for batch in self.batcher.batches(masked, batch_tokens=batch_tokens):
             with torch.inference_mode():
-                logits = self.backend.vocabulary_logits(batch.ids_BL, batch.mask_BL, **batch.past)
+                logits = self.backend.vocabulary_logits(batch.ids_BL, batch.mask_BL, **batch.memory)
             for group in self._groups(batch, positions):
                 flat_n = torch.from_numpy(np.concatenate([flat_m for _, _, flat_m in group]))
                 with torch.inference_mode():

@@ -116,10 +116,10 @@ def _last_state(encoder: EncoderModule, windows: Windows) -> Tensor:
     memory = Memory(encoder.config.memory_length)
     for left in range(longest, 0, -1):
         texts = order_B[: int((counts_B >= left).sum())]
-        if memory.memory_YBMD is not None:  # slots of zeros are empty
-            Y, B, M, D = memory.memory_YBMD.shape
-            started = memory.memory_YBMD.new_zeros(Y, len(texts) - B, M, D)
-            memory.memory_YBMD = torch.cat([memory.memory_YBMD, started], 1)
+        if memory.states_YBMD is not None:  # slots of zeros are empty
+            Y, B, M, D = memory.states_YBMD.shape
+            started = memory.states_YBMD.new_zeros(Y, len(texts) - B, M, D)
+            memory.states_YBMD = torch.cat([memory.states_YBMD, started], 1)
         with torch.set_grad_enabled(torch.is_grad_enabled() and left == 1):
             x_B1D = _encode_windows(encoder, windows, (firsts_B + counts_B)[texts] - left, memory)
     return x_B1D[order_B.argsort()]
@@ -130,7 +130,7 @@ def _encode_windows(encoder: EncoderModule, windows: Windows, indices: Tensor, m
     lengths = windows.lengths_K[indices]
     width = int(lengths.max())
     inputs = windows.ids_KW[indices, :width], windows.segment_ids_KW[indices, :width]
-    more = {} if memory is None else {"past": memory}
+    more = {} if memory is None else {"memory": memory}
     x: Tensor = encoder(
         *inputs, attention_mask(lengths, width), positions_BN=summary_positions(encoder, lengths), **more
     )

@@ -122,13 +122,13 @@ def test_one_stream_with_and_without_memory_and_segments(direction: Direction, w
     (first_BL, segment_ids_BL, _), (second_BL, *_) = inputs(1), inputs(2)
     for segments in (None, segment_ids_BL):
         before = model(first_BL, token_type_ids=segments)
-        found = encoder.read(first_BL, segments)
+        found = encoder.encode(first_BL, segments)
         logits_BLV = F.linear(found.states_BND, encoder.embeddings.token.weight, bias_V)
         assert (logits_BLV - before.logits).abs().max() < 1e-12 and before.logits.std() > 0.5
         memory = torch.stack([mems.transpose(0, 1) for mems in before.mems])
         assert memory.shape == (3, B, 9, 32) and (found.memory_YBMD - memory).abs().max() < 1e-12
         after = model.transformer(second_BL, token_type_ids=segments, mems=list(before.mems))
-        found = encoder.read(second_BL, segments, memory_YBMD=found.memory_YBMD)
+        found = encoder.encode(second_BL, segments, memory_YBMD=found.memory_YBMD)
         assert (found.states_BND - after.last_hidden_state).abs().max() < 1e-12
         memory = torch.stack([mems.transpose(0, 1) for mems in after.mems])
         assert (found.memory_YBMD - memory).abs().max() < 1e-12
@@ -147,7 +147,7 @@ def test_two_streams_under_permutation_and_padding(direction: Direction, way: st
         model, encoder, bias_V = of_ours(ours)
     ids_BL, segment_ids_BL, permutation_BLL = inputs(2)
     mems = torch.randn(3, B, 9, 32, dtype=torch.float64) if memory else None
-    found = encoder.read(
+    found = encoder.encode(
         ids_BL, segment_ids_BL, TOKENS_BL, memory_YBMD=mems, permutation_BLL=permutation_BLL,
         targets_BN=TARGETS_BN,
     )  # fmt: skip
@@ -189,7 +189,7 @@ def test_gradients_are_theirs() -> None:
     for block in encoder.blocks:
         block.dropout.p = block.attention.dropout.p = 0.0
     (
-        encoder.read(
+        encoder.encode(
             ids_BL, segment_ids_BL, memory_YBMD=mems, permutation_BLL=permutation_BLL, targets_BN=TARGETS_BN
         ).targets_BND
         * weights_BND
@@ -238,7 +238,7 @@ def test_transformers_loads_an_exported_folder(tmp_path: Path) -> None:
     ids_BL, *_ = inputs(1)
     outputs = model(ids_BL)
     assert outputs.mems is None
-    expected_BLV = F.linear(encoder.read(ids_BL).states_BND, encoder.embeddings.token.weight)
+    expected_BLV = F.linear(encoder.encode(ids_BL).states_BND, encoder.embeddings.token.weight)
     assert (outputs.logits - expected_BLV).abs().max() < 1e-5
     read = FORMAT.read_config(model.config.to_dict(), "config.json").encoder
     assert read == replace(ours, linear_initializer_range=0.02)

@@ -25,7 +25,7 @@ from electra.modeling.heads import (
     ReplacedTokenHead,
     SentencePairHead,
 )
-from electra.modeling.sharing import plain_parameters
+from electra.modeling.sharing import standalone_parameters
 from electra.modeling.task_heads import ConditionalSpanHead, SpanHead, TextHead, TokenHead
 from electra.registry import checkpoint_formats
 
@@ -178,7 +178,7 @@ class CheckpointFormat(ABC):
         """Return the tensors of networks by their stored names, each a copy in float32 on the CPU."""
         stored: dict[str, Tensor] = self.additional_tensors(networks.encoder)
         for kind, module in networks.modules():
-            for name, parameter in plain_parameters(module):
+            for name, parameter in standalone_parameters(module):
                 names = self._names(module, name, kind, config.model_type)
                 parts = parameter.detach().float().chunk(len(names))
                 for stored_name, part in zip(names, parts, strict=True):

@@ -21,7 +21,7 @@ from electra.export.formats.base import ACTIVATIONS, HEAD_NAMES, CheckpointForma
 from electra.export.pretrained import HeadKind
 from electra.modeling.encoders.base import Activation, EncoderConfig, EncoderModule
 from electra.modeling.encoders.bert import BertConfig
-from electra.modeling.sharing import SHARED_PARTS, group_of
+from electra.modeling.sharing import SHARED_MODULES, layer_group
 
 ARCHITECTURES: dict[tuple[str, HeadKind], str] = {
     ("electra", "discriminator"): "ElectraForPreTraining",
@@ -177,7 +177,7 @@ class BertFormat(CheckpointFormat):
                 )
             if not isinstance(values["layer_groups"], int):
                 problems.append(f"num_hidden_groups must be a number, found {values['layer_groups']!r}")
-        elif fields.get(_SHARING["share_layers"]) in SHARED_PARTS and isinstance(
+        elif fields.get(_SHARING["share_layers"]) in SHARED_MODULES and isinstance(
             fields.get(_SHARING["layer_groups"]), int
         ):
             values |= {name: fields[stored] for name, stored in _SHARING.items()}
@@ -211,7 +211,7 @@ class BertFormat(CheckpointFormat):
         if model_type == "albert":
             config = encoder.config
             assert isinstance(config, BertConfig)
-            group = group_of(int(index), layers=config.layers, groups=config.layer_groups)
+            group = layer_group(int(index), layers=config.layers, groups=config.layer_groups)
             block = f"encoder.albert_layer_groups.{group}.albert_layers.0"
             return tuple(f"{block}.{part}.{leaf}" for part in _INSIDE_ALBERT[inside])
         return tuple(f"encoder.layer.{index}.{part}.{leaf}" for part in _INSIDE_BLOCKS[inside])

@@ -1,10 +1,10 @@
-"""What every encoder has: a config that says its shape and what it can do, and a module with states as output.
+"""Base classes of encoders: the config, with the shape and the capabilities, and the module that computes states.
 
 An encoder is one file: a frozen dataclass that extends `EncoderConfig`, registered under its `kind`, and an
 `EncoderModule` that the dataclass builds. bert.py is the example.
 
-Shapes: B batch, L length, N chosen positions, D hidden size, E embedding size. A tensor's name ends with its shape
-(`x_BLD`).
+Shapes: B batch, L length, N selected positions, D hidden size, E embedding size. A tensor's name ends with its
+shape (`x_BLD`).
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from electra.config import DropoutProbability, NonNegativeInt, PositiveInt, Table
 from electra.modeling.flops import Convention, Network, Terms, transformer_terms
 from electra.modeling.kernels.unpadding import Unpadding
-from electra.modeling.sharing import AnyEmbedding, Share
+from electra.modeling.sharing import AnyEmbedding, EmbeddingSharing
 from electra.registry import encoders
 
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
@@ -33,14 +33,14 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 Capability = Literal[
     "bidirectional",  # a token attends to the tokens on both sides
     "left-to-right",  # a token attends to itself and to earlier tokens only
-    "chosen-positions",  # states at chosen positions cost less than all states (`positions_BN`)
-    "pair-mask",  # a mask for each pair of a query and a key (B, L, L)
-    "mixed-embeddings",  # token embeddings in place of those of the ids (`tokens_BLE`)
-    "unpadding",  # no work is done at padding (`unpadding`)
-    "memory",  # states of earlier rows are attended to (`past`)
-    "two-streams",  # a second stream of states predicts tokens that it does not see (`targets_BN`)
-    "shared-tables",  # token, position and segment tables can be shared with another encoder
-    "neighbor-start",  # attention heads can start by attending to nearby tokens (init.attention)
+    "selected-positions",  # can compute states at some positions only (`positions_BN`)
+    "pair-mask",  # takes an attention mask (B, L, L), one entry for each pair of query and key
+    "input-embeddings",  # takes token embeddings in place of ids (`inputs_embeds_BLE`)
+    "unpadding",  # can leave out padding (`unpadding`)
+    "memory",  # attends to states of earlier batches (`memory`)
+    "two-streams",  # has a query stream that predicts tokens without seeing them (`targets_BN`)
+    "shared-tables",  # can use the embedding tables of another encoder (`build_sharing`)
+    "neighbor-start",  # attention heads can be initialized to attend to neighbors (init.attention)
 ]
 
 
@@ -84,25 +84,25 @@ class EncoderConfig(ABC):
     run_settings: ClassVar[tuple[str, ...]] = (
         "dropout", "attention_dropout", "initializer_range", "linear_initializer_range",
     )  # fmt: skip
-    """Fields that a run may choose anew for trained weights; all others are the shape of the weights."""
+    """Fields that can be changed for trained weights. All others are the shape of the weights."""
     square_only: ClassVar[bool] = False
-    """Whether embeddings must be as wide as states."""
+    """Whether embedding_size must equal hidden_size."""
     position_table: ClassVar[bool] = True
     """Whether there is a table of positions, whose rows limit the length of an input."""
     generator_kind: ClassVar[str | None] = None
-    """Kind of the generator next to this encoder, where generator.kind is left open; None: the same kind."""
+    """Kind of the generator for this encoder if generator.kind is not set; None: the same kind."""
     checkpoint_format: ClassVar[str] = "native"
     """Format of exported folders (`electra.export.formats`): bert or xlnet for networks that compute what these
     classes of transformers compute, native for others."""
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What this encoder can do besides computing states; objectives name the capabilities that they need."""
+        """What this encoder can do besides computing states. Objectives name the capabilities that they need."""
         return frozenset({"bidirectional"})
 
     @property
     def memory_length(self) -> int:
-        """Number of earlier tokens whose states are attended to; 0: no memory."""
+        """Maximum number of earlier tokens in memory; 0: no memory."""
         return 0
 
     @property
@@ -112,73 +112,74 @@ class EncoderConfig(ABC):
 
     @property
     def share_layers(self) -> str:
-        """What the blocks share."""
+        """Which weights the blocks share."""
         return "none"
 
     @property
     def square(self) -> bool:
-        """Whether embeddings are as wide as states, as BERT's are; else a projection joins them."""
+        """Whether embedding_size equals hidden_size, as in BERT. Otherwise a linear projection joins them."""
         return self.embedding_size == self.hidden_size
 
     @abstractmethod
     def build(self, *, query_stream: bool = False) -> "EncoderModule":
-        """A freshly initialized network of this shape.
+        """Return a newly initialized network of this shape.
 
         Args:
-            query_stream: whether it needs a second stream of states (only with the capability two-streams).
+            query_stream: whether it has a query stream (only with the capability two-streams).
         """
 
     def build_sharing(
-        self, embeddings: nn.Module, *, share: Share = "tables", share_norm: bool = False
+        self, embeddings: nn.Module, *, sharing: EmbeddingSharing = "tables", share_norm: bool = False
     ) -> "EncoderModule":
-        """The same, with tables of another encoder's embeddings (only with the capability shared-tables).
+        """Return the same with embedding tables of another encoder (only with the capability shared-tables).
 
         Args:
-            share: which of the tables, and how.
-            share_norm: share their LayerNorm, too.
+            embeddings: the embeddings of the other encoder.
+            sharing: which tables are shared, and how.
+            share_norm: whether the LayerNorm of the embeddings is shared too.
         """
-        raise NotImplementedError(f"encoders of kind {self.kind} share no tables")
+        raise NotImplementedError(f"encoders of kind {self.kind} cannot share tables")
 
     def without_memory(self) -> Self:
-        """This shape without a memory of earlier rows."""
+        """Return this shape without a memory."""
         return self
 
     def as_generator(self) -> Self:
-        """This shape for a generator, which always reads in both directions."""
+        """Return this shape for a generator, which is always bidirectional."""
         return self
 
     def flop_terms(
-        self, length: int, *, convention: Convention, wanted_share: float, target_share: float
+        self, length: int, *, convention: Convention, output_share: float, target_share: float
     ) -> Terms:
-        """FLOPs of a forward pass over one sequence, by term, without a head.
+        """Return the FLOPs of a forward pass over one sequence, by term, without a head.
 
         Args:
+            length: tokens of the sequence.
             convention: see `electra.modeling.flops`.
-            wanted_share: share of the positions whose states the last block computes (modern only).
-            target_share: positions of a second stream of states, as a share of all.
+            output_share: share of the positions whose states the last block computes (modern only).
+            target_share: positions of the query stream, as a share of all positions.
         """
-        network = Network.of(self, wanted_share=wanted_share)
-        return transformer_terms(network, length, convention)
+        return transformer_terms(Network.of(self, output_share=output_share), length, convention)
 
     def activation_numbers(self, length: int) -> int:
-        """Numbers that one block keeps of a forward pass over one sequence for the backward pass.
+        """Return how many numbers one block stores for the backward pass over one sequence.
 
-        About ten vectors of the hidden size a token (inputs, query, key, value, the attention's output, sums,
-        norms) and two of the feed-forward size; attention probabilities are computed again.
+        These are about ten vectors of the hidden size per token (inputs, query, key, value, attention output,
+        sums, norms) and two of the feed-forward size. Attention probabilities are not stored but computed again.
         """
         return length * (10 * self.hidden_size + 2 * self.feed_forward_size)
 
     def shape(self) -> dict[str, Any]:
-        """The fields that weights fix, with their values."""
+        """Return the fields that determine the shapes of the weights, with their values."""
         return {
             field.name: getattr(self, field.name) for field in fields(self) if field.name not in self.run_settings
         }
 
     def with_kind(self, kind: str, **changes: Any) -> "EncoderConfig":
-        """A config of another kind with the fields that both have, and some changes.
+        """Return a config of another kind with the values of the fields that both have, and with some changes.
 
         Raises:
-            ConfigError: no encoder has this name.
+            ConfigError: no encoder has this kind.
         """
         if kind == self.kind:
             return replace(self, **changes)
@@ -188,27 +189,27 @@ class EncoderConfig(ABC):
         return config_class(**{**values, **changes})
 
     def with_run_settings_of(self, other: "EncoderConfig") -> Self:
-        """This shape with the dropout and so on of another config."""
+        """Return this shape with the `run_settings` of another config."""
         own = {field.name for field in fields(other)}
         return replace(self, **{name: getattr(other, name) for name in self.run_settings if name in own})
 
     def problems(self) -> Iterator[str]:
         if self.hidden_size % self.heads:
-            yield f"heads: {self.heads} heads cannot share a hidden_size of {self.hidden_size} evenly"
+            yield f"heads: hidden_size {self.hidden_size} is not divisible by {self.heads} heads"
 
     @classmethod
     def variants(cls) -> dict[str, type["EncoderConfig"]]:
-        """The config classes of all kinds, by name."""
+        """Return the config classes of all kinds, by name."""
         return dict(encoders)
 
     @classmethod
     def variant(cls, table: Table) -> tuple[type["EncoderConfig"], Table]:
-        """The config class that a TOML table is for, and the table without settings of other kinds.
+        """Return the config class for a TOML table, and the table without settings of other kinds.
 
-        Before there was `kind`, `positions` (learnt or relative) chose the class; it is still read.
+        Files of earlier versions have `positions` (learnt or relative) in place of `kind`; it is still read.
 
         Raises:
-            ValueError: the table contradicts itself.
+            ValueError: two settings contradict each other.
         """
         table = with_kind_of_positions(table, {"learnt": "bert", "learned": "bert", "relative": "relative"})
         config_class: type[EncoderConfig] = encoders.get(table.get("kind", "bert"))
@@ -216,45 +217,49 @@ class EncoderConfig(ABC):
 
 
 def with_kind_of_positions(table: Table, kinds: dict[str, str]) -> Table:
-    """A table in which the older setting `positions` is written as `kind`, over which it has priority.
+    """Return the table with `kind` in place of the older setting `positions`, which has priority over `kind`.
+
+    Args:
+        kinds: the kind for each value of `positions`.
 
     Raises:
-        ValueError: the value is unknown, or the kind is one that `positions` never chose.
+        ValueError: the value is unknown, or it contradicts `kind`.
     """
     if "positions" not in table:
         return table
     table = dict(table)
     positions, kind = table.pop("positions"), table.get("kind", "")
     if positions not in kinds:
-        raise ValueError(f"positions: must be one of {', '.join(kinds)}, got {positions!r}; better set kind")
+        raise ValueError(f"positions: must be one of {', '.join(kinds)}, got {positions!r}; set kind instead")
     if kind not in ("", *kinds.values(), "bert"):
         raise ValueError(f"positions: {positions} contradicts kind {kind}; leave positions out")
     return {**table, "kind": kinds[positions]}
 
 
 def without_settings_of_others(table: Table, config_class: type[EncoderConfig]) -> Table:
-    """A table without settings of other kinds that have their default: older runs wrote them down."""
+    """Return the table without settings of other kinds that have their default values; older runs wrote them.
+
+    Raises:
+        ValueError: a setting of another kind has another value.
+    """
     own = {field.name for field in fields(config_class)}
     others: dict[str, Any] = {}
     for name, other in encoders:
         others |= {field.name: (name, field.default) for field in fields(other) if field.name not in own}
-    found = {}
     for key, value in table.items():
-        if key in others:
-            kind, default = others[key]
-            if value != default:
-                raise ValueError(f"{key}: needs kind {kind}, got {value!r}; leave it out, or set that")
-        else:
-            found[key] = value
-    return found
+        kind, default = others.get(key, ("", value))
+        if value != default:
+            raise ValueError(f"{key}: needs kind {kind}, got {value!r}; remove it, or set kind to {kind}")
+    return {key: value for key, value in table.items() if key not in others}
 
 
 class EncoderModule(nn.Module):
-    """Token ids in, one state a token out.
+    """Computes one state for each token id.
 
     Attributes:
         config: the config that built it.
-        embeddings: has `token`, the table whose rows are also those of the logits over the vocabulary.
+        embeddings: the embeddings; `embeddings.token` is the table that masked language models also use as output
+            weights.
         blocks: the layers.
     """
 
@@ -264,16 +269,16 @@ class EncoderModule(nn.Module):
 
     @property
     def token_table(self) -> AnyEmbedding:
-        """The table of token embeddings; its `weight` is (V, E)."""
+        """The table of token embeddings, with `weight` (V, E)."""
         table: AnyEmbedding = self.embeddings.token
         return table
 
     def compile_forward(self, **options: Any) -> None:
-        """Let torch compile the forward pass when it is first called."""
+        """Compile the forward pass with torch.compile, when it is first called."""
         self.compile(**options)
 
     def attend_to_neighbors(self) -> None:
-        """Let attention heads start by attending to nearby tokens (only with the capability neighbor-start)."""
+        """Initialize attention heads to attend to neighbors (only with the capability neighbor-start)."""
         raise NotImplementedError(f"encoders of kind {self.config.kind} have no neighbor-start")
 
 
@@ -300,11 +305,14 @@ def compute_states(
     unpadding: Unpadding | None = None,
     **others: Any,
 ) -> Tensor:
-    """States (B, L, D), or (B, N, D) at chosen positions, also of encoders that always compute all of them."""
+    """Return the states (B, L, D), or (B, N, D) at `positions_BN`.
+
+    It also works with encoders that lack the capabilities selected-positions and unpadding.
+    """
     capabilities = encoder.config.capabilities
     if unpadding is not None and "unpadding" in capabilities:
         others["unpadding"] = unpadding
-    if positions_BN is None or "chosen-positions" in capabilities:
+    if positions_BN is None or "selected-positions" in capabilities:
         if positions_BN is not None:
             others["positions_BN"] = positions_BN
         states: Tensor = encoder(ids_BL, segment_ids_BL, attention_mask_BL, **others)
@@ -313,15 +321,15 @@ def compute_states(
 
 
 def gather_positions(values_BLx: Tensor, positions_BN: Tensor) -> Tensor:
-    """Values at chosen positions of each row: (B, L) to (B, N), or (B, L, D) to (B, N, D)."""
+    """Return the values at some positions of each row: (B, L) to (B, N), or (B, L, D) to (B, N, D)."""
     rows_B1 = torch.arange(values_BLx.shape[0], device=values_BLx.device)[:, None]
     return values_BLx[rows_B1, positions_BN]
 
 
 def attention_mask(lengths_B: Tensor, length: int) -> Tensor | None:
-    """True at the first `lengths_B` positions of each row (B, L); None when every row is full.
+    """Return True at the first `lengths_B` positions of each row (B, L); None if every row is full.
 
-    On an accelerator the mask is always made: asking whether it is needed would stall the queue.
+    On an accelerator the mask is always returned, because a check whether it is needed would stall the queue.
     """
     if lengths_B.device.type == "cpu" and bool((lengths_B == length).all()):
         return None
@@ -329,10 +337,10 @@ def attention_mask(lengths_B: Tensor, length: int) -> Tensor | None:
 
 
 def make_config(kind: str = "bert", **settings: Any) -> EncoderConfig:
-    """The config of an encoder by the name of its kind.
+    """Return the config of an encoder of this kind.
 
     Raises:
-        ConfigError: no encoder has this name.
+        ConfigError: no encoder has this kind.
     """
     config_class: type[EncoderConfig] = encoders.get(kind)
     return config_class(**settings)

@@ -1,12 +1,12 @@
 """The encoders of Transformer-XL (Dai et al. 2019) and XLNet (Yang et al. 2019): relative positions, a memory of
 earlier tokens, and a second stream of states that predict a token without seeing it.
 
-A memory is one tensor (Y, B, M, D): for each block its inputs at the last tokens before this batch, row by row,
-the latest at the end. *A slot whose states are all 0 is empty*: nobody attends to it. So a memory of zeros is that
-of rows that have just begun, and rows of one batch may have memories of different lengths.
+A memory is one tensor (Y, B, M, D): for each block and row the inputs of the block at the last tokens before this
+batch, the latest token last. A place whose states are all 0 is empty, and no token attends to it. So a memory of
+zeros belongs to rows that have just begun, and the rows of a batch may have memories of different lengths.
 
-Shapes: B batch, L length, M memory, C = M + L keys, N wanted positions or targets, X queries of both streams,
-R distances, D hidden size, Y blocks. A tensor's name ends with its shape (`x_BLD`).
+Shapes: B batch, L length, M memory length, C = M + L keys, N output positions or targets, X queries of both
+streams, R distances, D hidden size, Y blocks. A tensor's name ends with its shape (`x_BLD`).
 """
 
 import math
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from electra.config import NonNegativeInt
 from electra.modeling.encoders.base import Capability, EncoderConfig, EncoderModule, FeedForward, gather_positions
-from electra.modeling.flops import OF_MEMORY, Convention, Terms
+from electra.modeling.flops import MEMORY_KEYS_AND_VALUES, Convention, Terms
 from electra.modeling.init import initialize
 from electra.modeling.kernels.dropout import Dropout
 from electra.modeling.kernels.relative_attention import RelativeAttention
@@ -29,7 +29,7 @@ from electra.modeling.kernels.unpadding import Unpadding
 
 @dataclass(frozen=True)
 class RelativeConfig(EncoderConfig):
-    """The shape of an encoder of Transformer-XL or XLNet."""
+    """The shape of a Transformer-XL or XLNet encoder."""
 
     kind: str = "relative"
     direction: Literal["both", "left"] = "both"
@@ -46,8 +46,8 @@ class RelativeConfig(EncoderConfig):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        reading: Capability = "left-to-right" if self.direction == "left" else "bidirectional"
-        return frozenset({reading, "chosen-positions", "mixed-embeddings", "memory", "two-streams"})
+        direction: Capability = "left-to-right" if self.direction == "left" else "bidirectional"
+        return frozenset({direction, "selected-positions", "input-embeddings", "memory", "two-streams"})
 
     def build(self, *, query_stream: bool = False) -> "RelativeEncoder":
         return RelativeEncoder(self, query_stream=query_stream)
@@ -59,21 +59,21 @@ class RelativeConfig(EncoderConfig):
         return replace(self, direction="both")
 
     def flop_terms(
-        self, length: int, *, convention: Convention, wanted_share: float, target_share: float
+        self, length: int, *, convention: Convention, output_share: float, target_share: float
     ) -> Terms:
-        """The same in both conventions."""
+        """Count by the modern convention; there is no count by the paper's convention."""
         return relative_terms(
             self,
             length,
             memory=self.memory_length,
             targets=target_share * length,
-            wanted=wanted_share * length,
+            outputs=output_share * length,
             segments=True,
-            rows=math.inf,
+            batch_size=math.inf,
         )
 
     def activation_numbers(self, length: int) -> int:
-        """Attention probabilities are kept too, before and after dropout, and keys and values of the memory."""
+        """Also count attention probabilities before and after dropout, and keys and values of the memory."""
         pairs = 2 * self.heads * length * (length + self.memory_length)
         return super().activation_numbers(length) + pairs + 2 * self.hidden_size * self.memory_length
 
@@ -81,7 +81,7 @@ class RelativeConfig(EncoderConfig):
         yield from super().problems()
         if not self.square:
             yield (
-                f"embedding_size: with relative positions it is the hidden_size, {self.hidden_size}; "
+                f"embedding_size: with relative positions it must equal hidden_size, {self.hidden_size}; "
                 f"got {self.embedding_size}"
             )
         if self.hidden_size % 2:
@@ -90,12 +90,12 @@ class RelativeConfig(EncoderConfig):
 
 @dataclass(frozen=True)
 class RelativeStates:
-    """What a `RelativeEncoder` gives.
+    """The output of `RelativeEncoder.encode`.
 
     Attributes:
-        states_BND: of the tokens; (B, L, D), or of the wanted positions.
-        targets_BND: of the query stream, one a target; None where there are no targets.
-        memory_YBMD: for the next batch, without a gradient; None for a network without memory.
+        states_BND: states of all tokens (B, L, D), or of the positions that were asked for (B, N, D).
+        targets_BND: states of the query stream, one for each target; None: there are no targets.
+        memory_YBMD: the memory for the next batch, without a gradient; None: the network has no memory.
     """
 
     states_BND: Tensor
@@ -105,16 +105,16 @@ class RelativeStates:
 
 @dataclass
 class Memory:
-    """What is remembered of the rows of a batch. An encoder that reads with it puts the next one there.
+    """The memory of the rows of a batch. The forward pass of an encoder reads and updates it.
 
     Attributes:
-        length: how many tokens of each row are to be remembered.
-        memory_YBMD: None: nothing yet.
-        new_document_B: True where a row begins anew; None: nowhere.
+        length: maximum number of tokens of each row in memory.
+        states_YBMD: the memory; None: it is empty.
+        new_document_B: True: the row begins a new document, so its memory is cleared first; None: no row does.
     """
 
     length: int
-    memory_YBMD: Tensor | None = None
+    states_YBMD: Tensor | None = None
     new_document_B: Tensor | None = None
 
 
@@ -126,12 +126,12 @@ class TokenEmbeddings(nn.Module):
         self.token = nn.Embedding(config.vocabulary_size, config.embedding_size)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, ids_BL: Tensor, tokens_BLE: Tensor | None = None) -> Tensor:
-        return self.dropout(self.token(ids_BL) if tokens_BLE is None else tokens_BLE)
+    def forward(self, ids_BL: Tensor, inputs_embeds_BLE: Tensor | None = None) -> Tensor:
+        return self.dropout(self.token(ids_BL) if inputs_embeds_BLE is None else inputs_embeds_BLE)
 
 
 class RelativeBlock(nn.Module):
-    """Attention and feed-forward, each added to its input and normalised afterwards (post-norm)."""
+    """Attention and feed-forward, each added to its input and followed by LayerNorm (post-norm)."""
 
     def __init__(self, config: RelativeConfig) -> None:
         super().__init__()
@@ -152,31 +152,31 @@ class RelativeBlock(nn.Module):
         x_BLD: Tensor,
         memory_BMD: Tensor | None,
         sinusoids_RD: Tensor,
-        sight: QueryMask,
+        query_mask: QueryMask,
     ) -> Tensor:
-        """The new states (B, X, D) of the queries, which look at the memory and at the tokens."""
-        attended_BXD = self.attention(query_states_BXD, x_BLD, memory_BMD, sinusoids_RD, sight)
+        """Return the new states (B, X, D) of the queries, which attend to the memory and to the tokens."""
+        attended_BXD = self.attention(query_states_BXD, x_BLD, memory_BMD, sinusoids_RD, query_mask)
         x_BXD = self.attention_norm(self.dropout(attended_BXD, residual=query_states_BXD))
         return self.feed_forward_norm(self.dropout(self.feed_forward(x_BXD), residual=x_BXD))
 
 
 class RelativeEncoder(EncoderModule):
-    """Token ids in, one state a token out; a memory in, the next one out.
+    """Computes one state for each token id, and the memory for the next batch.
 
-    With `direction` left it is Transformer-XL's network, with both that of XLNet. As in `Encoder`, and not in
-    their code, nothing is dropped inside of the feed-forward layers, of the distances and of the last states. As
-    in XLNet, embeddings are not multiplied by the root of their width, as they are in Transformer-XL.
+    With `direction` left it is the network of Transformer-XL, with both that of XLNet. As in `BertEncoder`, and
+    unlike their code, there is no dropout inside the feed-forward layers, on the sinusoids and on the last states.
+    As in XLNet, and unlike Transformer-XL, embeddings are not multiplied by the square root of their width.
 
     Args:
-        query_stream: whether targets may be given. Without, there is no vector for them to start from, which would
-            then be a parameter without a gradient.
+        query_stream: whether targets may be given. If not, the network has no start vector for them, which would
+            be a parameter without a gradient.
     """
 
     config: RelativeConfig
 
     def __init__(self, config: RelativeConfig, *, query_stream: bool = True) -> None:
         super().__init__()
-        assert config.vocabulary_size > 0, "the size of the vocabulary is known before a network is built"
+        assert config.vocabulary_size > 0, "set vocabulary_size before the network is built"
         self.config = config
         self.embeddings = TokenEmbeddings(config)
         self.query_stream = nn.Embedding(1, config.hidden_size) if query_stream else None
@@ -184,8 +184,8 @@ class RelativeEncoder(EncoderModule):
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
 
     def compile_forward(self, **options: Any) -> None:
-        """What it remembers is kept by plain code around the compiled part."""
-        self.read = torch.compile(self.read, **options)  # type: ignore[method-assign]
+        """Compile `encode`; the code around it, which updates a `Memory`, is not compiled."""
+        self.encode = torch.compile(self.encode, **options)  # type: ignore[method-assign]
 
     def forward(
         self,
@@ -195,32 +195,32 @@ class RelativeEncoder(EncoderModule):
         *,
         positions_BN: Tensor | None = None,
         unpadding: Unpadding | None = None,
-        tokens_BLE: Tensor | None = None,
-        past: Memory | None = None,
+        inputs_embeds_BLE: Tensor | None = None,
+        memory: Memory | None = None,
         permutation_BLL: Tensor | None = None,
         targets_BN: Tensor | None = None,
     ) -> Tensor:
-        """What an `Encoder` gives: states (B, L, D), or (B, N, D) where only some are wanted; then targets'.
+        """Return the states of all tokens (B, L, D) or of some positions (B, N, D), then those of the targets.
 
-        Args: as of `read`, and
-            unpadding: of no use here; padding is computed.
-            past: the memory to read with, in place of which the next is put. None: there is none, nor will be.
+        Args: as `encode`, and
+            unpadding: ignored; states at padding are computed.
+            memory: the memory, which is replaced with the next one. None: no memory is read or returned.
         """
-        found = self.read(
+        output = self.encode(
             ids_BL, segment_ids_BL, attention_mask_BL,
-            memory_YBMD=None if past is None else past.memory_YBMD,
-            new_document_B=None if past is None else past.new_document_B,
-            memory_length=0 if past is None else past.length,
+            memory_YBMD=None if memory is None else memory.states_YBMD,
+            new_document_B=None if memory is None else memory.new_document_B,
+            memory_length=0 if memory is None else memory.length,
             positions_BN=positions_BN, permutation_BLL=permutation_BLL, targets_BN=targets_BN,
-            tokens_BLE=tokens_BLE,
+            inputs_embeds_BLE=inputs_embeds_BLE,
         )  # fmt: skip
-        if past is not None:
-            past.memory_YBMD, past.new_document_B = found.memory_YBMD, None
-        return (
-            found.states_BND if found.targets_BND is None else torch.cat([found.states_BND, found.targets_BND], 1)
-        )
+        if memory is not None:
+            memory.states_YBMD, memory.new_document_B = output.memory_YBMD, None
+        if output.targets_BND is None:
+            return output.states_BND
+        return torch.cat([output.states_BND, output.targets_BND], 1)
 
-    def read(
+    def encode(
         self,
         ids_BL: Tensor,
         segment_ids_BL: Tensor | None = None,
@@ -232,81 +232,84 @@ class RelativeEncoder(EncoderModule):
         positions_BN: Tensor | None = None,
         permutation_BLL: Tensor | None = None,
         targets_BN: Tensor | None = None,
-        tokens_BLE: Tensor | None = None,
+        inputs_embeds_BLE: Tensor | None = None,
     ) -> RelativeStates:
-        """States of the tokens, of the query stream, and the memory that the next batch begins with.
+        """Return the states of the tokens and of the query stream, and the memory for the next batch.
 
-        A token may look at the memory, at itself, and at the tokens that padding, direction and permutation allow.
-        A target looks from the position of a token at the same but for that token itself: its state tells what may
-        stand there (XLNet, section 2.3). One that may look at nothing keeps the vector that all start from but for
-        the feed-forward layers; XLNet's code has it look at everything then, its own token included.
+        A token attends to the memory, to itself, and to the tokens that padding, direction and permutation allow.
+        A target is at the position of a token and attends to the same keys without that token, so its state
+        predicts the token (XLNet, section 2.3). A target that may attend to nothing gets no attention output.
+        XLNet's code lets such a target attend to everything, its own token included.
 
         Args:
-            segment_ids_BL: which segment each token belongs to; None: all to one. What the memory holds belongs to
+            segment_ids_BL: the segment of each token; None: there is one segment. Tokens in memory belong to
                 segment 0, as in XLNet.
-            attention_mask_BL: True at tokens, False at padding; None: no padding, which is quicker. States at
-                padding mean nothing.
-            memory_YBMD: what the previous batch gave; None: these rows have no past.
-            new_document_B: True where a row begins a new document: what the memory holds of it is forgotten.
-            memory_length: how many tokens the memory that comes back has at most; None: as the config says.
-            positions_BN: the positions whose states are wanted; the last block does no work at the others. N may
-                be 0 where the query stream alone is wanted.
-            permutation_BLL: True where the first position may look at the second; None: everywhere.
+            attention_mask_BL: True at tokens, False at padding; None: there is no padding, which is faster. States
+                at padding have no meaning.
+            memory_YBMD: the memory that the previous batch returned; None: there is none.
+            new_document_B: True where a row begins a new document: its memory is cleared first.
+            memory_length: maximum number of tokens in the memory that is returned; None: as in the config.
+            positions_BN: positions whose states are returned; the last block computes no others. N may be 0 if
+                only the query stream is needed.
+            permutation_BLL: True where the first position may attend to the second; None: everywhere.
             targets_BN: the positions of the query stream.
-            tokens_BLE: token embeddings in place of those of the ids.
+            inputs_embeds_BLE: token embeddings to use in place of those of `ids_BL`.
         """
-        length, left = ids_BL.shape[1], self.config.direction == "left"
+        length, causal = ids_BL.shape[1], self.config.direction == "left"
         segments_BL = None if self.config.type_vocabulary_size == 1 else segment_ids_BL
-        x_BXD = self._start(ids_BL, targets_BN, tokens_BLE)
-        memory_YBMD = None if memory_YBMD is None else _begun(memory_YBMD.detach().to(x_BXD.dtype), new_document_B)
-        slots, held_BM = 0 if memory_YBMD is None else memory_YBMD.shape[2], _held(memory_YBMD)
-        allowed = MaskSpec(
-            ids_BL, segments_BL, attention_mask_BL, held_BM, slots, permutation_BLL, left=left
+        x_BXD = self._embed(ids_BL, targets_BN, inputs_embeds_BLE)
+        if memory_YBMD is not None:
+            memory_YBMD = _clear_rows(memory_YBMD.detach().to(x_BXD.dtype), new_document_B)
+        read_length, memory_mask_BM = 0 if memory_YBMD is None else memory_YBMD.shape[2], _memory_mask(memory_YBMD)
+        masks = MaskSpec(
+            ids_BL, segments_BL, attention_mask_BL, memory_mask_BM, read_length, permutation_BLL, causal=causal
         )  # fmt: skip
-        rows = distances(length, slots + length, left=left)
-        sinusoids_RD = sinusoids(rows, self.config.hidden_size, ids_BL.device).to(x_BXD.dtype)
-        sight, inputs = allowed.query_mask(None, targets_BN), []
+        distance_range = distances(length, read_length + length, causal=causal)
+        sinusoids_RD = sinusoids(distance_range, self.config.hidden_size, ids_BL.device).to(x_BXD.dtype)
+        query_mask, inputs = masks.query_mask(None, targets_BN), []
         for number, block in enumerate(self.blocks):
             x_BLD, query_states_BXD = x_BXD[:, :length], x_BXD
             memory_BMD = None if memory_YBMD is None else memory_YBMD[number]
             inputs.append(x_BLD.detach())
             if positions_BN is not None and number == len(self.blocks) - 1:
                 query_states_BXD = torch.cat([gather_positions(x_BLD, positions_BN), x_BXD[:, length:]], 1)
-                sight = allowed.query_mask(positions_BN, targets_BN)
-            x_BXD = block(query_states_BXD, x_BLD, memory_BMD, sinusoids_RD, sight)
+                query_mask = masks.query_mask(positions_BN, targets_BN)
+            x_BXD = block(query_states_BXD, x_BLD, memory_BMD, sinusoids_RD, query_mask)
         count = length if positions_BN is None else positions_BN.shape[1]
         return RelativeStates(
             x_BXD[:, :count],
             None if targets_BN is None else x_BXD[:, count:],
             _next_memory(
-                memory_YBMD, held_BM, inputs, attention_mask_BL,
+                memory_YBMD, memory_mask_BM, inputs, attention_mask_BL,
                 length=self.config.memory_length if memory_length is None else memory_length,
             ),
         )  # fmt: skip
 
-    def _start(self, ids_BL: Tensor, targets_BN: Tensor | None, tokens_BLE: Tensor | None) -> Tensor:
-        """Both streams, one behind the other: all that a block does to them is the same but for what they see."""
-        x_BLD = self.embeddings(ids_BL, tokens_BLE)
+    def _embed(self, ids_BL: Tensor, targets_BN: Tensor | None, inputs_embeds_BLE: Tensor | None) -> Tensor:
+        """Return the inputs of both streams in one tensor: blocks treat them alike, only their masks differ."""
+        x_BLD = self.embeddings(ids_BL, inputs_embeds_BLE)
         if targets_BN is None:
             return x_BLD
-        assert self.query_stream is not None, "this network was made without a query stream"
+        assert self.query_stream is not None, "this network was built without a query stream"
         start_BND = self.query_stream.weight.expand(*targets_BN.shape, -1)
         return torch.cat([x_BLD, self.embeddings.dropout(start_BND)], 1)
 
 
 def _next_memory(
     memory_YBMD: Tensor | None,
-    held_BM: Tensor | None,
+    memory_mask_BM: Tensor | None,
     inputs: Sequence[Tensor],
     attention_mask_BL: Tensor | None,
     *,
     length: int,
 ) -> Tensor | None:
-    """Of each row the last `length` tokens of old memory and batch together.
+    """Return the memory for the next batch: for each row the last `length` tokens of memory and batch together.
 
-    Padding never enters it: a row that ends with padding keeps so many more of its older tokens, and one
-    without any token keeps its memory as it is. Where a row has had fewer tokens than there are slots, its
-    first slots are empty.
+    Padding never enters it: a row that ends with padding keeps more of its older tokens, and a row without tokens
+    keeps its memory. If a row has had fewer tokens than there are places, its first places are empty.
+
+    Args:
+        inputs: for each block its inputs (B, L, D).
     """
     if not length:
         return None
@@ -315,34 +318,33 @@ def _next_memory(
         if memory_YBMD is not None:
             states_YBCD = torch.cat([memory_YBMD, states_YBCD], 2)
         Y, B, C, D = states_YBCD.shape
-        slots = min(length, C)
-        if attention_mask_BL is None:  # empty slots, if any, are before the others already
-            return states_YBCD[:, :, -slots:].clone()
+        M = min(length, C)
+        if attention_mask_BL is None:  # the empty places, if any, are already the first
+            return states_YBCD[:, :, -M:].clone()
         tokens_BC = states_YBCD.new_ones(B, C, dtype=torch.bool)
-        if held_BM is not None:
-            tokens_BC[:, : held_BM.shape[1]] = held_BM
-        if attention_mask_BL is not None:
-            tokens_BC[:, -attention_mask_BL.shape[1] :] = attention_mask_BL
-        # Tokens go behind, in their order, and what is none before them.
-        order_BM = tokens_BC.to(torch.uint8).argsort(dim=1, stable=True)[:, -slots:]
-        found_YBMD = states_YBCD.gather(2, order_BM[None, :, :, None].expand(Y, -1, -1, D))
-        return found_YBMD.masked_fill_(~tokens_BC.gather(1, order_BM)[:, :, None], 0.0)
+        if memory_mask_BM is not None:
+            tokens_BC[:, : memory_mask_BM.shape[1]] = memory_mask_BM
+        tokens_BC[:, -attention_mask_BL.shape[1] :] = attention_mask_BL
+        # Sort padding and empty places before tokens; tokens keep their order.
+        order_BM = tokens_BC.to(torch.uint8).argsort(dim=1, stable=True)[:, -M:]
+        next_YBMD = states_YBCD.gather(2, order_BM[None, :, :, None].expand(Y, -1, -1, D))
+        return next_YBMD.masked_fill_(~tokens_BC.gather(1, order_BM)[:, :, None], 0.0)
 
 
-def _begun(memory_YBMD: Tensor, new_document_B: Tensor | None) -> Tensor:
-    """The memory without that of rows that begin anew."""
+def _clear_rows(memory_YBMD: Tensor, new_document_B: Tensor | None) -> Tensor:
+    """Return the memory, cleared in rows that begin a new document."""
     return memory_YBMD if new_document_B is None else memory_YBMD.masked_fill(new_document_B[:, None, None], 0.0)
 
 
-def _held(memory_YBMD: Tensor | None) -> Tensor | None:
-    """True at the slots that hold a token (B, M); None where all do.
+def _memory_mask(memory_YBMD: Tensor | None) -> Tensor | None:
+    """Return True at places of the memory that hold a token (B, M); None: all do.
 
-    On an accelerator it is always made: asking whether it is needed would stall the queue.
+    On an accelerator the mask is always returned, because a check whether it is needed would stall the queue.
     """
     if memory_YBMD is None:
         return None
-    held_BM = memory_YBMD[-1].abs().amax(-1) > 0
-    return None if can_sync(held_BM) and bool(held_BM.all()) else held_BM
+    mask_BM = memory_YBMD[-1].abs().amax(-1) > 0
+    return None if can_sync(mask_BM) and bool(mask_BM.all()) else mask_BM
 
 
 def relative_terms(
@@ -351,32 +353,32 @@ def relative_terms(
     *,
     memory: int = 0,
     targets: float = 0,
-    wanted: float | None = None,
+    outputs: float | None = None,
     segments: bool = False,
-    rows: float = 1,
+    batch_size: float = 1,
 ) -> Terms:
-    """Operations of a forward pass of a `RelativeEncoder` over one sequence, by term (modern), without a head.
+    """Return the operations of a forward pass of a `RelativeEncoder` over one sequence, by term, without a head.
 
-    Every pair of a query and a key counts, also those that a mask hides, and for each pair its distance once: what
-    `relative_attention` computes of distances that no pair has, or leaves out of hidden pairs, does not count.
-    A backward pass is twice as much, but only once for the projections of memory and distances, which get no
-    gradient.
+    The convention is modern. Every pair of a query and a key counts, also masked pairs, and for each pair one
+    distance score: scores that `relative_attention` computes for no pair, or leaves out for masked pairs, change
+    nothing. A backward pass costs twice as much. Only the projections of memory and sinusoids cost the same as in
+    the forward pass, because their inputs need no gradient.
 
     Args:
-        memory: tokens that it holds.
+        memory: number of tokens in memory.
         targets: positions of the query stream.
-        wanted: positions whose states are wanted of the last block; None: all.
-        segments: they are given.
-        rows: sequences of a batch, which share the vectors of distances; inf: so many that those do not count.
+        outputs: positions whose states the last block computes; None: all.
+        segments: whether segment ids are given.
+        batch_size: sequences of a batch, which share the projected sinusoids; inf: their cost is not counted.
     """
     hidden, inner, keys = config.hidden_size, config.feed_forward_size, memory + length
-    rows_of_distances = len(distances(length, keys, left=config.direction == "left"))
-    queries = (config.layers - 1) * (length + targets) + (length if wanted is None else wanted) + targets
+    distance_count = len(distances(length, keys, causal=config.direction == "left"))
+    queries = (config.layers - 1) * (length + targets) + (length if outputs is None else outputs) + targets
     pairs = queries * 2 * hidden * keys
     terms = {
         "attention keys and values": config.layers * length * 2 * 2 * hidden * hidden,
-        OF_MEMORY: config.layers * memory * 2 * 2 * hidden * hidden,
-        "attention distances": config.layers * rows_of_distances * 2 * hidden * hidden / rows,
+        MEMORY_KEYS_AND_VALUES: config.layers * memory * 2 * 2 * hidden * hidden,
+        "attention distances": config.layers * distance_count * 2 * hidden * hidden / batch_size,
         "attention queries": queries * 2 * hidden * hidden,
         "attention scores of contents": pairs,
         "attention scores of distances": pairs,
