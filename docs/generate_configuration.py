@@ -22,20 +22,20 @@ from electra.pretraining.config import PretrainConfig
 PAGE = Path(__file__).parent / "reference/configuration.md"
 
 OTHERS = {"bert-": "BERT", "roberta-": "RoBERTa", "albert-": "ALBERT"}
-"""Encoders beside ELECTRA, by what the names of their presets begin with."""
+"""Other encoders, by the beginning of their presets' names."""
 
 INTRODUCTION = """\
 # Configuration reference
 
-This page is written by `make docs` from the dataclasses in `src/electra`; edit those.
+Look up a preset, a setting of a run or a fine-tuning, or an option of a verb.
 
-A pre-training run is described by a preset or a TOML file, and by what the command line changes of it:
+A pre-training run is described by a preset or a TOML file, and by settings on the command line:
 
 ```console
 $ electra pretrain electra-tiny --data DATA --out RUN --train.steps 2000 --optimizer.learning_rate 5e-4
 ```
 
-A file of your own says what it starts from, and then only what is different. Its sections are the ones below.
+A file of your own names the preset or file that it extends, and the settings that differ. Its sections are below.
 
 ```toml
 extends = "electra-small"
@@ -44,8 +44,10 @@ extends = "electra-small"
 steps = 50000
 ```
 
-What a run resolved all of this to is in its `config.toml`; `--dry-run` prints it without training. A fine-tuning
-is described in the same way (docs/guides/finetuning.md).
+The resolved settings of a run are in its `config.toml`; `--dry-run` prints them without training. A
+[fine-tuning](../guides/finetuning.md) is described in the same way.
+
+`make docs` writes this page from the dataclasses in `src/electra`.
 """
 
 
@@ -67,20 +69,20 @@ def _presets() -> Iterator[str]:
     for name in resolved:
         first_line = (PRESETS / f"{name}.toml").read_text(encoding="utf-8").partition("\n")[0]
         yield f"- `{name}`: {first_line.removeprefix('# ')}"
-    yield '\nTo be laid over any of them, as in `extends = ["electra-base", "objectives/electra-15"]`:\n'
+    yield '\nSettings to combine with any of them (`extends = ["electra-base", "objectives/electra-15"]`):\n'
     for path in sorted((PRESETS / "objectives").glob("*.toml")):
         first_line = path.read_text(encoding="utf-8").partition("\n")[0]
         yield f"- `objectives/{path.stem}`: {first_line.removeprefix('# ')}"
     ours = {name: shown for name, shown in resolved.items() if not name.startswith(tuple(OTHERS))}
-    yield from _differences("Where they differ", ours)
+    yield from _differences("The settings in which they differ", ours)
     base = {"electra-base": resolved["electra-base"]}
     for prefix, title in OTHERS.items():
         members = {name: shown for name, shown in resolved.items() if name.startswith(prefix)}
-        yield from _differences(f"{title}, beside `electra-base`", base | members)
+        yield from _differences(f"{title}, compared with `electra-base`", base | members)
 
 
 def _differences(title: str, resolved: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """A table of the settings in which some presets are not alike."""
+    """A table of the settings in which the presets differ."""
     yield f"\n{title}:\n"
     yield "| setting | " + " | ".join(name.removeprefix("electra-") for name in resolved) + " |"
     yield "|---" * (len(resolved) + 1) + "|"
@@ -133,6 +135,7 @@ def _options(config: type[Any]) -> Iterator[tuple[Setting, str]]:
 
 
 def _table(rows: Iterable[tuple[Setting, str]]) -> Iterator[str]:
+    yield '<div class="settings" markdown>\n'
     yield "| name | takes | default | what it does |"
     yield "|---|---|---|---|"
     for setting, name in rows:
@@ -141,7 +144,7 @@ def _table(rows: Iterable[tuple[Setting, str]]) -> Iterator[str]:
         if setting.kinds:
             documentation = f"For kind {', '.join(setting.kinds)}. {documentation}"
         yield f"| `{name}` | {setting.type} | {default} | {documentation} |"
-    yield ""
+    yield "\n</div>\n"
 
 
 if __name__ == "__main__":
