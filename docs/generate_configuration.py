@@ -14,7 +14,8 @@ from typing import Any
 import tyro
 
 from electra.cli import VERBS
-from electra.config import PRESETS, Setting, flat, load_config, preset_names, settings
+from electra.config import PRESETS, flat, load_config, preset_names
+from electra.config_fields import Setting, settings
 from electra.finetuning.config import FinetuneConfig
 from electra.help import config_type
 from electra.pretraining.config import PretrainConfig
@@ -139,7 +140,7 @@ def _table(rows: Iterable[tuple[Setting, str]]) -> Iterator[str]:
     yield "| name | takes | default | what it does |"
     yield "|---|---|---|---|"
     for setting, name in rows:
-        default = setting.default if setting.default == "required" else f"`{setting.default}`"
+        default = setting.default if setting.default in ("required", "unset") else f"`{setting.default}`"
         documentation = " ".join(setting.documentation.split()).replace("|", "\\|")
         if setting.kinds:
             documentation = f"For kind {', '.join(setting.kinds)}. {documentation}"

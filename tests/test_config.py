@@ -7,7 +7,8 @@ from typing import Literal
 
 import pytest
 
-from electra.config import flat, load_config, merged, preset_names, settings, to_toml
+from electra.config import flat, load_config, merged, preset_names, to_toml
+from electra.config_fields import settings
 from electra.errors import ConfigError
 
 

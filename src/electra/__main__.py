@@ -1,4 +1,4 @@
-"""`python -m electra`: the command, for launchers that want a module (`torchrun -m electra pretrain ...`)."""
+"""`python -m electra`: the command as a module, for launchers (`torchrun -m electra pretrain ...`)."""
 
 import sys
 

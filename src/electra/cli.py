@@ -1,7 +1,7 @@
 """The `electra` command: find the verb, read its config, call it, show its result.
 
 A verb is a function `run(config) -> result` in a module of `electra.commands`. The config is a dataclass whose
-fields are the options; the docstring of `run` is the help. What is slow to import is imported inside `run`.
+fields are the options; the docstring of `run` is the help. Modules that import slowly are imported inside `run`.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ GROUPS = {
     },
     "use": {
         "score": ("electra.commands.score:run", "show how likely each token of a text was replaced"),
-        "predict": ("electra.commands.predict:run", "labels, tags, values or answers of a fine-tuned model"),
+        "predict": ("electra.commands.predict:run", "predict labels, tags, values or answers for texts"),
         "prompt": ("electra.commands.prompt:run", "label texts with a template, without training"),
         "serve": ("electra.commands.serve:run", "serve a model over HTTP, with a web page"),
         "export": ("electra.commands.export:run", "write models for transformers or onnxruntime"),
@@ -53,13 +53,13 @@ GROUPS = {
             "electra.commands.analyze.calibrate:run", "check and correct the calibration of token probabilities"
         ),
         "analyze minimal-pairs": (
-            "electra.commands.analyze.minimal_pairs:run", "choose the right one of two sentences (BLiMP)"
+            "electra.commands.analyze.minimal_pairs:run", "find the grammatical one of two sentences (BLiMP)"
         ),
         "analyze rescore": (
             "electra.commands.analyze.rescore:run", "rescore the n-best lists of a speech recognizer"
         ),
         "analyze parts-of-speech": (
-            "electra.commands.analyze.parts_of_speech:run", "which words look replaced, by tag and frequency"
+            "electra.commands.analyze.parts_of_speech:run", "find which words look replaced, by tag and frequency"
         ),
         "analyze compare": (
             "electra.commands.analyze.encoders:run", "compare two encoders: layers, probes, attention, neighbors"
@@ -75,15 +75,15 @@ GROUPS = {
         "study": ("electra.commands.study:run", "repeat a table or figure of the paper at your budget"),
     },
 }  # fmt: skip
-"""Verbs in groups: the function of each and its line in the help, in the order in which a new user needs them."""
+"""Verbs by group, in the order of the help: the function of each verb, and its line in the help."""
 VERBS = {verb: entry for verbs in GROUPS.values() for verb, entry in verbs.items()}
 
 USER_ERROR, UNEXPECTED_ERROR, INTERRUPTED = 2, 1, 130
 """Exit statuses."""
 IS_MAIN_PROCESS = int(os.environ.get("RANK", "0")) == 0
-"""Only the main process of those that torchrun starts writes to the console."""
+"""Whether this is the main process. Of the processes that torchrun starts, only this one writes to the console."""
 DISTRIBUTED_VERBS = ("pretrain",)
-"""Verbs that can run in several processes together."""
+"""Verbs that torchrun can start."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -96,8 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of stdout has closed it (`electra score ... | head`). Python flushes stdout once more at exit,
-        # which must not fail again.
+        # The reader has closed stdout (`electra score ... | head`). Python flushes stdout again at exit, which
+        # must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNEXPECTED_ERROR
     return status
@@ -129,7 +129,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _split_plugins(arguments: list[str]) -> tuple[list[str], list[str | None]]:
-    """The arguments without each `--plugin FILE`, and the files; None where a file is missing."""
+    """Return the arguments without `--plugin FILE`, and the files; None for a missing FILE."""
     others: list[str] = []
     plugins: list[str | None] = []
     queue = deque(arguments)
@@ -147,7 +147,7 @@ def _split_plugins(arguments: list[str]) -> tuple[list[str], list[str | None]]:
 def _call_safely(
     verb: str, arguments: list[str], *, plugins: Sequence[str | None], debug: bool
 ) -> tuple[int, object]:
-    """Call a verb; an exception becomes an exit status and a message."""
+    """Call a verb, and turn an exception into an exit status and a message."""
     from electra.console import complain, show_log_records
 
     try:
@@ -179,7 +179,7 @@ def _load_plugin(path: str | None) -> None:
 
 
 def _explain(error: BaseException) -> tuple[int, str]:
-    """The exit status and the message for an exception."""
+    """Return the exit status and the message for an exception."""
     from electra.errors import ElectraError
 
     if isinstance(error, KeyboardInterrupt):
@@ -216,7 +216,7 @@ def _call(verb: str, arguments: list[str]) -> object:
 
 
 def _parse(verb: str, run: Callable[..., object], arguments: list[str]) -> object:
-    """The config that `run` takes, read from the command line.
+    """Read the config of `run` from the command line.
 
     If the config has a field `overrides`, settings of a TOML file are options, too: `--section.name VALUE`. Every
     other unknown option is an error, for which tyro suggests similar options.
@@ -242,7 +242,7 @@ def _parse(verb: str, run: Callable[..., object], arguments: list[str]) -> objec
 
 
 def _split_overrides(arguments: list[str], *, options: list[str]) -> tuple[list[str], list[str]]:
-    """The arguments without the overrides, and the overrides as `"section.name=value"`.
+    """Return the arguments without the overrides, and the overrides as `"section.name=value"`.
 
     An argument that is similar to one of the verb's `options` is left to tyro, which suggests that option.
     `--steps 5` is not similar: it becomes an override, because the config knows that `train.steps` was meant.

@@ -1,21 +1,18 @@
-"""Configurations: TOML files that extend each other, dotted overrides, frozen dataclasses.
+"""Configs: TOML files that extend each other, dotted overrides, frozen dataclasses.
 
-A file becomes a dictionary (`extends` first, then the file, then the overrides), and the dictionary becomes
-the dataclass that a verb asks for. Every problem on the way (an unknown name, a wrong type, settings at
-odds with each other) is gathered, and all of them are raised together as one `ConfigError`.
+A file becomes a dictionary (first what it `extends`, then the file, then the overrides), and the dictionary
+becomes a config dataclass. All problems (an unknown name, a wrong type, settings that contradict each other) are
+collected and raised together as one `ConfigError`.
 
-A config dataclass is frozen and gives every field a default, or none where the user must choose. A string literal
-right below a field documents it, and the field's type bounds a number (`PositiveInt`, `Annotated[float,
-Range(gt=0, lt=1)]`). It may define `problems()`, which yields a message for every combination of values that
-cannot work, and `variant(table)`, which chooses a subclass by the values themselves.
+A config dataclass is frozen. Its fields have defaults, except where the user must choose. A string literal below a
+field documents it, and the type of a field gives the bounds of a number (`PositiveInt`, `Annotated[float,
+Range(gt=0, lt=1)]`). The class may define `problems()`, which yields a message for every invalid combination of
+values, and `variant(table)`, which selects a subclass by the values.
 """
 
-import ast
 import dataclasses
-import inspect
 import json
 import re
-import textwrap
 import tomllib
 import types
 import typing
@@ -25,11 +22,12 @@ from typing import Annotated, Any, TypeVar
 
 import tomli_w
 
+from electra.config_fields import default_of, plain, settings, type_name
 from electra.errors import ConfigError, did_you_mean
 
 PRESETS = Path(__file__).parent / "presets"
 PRESET_LAYERS = "objectives/"
-"""Presets that say what is learnt, and are laid over one that says by which network."""
+"""Prefix of the presets that set an objective. A file combines one of them with a preset that sets a network."""
 Config = TypeVar("Config")
 Table = dict[str, Any]
 
@@ -44,7 +42,7 @@ class Range:
     lt: float | None = None
 
     def violation(self, value: float) -> str | None:
-        """What is wrong with a value; None where it lies within the bounds. NaN lies within none."""
+        """Return a message if a value is out of bounds, else None. NaN is always out of bounds."""
         within = (
             (self.ge is None or value >= self.ge)
             and (self.gt is None or value > self.gt)
@@ -70,7 +68,7 @@ DropoutProbability = Annotated[float, Range(ge=0, lt=1)]
 
 
 def check(command: Any) -> None:
-    """Raise the problems of a command's options together.
+    """Check the options of a command, and raise all problems together.
 
     Raises:
         ConfigError: a number is out of its bounds, or options contradict each other.
@@ -84,9 +82,9 @@ def check(command: Any) -> None:
 
 
 def problems_of(section: Any) -> Iterator[str]:
-    """What is wrong with the values of one config dataclass (not with those of its sections).
+    """Yield the problems of the values of one config dataclass, without its sections.
 
-    Where a number is out of its bounds, `problems()` is not asked: it may rely on them.
+    If a number is out of its bounds, `problems()` is not called, because it may rely on them.
     """
     violations = list(out_of_bounds(section))
     yield from violations
@@ -95,7 +93,7 @@ def problems_of(section: Any) -> Iterator[str]:
 
 
 def out_of_bounds(section: Any) -> Iterator[str]:
-    """`"name: must be at least 1, got 0"` for each field whose value violates the `Range` of its type."""
+    """Yield `"name: must be at least 1, got 0"` for each field whose value violates the `Range` of its type."""
     for name, hint in typing.get_type_hints(type(section), include_extras=True).items():
         value = getattr(section, name)
         for limits in _ranges(hint):
@@ -112,14 +110,14 @@ def _ranges(hint: Any) -> Iterator[Range]:
 
 
 def load_config(cls: type[Config], source: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
-    """The config of type `cls` that a preset or TOML file describes, with overrides applied.
+    """Return the config of type `cls` that a preset or TOML file describes, with overrides applied.
 
     Args:
         source: the name of a preset, the path of a TOML file, or None for the defaults alone.
         overrides: `"dotted.name=value"`, the value written as in TOML (a bare word is a string).
 
     Raises:
-        ConfigError: with every problem that was found, one a line.
+        ConfigError: with every problem, one per line.
     """
     table = read_toml(source) if source is not None else {}
     problems: list[str] = []
@@ -134,19 +132,23 @@ def load_config(cls: type[Config], source: str | Path | None = None, overrides: 
 
 
 def overrides_of(values: Mapping[str, Any]) -> list[str]:
-    """Overrides for `load_config` from values by dotted name."""
-    # JSON writes values as TOML does, but for paths.
+    """Return overrides for `load_config` from values by dotted name."""
+    # JSON and TOML write all values the same way, except paths.
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
     return [f"{name}={json.dumps(value)}" for name, value in plain.items()]
 
 
 def read_toml(source: str | Path, *, above: tuple[Path, ...] = ()) -> Table:
-    """A preset's or file's table with everything that it extends merged in below it.
+    """Read the table of a preset or file, merged with everything that it extends.
 
-    `extends` names a preset or a file, or several in a list, of which later ones lie over earlier ones.
+    `extends` names a preset or a file, or a list of several. Later ones override earlier ones, and the file
+    overrides all of them.
 
     Args:
-        above: the files that led here by what they extend.
+        above: the files that extend this one, to detect cycles.
+
+    Raises:
+        ConfigError: a file does not exist, is not valid TOML, or extends itself.
     """
     path = find(source)
     if path.resolve() in above:
@@ -167,7 +169,11 @@ def read_toml(source: str | Path, *, above: tuple[Path, ...] = ()) -> Table:
 
 
 def find(source: str | Path) -> Path:
-    """The file of a preset's name or of a path."""
+    """Return the file of a preset, or the path of a file that exists.
+
+    Raises:
+        ConfigError: there is neither.
+    """
     preset = PRESETS / f"{source}.toml"
     if preset.is_file():
         return preset
@@ -182,12 +188,12 @@ def find(source: str | Path) -> Path:
 
 
 def preset_names(folder: str = "") -> list[str]:
-    """The presets that the package ships, sorted: those that stand for themselves, or those of a folder."""
+    """Return the sorted names of the package's complete presets, or of those in a folder such as objectives."""
     return sorted(path.stem for path in (PRESETS / folder).glob("*.toml"))
 
 
 def merged(below: Table, above: Table) -> Table:
-    """`above` laid over `below`, table by table."""
+    """Return `below` with the values of `above`, which override it, table by table."""
     both = dict(below)
     for key, value in above.items():
         old = both.get(key)
@@ -196,24 +202,24 @@ def merged(below: Table, above: Table) -> Table:
 
 
 def to_table(config: Any) -> Table:
-    """A config as plain TOML values; fields that are None are left out, since TOML has no null."""
+    """Return a config as plain TOML values. Fields that are None are left out, because TOML has no null."""
     table: Table = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
             table[field.name] = to_table(value)
         elif value is not None:
-            table[field.name] = _plain(value)
+            table[field.name] = plain(value)
     return table
 
 
 def to_toml(config: Any) -> str:
-    """A config as TOML text that `load_config` reads back to an equal config."""
+    """Return a config as TOML text. `load_config` reads it back to an equal config."""
     return tomli_w.dumps(to_table(config))
 
 
 def flat(config: Any, prefix: str = "") -> dict[str, Any]:
-    """Every setting of a config by its dotted name."""
+    """Return every setting of a config by its dotted name."""
     settings: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -222,66 +228,6 @@ def flat(config: Any, prefix: str = "") -> dict[str, Any]:
         else:
             settings[prefix + field.name] = value
     return settings
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """One documented setting of a config dataclass.
-
-    Attributes:
-        kinds: the variants of its section that have it; empty: all of them.
-    """
-
-    name: str
-    type: str
-    default: str
-    documentation: str
-    kinds: tuple[str, ...] = ()
-
-
-def settings(cls: type[Any], prefix: str = "") -> Iterator[Setting]:
-    """Every setting below a config dataclass, in order, for the reference page.
-
-    A section with variants (`variants()` gives their classes by name) has the settings of all of them.
-    """
-    variants: Mapping[str, type[Any]] = cls.variants() if hasattr(cls, "variants") else {"": cls}
-    owners: dict[str, list[str]] = {}
-    for kind, variant in variants.items():
-        for field in dataclasses.fields(variant):
-            owners.setdefault(field.name, []).append(kind)
-    for name, kinds in owners.items():
-        variant = variants[kinds[0]]
-        hint = typing.get_type_hints(variant)[name]
-        if dataclasses.is_dataclass(hint):
-            yield from settings(typing.cast(type[Any], hint), f"{prefix}{name}.")
-            continue
-        default = _default(next(field for field in dataclasses.fields(variant) if field.name == name))
-        shown = "required" if default is dataclasses.MISSING else repr(_plain(default))
-        is_kind = name == "kind" and len(variants) > 1
-        takes = f"one of {', '.join(variants)}" if is_kind else _type_name(hint)
-        documentation = field_documentation(variant).get(name, "")
-        yield Setting(
-            prefix + name, takes, shown, documentation, () if len(kinds) == len(variants) else tuple(kinds)
-        )
-
-
-def field_documentation(cls: type[Any]) -> dict[str, str]:
-    """The string literals below the fields of a dataclass and of the dataclasses it extends, by field name."""
-    documentation: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
-        if not dataclasses.is_dataclass(base):
-            continue
-        try:
-            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-        except (OSError, TypeError):  # the class was defined in a shell
-            continue
-        assert isinstance(body, ast.ClassDef)
-        for statement, below in zip(body.body, body.body[1:], strict=False):
-            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                match below:
-                    case ast.Expr(value=ast.Constant(value=str(text))):
-                        documentation[statement.target.id] = inspect.cleandoc(text)
-    return documentation
 
 
 def _override(table: Table, override: str, problems: list[str]) -> None:
@@ -305,12 +251,12 @@ def _override(table: Table, override: str, problems: list[str]) -> None:
 
 
 def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, root: type[Any]) -> Any:
-    """`cls` from a table, or None where that cannot be; what is wrong is added to `problems`.
+    """Build a `cls` from a table; None if that is impossible. Problems are added to `problems`.
 
-    Every section that can be built says what is wrong with its values together, whatever the others are like.
+    Sections are checked independently, so that all problems are reported at once.
 
     Args:
-        prefix: the dotted name of the section that `cls` is in the config of type `root`.
+        prefix: the dotted name of this section in the config of type `root`, with a dot at its end.
     """
     if hasattr(cls, "variant"):
         try:
@@ -325,30 +271,30 @@ def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, ro
     fields = {field.name: field for field in dataclasses.fields(cls)}
     for key in table:
         if key not in fields:
-            known = [setting.name for setting in settings(cls)]
-            hint = did_you_mean(key, known) or _elsewhere(root, key)
+            names = [setting.name for setting in settings(cls)]
+            hint = did_you_mean(key, names) or _elsewhere(root, key)
             problems.append(f"{prefix}{key}: there is no such setting{hint}")
-    values, broken = Table(), False
+    values, is_incomplete = Table(), False
     for name, field in fields.items():
         hint = hints[name]
         if dataclasses.is_dataclass(hint):
             below = table.get(name, {})
             if isinstance(below, dict):
                 values[name] = _build(typing.cast(type[Any], hint), below, f"{prefix}{name}.", problems, root=root)
-                broken |= values[name] is None
+                is_incomplete |= values[name] is None
             else:
                 problems.append(f"{prefix}{name}: is a section, not a setting; got {below!r}")
-                broken = True
+                is_incomplete = True
         elif name in table:
             try:
                 values[name] = _convert(table[name], hint)
             except ValueError as error:
                 problems.append(f"{prefix}{name}: {error}, got {table[name]!r}")
-                broken = True
-        elif _default(field) is dataclasses.MISSING:
+                is_incomplete = True
+        elif default_of(field) is dataclasses.MISSING:
             problems.append(f"{prefix}{name}: is missing; give --{prefix}{name} VALUE")
-            broken = True
-    if broken:
+            is_incomplete = True
+    if is_incomplete:
         return None
     config = cls(**values)
     problems.extend(prefix + problem for problem in problems_of(config))
@@ -356,13 +302,17 @@ def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, ro
 
 
 def _elsewhere(cls: type[Any], key: str) -> str:
-    """A hint for a setting that was written in the wrong section."""
-    homes = [name for name in (s.name for s in settings(cls)) if name.rpartition(".")[2] == key]
-    return f"; did you mean {homes[0]!r}?" if homes else ""
+    """Return a hint for a setting that was written in the wrong section."""
+    matches = [name for name in (s.name for s in settings(cls)) if name.rpartition(".")[2] == key]
+    return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
 def _convert(value: Any, hint: Any) -> Any:
-    """A TOML value as the type that a field asks for; ValueError says what was wanted."""
+    """Convert a TOML value to the type of a field.
+
+    Raises:
+        ValueError: it has another type; the message says which one is expected.
+    """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return _convert(value, arguments[0])
@@ -371,48 +321,22 @@ def _convert(value: Any, hint: Any) -> Any:
     if origin is typing.Literal:
         if value in arguments:
             return value
-        known = [str(a) for a in arguments]
-        near = did_you_mean(str(value), known).removeprefix("; ")
-        raise ValueError(f"must be one of {', '.join(known)}{f' ({near})' if near else ''}")
+        allowed = [str(a) for a in arguments]
+        near = did_you_mean(str(value), allowed).removeprefix("; ")
+        raise ValueError(f"must be one of {', '.join(allowed)}{f' ({near})' if near else ''}")
     if origin is tuple:
         return tuple(_convert(v, arguments[0]) for v in (value if isinstance(value, list) else [value]))
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if hint is float and isinstance(value, str) and re.fullmatch(r"[+-]?(\.\d+|\d+\.)", value):
-        return float(value)  # .25 and 5. on the command line: numbers to a reader, though not to TOML
+        return float(value)  # .25 and 5. are numbers on the command line, but not in TOML
     if hint is Path and isinstance(value, str):
         return Path(value)
     if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if type(value) is not hint:
-        raise ValueError(f"must be {_type_name(hint)}")
+        raise ValueError(f"must be {type_name(hint)}")
     return value
-
-
-def _default(field: "dataclasses.Field[Any]") -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(v) for v in value]
-    return str(value) if isinstance(value, Path) else value
-
-
-def _type_name(hint: Any) -> str:
-    names = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path"}
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is typing.Annotated:
-        return _type_name(arguments[0])
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join("nothing" if a is types.NoneType else _type_name(a) for a in arguments)
-    if origin is typing.Literal:
-        return "one of " + ", ".join(str(a) for a in arguments)
-    if origin is tuple:
-        return f"a list of {_type_name(arguments[0]).removeprefix('a ')}s"
-    return names.get(hint, getattr(hint, "__name__", str(hint)))
 
 
 def _count(number: int, noun: str) -> str:

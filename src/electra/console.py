@@ -1,7 +1,7 @@
-"""What a person sees while a verb works: the library's log records on stderr, and progress as one bar.
+"""The console: results on stdout; log records and one progress bar on stderr.
 
-A record may carry `extra={"progress": (done, total)}`, total None where it is not known. On a terminal such
-records move one bar in place; elsewhere they become plain lines, no more than one in a while.
+A log record may have `extra={"progress": (done, total)}`, with total None if it is unknown. On a terminal, such
+records move one bar in place; elsewhere they become plain lines, one every few seconds at most.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ NOT_A_TERMINAL_WIDTH = 120
 
 @contextlib.contextmanager
 def show_log_records() -> Iterator[None]:
-    """Show what the library logs at INFO and above on stderr until the block ends."""
+    """Show the library's log records of level INFO and above on stderr until the block ends."""
     logger = logging.getLogger("electra")
     live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     handler = BarHandler(Console(stderr=True)) if live else LineHandler(sys.stderr)
@@ -47,21 +47,21 @@ def complain(message: str) -> None:
 
 
 def show(result: object) -> None:
-    """Write what a verb returned on stdout: drawn by rich if it knows how to be, else as plain text."""
+    """Write the result of a verb to stdout: rendered by rich if it can be, else as plain text."""
     if result is None:
         return
-    drawn = result.__rich__() if hasattr(result, "__rich__") else result
-    if hasattr(drawn, "__rich__") or hasattr(drawn, "__rich_console__"):
-        # A file or a pipe has no width; one of 80 would cut tables and break paths in two. No markup: results
-        # hold [MASK]s and TOML's [sections].
+    renderable = result.__rich__() if hasattr(result, "__rich__") else result
+    if hasattr(renderable, "__rich__") or hasattr(renderable, "__rich_console__"):
+        # A file or pipe has no width, and rich's default of 80 would wrap tables and paths. Markup is off because
+        # results contain [MASK] and TOML's [sections].
         width = None if sys.stdout.isatty() else NOT_A_TERMINAL_WIDTH
-        Console(width=width, markup=False, emoji=False, highlight=False).print(drawn)
-    else:  # as it is: a line of JSON must not be broken in two
-        sys.stdout.write(f"{drawn}\n")
+        Console(width=width, markup=False, emoji=False, highlight=False).print(renderable)
+    else:  # unwrapped, so that JSON stays on one line
+        sys.stdout.write(f"{renderable}\n")
 
 
 class LineHandler(logging.Handler):
-    """One plain line a record; of a stage's progress its first and last records, and some between."""
+    """Writes one plain line per record; of the progress of a stage the first and last record, and some between."""
 
     def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class LineHandler(logging.Handler):
             if progress is None:
                 self._write(_message(record))
             else:
-                self._advance(f"{_message(record)} ({_share(*progress)})", record, *progress)
+                self._advance(f"{_message(record)} ({_format_progress(*progress)})", record, *progress)
         except Exception:
             self.handleError(record)
 
@@ -101,17 +101,17 @@ class LineHandler(logging.Handler):
     def _write(self, line: str) -> None:
         if not line:
             return
-        # Whoever read stderr may have gone (a closed terminal, `2>&1 | head`): the work goes on unseen.
+        # The reader of stderr may have closed it (a closed terminal, `2>&1 | head`). The work continues.
         with contextlib.suppress(OSError):
             self._stream.write(f"{line}\n")
             self._stream.flush()
 
 
 class BarHandler(logging.Handler):
-    """Records as lines, warnings in yellow; records with progress as a bar below them, redrawn in place.
+    """Writes records as lines, warnings in yellow, and draws the progress as a bar below them.
 
-    The bar is drawn when a record comes, not by a thread of its own: `electra prepare` forks workers, and a
-    thread's lock that is held at that moment would be held in them for ever.
+    The bar is drawn when a record arrives, not by a thread. If a process with threads is forked, a lock that a
+    thread holds at that moment is never released in the child.
     """
 
     def __init__(self, console: Console, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -154,7 +154,7 @@ class BarHandler(logging.Handler):
             self._finish()
 
     def _finish(self) -> None:
-        """Take the bar away and leave its last message as a line."""
+        """Remove the bar and write its last message as a line."""
         if self._bar is not None:
             bar, self._bar = self._bar, None
             bar.stop()
@@ -162,7 +162,7 @@ class BarHandler(logging.Handler):
 
 
 class _Bar(Progress):
-    """One message, and below it one bar, its share and the time so far. The time left is the message's to tell."""
+    """A message, and below it a bar with the percentage and the elapsed time. Messages may have the time left."""
 
     def __init__(self, console: Console, done: int, total: int | None) -> None:
         self.message = Text()
@@ -181,7 +181,7 @@ class _Bar(Progress):
 
     def move(self, message: str, done: int, total: int | None) -> None:
         self.message = Text(message)
-        self.update(self._task, description=_share(done, total), completed=done, total=total)
+        self.update(self._task, description=_format_progress(done, total), completed=done, total=total)
 
     def get_renderables(self) -> Iterator[RenderableType]:
         yield self.message
@@ -189,24 +189,24 @@ class _Bar(Progress):
 
 
 class _Stages:
-    """Tells where one stage's progress ends and the next one's begins."""
+    """Detects where the progress of one stage ends and that of the next one begins."""
 
     def __init__(self) -> None:
         self._place: tuple[str, int] | None = None
         self._done = 0
-        self._end = ""  # what was said when all was done
+        self._end = ""  # the message of the record with done == total
 
     def begins(self, record: logging.LogRecord, done: int) -> bool:
-        """Whether the record comes from another line of code than the last one, or counts from anew."""
+        """Whether the record comes from another line of code than the last one, or its count starts again."""
         place = (record.pathname, record.lineno)
-        fresh = place != self._place or done < self._done
+        is_new = place != self._place or done < self._done
         self._place, self._done = place, done
-        if fresh:
+        if is_new:
             self._end = ""
-        return fresh
+        return is_new
 
     def ended(self, message: str, done: int, total: int | None) -> bool:
-        """Whether all was done before, with the same words: what comes after that adds nothing."""
+        """Whether the same end was reported before, so that this record adds nothing."""
         if done != total:
             return False
         before, self._end = self._end, message
@@ -223,7 +223,7 @@ def _message(record: logging.LogRecord) -> str:
     return prefix + record.getMessage()
 
 
-def _share(done: int, total: int | None) -> str:
-    """How far something is, for people: a percentage, or a count where the end is not known."""
-    # Rounded down: 100 % is the end.
+def _format_progress(done: int, total: int | None) -> str:
+    """Return the progress as a percentage, or as a count if the total is unknown."""
+    # Rounded down, so that 100 % means the end.
     return f"{done:,.0f}" if not total else f"{int(100 * done / total)}%"

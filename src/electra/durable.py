@@ -1,7 +1,7 @@
-"""Files that are whole or not there at all, also after a kill or a loss of power.
+"""Atomic writes: a file is complete or does not exist, also after a kill or a power failure.
 
-A file is written beside its place under another name, put on the disk, renamed, and the rename put on the disk.
-In any other order a crash may leave a name without its content.
+A file is written under a temporary name in the same folder, synced to the disk and renamed; then the folder is
+synced. In any other order, a crash may leave a file without its content.
 """
 
 import contextlib
@@ -13,29 +13,29 @@ from collections.abc import Callable
 from pathlib import Path
 
 ABANDONED = 24 * 3600.0
-"""Seconds after which nobody is thought to be writing a file any more."""
+"""Seconds after which a temporary file is considered abandoned."""
 
 
 def _mode() -> int:
-    """What the umask leaves of a new file's rights; it can only be read by setting it."""
+    """Return the permissions of a new file under the umask, which can only be read by setting it."""
     umask = os.umask(0o077)
     os.umask(umask)
     return 0o666 & ~umask
 
 
 MODE = _mode()
-"""The rights of a new file. Some libraries write theirs for the owner alone."""
+"""The permissions of a new file. Some libraries create files that only the owner can read."""
 
 
 def write(path: Path, by: Callable[[Path], object]) -> None:
-    """Call `by` with a place beside `path`, then give what it wrote the name; what was there stays until then.
+    """Call `by` with the path of a temporary file, and rename the file to `path` when it is written.
 
-    Several processes may do so at once: the last one wins.
+    An existing file is replaced by the rename. If several processes write the same file, the last one wins.
     """
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):  # by those who were killed over it
+    for abandoned in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):  # of processes that were killed
         with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > ABANDONED:
-                left.unlink()
+            if time.time() - abandoned.stat().st_mtime > ABANDONED:
+                abandoned.unlink()
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
         by(partial)
@@ -49,13 +49,13 @@ def write(path: Path, by: Callable[[Path], object]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """The same for a text, in UTF-8."""
+    """Write a text in UTF-8, as `write` does."""
     write(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
 def flush(path: Path) -> None:
-    """Make sure that a file, or which names a folder has, is on the disk before anything relies on it."""
-    if os.name == "nt" and path.is_dir():  # Windows has no such thing for folders
+    """Sync a file, or the entries of a folder, to the disk."""
+    if os.name == "nt" and path.is_dir():  # Windows cannot sync folders
         return
     descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:

@@ -18,7 +18,7 @@ class DataError(ElectraError):
 
 
 class CheckpointError(ElectraError):
-    """A checkpoint or a run folder is damaged, missing, or belongs to something else."""
+    """A checkpoint or a run folder is damaged, missing, or of another run."""
 
 
 class DivergedError(CheckpointError):
@@ -30,7 +30,7 @@ class ProcessError(ElectraError):
 
 
 class MissingExtraError(ElectraError):
-    """A library is not installed that only some verbs need; it belongs to an extra of the package."""
+    """A library is missing that only some verbs need. An extra of the package installs it."""
 
 
 def require(purpose: str, extra: str, *modules: str) -> None:
@@ -40,15 +40,15 @@ def require(purpose: str, extra: str, *modules: str) -> None:
         purpose: what needs them; the message begins with it.
 
     Raises:
-        MissingExtraError: one is not.
+        MissingExtraError: a module is missing.
     """
     if missing := [name for name in modules if importlib.util.find_spec(name) is None]:
         names = " and ".join(missing)
         raise MissingExtraError(f'{purpose} needs {names}; install the extra: pip install "electra[{extra}]"')
 
 
-def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """`"; did you mean 'x'?"`, or nothing when no known word is near."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    near = near or [name for name in known if len(name) > 3 and word.startswith(name)]  # a longer word for it
-    return f"; did you mean {near[0]!r}?" if near else ""
+def did_you_mean(word: str, names: Sequence[str]) -> str:
+    """Return `"; did you mean 'x'?"`; empty if no name is similar to the word."""
+    matches = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    matches = matches or [name for name in names if len(name) > 3 and word.startswith(name)]
+    return f"; did you mean {matches[0]!r}?" if matches else ""

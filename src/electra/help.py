@@ -1,7 +1,7 @@
 """The help of the command and of its verbs, as plain text.
 
-The options of a verb are the fields of its config dataclass: the type gives what an option takes, the string below
-the field describes it, and `tyro.conf` says which are positional, which are hidden, and what a value is called.
+The options of a verb are the fields of its config dataclass, with their types. The string below a field describes
+the option. `tyro.conf` marks positional and hidden options, and names values.
 """
 
 import dataclasses
@@ -18,11 +18,11 @@ from typing import Any
 VALUE_NAMES = {int: "INTEGER", float: "NUMBER", str: "TEXT", Path: "PATH"}
 MAX_WIDTH = 100
 OPTION_WIDTH = 24
-"""Columns of the options; descriptions start behind them."""
+"""Column at which the descriptions start."""
 EXAMPLES = "Examples:"
 
 Verbs = Mapping[str, tuple[str, str]]
-"""Verbs with their function (`module:name`) and their line in the help."""
+"""The function of each verb (`module:name`), and its line in the help."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Option:
 
 
 def command_help(groups: Mapping[str, Verbs]) -> str:
-    """The help of the command: every verb, in groups. It fits a screen of 80 x 24."""
+    """Return the help of the command: every verb, in groups. It fits on a screen of 80 x 24."""
     lines = []
     for group, verbs in groups.items():
         for word in dict.fromkeys(verb.partition(" ")[0] for verb in verbs):
@@ -76,7 +76,7 @@ Other options: --version, --debug (shows tracebacks), --plugin FILE (loads it).
 
 
 def verb_list(verbs: Verbs, word: str) -> str:
-    """The help of the verbs that begin with a word, such as `data`."""
+    """Return the help of the verbs that begin with a word, such as `data`."""
     width = max(len(second) for second in _second_words(verbs, word))
     lines = (f"  {second:{width}}  {verbs[f'{word} {second}'][1]}" for second in _second_words(verbs, word))
     return f"usage: electra {word} VERB [OPTIONS]\n\n" + "\n".join(lines) + "\n"
@@ -87,7 +87,7 @@ def _second_words(verbs: Verbs, word: str) -> list[str]:
 
 
 def verb_help(verb: str, run: Callable[..., object]) -> str:
-    """The help of a verb: usage, what it does, examples, arguments and options."""
+    """Return the help of a verb: usage, description, examples, arguments and options."""
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     config = config_type(run)
     options = list(verb_options(config))
@@ -123,7 +123,7 @@ def _usage(verb: str, options: Sequence[Option], width: int, *, has_overrides: b
 
 
 def _table(options: Sequence[Option], width: int) -> str:
-    """Options on the left, their descriptions on the right."""
+    """Return a table with options on the left and descriptions on the right."""
     lines = []
     for option in options:
         indent = " " * OPTION_WIDTH
@@ -142,7 +142,7 @@ def _table(options: Sequence[Option], width: int) -> str:
 
 
 def config_type(run: Callable[..., object]) -> type[Any]:
-    """The dataclass that a verb takes. Other types of its signature may exist for type checkers only."""
+    """Return the config dataclass of a verb. Other types of its signature may exist for type checkers only."""
     (parameter,) = inspect.signature(run).parameters.values()
     annotation = parameter.annotation
     config: type[Any] = run.__globals__[annotation] if isinstance(annotation, str) else annotation
@@ -150,10 +150,10 @@ def config_type(run: Callable[..., object]) -> type[Any]:
 
 
 def verb_options(config: type[Any]) -> Iterator[Option]:
-    """The options of a verb from the fields of its config: positional arguments too, hidden ones not."""
+    """Yield the options and positional arguments of a verb, from the fields of its config, without hidden ones."""
     import tyro
 
-    from electra.config import field_documentation
+    from electra.config_fields import field_documentation
 
     documentation = field_documentation(config)
     hints = typing.get_type_hints(config, include_extras=True)
@@ -175,7 +175,7 @@ def verb_options(config: type[Any]) -> Iterator[Option]:
 
 
 def _without_annotations(hint: Any) -> list[Any]:
-    """The type inside of `Annotated[... | None]` and what it is annotated with."""
+    """Return the type inside of `Annotated[... | None]`, and the annotations."""
     markers: list[Any] = []
     while True:
         if typing.get_origin(hint) is typing.Annotated:
@@ -190,7 +190,7 @@ def _without_annotations(hint: Any) -> list[Any]:
 
 
 def _value_name(hint: Any, name: str | None = None) -> str:
-    """The placeholder of a value: `PATH`, `{hf,onnx}`, `INTEGER...`; or `name` in place of the type's."""
+    """Return the placeholder of a value: `PATH`, `{hf,onnx}`, `INTEGER...`; or `name` instead of the type's."""
     hint, *_ = _without_annotations(hint)
     members = typing.get_args(hint)
     if typing.get_origin(hint) is tuple:
@@ -204,7 +204,7 @@ def _value_name(hint: Any, name: str | None = None) -> str:
 
 
 def _default(value: Any) -> str | None:
-    """A default as one would type it."""
+    """Return a default as it would be typed; None if there is nothing to show."""
     if value is None or value in ("", ()):
         return None
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)

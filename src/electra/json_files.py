@@ -11,10 +11,10 @@ from electra.errors import CheckpointError, ElectraError
 
 
 def read_json(path: Path, *, optional: bool = False) -> dict[str, Any]:
-    """The object in a JSON file; an optional file that does not exist counts as an empty object.
+    """Return the object in a JSON file; an empty one if the file is optional and does not exist.
 
     Raises:
-        CheckpointError: it cannot be read, or holds something else.
+        CheckpointError: the file cannot be read, or holds something else.
     """
     if optional and not path.is_file():
         return {}
@@ -29,10 +29,13 @@ def read_json(path: Path, *, optional: bool = False) -> dict[str, Any]:
 
 @contextmanager
 def raise_if_damaged(where: Path) -> Iterator[None]:
-    """Around code that uses what it read: a missing key or a wrong type there means that a file is damaged.
+    """Turn a missing key or a wrong type in the block into an error about a damaged file.
+
+    Args:
+        where: the file or folder that the block uses.
 
     Raises:
-        CheckpointError: naming `where`, in place of KeyError, TypeError and the like.
+        CheckpointError: in place of KeyError, TypeError, ValueError, AttributeError or IndexError.
     """
     try:
         yield
@@ -43,10 +46,10 @@ def raise_if_damaged(where: Path) -> Iterator[None]:
 
 
 def write_json(path: Path, value: object, *, indent: int | None = 1, ensure_ascii: bool = True) -> None:
-    """Write a JSON file durably: it is complete or not there at all (see `electra.durable`)."""
+    """Write a JSON file atomically (`electra.durable`)."""
     durable.write_text(path, json_text(value, indent=indent, ensure_ascii=ensure_ascii))
 
 
 def json_text(value: object, *, indent: int | None = 2, ensure_ascii: bool = False) -> str:
-    """A value as the text of a JSON file; by default in the layout of transformers' files."""
+    """Return a value as the text of a JSON file, by default in the layout of transformers' files."""
     return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii) + "\n"

@@ -25,12 +25,12 @@ Entry = TypeVar("Entry")
 
 
 class Registry:
-    """Names and what they stand for. Nothing is imported before its name is asked for.
+    """Entries by name. An entry is imported when it is looked up.
 
     Args:
         noun: what an entry is, for messages.
-        group: the group of entry points in which installed packages announce theirs.
-        builtin: the package's own entries, as `"module:attribute"`.
+        group: the group of entry points in which installed packages register entries.
+        builtin: the package's entries, as `"module:attribute"`.
     """
 
     def __init__(self, noun: str, group: str, builtin: Mapping[str, str]) -> None:
@@ -39,10 +39,10 @@ class Registry:
         self._registered: dict[str, Any] = {}
 
     def register(self, name: str) -> Callable[[Entry], Entry]:
-        """A decorator that registers an entry under a name.
+        """Return a decorator that registers an entry under a name.
 
         Raises:
-            ConfigError: the name is taken by another entry.
+            ConfigError: another entry has this name.
         """
 
         def decorate(entry: Entry) -> Entry:
@@ -54,7 +54,7 @@ class Registry:
         return decorate
 
     def get(self, name: str) -> Any:
-        """The entry of a name.
+        """Return the entry of a name.
 
         Raises:
             ConfigError: no entry has this name.
@@ -62,7 +62,7 @@ class Registry:
         if (entry := self.find(name)) is None:
             names = self.names()
             raise ConfigError(
-                f"there is no {self.noun} {str(name)!r}{did_you_mean(str(name), names)}; known are "
+                f"there is no {self.noun} {str(name)!r}{did_you_mean(str(name), names)}; there are "
                 f"{', '.join(names)} (others need --plugin FILE)"
             )
         return entry
@@ -71,8 +71,8 @@ class Registry:
         """Return the entry of a name; None: no entry has this name."""
         if name in self._registered:
             return self._registered[name]
-        found = self._builtin.get(name) or self._installed.get(name)
-        return None if found is None else found.load()
+        entry_point = self._builtin.get(name) or self._installed.get(name)
+        return None if entry_point is None else entry_point.load()
 
     def names(self) -> list[str]:
         """All names: the package's first, in their order, then those of plugins."""
@@ -87,7 +87,7 @@ class Registry:
 
 
 def load_plugin(path: str | Path) -> None:
-    """Import a Python file, whose decorators register what it defines. A file that is loaded already is left.
+    """Import a Python file, whose decorators register entries. A file that is loaded already is not loaded again.
 
     Raises:
         ConfigError: the file cannot be read, or fails when it is imported.

@@ -1,0 +1,112 @@
+"""The settings of config dataclasses: name, type, default and documentation of each.
+
+They are for the configuration reference, for the help of verbs, and for messages about wrong names.
+"""
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One documented setting of a config dataclass.
+
+    Attributes:
+        name: the dotted name.
+        type: the type in words; "a path" also for a path that may be left unset.
+        default: as in Python source; "required", or "unset" for None.
+        kinds: the variants of its section that have it; empty: all of them.
+    """
+
+    name: str
+    type: str
+    default: str
+    documentation: str
+    kinds: tuple[str, ...] = ()
+
+
+def settings(cls: type[Any], prefix: str = "") -> Iterator[Setting]:
+    """Yield every setting of a config dataclass and of its sections, in order.
+
+    A section with variants (`variants()` returns their classes by name) has the settings of all of them.
+
+    Args:
+        prefix: the dotted name of the section, with a dot at its end.
+    """
+    variants: Mapping[str, type[Any]] = cls.variants() if hasattr(cls, "variants") else {"": cls}
+    owners: dict[str, list[str]] = {}
+    for kind, variant in variants.items():
+        for field in dataclasses.fields(variant):
+            owners.setdefault(field.name, []).append(kind)
+    for name, kinds in owners.items():
+        variant = variants[kinds[0]]
+        hint = typing.get_type_hints(variant)[name]
+        if dataclasses.is_dataclass(hint):
+            yield from settings(typing.cast(type[Any], hint), f"{prefix}{name}.")
+            continue
+        default = default_of(next(field for field in dataclasses.fields(variant) if field.name == name))
+        if default is dataclasses.MISSING:
+            shown = "required"
+        else:
+            shown = "unset" if default is None else repr(plain(default))
+        is_kind = name == "kind" and len(variants) > 1
+        type_text = f"one of {', '.join(variants)}" if is_kind else type_name(hint)
+        documentation = field_documentation(variant).get(name, "")
+        yield Setting(
+            prefix + name, type_text, shown, documentation, () if len(kinds) == len(variants) else tuple(kinds)
+        )
+
+
+def field_documentation(cls: type[Any]) -> dict[str, str]:
+    """Return the string literals below the fields of a dataclass and of its base classes, by field name."""
+    documentation: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if not dataclasses.is_dataclass(base):
+            continue
+        try:
+            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        except (OSError, TypeError):  # the class was defined in a shell
+            continue
+        assert isinstance(body, ast.ClassDef)
+        for statement, below in zip(body.body, body.body[1:], strict=False):
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                match below:
+                    case ast.Expr(value=ast.Constant(value=str(text))):
+                        documentation[statement.target.id] = inspect.cleandoc(text)
+    return documentation
+
+
+def default_of(field: "dataclasses.Field[Any]") -> Any:
+    """Return the default of a field; `dataclasses.MISSING` if it has none."""
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def plain(value: Any) -> Any:
+    """Return a value of a config as TOML and JSON have it: tuples as lists, paths as text."""
+    if isinstance(value, tuple):
+        return [plain(v) for v in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def type_name(hint: Any) -> str:
+    """Return the type of a field in words."""
+    names = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path"}
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return type_name(arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(type_name(a) for a in arguments if a is not types.NoneType)
+    if origin is typing.Literal:
+        return "one of " + ", ".join(str(a) for a in arguments)
+    if origin is tuple:
+        return f"a list of {type_name(arguments[0]).removeprefix('a ')}s"
+    return names.get(hint, getattr(hint, "__name__", str(hint)))
