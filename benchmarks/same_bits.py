@@ -58,6 +58,10 @@ RUNS: dict[str, tuple[list[str], list[str]]] = {
     "quickstart": (["quickstart"], []),
 }
 """Presets and settings of each run."""
+LARGE_PRESETS = (
+    "electra-small", "electra-base", "bert-base", "albert-base", "xlnet-base", "txl-base", "roberta-base",
+)  # fmt: skip
+"""Presets whose FLOPs are counted, although they are not trained."""
 EXPORTED_ONNX = ("electra", "bert", "albert", "electra-memory")
 FINETUNINGS = {
     "classification": ["--kind", "classification", "--data.text", "text", "--data.label", "label"],
@@ -94,7 +98,7 @@ def main() -> None:
 
 
 def compare(before: dict[str, str], after: dict[str, str]) -> int:
-    """Print what differs; 1 when something does."""
+    """Print the checksums that differ. Return 1 if there are any, else 0."""
     differing = [name for name in after if before.get(name.replace("resumed from old", "resumed")) != after[name]]
     for name in sorted(differing):
         print(f"DIFFERS  {name}")
@@ -124,21 +128,13 @@ class Bench:
         corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents()))
         if not self.data.exists():
             self.run(
-                "prepare",
-                corpus,
-                "--out",
-                self.data,
-                "--vocabulary-size",
-                "2000",
-                "--heldout",
-                "0.1",
-                "--workers",
-                "1",
-            )
+                "prepare", corpus, "--out", self.data, "--vocabulary-size", "2000", "--heldout", "0.1",
+                "--workers", "1",
+            )  # fmt: skip
         return digest_files(self.data, "*.npy", "*.bin", "tokenizer.json")
 
     def pretrain(self, name: str) -> None:
-        """Once without a stop, once killed and resumed, and once resumed from what the old code left."""
+        """Train without a stop, then killed and resumed, then resumed from the interrupted run of the old code."""
         whole, killed = self.work / name, self.work / f"{name}-killed"
         arguments = self.arguments(name)
         shutil.rmtree(whole, ignore_errors=True)
@@ -154,11 +150,11 @@ class Bench:
         self.run("pretrain", *arguments, "--out", killed)
         self.checksums[f"{name}: resumed"] = weights(killed)
         if self.against:
-            mine = self.work / f"{name}-old"
-            shutil.rmtree(mine, ignore_errors=True)
-            shutil.copytree(self.against / f"{name}-interrupted", mine)
-            self.run("pretrain", *arguments, "--out", mine)
-            self.checksums[f"{name}: resumed from old"] = weights(mine)
+            old = self.work / f"{name}-old"
+            shutil.rmtree(old, ignore_errors=True)
+            shutil.copytree(self.against / f"{name}-interrupted", old)
+            self.run("pretrain", *arguments, "--out", old)
+            self.checksums[f"{name}: resumed from old"] = weights(old)
         if name in EXPORTED_ONNX:
             out = self.work / f"{name}-onnx"
             shutil.rmtree(out, ignore_errors=True)
@@ -175,7 +171,7 @@ class Bench:
         return [preset, "--data", self.data, "--train.steps", str(STEPS), *SMALL, *settings]
 
     def kill(self, out: Path, arguments: list[str | Path]) -> None:
-        """Start a run and kill it at once after its first checkpoint."""
+        """Start a run and kill it right after its first checkpoint."""
         with subprocess.Popen(
             self.command("pretrain", *arguments, "--out", out),
             env=environment(),
@@ -206,18 +202,8 @@ class Bench:
         print(f"  finetuned {name}", flush=True)
 
     def flops(self) -> None:
-        for preset in sorted(
-            {preset for presets, _ in RUNS.values() for preset in presets[:1]}
-            | {
-                "electra-small",
-                "electra-base",
-                "bert-base",
-                "albert-base",
-                "xlnet-base",
-                "txl-base",
-                "roberta-base",
-            }
-        ):
+        presets = {presets[0] for presets, _ in RUNS.values()} | set(LARGE_PRESETS)
+        for preset in sorted(presets):
             self.checksums[f"flops {preset}"] = digest(self.run("flops", preset).encode())
 
 
@@ -230,14 +216,14 @@ def digest(content: bytes) -> str:
 
 
 def digest_files(folder: Path, *patterns: str) -> str:
-    """Of the names and contents of files."""
+    """Return a digest of the names and contents of files."""
     paths = sorted({path for pattern in patterns for path in folder.rglob(pattern)})
     assert paths, f"{folder}: none of {patterns}"
     return digest("".join(f"{path.relative_to(folder)} {digest(path.read_bytes())}\n" for path in paths).encode())
 
 
 def weights(run: Path) -> str:
-    """Of the names and values of all tensors of the last checkpoint."""
+    """Return a digest of the names and values of all tensors of the last checkpoint."""
     last = max((run / "checkpoints").glob("step-*"), key=lambda path: int(path.name.removeprefix("step-")))
     assert int(last.name.removeprefix("step-")) == STEPS, last
     lines = []
@@ -250,7 +236,7 @@ def weights(run: Path) -> str:
 
 
 def reports(run: Path) -> str:
-    """Of all figures of metrics.jsonl but the times."""
+    """Return a digest of all metrics in metrics.jsonl, without times and speeds."""
     timed = ("seconds", "tokens_per_second", "flops_utilisation", "model_flops_utilisation", "time")
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     kept = [
@@ -262,62 +248,16 @@ def reports(run: Path) -> str:
 
 
 WORDS = [
-    "the",
-    "a",
-    "one",
-    "some",
-    "every",
-    "old",
-    "small",
-    "green",
-    "quiet",
-    "river",
-    "house",
-    "teacher",
-    "letter",
-    "garden",
-    "winter",
-    "train",
-    "window",
-    "story",
-    "bird",
-    "walks",
-    "reads",
-    "opens",
-    "carries",
-    "finds",
-    "keeps",
-    "sees",
-    "under",
-    "near",
-    "behind",
-    "before",
-    "after",
-    "with",
-    "without",
-    "slowly",
-    "often",
-    "never",
-    "again",
-    "today",
-    "paper",
-    "stone",
-    "music",
-    "table",
-    "doctor",
-    "market",
-    "answer",
-    "question",
-    "colour",
-    "morning",
-    "evening",
-    "city",
-    "village",
-]
+    "the", "a", "one", "some", "every", "old", "small", "green", "quiet", "river", "house", "teacher",
+    "letter", "garden", "winter", "train", "window", "story", "bird", "walks", "reads", "opens", "carries",
+    "finds", "keeps", "sees", "under", "near", "behind", "before", "after", "with", "without", "slowly",
+    "often", "never", "again", "today", "paper", "stone", "music", "table", "doctor", "market", "answer",
+    "question", "colour", "morning", "evening", "city", "village",
+]  # fmt: skip
 
 
 def documents(count: int = 400) -> list[str]:
-    """Sentences with some order in them, always the same."""
+    """Return random texts whose words depend on a topic. They are always the same."""
     rng = random.Random(26)
     texts = []
     for _ in range(count):
