@@ -70,7 +70,7 @@ def peer(name: str, options: argparse.Namespace) -> Step:
     config, given = settings(name, options), batch(name, options)
     objective = build_objective(config, SPECIAL)
     assert isinstance(objective, MaskedLanguageModel)
-    masking = objective.draw(given)
+    masking = objective.draw_masks(given)
     model = config.model
     shape = {
         "vocab_size": model.vocabulary_size, "hidden_size": model.hidden_size, "num_hidden_layers": model.layers,
@@ -90,7 +90,7 @@ def peer(name: str, options: argparse.Namespace) -> Step:
     }[name]
     used_n = masking.used_BN.flatten()
     rows_n = torch.arange(options.rows)[:, None].expand_as(masking.positions_BN).flatten()[used_n]
-    positions_n, targets_n = masking.positions_BN.flatten()[used_n], masking.at(given.input_ids_BL)[used_n]
+    positions_n, targets_n = masking.positions_BN.flatten()[used_n], masking.gather(given.input_ids_BL)[used_n]
     types_BL = None if name == "roberta" else given.segment_ids_BL
 
     def step() -> float:

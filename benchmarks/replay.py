@@ -244,7 +244,7 @@ def one_step(objective: Objective, at: Arrays, config: PretrainConfig) -> Iterat
     if isinstance(objective, MaskedLanguageModel):
         output = objective(batch, counts, masking=masking)
     else:
-        samples_n = masking.at(torch.from_numpy(at["corrupted_input_ids"]).long())
+        samples_n = masking.gather(torch.from_numpy(at["corrupted_input_ids"]).long())
         output = objective(batch, counts, masking=masking, samples_n=samples_n)
         yield "corrupted_input_ids", output.debug["corrupted_ids"]
         inside_BL = torch.arange(ids_BL.shape[1]) < lengths_B[:, None]
@@ -258,7 +258,7 @@ def one_step(objective: Objective, at: Arrays, config: PretrainConfig) -> Iterat
     if isinstance(
         objective, Electric
     ):  # what is recorded there is the loss at the slots, not the one that is minimised
-        originals_n = masking.at(ids_BL)[used_BN.flatten()]
+        originals_n = masking.gather(ids_BL)[used_BN.flatten()]
         yield "mlm_loss", F.cross_entropy(logits_BNV[used_BN], originals_n)
     else:
         yield "mlm_loss", output.parts["generator_loss"]
@@ -275,7 +275,7 @@ def recorded_batch(at: Arrays) -> tuple[Batch, Masking]:
     shown_BL = torch.from_numpy(at["masked_input_ids"]).long()
     masked_BN = used_BN & (shown_BL.gather(1, positions_BN) == SPECIAL.mask)
     masking = Masking(positions_BN, used_BN, masked_BN, shown_BL)
-    text_slots_BN = masking.at(ids_BL).view_as(positions_BN)
+    text_slots_BN = masking.gather(ids_BL).view_as(positions_BN)
     assert torch.equal(text_slots_BN[used_BN], torch.from_numpy(at["masked_lm_ids"]).long()[used_BN])
     return batch, masking
 
@@ -284,7 +284,7 @@ def recorded_batch(at: Arrays) -> tuple[Batch, Masking]:
 def slot_logits(objective: Objective, batch: Batch, masking: Masking) -> Tensor:
     """The generator's logits (B × N, V) at the slots."""
     if isinstance(objective, Electric):
-        hidden_nE = masking.at(objective.cloze(batch))
+        hidden_nE = masking.gather(objective.cloze(batch))
         return hidden_nE @ objective.left.embeddings.token.weight.T + objective.cloze_head.bias
     if isinstance(objective, MaskedLanguageModel):
         x_nD, _ = objective.states(batch, masking, objective.memory)

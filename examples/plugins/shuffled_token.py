@@ -27,7 +27,7 @@ from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import ReplacedTokenHead
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
 from electra.objectives.config import ObjectiveConfig, ObjectiveParts
-from electra.objectives.masking import attention_mask_of, candidates, draw_masks
+from electra.objectives.masking import attention_mask_of, draw_masks, text_mask
 from electra.objectives.metrics import DetectionMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 
@@ -94,7 +94,7 @@ class ShuffledToken(Objective):
 
     def is_text(self, batch: Batch) -> Tensor:
         """True at tokens that are not special (B, L)."""
-        return candidates(batch.input_ids_BL, self.vocabulary.special)
+        return text_mask(batch.input_ids_BL, self.vocabulary.special)
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
@@ -107,7 +107,7 @@ class ShuffledToken(Objective):
             for metrics, ids_BL in ((shuffles, self.shuffle(batch)), (unigram, unigram_batch.input_ids_BL)):
                 metrics.add(self.logits(ids_BL, batch)[text_BL], (ids_BL != batch.input_ids_BL)[text_BL])
         self.train(training)
-        return {**shuffles.figures(), "eval/unigram_auc": unigram.auc()}
+        return {**shuffles.compute(), "eval/unigram_auc": unigram.auc()}
 
     def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
         return {"discriminator": ExportableNetwork(self.encoder, self.head)}

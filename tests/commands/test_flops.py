@@ -24,7 +24,7 @@ from electra.modeling.kernels import relative_attention
 from electra.objectives.causal_lm import CausalLanguageModel
 from electra.objectives.generator_objective import GeneratorObjectiveConfig
 from electra.objectives.masked_lm import MaskedLanguageModel
-from electra.objectives.masking import slots
+from electra.objectives.masking import max_predictions
 from electra.objectives.permutation_lm import PermutationLanguageModel
 from electra.objectives.replaced_token import ReplacedToken
 from electra.objectives.sentences import with_cls_position
@@ -79,14 +79,14 @@ def test_the_modern_convention_is_what_torch_counts(preset: str, monkeypatch: py
     with torch.device("meta"):
         objective = build_objective(config, SPECIAL)
         ids_BL = torch.zeros(ROWS, length, dtype=torch.long)
-        positions_BN = torch.zeros(ROWS, slots(length, config.masking.share), dtype=torch.long)
+        positions_BN = torch.zeros(ROWS, max_predictions(length, config.masking.share), dtype=torch.long)
     # Attention as plain products: the counter does not look into the fused kernel of a CPU.
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         if isinstance(objective, MaskedLanguageModel):
             if objective.sentences is not None:
                 positions_BN = with_cls_position(positions_BN)
             states = objective.encoder(ids_BL, ids_BL, None, positions_BN=positions_BN)
-            words = states[:, : slots(length, config.masking.share)].flatten(0, 1)
+            words = states[:, : max_predictions(length, config.masking.share)].flatten(0, 1)
             loss = objective.head.logits(words, objective.encoder.embeddings.token.weight).sum()
             if objective.sentences is not None:
                 loss = loss + objective.sentences.head(states[:, -1]).sum()

@@ -56,21 +56,21 @@ def the_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) 
 
 @pytest.mark.parametrize("share", [SHARE, 1.0])
 def test_reinforce_is_the_formula(share: float) -> None:
-    """loss_G = (1 - α) L_MLM - α Σ (R - b) log p(x̂), a mean over the chosen positions, with b = -log sigmoid(w h);
-    and the cross-entropy of that sigmoid with exp(-R)."""
+    """loss_G = (1 - α) L_MLM - α Σ (R - b) log p(x̂), a mean over the chosen positions, with b = -log sigmoid(w
+    h); and the cross-entropy of that sigmoid with exp(-R)."""
     ours, one = objective(), batch()
     ours.adversarial_share = share
-    masking = ours.draw(one)
+    masking = ours.draw_masks(one)
     output = ours(one, masking=masking)
     assert ours.generator is not None
     states_nD = ours.generator.states(one, masking, None)
     log_p_nV = ours.generator.head.logits(states_nD, ours.generator.table_VE).log_softmax(-1)
-    targets_n, used_n = masking.at(one.input_ids_BL), masking.used_BN.flatten()
-    samples_n = masking.at(output.debug["corrupted_ids"])
+    targets_n, used_n = masking.gather(one.input_ids_BL), masking.used_BN.flatten()
+    samples_n = masking.gather(output.debug["corrupted_ids"])
     replaced_BL = (output.debug["corrupted_ids"] != one.input_ids_BL).float()
     logits_BL = ours.head(ours.encoder(output.debug["corrupted_ids"], one.segment_ids_BL, None))
     losses_BL = F.binary_cross_entropy_with_logits(logits_BL, replaced_BL, reduction="none")
-    reward_n = masking.at(losses_BL.detach())
+    reward_n = masking.gather(losses_BL.detach())
     sure_n, right_n = ours.baseline(states_nD.detach()).squeeze(-1).sigmoid(), (-reward_n).exp()
     of_baseline = -right_n * sure_n.log() - (1 - right_n) * (1 - sure_n).log()
     rows = torch.arange(len(samples_n))
@@ -88,12 +88,12 @@ def test_reinforce_is_the_formula(share: float) -> None:
 def test_gumbel_turns_the_gradient_of_the_discriminators_loss(adversary: str) -> None:
     """That of G is (1 - α) of the likelihood's, less α of the mean of D's loss over the chosen positions."""
     ours, one = objective(adversary=adversary, sharing="none", temperature=0.7), batch()
-    masking = ours.draw(one)
+    masking = ours.draw_masks(one)
     found = gradients(ours(one, masking=masking).loss, ours)
     assert ours.generator is not None
     states_nD = ours.generator.states(one, masking, None)
     logits_nV = ours.generator.head.logits(states_nD, ours.generator.table_VE)
-    targets_n, used_n = masking.at(one.input_ids_BL), masking.used_BN.flatten()
+    targets_n, used_n = masking.gather(one.input_ids_BL), masking.used_BN.flatten()
     uniforms_nV = uniforms(one.row_seeds, Purpose.NOISE, masking.positions_BN.shape[1] * V).view(-1, V)
     noisy_nV = logits_nV - torch.log(-torch.log(uniforms_nV.clamp(min=1e-7)))
     soft_nV, samples_n = (noisy_nV / 0.7).softmax(-1), noisy_nV.argmax(-1)
@@ -127,7 +127,7 @@ def test_gumbel_turns_the_gradient_of_the_discriminators_loss(adversary: str) ->
     ("settings", "problem"),
     [
         ({"adversary": "gumbel", "sentence_loss": "next"}, "would reach the generator through soft samples"),
-        ({"sampling_dropout": False}, "learns from plain samples; set it to True"),
+        ({"sampling_dropout": False}, "learns from unmodified samples; set it to True"),
     ],
 )
 def test_what_does_not_go_with_it_is_named(settings: dict[str, Any], problem: str) -> None:
@@ -152,7 +152,7 @@ def test_the_adversarial_loss_takes_over(anneal: str, shares: list[float]) -> No
 
 
 @pytest.mark.parametrize("adversary", ["reinforce", "gumbel", "gumbel-straight"])
-def test_a_generator_that_learns_alone_deceives_the_discriminator(adversary: str) -> None:
+def test_a_generator_trained_alone_fools_the_discriminator(adversary: str) -> None:
     ours, one = objective(adversary=adversary, sharing="none"), batch()
     ours.adversarial_share = 1.0
     optimizer = torch.optim.Adam(ours.parameters(), lr=3e-3)

@@ -18,11 +18,11 @@ def test_loss_and_gradients_equal_the_plain_version(sharp: float) -> None:
     gates_N = sharp * torch.randn(N, generator=random)
     targets_N = torch.randint(V, (N,), generator=random)
     weights_N = torch.randint(3, (N,), generator=random).float()
-    right_N = torch.rand(N, generator=random) < 0.8
+    is_original_N = torch.rand(N, generator=random) < 0.8
     results = []
     for function in (copying_loss, copying_loss_plain):
         learnt = [tensor.clone().requires_grad_() for tensor in (*tensors, gates_N)]
-        loss = function(*learnt[:3], targets_N, weights_N, gates_N=learnt[3], right_N=right_N)
+        loss = function(*learnt[:3], targets_N, weights_N, gates_N=learnt[3], is_original_N=is_original_N)
         (2.0 * loss).backward()
         results.append([loss.detach(), *(tensor.grad for tensor in learnt)])
     for found, plain in zip(*results, strict=True):

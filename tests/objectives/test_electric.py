@@ -12,7 +12,7 @@ from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoders.bert import BertConfig
 from electra.objectives.config import GeneratorConfig, ObjectiveParts
 from electra.objectives.electric import Electric, ElectricConfig
-from electra.objectives.masking import MaskingConfig, candidates
+from electra.objectives.masking import MaskingConfig, text_mask
 from electra.objectives.vocabulary import Vocabulary
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
@@ -46,7 +46,7 @@ def test_the_cloze_model_sees_all_tokens_but_the_one_it_predicts(electric: Elect
         changed[:, position] = 299
         after_BLE = electric.cloze(replace(one, input_ids_BL=changed))
         moved_BL = (after_BLE - before_BLE).abs().amax(-1) > 1e-6
-        text_BL = candidates(one.input_ids_BL, SPECIAL)
+        text_BL = text_mask(one.input_ids_BL, SPECIAL)
         assert not moved_BL[:, position].any()
         others_BL = text_BL & (torch.arange(20) != position)
         assert moved_BL[others_BL].all()
@@ -54,7 +54,7 @@ def test_the_cloze_model_sees_all_tokens_but_the_one_it_predicts(electric: Elect
 
 def test_the_loss_is_that_of_the_paper(electric: Electric) -> None:
     one = batch([20, 14])
-    masking = electric.draw(one)
+    masking = electric.draw_masks(one)
     samples_n = torch.randint(5, 300, (masking.used_BN.numel(),))
     output = electric(one, masking=masking, samples_n=samples_n)
 
@@ -64,7 +64,7 @@ def test_the_loss_is_that_of_the_paper(electric: Electric) -> None:
         corrupted_BL[row, position] = samples_n.view_as(masking.used_BN)[row, slot]
         sampled_BL[row, position] = True
     logits_BLV = electric.cloze(one) @ electric.left.embeddings.token.weight.T + electric.cloze_head.bias
-    text_BL = candidates(one.input_ids_BL, SPECIAL)
+    text_BL = text_mask(one.input_ids_BL, SPECIAL)
     cloze_loss = F.cross_entropy(logits_BLV[text_BL], one.input_ids_BL[text_BL])
     log_q_BL = logits_BLV.log_softmax(-1).gather(-1, corrupted_BL[..., None]).squeeze(-1)
     z_BL = electric.energies(corrupted_BL, one) + log_q_BL + math.log(0.15 / 0.85)
@@ -75,8 +75,8 @@ def test_the_loss_is_that_of_the_paper(electric: Electric) -> None:
 
 def test_a_sample_that_is_the_original_still_counts_as_sampled(electric: Electric) -> None:
     one = batch([20])
-    masking = electric.draw(one)
-    output = electric(one, masking=masking, samples_n=masking.at(one.input_ids_BL))
+    masking = electric.draw_masks(one)
+    output = electric(one, masking=masking, samples_n=masking.gather(one.input_ids_BL))
     assert torch.equal(output.debug["corrupted_ids"], one.input_ids_BL)
     assert int(output.debug["replaced"].sum()) == int(masking.used_BN.sum()) > 0
 

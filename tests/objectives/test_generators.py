@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from electra.data.tokenizer import SpecialTokens
-from electra.objectives.generators import CountedFakes
+from electra.objectives.generators import FrequencySampler
 from electra.objectives.vocabulary import FakesKind, Vocabulary
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
@@ -15,7 +15,7 @@ TAGS = torch.tensor([0, 0, 0, 0, 0, 1, 1, 2, 2, 2])
 def shares(kind: FakesKind, target: int, *, power: float = 1.0, draws: int = 20_000) -> torch.Tensor:
     vocabulary = Vocabulary(SPECIAL, 10, counts_V=COUNTS, tags_V=TAGS)
     uniforms_n = torch.rand(draws, generator=torch.Generator().manual_seed(0))
-    found_n = CountedFakes(kind, vocabulary, power=power)(torch.full((draws,), target), uniforms_n)
+    found_n = FrequencySampler(kind, vocabulary, power=power)(torch.full((draws,), target), uniforms_n)
     return torch.bincount(found_n, minlength=10) / draws
 
 
@@ -42,6 +42,6 @@ def test_fakes_of_the_same_tag_follow_the_counts_within_it() -> None:
 @pytest.mark.parametrize("uniform", [0.0, 1 - 2**-24])
 def test_the_ends_of_the_unit_interval_give_tokens_of_the_tag(uniform: float) -> None:
     vocabulary = Vocabulary(SPECIAL, 10, counts_V=COUNTS, tags_V=TAGS)
-    fakes = CountedFakes("same-tag", vocabulary, power=1.0)
+    fakes = FrequencySampler("same-tag", vocabulary, power=1.0)
     found = fakes(torch.tensor([5, 9]), torch.full((2,), uniform))
     assert TAGS[found].tolist() == [1, 2]

@@ -36,12 +36,12 @@ def model() -> MaskedLanguageModel:
 
 def test_its_loss_is_the_mean_over_the_chosen_positions() -> None:
     ours, one = model(), batch([20, 14, 9])
-    masking = ours.draw(one)
+    masking = ours.draw_masks(one)
     mask_BL = torch.arange(20) < one.lengths_B[:, None]
     states_BLD = ours.encoder(masking.input_ids_BL, one.segment_ids_BL, mask_BL)
-    logits_NV = ours.head.logits(masking.at(states_BLD), ours.encoder.embeddings.token.weight)
+    logits_NV = ours.head.logits(masking.gather(states_BLD), ours.encoder.embeddings.token.weight)
     used_n = masking.used_BN.flatten()
-    expected = F.cross_entropy(logits_NV[used_n], masking.at(one.input_ids_BL)[used_n])
+    expected = F.cross_entropy(logits_NV[used_n], masking.gather(one.input_ids_BL)[used_n])
     torch.testing.assert_close(ours(one).loss, expected, rtol=1e-5, atol=1e-6)
 
 

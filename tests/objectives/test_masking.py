@@ -8,11 +8,11 @@ from electra.data.tokenizer import SpecialTokens
 from electra.objectives.masking import (
     Masking,
     MaskingConfig,
-    candidates,
     draw_masks,
-    ngrams,
+    max_predictions,
+    ngram_starts,
     replace_tokens,
-    slots,
+    text_mask,
 )
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
@@ -40,9 +40,9 @@ def drawn(ids_BL: torch.Tensor, config: MaskingConfig, *, seed: int) -> Masking:
 def plain_draw(ids_BL: torch.Tensor, config: MaskingConfig, seed: int) -> list[dict[int, bool]]:
     """For each row, {position: shows [MASK]}: the same rule, one position at a time, from the same numbers."""
     B, L = ids_BL.shape
-    N = slots(L, config.share)
+    N = max_predictions(L, config.share)
     seeds_B = batch(ids_BL, seed=seed).row_seeds
-    order_BL, keep_BN = uniforms(seeds_B, Purpose.POSITIONS, L), uniforms(seeds_B, Purpose.KEPT, N)
+    order_BL, keep_BN = uniforms(seeds_B, Purpose.POSITIONS, L), uniforms(seeds_B, Purpose.MASK_OR_KEEP, N)
     drawn = []
     for row in range(B):
         text_positions = [p for p in range(L) if int(ids_BL[row, p]) not in (0, 2, 3, 4)]
@@ -90,7 +90,7 @@ def test_shares_over_many_draws() -> None:
 
 def test_positions_of_a_row_are_distinct_and_text() -> None:
     ids_BL = text([30, 5, 12], 32)
-    text_BL = candidates(ids_BL, SPECIAL)
+    text_BL = text_mask(ids_BL, SPECIAL)
     for seed in range(20):
         masking = drawn(ids_BL, MaskingConfig(share=0.5), seed=seed)
         for row in range(3):
@@ -100,7 +100,7 @@ def test_positions_of_a_row_are_distinct_and_text() -> None:
 
 
 def test_unknown_tokens_are_candidates_and_special_ones_are_not() -> None:
-    assert candidates(torch.tensor([[2, 1, 9, 4, 3, 0]]), SPECIAL).tolist() == [
+    assert text_mask(torch.tensor([[2, 1, 9, 4, 3, 0]]), SPECIAL).tolist() == [
         [False, True, True, False, False, False]
     ]
 
@@ -112,7 +112,7 @@ def test_an_empty_row_changes_nothing() -> None:
 
 
 def test_slots_are_those_of_the_paper() -> None:
-    assert (slots(128, 0.15), slots(512, 0.15), slots(512, 0.25)) == (19, 79, 130)
+    assert (max_predictions(128, 0.15), max_predictions(512, 0.15), max_predictions(512, 0.25)) == (19, 79, 130)
 
 
 FAITHFUL = MaskingConfig(
@@ -209,7 +209,7 @@ def test_ngrams_are_whole_words_of_the_distribution_of_albert() -> None:
         assert len(places) == 8, "as many as a row's share"
         words = sorted({(place - 1) // 2 for place in places})
         assert [2 * word + 1 + half for word in words for half in (0, 1)] == places, "whole words"
-    begins_BL = ngrams(torch.rand(100, 600, generator=torch.Generator().manual_seed(0)), 3)
+    begins_BL = ngram_starts(torch.rand(100, 600, generator=torch.Generator().manual_seed(0)), 3)
     lengths = torch.cat([row.nonzero().squeeze(1).diff() for row in begins_BL])
     shares = lengths.bincount().double() / len(lengths)
     torch.testing.assert_close(shares, torch.tensor([0, 6, 3, 2]).double() / 11, atol=0.01, rtol=0)
@@ -233,7 +233,7 @@ def test_other_tokens_stand_at_their_share() -> None:
     masked = kept = other = 0
     for seed in range(20):
         masking = drawn(ids_BL, MaskingConfig(mask_share=0.8, random_share=0.1), seed=seed)
-        shown, true = masking.at(masking.input_ids_BL), masking.at(ids_BL)
+        shown, true = masking.gather(masking.input_ids_BL), masking.gather(ids_BL)
         used = masking.used_BN.flatten()
         masked += int((shown[used] == 4).sum())
         kept += int((shown[used] == true[used]).sum())

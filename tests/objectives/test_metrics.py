@@ -14,7 +14,7 @@ def test_detection_by_hand() -> None:
     figures = DetectionMetrics()
     figures.add(torch.tensor([2.0, -1.0, 0.5]), torch.tensor([True, False, False]))
     figures.add(torch.tensor([-2.0, 1.0]), torch.tensor([False, True]))
-    found = figures.figures()
+    found = figures.compute()
     p = 1 / (1 + np.exp(-np.array([2.0, -1.0, 0.5, -2.0, 1.0])))
     y = np.array([1, 0, 0, 0, 1])
     assert found["eval/discriminator_loss"] == pytest.approx(-np.mean(y * np.log(p) + (1 - y) * np.log(1 - p)))
@@ -28,7 +28,7 @@ def test_detection_by_hand() -> None:
 def test_one_class_alone_has_no_auc() -> None:
     figures = DetectionMetrics()
     figures.add(torch.tensor([2.0, -1.0]), torch.tensor([False, False]))
-    assert math.isnan(figures.auc()) and math.isnan(figures.figures()["eval/discriminator_average_precision"])
+    assert math.isnan(figures.auc()) and math.isnan(figures.compute()["eval/discriminator_average_precision"])
 
 
 def test_logits_that_are_not_finite_do_not_stop_an_evaluation() -> None:
@@ -49,7 +49,7 @@ def test_generator_figures_count_masked_positions_only() -> None:
         uniforms_N=torch.tensor([0.75, 0.5, 0.0]),
     )
     assert samples_N.tolist() == [1, 2, 0]
-    found = figures.figures()
+    found = figures.compute()
     assert found["eval/masked_lm_loss"] == pytest.approx(-(math.log(0.7) + math.log(0.1)) / 2, rel=1e-5)
     assert found["eval/masked_lm_accuracy"] == 0.5
     assert found["eval/masked_lm_sample_accuracy"] == 0.0
@@ -72,7 +72,7 @@ def test_held_out_samples_are_drawn_as_in_training() -> None:
             uniforms_N=uniforms_N,
             sampling=Sampling(**settings),  # type: ignore[arg-type]
         )
-        assert figures.figures()["eval/masked_lm_sample_accuracy"] == int((samples_N == 0).sum()) / 2000
+        assert figures.compute()["eval/masked_lm_sample_accuracy"] == int((samples_N == 0).sum()) / 2000
         return [float((samples_N == token).float().mean()) for token in range(3)]
 
     plain = torch.tensor([2.0, 1.0, 0.0])

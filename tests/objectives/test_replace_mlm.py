@@ -50,7 +50,7 @@ def parts(ours: GeneratorObjective, one: Batch) -> tuple[CorruptedBatch, torch.T
     )
     states_nD = ours.generator.encoder(masked_BL, one.segment_ids_BL, None, positions_BN=masking.positions_BN)
     logits_nV = ours.generator.head.logits(states_nD.flatten(0, 1), ours.generator.table_VE)
-    of_generator = F.cross_entropy(logits_nV[used_n], masking.at(one.input_ids_BL)[used_n])
+    of_generator = F.cross_entropy(logits_nV[used_n], masking.gather(one.input_ids_BL)[used_n])
     assert not torch.equal(corrupted.ids_BL, one.input_ids_BL) and not torch.equal(corrupted.ids_BL, masked_BL)
     return corrupted, of_generator, ours.encoder(corrupted.ids_BL, one.segment_ids_BL, None)
 
@@ -59,8 +59,8 @@ def test_replace_mlm_predicts_the_chosen_positions_of_a_text_with_fakes() -> Non
     ours, one = objective("replace-mlm"), batch()
     corrupted, of_generator, x_BLD = parts(ours, one)
     masking, used_n = corrupted.masking, corrupted.masking.used_BN.flatten()
-    logits_nV = ours.head.logits(masking.at(x_BLD), ours.encoder.embeddings.token.weight)
-    of_encoder = F.cross_entropy(logits_nV[used_n], masking.at(one.input_ids_BL)[used_n])
+    logits_nV = ours.head.logits(masking.gather(x_BLD), ours.encoder.embeddings.token.weight)
+    of_encoder = F.cross_entropy(logits_nV[used_n], masking.gather(one.input_ids_BL)[used_n])
     torch.testing.assert_close(ours(one).loss, 0.7 * of_generator + WEIGHT * of_encoder, rtol=1e-5, atol=1e-5)
 
 

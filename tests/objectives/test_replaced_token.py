@@ -11,7 +11,7 @@ from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig, ObjectiveParts, make_objective_config
-from electra.objectives.masking import MaskingConfig, candidates, replace_tokens
+from electra.objectives.masking import MaskingConfig, replace_tokens, text_mask
 from electra.objectives.replaced_token import ReplacedToken, ReplacedTokenConfig
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
@@ -45,7 +45,7 @@ def batch(lengths: list[int], *, seed: int = 5) -> Batch:
 def asked(positions: str, one: Batch) -> tuple[torch.Tensor, torch.Tensor]:
     """Where the discriminator is asked, and where tokens were chosen."""
     ours = objective(make_objective_config(discriminator_positions=positions))  # type: ignore[arg-type]
-    masking = ours.draw(one)
+    masking = ours.draw_masks(one)
     chosen_BL = torch.zeros_like(one.input_ids_BL).scatter_add_(1, masking.positions_BN, masking.used_BN.long())
     return ours.loss_mask(one, masking), chosen_BL > 0
 
@@ -59,7 +59,7 @@ def test_the_control_asks_at_as_many_positions_that_the_masks_say_nothing_of() -
     one = batch([60] * 400)
     asked_BL, chosen_BL = asked("random", one)
     assert torch.equal(asked_BL.sum(1), chosen_BL.sum(1))
-    text_BL = candidates(one.input_ids_BL, SPECIAL)
+    text_BL = text_mask(one.input_ids_BL, SPECIAL)
     assert not (asked_BL & ~text_BL).any()
     text, each = int(text_BL[0].sum()), int(chosen_BL[0].sum())
     # The overlap of two draws without replacement is hypergeometric: each² / text in the mean.
@@ -72,7 +72,7 @@ def test_the_control_asks_at_as_many_positions_that_the_masks_say_nothing_of() -
 
 def test_text_is_all_but_special_tokens() -> None:
     one = batch([60, 41])
-    assert torch.equal(asked("text", one)[0], candidates(one.input_ids_BL, SPECIAL))
+    assert torch.equal(asked("text", one)[0], text_mask(one.input_ids_BL, SPECIAL))
     assert torch.equal(asked("all", one)[0], torch.arange(60) < one.lengths_B[:, None])
 
 
@@ -113,17 +113,17 @@ def test_loss_and_gradient_equal_those_of_transformers(tmp_path, lengths: list[i
         tensors = BertFormat().write_tensors(Networks(tower.encoder, tower.head), folder_config)
         network.load_state_dict(tensors, strict=False)
         networks[name] = network.eval()
-    ids_BL, text_BL = one.input_ids_BL, candidates(one.input_ids_BL, SPECIAL)
+    ids_BL, text_BL = one.input_ids_BL, text_mask(one.input_ids_BL, SPECIAL)
     mask_BL = (torch.arange(ids_BL.shape[1]) < one.lengths_B[:, None]).long()
-    masking = ours.draw(one)
+    masking = ours.draw_masks(one)
     logits_BLV = networks["generator"](
         masking.input_ids_BL, token_type_ids=one.segment_ids_BL, attention_mask=mask_BL
     ).logits
     used = masking.used_BN.flatten()
-    logits_NV, targets_N = masking.at(logits_BLV)[used], masking.at(ids_BL)[used]
+    logits_NV, targets_N = masking.gather(logits_BLV)[used], masking.gather(ids_BL)[used]
     generator_loss = F.cross_entropy(logits_NV, targets_N)
     uniforms_N = uniforms(one.row_seeds, Purpose.SAMPLES, masking.used_BN.shape[1]).flatten()
-    cumulative_NV = masking.at(logits_BLV).softmax(-1).cumsum(-1)
+    cumulative_NV = masking.gather(logits_BLV).softmax(-1).cumsum(-1)
     samples_N = torch.searchsorted(cumulative_NV, uniforms_N[:, None], right=True).squeeze(1).clamp(max=299)
     corrupted_BL = replace_tokens(ids_BL, samples_N, masking, MaskingConfig())
     logits_BL = networks["discriminator"](
@@ -207,7 +207,7 @@ def test_evaluation_counts_the_unigram_copy_where_it_differs() -> None:
     copy[:, 5] = 299
     figures = ours.evaluate([(one, replace(one, input_ids_BL=copy))])
     logits_BL = ours.head(ours.encoder(copy, one.segment_ids_BL, None))
-    text_BL = candidates(one.input_ids_BL, SPECIAL)
+    text_BL = text_mask(one.input_ids_BL, SPECIAL)
     fakes, rest = logits_BL[:, 5], logits_BL[text_BL & (torch.arange(24) != 5)]
     expected = (fakes[:, None] > rest[None]).float().mean()  # the definition of the AUC
     assert figures["eval/unigram_auc"] == pytest.approx(float(expected), abs=1e-6)

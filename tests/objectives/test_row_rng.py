@@ -23,7 +23,7 @@ def test_they_equal_the_plain_version(seed: int) -> None:
 
 def test_they_are_uniform_and_unlike_between_rows_and_purposes() -> None:
     seeds_B = torch.arange(200)
-    one, other = (uniforms(seeds_B, purpose, 100) for purpose in (Purpose.POSITIONS, Purpose.KEPT))
+    one, other = (uniforms(seeds_B, purpose, 100) for purpose in (Purpose.POSITIONS, Purpose.MASK_OR_KEEP))
     assert kstest(one.flatten().numpy(), "uniform").pvalue > 0.01
     assert float(one.min()) >= 0 and float(one.max()) < 1
     for a, b in ((one, other), (one[:-1], one[1:]), (one[:, :-1], one[:, 1:])):

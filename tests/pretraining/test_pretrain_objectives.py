@@ -207,9 +207,9 @@ def test_fakes_of_a_generator_that_was_trained_before(both: bool, tried: Callabl
     ("settings", "problem"),
     [
         (["objective.fakes=frozen", "objective.sharing=none"], "frozen needs init.generator"),
-        (["objective.fakes=frozen"], "shares nothing; set it to none"),
+        (["objective.fakes=frozen"], "cannot share weights; set it to none"),
         (["objective.kind=two-stage", "objective.sharing=none"], "needs a generator of the discriminator's shape"),
-        (["objective.kind=two-stage", "objective.hand_over=false"], "stays as it is in the second"),
+        (["objective.kind=two-stage", "objective.hand_over=false"], "is frozen in the second stage"),
         (
             ["objective.kind=adversarial", "objective.fakes=uniform"],
             "trains the generator that its fakes come from",

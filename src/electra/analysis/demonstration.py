@@ -93,7 +93,7 @@ def _corrupt_and_score(
     config = MaskingConfig(share=0.2, mask_share=1.0)
     batch = Batch(ids_1L, torch.zeros_like(ids_1L), torch.tensor([ids_1L.shape[1]]), seed=seed)
     masking = draw_masks(batch, config, Vocabulary(special, generator.encoder.config.vocabulary_size))
-    states_ND = masking.at(generator.encoder(masking.input_ids_BL))
+    states_ND = masking.gather(generator.encoder(masking.input_ids_BL))
     logits_NV = generator.head.logits(states_ND, generator.encoder.embeddings.token.weight)
     samples_N = torch.multinomial(logits_NV.softmax(-1), 1, generator=random).squeeze(1)
     corrupted_1L = replace_tokens(ids_1L, samples_N, masking, config)

@@ -1,20 +1,20 @@
-"""The generator is trained to deceive the discriminator (paper, section 3.2 and appendix F), or comes to be.
+"""Adversarial training: the generator is trained to fool the discriminator (paper, section 3.2 and appendix F).
 
 REINFORCE: the reward of a sample is the discriminator's loss at its position,
 
     loss_G = -Σ_m (R_t - b_t) log p_G(x̂_t | x^mask)          R_t = L_Disc at t
-    b_t = -log sigmoid(w · h_G(x^mask)_t)                     the baseline: the sigmoid is taught by cross-entropy
-                                                              to be exp(-R_t), how sure D was of what is so
+    b_t = -log sigmoid(w · h_G(x^mask)_t)                     the baseline; the sigmoid is trained to predict
+                                                              exp(-R_t), D's probability of the true class
 
-so G grows likelier to draw what D takes for the wrong class. Gumbel: samples are soft,
+so G samples tokens that D misclassifies more often. Gumbel: samples are soft,
 
-    y_t = softmax((logits_t + noise_t) / temperature),         D reads Σ_v y_tv e_v in place of one embedding,
+    y_t = softmax((logits_t + noise_t) / temperature),         D reads Σ_v y_tv e_v instead of one embedding,
 
-and the gradient of D's loss goes through y into G with its sign turned. Straight-through: D reads the one
-embedding of the largest entry, the gradient is the soft one's.
+and the gradient of D's loss flows through y into G with reversed sign. Straight-through: D reads the embedding of
+the largest entry, with the gradient of the soft sample.
 
-With `anneal` the generator begins with maximum likelihood, of which the adversarial loss takes over a growing
-share α: loss_G = (1 - α) L_MLM + α loss_adversarial.
+With `anneal`, the generator starts with maximum likelihood, and the share α of the adversarial loss grows:
+loss_G = (1 - α) L_MLM + α loss_adversarial.
 
 Shapes: B batch, L length, N slots a row, n = B × N, D hidden size, E embedding size, V vocabulary.
 """
@@ -37,25 +37,25 @@ from electra.objectives.base import Counts, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts, Sections
 from electra.objectives.generator_objective import (
     CorruptedBatch,
-    trains_its_own_generator,
+    generator_source_problem,
 )
-from electra.objectives.masking import Masking, slots
+from electra.objectives.masking import Masking, max_predictions
 from electra.objectives.replaced_token import ReplacedToken, ReplacedTokenConfig
 from electra.objectives.row_rng import Purpose, uniforms
 
 
 @dataclass(frozen=True)
 class AdversarialConfig(ReplacedTokenConfig):
-    """A generator that is trained to deceive the discriminator."""
+    """A generator that is trained to fool the discriminator."""
 
     kind: str = "adversarial"
     adversary: Literal["reinforce", "gumbel", "gumbel-straight"] = "reinforce"
     """How the generator learns from the discriminator. reinforce: by the reward of its samples minus a learned
-    baseline (paper, appendix F). gumbel: through soft samples, mixtures of embeddings; gumbel-straight: through
-    hard samples, with the gradient of soft ones."""
+    baseline (paper, appendix F). gumbel: through soft samples, which are mixtures of embeddings. gumbel-straight:
+    through hard samples, with the gradient of soft ones."""
     anneal: Literal["none", "linear", "cosine"] = "none"
-    """How the generator goes from maximum likelihood to the adversarial loss in the course of the run. none: the
-    adversarial loss from the start."""
+    """Schedule from maximum likelihood to the adversarial loss over the run. none: the adversarial loss from the
+    start."""
 
     carries_memory: ClassVar[bool] = False
     not_ignored: ClassVar[Mapping[str, tuple[Any, ...]]] = {
@@ -72,7 +72,7 @@ class AdversarialConfig(ReplacedTokenConfig):
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
-        yield from trains_its_own_generator(self)
+        yield from generator_source_problem(self)
         if self.adversary != "reinforce" and self.sentence_loss != "none":
             yield "sentence_loss: its gradient would reach the generator through soft samples; use reinforce"
         required: dict[str, float] = {
@@ -82,9 +82,9 @@ class AdversarialConfig(ReplacedTokenConfig):
             required |= {"temperature": 1.0, "final_temperature": 0.0}
         for name, value in required.items():
             if getattr(self, name) != value:
-                yield f"{name}: the generator of adversarial learns from plain samples; set it to {value}"
+                yield f"{name}: the generator of adversarial learns from unmodified samples; set it to {value}"
         if self.sharing == "all":
-            yield "sharing: all would have one network deceive itself; share embeddings"
+            yield "sharing: with all, one network would be trained to fool itself; set it to embeddings"
 
     def problems_with(self, sections: Sections) -> Iterator[str]:
         yield from super().problems_with(sections)
@@ -93,7 +93,7 @@ class AdversarialConfig(ReplacedTokenConfig):
 
 
 class Adversarial(ReplacedToken):
-    """A discriminator beside a generator that learns from what it mistakes."""
+    """A discriminator, and a generator whose reward is the discriminator's loss."""
 
     config: AdversarialConfig
 
@@ -107,7 +107,7 @@ class Adversarial(ReplacedToken):
             initialize(self.baseline, shape.initializer_range, linear_range=shape.linear_initializer_range)
 
     def begin_step(self, step: int, steps: int | None) -> None:
-        """Let the share of the adversarial loss grow."""
+        """Set the share of the adversarial loss in this step."""
         super().begin_step(step, steps)
         done = min(1.0, step / steps) if steps else 0.0
         match self.config.anneal:
@@ -119,16 +119,17 @@ class Adversarial(ReplacedToken):
     def forward(  # type: ignore[override]
         self, batch: Batch, counts: Counts | None = None, *, masking: Masking | None = None
     ) -> StepOutput:
-        """`loss` = (1 - α) generator_loss + α adversarial_loss + λ discriminator_loss, and that of the
-        baseline."""
+        """`loss` = (1 - α) generator_loss + α adversarial_loss + λ discriminator_loss + baseline_loss."""
         assert self.generator is not None
-        masking = masking or self.draw(batch)
+        masking = masking or self.draw_masks(batch)
         counts = counts or self.counts(batch, masking)
         mask_BL = self.attention_mask(batch)
         x_nD = self.generator.states(batch, masking, mask_BL)
         share = self.adversarial_share
-        with torch.set_grad_enabled(torch.is_grad_enabled() and share < 1):  # at 1 it is a figure and no more
-            likelihood, samples_n = self.generator.predict(x_nD, batch, masking, self.uniforms(batch, masking))
+        with torch.set_grad_enabled(torch.is_grad_enabled() and share < 1):  # at 1 it is only a metric
+            likelihood, samples_n = self.generator.predict(
+                x_nD, batch, masking, self.sampling_uniforms(batch, masking)
+            )
         if self.config.adversary == "reinforce":
             corrupted = CorruptedBatch(
                 self.replace_tokens(batch, masking, samples_n), masking, mask_BL, (1 - share) * likelihood
@@ -136,20 +137,22 @@ class Adversarial(ReplacedToken):
             x_BLD = self.encoder(corrupted.ids_BL, batch.segment_ids_BL, mask_BL)
             logits_BL = self.head(x_BLD)
             output = self.output(batch, corrupted, logits_BL, counts)
-            more, parts = self._reinforce(batch, corrupted, logits_BL, x_nD, samples_n)
+            more, parts = self._reinforce_losses(batch, corrupted, logits_BL, x_nD, samples_n)
             loss = output.loss + self.config.generator_weight * more / counts["generator"]
             parts = {name: value / counts["generator"] for name, value in parts.items()}
         else:
-            corrupted, x_BLD = self._softly(batch, masking, mask_BL, x_nD, (1 - share) * likelihood, counts)
+            corrupted, x_BLD = self._corrupt_softly(
+                batch, masking, mask_BL, x_nD, (1 - share) * likelihood, counts
+            )
             output = self.output(batch, corrupted, self.head(x_BLD), counts)
             loss, parts = output.loss, {}
         parts = {**output.parts, "generator_loss": likelihood.detach() / counts["generator"], **parts}
-        return self.with_sentence_loss(StepOutput(loss, parts, output.debug), x_BLD[:, 0], batch, counts)
+        return self.add_sentence_loss(StepOutput(loss, parts, output.debug), x_BLD[:, 0], batch, counts)
 
     def networks(self, length: int) -> Networks:
         assert self.generator is not None
         shape = self.generator.encoder.config
-        share = slots(length, self.masking.share) / length
+        share = max_predictions(length, self.masking.share) / length
         once_more = Network(
             embedding_size=shape.embedding_size, vocabulary_size=shape.vocabulary_size, masked_share=share
         )
@@ -161,7 +164,8 @@ class Adversarial(ReplacedToken):
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
-        """As of any discriminator. The largest of noisy logits is a plain sample, however soft the mixture."""
+        """The metrics of any discriminator. The argmax of noisy logits is an ordinary sample at any
+        temperature."""
         assert self.generator is not None
         sampling = self.generator.sampling
         if self.config.adversary != "reinforce":
@@ -171,15 +175,16 @@ class Adversarial(ReplacedToken):
         finally:
             self.generator.sampling = sampling
 
-    def _reinforce(
+    def _reinforce_losses(
         self, batch: Batch, corrupted: CorruptedBatch, logits_BL: Tensor, x_nD: Tensor, samples_n: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """What is added to the generator's summed loss: α times the one by reward, and the baseline's."""
+        """Return the terms to add to the generator's summed loss (α × the REINFORCE loss + the baseline's loss),
+        and their sums as metrics."""
         assert self.generator is not None
         used_n = corrupted.masking.used_BN.flatten()
         replaced_BL = (corrupted.ids_BL != batch.input_ids_BL).float()
         losses_BL = F.binary_cross_entropy_with_logits(logits_BL.detach().float(), replaced_BL, reduction="none")
-        reward_n = corrupted.masking.at(losses_BL)
+        reward_n = corrupted.masking.gather(losses_BL)
         sure_n = self.baseline(x_nD.detach()).squeeze(-1).float()
         advantage_n = (reward_n - F.softplus(-sure_n.detach())) * used_n
         by_reward, _ = sampled_cross_entropy(
@@ -194,10 +199,11 @@ class Adversarial(ReplacedToken):
         }  # fmt: skip
         return self.adversarial_share * by_reward + baseline_loss, parts
 
-    def _softly(
+    def _corrupt_softly(
         self, batch: Batch, masking: Masking, mask_BL: Tensor | None, x_nD: Tensor, loss: Tensor, counts: Counts
     ) -> tuple[CorruptedBatch, Tensor]:
-        """The batch with the likeliest of the noisy tokens in it, and the states of D, which reads soft ones."""
+        """Return the batch with the argmax of the noisy logits, and the states of D, which reads the soft
+        samples."""
         assert self.generator is not None
         N = masking.positions_BN.shape[1]
         V = self.vocabulary.size
@@ -208,15 +214,16 @@ class Adversarial(ReplacedToken):
         samples_n = logits_nV.argmax(-1)
         if self.config.adversary == "gumbel-straight":
             soft_nV = F.one_hot(samples_n, V) + soft_nV - soft_nV.detach()
-        # Of the generator's own loss, as by reward: a mean over the chosen positions, with its own weight.
+        # Scale the gradient as for REINFORCE: a mean over the chosen positions, with the generator's weight.
         weight = self.config.generator_weight / max(self.config.discriminator_weight, 1e-12)
         scale = self.adversarial_share * weight * counts["discriminator"] / counts["generator"]
-        soft_nV = _Turned.apply(soft_nV, scale)  # type: ignore[no-untyped-call]
+        soft_nV = _ReverseGradient.apply(soft_nV, scale)  # type: ignore[no-untyped-call]
         ids_BL = self.replace_tokens(batch, masking, samples_n)
         table_VE = self.encoder.embeddings.token.weight
         mixed_BNE = (soft_nV.to(table_VE.dtype) @ table_VE).view(*masking.positions_BN.shape, -1)
         inputs_embeds_BLE = self.encoder.embeddings.token(ids_BL)
-        # Positions are distinct, so what is added turns one embedding into a mixture; at unused slots it is 0.
+        # Positions are distinct, so adding the difference replaces the embedding by the mixture. At unused slots
+        # the difference is 0.
         now_BNE = gather_positions(inputs_embeds_BLE, masking.positions_BN)
         change_BNE = (mixed_BNE.to(now_BNE.dtype) - now_BNE) * masking.used_BN[..., None]
         inputs_embeds_BLE = inputs_embeds_BLE.scatter_add(
@@ -226,8 +233,8 @@ class Adversarial(ReplacedToken):
         return CorruptedBatch(ids_BL, masking, mask_BL, loss), x_BLD
 
 
-class _Turned(torch.autograd.Function):
-    """The identity, whose gradient goes on with its sign turned and scaled."""
+class _ReverseGradient(torch.autograd.Function):
+    """The identity; its gradient is multiplied by -scale."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor) -> Tensor:

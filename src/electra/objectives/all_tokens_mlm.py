@@ -1,11 +1,11 @@
-"""Masked language modelling at every position, with a gate that may copy the input (paper, section 3.5).
+"""Masked language modeling at every position, with a gate that can copy the input token (paper, section 3.5).
 
-    x^cor          = the text with fakes at m
-    c_t            = sigmoid(w · h_t)                                   how likely what stands there is right
+    x^cor          = the text with sampled tokens at m
+    c_t            = sigmoid(w · h_t)                                   probability that the token is original
     p(x_t | x^cor) = c_t [x_t = x^cor_t] + (1 - c_t) softmax(h_t E)_{x_t}
     loss           = L_MLM(x^mask, G) + λ mean over all t of -log p(x_t | x^cor)
 
-So it learns from all tokens, as a discriminator does, and to generate, as a masked language model does.
+It learns from all tokens, like a discriminator, and it learns to generate, like a masked language model.
 
 Shapes: B batch, L length, N positions, D hidden size, E embedding size, V vocabulary.
 """
@@ -29,6 +29,7 @@ from electra.objectives.generator_objective import (
     GeneratorObjective,
     GeneratorObjectiveConfig,
 )
+from electra.objectives.masking import Masking
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 
 
@@ -43,15 +44,16 @@ class AllTokensMlmConfig(GeneratorObjectiveConfig):
 
 
 class AllTokensMlm(GeneratorObjective):
-    """A full-size masked language model (`encoder`, `head`) that predicts every token of a text with fakes."""
+    """A full-size masked language model (`encoder`, `head`) that predicts every token of a corrupted text."""
 
     def add_heads(self, model: EncoderConfig) -> None:
         self.head = CopyHead(model)
 
     def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
-        """`loss` = generator_loss + λ encoder_loss, means over the chosen positions and over all of text."""
+        """`loss` = generator_loss + λ encoder_loss, means over the chosen positions and over all tokens of
+        text."""
         corrupted = self.corrupt(batch)
-        counts = counts or self._counts(batch, self.chosen(batch, corrupted.masking))
+        counts = counts or self.counts(batch, corrupted.masking)
         x_BLD = self._states(batch, corrupted)
         x_ND = x_BLD.flatten(0, 1)
         total = copying_loss(
@@ -59,38 +61,43 @@ class AllTokensMlm(GeneratorObjective):
             self.encoder.embeddings.token.weight,
             self.head.words.bias,
             batch.input_ids_BL.flatten(),
-            self.text(batch).flatten().float(),
+            self.text_mask(batch).flatten().float(),
             gates_N=self.head.gate(x_ND).squeeze(-1).float(),
-            right_N=(corrupted.ids_BL == batch.input_ids_BL).flatten(),
+            is_original_N=(corrupted.ids_BL == batch.input_ids_BL).flatten(),
         )
         encoder_loss = total / counts["text"]
         output = StepOutput(encoder_loss, {"encoder_loss": encoder_loss.detach()})
-        return self.with_sentence_loss(self.with_generator(output, corrupted, counts), x_BLD[:, 0], batch, counts)
+        output = self.add_generator_loss(output, corrupted, counts)
+        return self.add_sentence_loss(output, x_BLD[:, 0], batch, counts)
 
-    def counts(self, batch: Batch) -> Counts:
-        """The chosen positions, and those of text."""
-        return self._counts(batch, self.chosen(batch))
+    def counts(self, batch: Batch, masking: Masking | None = None) -> Counts:
+        """Number of chosen positions, and of positions of text."""
+        return {
+            "generator": self.count_predictions(batch, masking),
+            "text": self.text_mask(batch).sum().clamp(min=1),
+            **self.sentence_counts(batch),
+        }
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
-        """Held-out figures of the generator, and of the vocabulary's part of the network at all chosen
-        positions."""
-        generator, restored = MaskedLanguageModelMetrics(), MaskedLanguageModelMetrics()
+        """Held-out metrics of the generator, and of the full-size network's softmax (without the gate) at all
+        chosen positions."""
+        generator, encoder_metrics = MaskedLanguageModelMetrics(), MaskedLanguageModelMetrics()
         training = self.training
         self.eval()
         for batch, _ in batches:
-            corrupted = self.evaluated(batch, generator)
+            corrupted = self.corrupt_for_evaluation(batch, generator)
             masking = corrupted.masking
-            restored.add(
-                self.head.words(masking.at(self._states(batch, corrupted))),
+            encoder_metrics.add(
+                self.head.words(masking.gather(self._states(batch, corrupted))),
                 self.encoder.embeddings.token.weight,
                 self.head.words.bias,
-                targets_N=masking.at(batch.input_ids_BL),
+                targets_N=masking.gather(batch.input_ids_BL),
                 masked_N=masking.used_BN.flatten(),
-                uniforms_N=self.uniforms(batch, masking),
+                uniforms_N=self.sampling_uniforms(batch, masking),
             )
         self.train(training)
-        return generator.figures() | restored.restored()
+        return generator.compute() | encoder_metrics.compute_restored()
 
     def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
         return {"encoder": ExportableNetwork(self.encoder, self.head.words), **super().exportable_networks()}
@@ -101,10 +108,6 @@ class AllTokensMlm(GeneratorObjective):
     def networks(self, length: int) -> Networks:
         encoder = Network.of(self.encoder.config, head="language-model")
         return {**dict(self.generator_networks(length)), "encoder": encoder}
-
-    def _counts(self, batch: Batch, chosen: Tensor) -> Counts:
-        text = self.text(batch).sum().clamp(min=1)
-        return {"generator": chosen, "text": text, **self.pair_counts(batch)}
 
     def _states(self, batch: Batch, corrupted: CorruptedBatch) -> Tensor:
         x_BLD: Tensor = self.encoder(corrupted.ids_BL, batch.segment_ids_BL, corrupted.mask_BL)
@@ -119,19 +122,19 @@ def copying_loss(
     weights_N: Tensor,
     *,
     gates_N: Tensor,
-    right_N: Tensor,
+    is_original_N: Tensor,
 ) -> Tensor:
-    """The weighted sum of -log(c [right] + (1 - c) softmax at the target), c the sigmoid of the gate.
+    """The weighted sum of -log(c [is original] + (1 - c) softmax at the target), c the sigmoid of the gate.
 
-    The logits (N, V) never exist as a whole. The gradient of the logits is that of a cross-entropy whose weight is
-    the share of the softmax in p, and that of the gate is c less the share of the copy; both are known once p is.
-    Equals `copying_loss_plain` up to rounding.
+    The logits (N, V) are never materialized as a whole. The gradient of the logits is the gradient of a
+    cross-entropy weighted by the softmax's share of p; the gradient of the gate is c minus the copy's share of p.
+    Both follow from p. Equals `copying_loss_plain` up to rounding.
 
     Args:
-        right_N: whether the token that stands there is the target.
+        is_original_N: whether the input token is the target.
     """
     copying_N, generating_N = F.logsigmoid(gates_N.detach()), F.logsigmoid(-gates_N.detach())
-    copying_N = torch.where(right_N, copying_N, -torch.inf)
+    copying_N = torch.where(is_original_N, copying_N, -torch.inf)
     both_N, share_N = torch.zeros_like(copying_N), torch.zeros_like(copying_N)
 
     def reweigh(rows_n: Tensor, likelihood_n: Tensor) -> Tensor:
@@ -155,9 +158,9 @@ def copying_loss_plain(
     weights_N: Tensor,
     *,
     gates_N: Tensor,
-    right_N: Tensor,
+    is_original_N: Tensor,
 ) -> Tensor:
-    """The same as `copying_loss`, as one would write it: the reference in its tests."""
+    """The same as `copying_loss`, in plain PyTorch: the reference in its tests."""
     probability_N = F.linear(hidden_NE, table_VE, bias_V).softmax(-1).gather(1, targets_N[:, None]).squeeze(1)
     copy_N = gates_N.sigmoid()
-    return -(weights_N * (copy_N * right_N + (1 - copy_N) * probability_N).log()).sum()
+    return -(weights_N * (copy_N * is_original_N + (1 - copy_N) * probability_N).log()).sum()

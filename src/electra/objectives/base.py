@@ -1,4 +1,4 @@
-"""What the trainer asks of an objective: a module that turns a batch into a loss, its parts and counts."""
+"""The interface of an objective: a module that turns a batch into a loss, its parts and its counts."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -14,17 +14,17 @@ from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, R
 
 Counts = dict[str, Tensor]
 NetworkName = Literal["discriminator", "generator", "encoder"]
-"""Folder of an export. encoder: a full-size language model, alone or together with a generator."""
+"""Folder of an exported network. encoder: a full-size language model, alone or together with a generator."""
 
 
 @dataclass(frozen=True)
 class StepOutput:
-    """One forward pass.
+    """The result of one forward pass.
 
     Attributes:
-        loss: a scalar with a gradient: what is minimized.
-        parts: scalars without a gradient, by the name that they have in metrics.jsonl.
-        debug: what the loss was computed from, for tests (replaced ids, labels, logits).
+        loss: the scalar to minimize, with a gradient.
+        parts: scalars without a gradient, by their names in metrics.jsonl.
+        debug: tensors that the loss was computed from, for tests (replaced ids, labels, logits).
     """
 
     loss: Tensor
@@ -34,10 +34,10 @@ class StepOutput:
 
 @dataclass(frozen=True)
 class ExportableNetwork:
-    """A network that is exported on its own.
+    """A network that is exported separately.
 
     Attributes:
-        pairs: the head that tells whether two segments belong together, if there is one.
+        pairs: the head that classifies pairs of segments (next sentence, sentence order), if there is one.
     """
 
     encoder: EncoderModule
@@ -46,49 +46,49 @@ class ExportableNetwork:
 
 
 class Objective(nn.Module, ABC):
-    """One way to train encoders. Implementations have 40 to 150 lines, one a file.
+    """A pre-training objective. Each one has a file of its own.
 
     Attributes:
-        in_stages: whether a step leaves some parameters without a gradient, which DistributedDataParallel must
-        know.
+        has_unused_parameters: whether a step leaves some parameters without a gradient. DistributedDataParallel
+            must know this (`find_unused_parameters`).
     """
 
-    in_stages = False
+    has_unused_parameters = False
 
     @abstractmethod
     def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
-        """The loss of a batch, divided by `counts` (the batch's own where None)."""
+        """Return the loss of a batch, divided by `counts` (None: the counts of this batch)."""
 
     @abstractmethod
     def counts(self, batch: Batch) -> Counts:
-        """Number of positions that each part of the loss is averaged over, known before the forward pass.
+        """Return the number of positions that each part of the loss is averaged over, before the forward pass.
 
-        The trainer adds these up over micro-batches, so that an accumulated step has the same mean as one large
-        batch.
+        The trainer adds these up over micro-batches, so that gradient accumulation gives the same mean as one
+        large batch.
         """
 
     @abstractmethod
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
-        """Held-out metrics; their keys start with `eval/`.
+        """Return held-out metrics; their keys start with `eval/`.
 
-        Each batch comes twice: as it is, and as its fixed copy with replacements drawn by frequency (same rows,
-        same layout).
+        Each batch comes with a copy in which some tokens are replaced by tokens drawn by frequency (same rows,
+        same layout, always the same replacements).
         """
 
     @abstractmethod
     def networks(self, length: int) -> Networks:
-        """What the step that has begun computes over inputs of `length` tokens, for the counting of FLOPs."""
+        """Return the networks that the current step computes over inputs of `length` tokens, to count FLOPs."""
 
     @abstractmethod
     def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
-        """The networks to export, by the name of their folder."""
+        """Return the networks to export, by the name of their folder."""
 
     def begin_step(self, step: int, steps: int | None) -> None:
-        """Called before every step with the number of steps done, and their total (None while it is measured).
+        """Called before every step with the number of steps done and their total (None while it is measured).
 
-        What it changes must follow from these numbers and the weights alone, since a run may be resumed here.
+        Its effect may depend on these numbers and the weights only, because a run can be resumed at any step.
         """
 
     def output_biases(self) -> list[nn.Parameter]:
-        """The biases (V) of logits over the vocabulary, which may start at the tokens' frequencies."""
+        """Return the biases (V) of logits over the vocabulary (see init.output_bias)."""
         return []

@@ -1,8 +1,8 @@
-"""The language model: each token is predicted from those before it (Transformer-XL, Dai et al. 2019).
+"""Causal language modeling: each token is predicted from the tokens before it (Transformer-XL, Dai et al. 2019).
 
-    loss = mean over the tokens of -log p(token | the tokens before it in its row, and what is remembered)
+    loss = mean over the tokens of -log p(token | the tokens before it in its row, and the memory)
 
-On windows of a stream the rows have a past, and the last token of each predicts the one behind it.
+In a stream, each row continues the row of the batch before, and its last token predicts the first of the next row.
 
 Shapes: B batch, L length, n = B × L, D hidden size, V vocabulary.
 """
@@ -41,51 +41,52 @@ class CausalLanguageModelConfig(ObjectiveConfig):
 
 
 class CausalLanguageModel(LanguageModel):
-    """One encoder that looks to the left, and learns what comes next."""
+    """A left-to-right encoder that predicts the next token."""
 
     def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
         """`loss` = language_model_loss."""
         counts = counts or self.counts(batch)
-        targets_BL, used_BL = following(batch)
+        targets_BL, used_BL = next_tokens(batch)
         x_nD = self.states(batch, self.memory)
         loss = self.negative_log_likelihood(x_nD, targets_BL.flatten(), used_BL.flatten()) / counts["words"]
         return StepOutput(loss, {"language_model_loss": loss.detach()})
 
     def counts(self, batch: Batch) -> Counts:
-        """The tokens that are predicted."""
-        return {"words": following(batch)[1].sum().clamp(min=1)}
+        """Number of predicted tokens."""
+        return {"words": next_tokens(batch)[1].sum().clamp(min=1)}
 
     def states(self, batch: Batch, memory: StreamMemory) -> Tensor:
-        """The encoder's states (n, D). Padding is behind a row, where nobody looks."""
-        return memory.read(self.encoder, batch, batch.input_ids_BL, batch.segment_ids_BL).flatten(0, 1)
+        """The encoder's states (n, D). No mask is needed: padding is at the end, and attention goes to the
+        left."""
+        return memory.encode(self.encoder, batch, batch.input_ids_BL, batch.segment_ids_BL).flatten(0, 1)
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
-        """The loss a token, the perplexity, and how often the likeliest token is the right one."""
-        figures = MaskedLanguageModelMetrics()
+        """Loss per token, perplexity and accuracy."""
+        metrics = MaskedLanguageModelMetrics()
         training = self.training
         self.eval()
-        memory = self.memory.fresh()
+        memory = self.memory.empty_copy()
         for batch, _ in batches:
-            targets_BL, used_BL = following(batch)
-            self.judge(figures, self.states(batch, memory), targets_BL.flatten(), used_BL.flatten())
+            targets_BL, used_BL = next_tokens(batch)
+            self.add_metrics(metrics, self.states(batch, memory), targets_BL.flatten(), used_BL.flatten())
         self.train(training)
-        loss = figures.loss / max(figures.count, 1)
+        loss = metrics.loss / max(metrics.count, 1)
         return {
             "eval/language_model_loss": loss,
             "eval/perplexity": math.exp(min(loss, 700.0)),
-            "eval/language_model_accuracy": figures.correct / max(figures.count, 1),
+            "eval/language_model_accuracy": metrics.correct / max(metrics.count, 1),
         }
 
     def networks(self, length: int) -> Networks:
         return {"encoder": Network.of(self.encoder.config, head="words", masked_share=1.0)}
 
 
-def following(batch: Batch) -> tuple[Tensor, Tensor]:
-    """The token behind each one (B, L), and True where there is one."""
+def next_tokens(batch: Batch) -> tuple[Tensor, Tensor]:
+    """The token after each token (B, L), and True where there is one (B, L)."""
     ids_BL = batch.input_ids_BL
-    places_L = torch.arange(ids_BL.shape[1], device=ids_BL.device)
-    continued = batch.stream_state
-    last_B = ids_BL[:, -1] if continued is None else continued.next_ids_B
-    used_BL = places_L + (1 if continued is None else 0) < batch.lengths_B[:, None]
+    positions_L = torch.arange(ids_BL.shape[1], device=ids_BL.device)
+    stream = batch.stream_state
+    last_B = ids_BL[:, -1] if stream is None else stream.next_ids_B
+    used_BL = positions_L + (1 if stream is None else 0) < batch.lengths_B[:, None]
     return torch.cat([ids_BL[:, 1:], last_B[:, None]], 1), used_BL

@@ -1,7 +1,7 @@
-"""What every objective's config has, and the shape of the generator next to the network that is trained.
+"""The base class of objectives' configs, and the config of the generator.
 
 An objective is one file: a frozen dataclass that extends `ObjectiveConfig`, registered under its `kind`, and the
-module that it builds (objectives/base.py says what the trainer asks of it). masked_lm.py is the example.
+module that it builds (see `electra.objectives.base.Objective`). masked_lm.py is an example.
 """
 
 from abc import ABC, abstractmethod
@@ -23,37 +23,37 @@ Sharing = Literal["none", "tokens", "embeddings", "detached", "disentangled", "a
 
 @dataclass(frozen=True)
 class GeneratorConfig:
-    """The generator's shape, where it differs from the discriminator's (paper, section 3.2)."""
+    """The shape of the generator, where it differs from the shape of the discriminator (paper, section 3.2)."""
 
     kind: str = ""
-    """Architecture of the generator (see model.kind); empty: that of [model], or bert next to a relative one."""
+    """Architecture of the generator (see model.kind). Empty: model.kind, or bert if model.kind is relative."""
     hidden_size: PositiveInt = 64
-    """Width of the states; a quarter to a half of the discriminator's works best."""
+    """Width of the states; a quarter to a half of the discriminator's width works best."""
     embedding_size: NonNegativeInt = 0
-    """Width of its embedding tables where it shares none; 0: the discriminator's."""
+    """Width of its embedding tables, if it shares none. 0: the width of the discriminator's."""
     layers: NonNegativeInt = 0
-    """Number of Transformer blocks; 0: as many as the discriminator."""
+    """Number of Transformer blocks. 0: as many as the discriminator."""
     feed_forward_size: NonNegativeInt = 0
-    """Inner width of the feed-forward layers; 0: 4 × hidden_size."""
+    """Inner width of the feed-forward layers. 0: 4 × hidden_size."""
     heads: NonNegativeInt = 0
-    """Number of attention heads; 0: one for every 64 of hidden_size, at least one."""
+    """Number of attention heads. 0: one for every 64 of hidden_size, at least one."""
     width: NonNegativeFloat = 0.0
-    """Share of the discriminator's hidden and feed-forward sizes and heads, in place of these three; `heads` is
-    then the least number of them. 0: the three settings are used."""
+    """Hidden size, feed-forward size and heads as a fraction of the discriminator's; it replaces these three
+    settings, and `heads` is then the minimum number of heads. 0: the three settings are used."""
 
-    def kind_beside(self, discriminator: EncoderConfig) -> str:
-        """The kind of encoder next to a discriminator."""
+    def encoder_kind(self, discriminator: EncoderConfig) -> str:
+        """The kind of the generator's encoder, given the discriminator."""
         return self.kind or discriminator.generator_kind or discriminator.kind
 
     def encoder(self, discriminator: EncoderConfig) -> EncoderConfig:
-        """The generator's full shape next to a discriminator's; everything not named here is the same."""
+        """The full config of the generator's encoder; settings without a field here are the discriminator's."""
         heads, hidden = self.heads or max(1, self.hidden_size // 64), self.hidden_size
         inner = self.feed_forward_size or 4 * self.hidden_size
         if self.width:
             heads = max(self.heads, 1, round(self.width * discriminator.heads))
             hidden = heads * max(1, round(self.width * discriminator.hidden_size / heads))
             inner = max(1, round(self.width * discriminator.feed_forward_size))
-        base = discriminator.with_kind(self.kind_beside(discriminator))
+        base = discriminator.with_kind(self.encoder_kind(discriminator))
         embedding = hidden if base.square_only else discriminator.embedding_size
         shape = replace(
             base, hidden_size=hidden, embedding_size=self.embedding_size or embedding,
@@ -69,13 +69,13 @@ class GeneratorConfig:
 
     @classmethod
     def variant(cls, table: Table) -> tuple[type["GeneratorConfig"], Table]:
-        """The class, and the table with `kind` in place of the older setting `positions`."""
+        """Return the class, and the TOML table with the older setting `positions` replaced by `kind`."""
         kinds = {"learnt": "", "learned": "", "relative": "relative"}
         return cls, with_kind_of_positions(table, kinds)
 
 
 class Sections(Protocol):
-    """The sections of a run's config that an objective may look at to find contradictions."""
+    """The sections of a run's config that an objective may check for contradictions."""
 
     @property
     def model(self) -> EncoderConfig: ...
@@ -93,11 +93,11 @@ class Sections(Protocol):
 
 @dataclass(frozen=True)
 class ObjectiveParts:
-    """What an objective is built from.
+    """The configs and tables that an objective is built from.
 
     Attributes:
-        model: the shape of the network that is trained.
-        generator: the shape of a generator, for objectives that have one.
+        model: the shape of the full-size network.
+        generator: the shape of the generator, for objectives that have one.
     """
 
     model: EncoderConfig
@@ -108,53 +108,53 @@ class ObjectiveParts:
 
 @dataclass(frozen=True)
 class ObjectiveConfig(ABC):
-    """What is trained, and with which settings."""
+    """The pre-training objective and its settings."""
 
     kind: str = "replaced-token"
     """Training objective. replaced-token: ELECTRA. masked-lm: BERT's objective, with the masks of [masking].
     electric: Electric, an energy-based cloze model whose discriminator gives pseudo-log-likelihoods. replace-mlm:
-    replacements stand in place of [MASK], and the full-size network predicts the masked positions.
-    all-tokens-mlm: it predicts every position, with a gate that may copy the input token. adversarial: the
-    generator is trained to deceive the discriminator. two-stage: one network is trained alone for a share of the
-    run, then the rest. causal-lm: Transformer-XL's objective, the next token. permutation-lm: XLNet's, tokens that
-    [masking] chooses, in a random order."""
+    sampled tokens replace [MASK], and the full-size network predicts the masked positions. all-tokens-mlm: it
+    predicts every position, with a gate that can copy the input token. adversarial: the generator is trained to
+    fool the discriminator. two-stage: one network is trained alone for a share of the run, then the rest.
+    causal-lm: the objective of Transformer-XL, the next token. permutation-lm: the objective of XLNet, tokens
+    chosen by [masking], in a random order."""
 
     encoder_needs: ClassVar[frozenset[Capability]] = frozenset({"bidirectional"})
     """Capabilities that the encoder of [model] must have."""
     carries_memory: ClassVar[bool] = False
-    """Whether networks with a memory can be trained."""
+    """Whether encoders with a memory can be trained."""
     unused_settings: ClassVar[tuple[str, ...]] = ()
-    """Beginnings of names of settings in other sections that the objective does not read."""
+    """Settings in other sections that the objective does not read, as prefixes of their names."""
     unused_reason: ClassVar[str] = ""
-    """Why: what the objective does not have."""
+    """The reason, for messages, such as "no generator"."""
     not_ignored: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
-    """Settings of this objective that are refused for others, unless they have their default or one of these
-    values; other settings of an objective mean nothing to others, since presets of a size may have them."""
+    """Settings of this objective that are an error with another objective, unless they have their default or one
+    of these values. Other settings are ignored there, because presets of a size may have them."""
     scores: ClassVar[Literal["log-odds", "energy"]] = "log-odds"
-    """What the logits of a discriminator are: log-odds of a replaced token, or energies."""
+    """The meaning of the discriminator's logits: log-odds that a token was replaced, or energies."""
 
     @abstractmethod
     def build(self, parts: ObjectiveParts) -> Objective:
-        """The objective, freshly initialized."""
+        """Build the objective with freshly initialized weights."""
 
     @property
     def encoder_capabilities(self) -> frozenset[Capability]:
-        """Capabilities that these settings need."""
+        """Capabilities that the encoder needs with these settings."""
         return self.encoder_needs
 
     @property
     def sentence_loss(self) -> SentenceKind:
-        """The loss for pairs of segments that is added."""
+        """The additional loss for pairs of segments."""
         return "none"
 
     @property
-    def generates(self) -> bool:
-        """Whether there is a generator of its own shape."""
+    def has_generator(self) -> bool:
+        """Whether there is a generator with a shape of its own."""
         return False
 
     @property
     def fakes(self) -> FakesKind | None:
-        """Where replacements come from; None: there are none."""
+        """Source of the replaced tokens; None: no token is replaced."""
         return None
 
     @property
@@ -164,39 +164,39 @@ class ObjectiveConfig(ABC):
 
     @property
     def sharing(self) -> Sharing:
-        """What the generator shares with the discriminator."""
+        """The weights that the generator shares with the discriminator."""
         return "none"
 
     @property
     def share_norm(self) -> bool:
-        """Whether the two share the LayerNorm of the embeddings."""
+        """Whether the two networks share the LayerNorm of the embeddings."""
         return False
 
     @property
-    def accepts_generator(self) -> bool:
-        """Whether a pre-trained generator can be given (init.generator)."""
+    def accepts_pretrained_generator(self) -> bool:
+        """Whether the run can start from a pre-trained generator (init.generator)."""
         return False
 
     def stage_starts(self, steps: int) -> list[int]:
-        """The steps at which a stage begins; each has its own warm-up and decay of the learning rate."""
+        """The steps at which stages begin; each stage has its own warm-up and decay of the learning rate."""
         return [0]
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with these settings."""
+        """Contradictions between these settings, as `"setting: ..."`."""
         return iter(())
 
     def problems_with(self, sections: Sections) -> Iterator[str]:
-        """What is wrong with these settings and other sections together, as `"section.name: ..."`."""
+        """Contradictions between these settings and other sections, as `"section.setting: ..."`."""
         return iter(())
 
     @classmethod
     def variants(cls) -> dict[str, type["ObjectiveConfig"]]:
-        """The config classes of all kinds, by name."""
+        """Return the config classes of all kinds, by name."""
         return dict(objectives)
 
     @classmethod
     def variant(cls, table: Table) -> tuple[type["ObjectiveConfig"], Table]:
-        """The config class that a TOML table is for, and the table without settings of other objectives.
+        """Return the config class for a TOML table, and the table without settings of other objectives.
 
         Raises:
             ValueError: the table has a setting of another objective that must not be ignored.
@@ -204,11 +204,11 @@ class ObjectiveConfig(ABC):
         kind = table.get("kind", "replaced-token")
         config_class: type[ObjectiveConfig] = objectives.get(kind)
         own = {field.name for field in fields(config_class)}
-        found, refused = {}, []
+        settings, refused = {}, []
         for key, value in table.items():
             owners = [] if key in own else [(n, c) for n, c in objectives if key in {f.name for f in fields(c)}]
             if not owners:
-                found[key] = value
+                settings[key] = value
                 continue
             kinds, other = [name for name, _ in owners], owners[0][1]
             default = next(f.default for f in fields(other) if f.name == key)
@@ -217,17 +217,17 @@ class ObjectiveConfig(ABC):
                 refused.append(f"{key}: is for {', '.join(kinds)}, and the objective is {kind}; leave it out")
         if refused:
             raise ValueError("\n".join(refused))
-        return config_class, found
+        return config_class, settings
 
 
 @dataclass(frozen=True)
 class SentenceLossConfig(ObjectiveConfig):
-    """An objective to which a loss for pairs of segments may be added."""
+    """An objective that can have an additional loss for pairs of segments."""
 
     sentence_loss: SentenceKind = "none"
-    """A loss for pairs of segments, added to the objective. next: is the second one what follows, or from
-    elsewhere (BERT)? order: are the two in their order, or were they exchanged (ALBERT)? Half of the pairs
-    each."""
+    """Additional loss for pairs of segments. next: does the second segment follow the first, or is it from another
+    place (next sentence prediction, BERT)? order: are the two in their original order, or swapped (sentence order
+    prediction, ALBERT)? Half of the pairs are of each kind."""
     sentence_weight: NonNegativeFloat = 1.0
     """The weight of that loss."""
 
@@ -235,12 +235,13 @@ class SentenceLossConfig(ObjectiveConfig):
 
 
 def scores_of(kind: str | None) -> Literal["log-odds", "energy"]:
-    """What the logits of a discriminator are that an objective of this kind trained; None: it is not known."""
+    """The meaning of the logits of a discriminator that was trained with this kind of objective (None:
+    unknown)."""
     return objectives.get(kind).scores if kind in objectives.names() else "log-odds"
 
 
 def make_objective_config(kind: str = "replaced-token", **settings: Any) -> ObjectiveConfig:
-    """The config of an objective by the name of its kind; settings of other objectives are left out, as in a file.
+    """Make the config of an objective from its kind; settings of other objectives are ignored, as in a file.
 
     Raises:
         ConfigError: no objective has this name.

@@ -7,9 +7,9 @@
     label_t        = [t was sampled], also where the sample is the original token
     loss           = L_cloze + λ L_noise
 
-The towers are of the generator's size and see the original text, the left one only what comes before, the right
-one only what comes behind. No gradient flows through log q. The discriminator's own logit E is an energy: −E(x)_t
-approximates log p(x_t | all other tokens), for every token of a text in one pass and without the towers.
+The two towers have the generator's size and read the original text: the left tower only the tokens before a
+position, the right tower only the tokens after it. No gradient flows through log q. The discriminator's logit E is
+an energy: −E(x)_t approximates log p(x_t | all other tokens), for every token in one pass, without the towers.
 
 Shapes: B batch, L length, N slots a row, D hidden size, E embedding size, V vocabulary.
 """
@@ -36,18 +36,18 @@ from electra.objectives.config import (
 )
 from electra.objectives.masking import (
     Masking,
-    candidates,
     draw_masks,
+    max_predictions,
     non_padding,
     replace_tokens,
-    slots,
+    text_mask,
 )
 from electra.objectives.metrics import DetectionMetrics, MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 
-HIDDEN = -10_000.0
-"""Added to the scores of what a query must not see. Minus infinity would not do: at padding all is hidden from
-the right tower."""
+MASKED_SCORE = -10_000.0
+"""Added to the attention scores of masked keys. Not minus infinity, because at padding all keys of the right tower
+are masked, and the softmax would be NaN."""
 
 
 @dataclass(frozen=True)
@@ -60,23 +60,23 @@ class ElectricConfig(ObjectiveConfig):
     generator_weight: NonNegativeFloat = 1.0
     """The weight of the cloze model's loss."""
     temperature: PositiveFloat = 1.0
-    """The cloze model's logits are divided by it before a token is drawn."""
+    """The cloze model's logits are divided by it before a token is sampled."""
     top_k: NonNegativeInt = 0
-    """Draw from the K most likely tokens only; 0: from all."""
+    """Sample from the K most likely tokens only. 0: from all."""
     disallow_correct: bool = False
-    """Never draw the original token."""
+    """Never sample the original token."""
     sharing: Literal["none", "embeddings"] = "embeddings"
     """What discriminator and cloze model share: nothing, or the three embedding tables."""
     share_norm: bool = False
-    """Share the LayerNorm of the embeddings along with the tables."""
+    """Share the LayerNorm of the embeddings together with the tables."""
     discriminator_positions: Literal["text", "all"] = "text"
-    """Positions of the discriminator's loss: tokens of text, or all, also [CLS] and [SEP]."""
+    """Positions of the discriminator's loss. text: all tokens except special ones. all: also [CLS] and [SEP]."""
 
     encoder_needs: ClassVar[frozenset[Capability]] = frozenset({"bidirectional", "pair-mask", "shared-tables"})
     scores: ClassVar[Literal["log-odds", "energy"]] = "energy"
 
     @property
-    def generates(self) -> bool:
+    def has_generator(self) -> bool:
         return True
 
     def build(self, parts: ObjectiveParts) -> Objective:
@@ -101,7 +101,7 @@ class Electric(Objective):
         self.cloze_head = MaskedLanguageModelHead(replace(shape, hidden_size=2 * shape.hidden_size))
 
     def _build_tower(self, shape: EncoderConfig) -> EncoderModule:
-        """One of the two networks of the cloze model, which may use the discriminator's tables."""
+        """Build one of the two towers of the cloze model, which may share the discriminator's tables."""
         if self.config.sharing == "none":
             return shape.build()
         return shape.build_sharing(self.encoder.embeddings, share_norm=self.config.share_norm)
@@ -117,16 +117,16 @@ class Electric(Objective):
         """`loss` = generator_loss + λ discriminator_loss.
 
         Args:
-            masking, samples_n: what was drawn elsewhere, in place of what would be drawn here.
+            masking, samples_n: fixed masks and samples; None: they are drawn here.
         """
         counts = counts or self.counts(batch)
         ids_BL = batch.input_ids_BL
-        masking = masking or self.draw(batch)
+        masking = masking or self.draw_masks(batch)
         uniforms_n = _uniforms(batch, masking)
 
         hidden_BLE = self.cloze(batch)
         table_VE, bias_V = self.left.embeddings.token.weight, self.cloze_head.bias
-        text_BL = self._text(ids_BL)
+        text_BL = self._text_mask(ids_BL)
         negative_log_likelihood, _ = sampled_cross_entropy(
             hidden_BLE.flatten(0, 1), table_VE, bias_V, ids_BL.flatten(), text_BL.flatten().float(),
             torch.zeros_like(ids_BL, dtype=torch.float32).flatten(),
@@ -138,7 +138,7 @@ class Electric(Objective):
         corrupted_BL = replace_tokens(ids_BL, samples_n, masking, self.masking)
         sampled_BL = torch.zeros_like(ids_BL).scatter_add_(1, masking.positions_BN, masking.used_BN.long()) > 0
         energies_BL = self.energies(corrupted_BL, batch)
-        logits_BL = energies_BL.float() + self._noise(corrupted_BL, hidden_BLE)
+        logits_BL = energies_BL.float() + self._noise_log_odds(corrupted_BL, hidden_BLE)
         cross_entropy_BL = F.binary_cross_entropy_with_logits(logits_BL, sampled_BL.float(), reduction="none")
         discriminator_loss = (cross_entropy_BL * self._loss_mask(batch)).sum() / counts["discriminator"]
 
@@ -153,63 +153,62 @@ class Electric(Objective):
         return StepOutput(loss, parts, debug)
 
     def counts(self, batch: Batch) -> Counts:
-        """All tokens of text for the cloze model; positions that it is asked about for the discriminator."""
-        text = self._text(batch.input_ids_BL).sum().clamp(min=1)
+        """Number of positions: all tokens of text for the cloze model, and those of the discriminator's loss."""
+        text = self._text_mask(batch.input_ids_BL).sum().clamp(min=1)
         return {"generator": text, "discriminator": self._loss_mask(batch).sum().clamp(min=1)}
 
-    def draw(self, batch: Batch) -> Masking:
-        """Choose positions. No [MASK] is put in: the cloze model cannot see what it predicts."""
+    def draw_masks(self, batch: Batch) -> Masking:
+        """Choose positions. Nothing is replaced by [MASK]: the towers cannot see the token that they predict."""
         masking = draw_masks(batch, self.masking, self.vocabulary)
         return replace(masking, masked_BN=masking.used_BN, input_ids_BL=batch.input_ids_BL)
 
     def cloze(self, batch: Batch) -> Tensor:
-        """What the head makes of both towers at every position (B, L, E); the ends wrap around, unused."""
+        """The output of the cloze head for both towers at every position (B, L, E).
+
+        The first and last positions get wrong states (`roll` wraps around), but they are not used.
+        """
         ids_BL, segments_BL = batch.input_ids_BL, batch.segment_ids_BL
         L = ids_BL.shape[1]
-        ahead_LL = torch.ones(L, L, dtype=torch.bool, device=ids_BL.device).tril()
-        within_B1L = non_padding(batch)[:, None]
-        left_BLD = self.left(ids_BL, segments_BL, _added(ahead_LL & within_B1L))
-        right_BLD = self.right(ids_BL, segments_BL, _added(ahead_LL.T & within_B1L))
+        causal_LL = torch.ones(L, L, dtype=torch.bool, device=ids_BL.device).tril()
+        is_token_B1L = non_padding(batch)[:, None]
+        left_BLD = self.left(ids_BL, segments_BL, _attention_bias(causal_LL & is_token_B1L))
+        right_BLD = self.right(ids_BL, segments_BL, _attention_bias(causal_LL.T & is_token_B1L))
         hidden_BLE: Tensor = self.cloze_head(torch.cat([left_BLD.roll(1, 1), right_BLD.roll(-1, 1)], dim=-1))
         return hidden_BLE
 
     def energies(self, ids_BL: Tensor, batch: Batch) -> Tensor:
-        """The discriminator's own logits (B, L)."""
+        """The discriminator's energies (B, L)."""
         mask_BL = attention_mask(batch.lengths_B, ids_BL.shape[1])
         energies_BL: Tensor = self.head(self.encoder(ids_BL, batch.segment_ids_BL, mask_BL))
         return energies_BL
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
-        """Held-out figures of both networks; a sampled token counts as replaced where it differs from the text."""
-        cloze, fakes, unigram = (
-            MaskedLanguageModelMetrics(),
-            DetectionMetrics(),
-            DetectionMetrics(),
-        )
+        """Held-out metrics of both networks; a token counts as replaced if it differs from the original one."""
+        cloze, samples, unigram = MaskedLanguageModelMetrics(), DetectionMetrics(), DetectionMetrics()
         training = self.training
         self.eval()
         for batch, unigram_batch in batches:
             ids_BL = batch.input_ids_BL
-            text_BL, masking = self._text(ids_BL), self.draw(batch)
+            text_BL, masking = self._text_mask(ids_BL), self.draw_masks(batch)
             hidden_BLE = self.cloze(batch)
             samples_N = cloze.add(
-                masking.at(hidden_BLE),
+                masking.gather(hidden_BLE),
                 self.left.embeddings.token.weight,
                 self.cloze_head.bias,
-                targets_N=masking.at(ids_BL),
+                targets_N=masking.gather(ids_BL),
                 masked_N=masking.used_BN.flatten(),
                 uniforms_N=_uniforms(batch, masking),
                 sampling=self.sampling,
             )
             corrupted_BL = replace_tokens(ids_BL, samples_N, masking, self.masking)
-            z_BL = self.energies(corrupted_BL, batch) + self._noise(corrupted_BL, hidden_BLE)
-            fakes.add(z_BL[text_BL], (corrupted_BL != ids_BL)[text_BL])
-            # By the energy alone, which is all that the exported network has.
+            z_BL = self.energies(corrupted_BL, batch) + self._noise_log_odds(corrupted_BL, hidden_BLE)
+            samples.add(z_BL[text_BL], (corrupted_BL != ids_BL)[text_BL])
+            # With the energy only, because the exported network has no log q.
             unigram_BL = unigram_batch.input_ids_BL
             unigram.add(self.energies(unigram_BL, batch)[text_BL], (unigram_BL != ids_BL)[text_BL])
         self.train(training)
-        return cloze.figures() | fakes.figures() | {"eval/unigram_auc": unigram.auc()}
+        return cloze.compute() | samples.compute() | {"eval/unigram_auc": unigram.auc()}
 
     def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
         return {"discriminator": ExportableNetwork(self.encoder, self.head)}
@@ -220,8 +219,8 @@ class Electric(Objective):
     def networks(self, length: int) -> Networks:
         tower = Network.of(self.left.config, head="none")
         head = replace(tower, layers=0, hidden_size=2 * tower.hidden_size, head="language-model")
-        logits = replace(head, hidden_size=0, trained=False)  # once more, of the same states
-        share = slots(length, self.masking.share) / length
+        logits = replace(head, hidden_size=0, trained=False)  # computed again from the same states
+        share = max_predictions(length, self.masking.share) / length
         return {
             "left tower": tower,
             "right tower": tower,
@@ -233,37 +232,37 @@ class Electric(Objective):
 
     def _sample(self, masking: Masking, hidden_BLE: Tensor, ids_BL: Tensor, uniforms_n: Tensor) -> Tensor:
         _, samples_n = sampled_cross_entropy(
-            masking.at(hidden_BLE).detach(),
+            masking.gather(hidden_BLE).detach(),
             self.left.embeddings.token.weight.detach(),
             self.cloze_head.bias.detach(),
-            masking.at(ids_BL),
+            masking.gather(ids_BL),
             masking.used_BN.flatten().float(),
             uniforms_n,
             sampling=self.sampling,
         )
         return samples_n
 
-    def _noise(self, ids_BL: Tensor, hidden_BLE: Tensor) -> Tensor:
-        """log q of the tokens that stand there, and the log-odds of being sampled (B, L), without a gradient."""
+    def _noise_log_odds(self, ids_BL: Tensor, hidden_BLE: Tensor) -> Tensor:
+        """log q of these tokens plus the log-odds of being sampled (B, L), without a gradient."""
         table_VE, bias_V = self.left.embeddings.token.weight, self.cloze_head.bias
         log_q_n = log_probabilities(hidden_BLE.flatten(0, 1), table_VE, bias_V, ids_BL.flatten())
         share = self.masking.share
         return log_q_n.view_as(ids_BL) + math.log(share / (1 - share))
 
-    def _text(self, ids_BL: Tensor) -> Tensor:
-        return candidates(ids_BL, self.vocabulary.special)
+    def _text_mask(self, ids_BL: Tensor) -> Tensor:
+        return text_mask(ids_BL, self.vocabulary.special)
 
     def _loss_mask(self, batch: Batch) -> Tensor:
-        """Where the discriminator's loss counts (B, L)."""
+        """True at the positions of the discriminator's loss (B, L)."""
         everywhere = self.config.discriminator_positions == "all"
-        return non_padding(batch) if everywhere else self._text(batch.input_ids_BL)
+        return non_padding(batch) if everywhere else self._text_mask(batch.input_ids_BL)
 
 
 def _uniforms(batch: Batch, masking: Masking) -> Tensor:
-    """The numbers that pick the samples (B × N)."""
+    """Uniform random numbers that the samples are drawn with (B × N)."""
     return uniforms(batch.row_seeds, Purpose.SAMPLES, masking.positions_BN.shape[1]).flatten()
 
 
-def _added(visible_BLL: Tensor) -> Tensor:
-    """What is added to attention scores (B, L, L)."""
-    return torch.where(visible_BLL, 0.0, HIDDEN)
+def _attention_bias(visible_BLL: Tensor) -> Tensor:
+    """An additive attention mask (B, L, L) from a boolean one."""
+    return torch.where(visible_BLL, 0.0, MASKED_SCORE)

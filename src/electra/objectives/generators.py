@@ -1,4 +1,4 @@
-"""Where fakes come from: a masked language model, or counts of the text alone.
+"""Sources of replaced tokens: a masked language model (the generator), or token frequencies.
 
 Shapes: B batch, L length, N slots a row, n = B × N, D hidden size, V vocabulary.
 """
@@ -18,11 +18,11 @@ from electra.objectives.vocabulary import FakesKind, Vocabulary
 
 
 class Generator(nn.Module):
-    """A masked language model that learns to fill masks and draws fakes on the way (paper, section 2).
+    """A masked language model whose forward pass gives its loss and samples (paper, section 2).
 
     Args:
-        sampling: how fakes are drawn.
-        frozen: it was trained before and stays as it is.
+        sampling: how tokens are sampled.
+        frozen: do not train it.
     """
 
     def __init__(
@@ -41,18 +41,18 @@ class Generator(nn.Module):
 
     @property
     def table_VE(self) -> Tensor:
-        """The token table, whose rows are also those of the logits."""
+        """The token embeddings, which are also the output matrix of the logits."""
         return self.encoder.embeddings.token.weight
 
     def states(
         self, batch: Batch, masking: Masking, mask_BL: Tensor | None, memory: StreamMemory | None = None
     ) -> Tensor:
-        """The encoder's states (n, D) at the slots, which are all that the head reads.
+        """The encoder's states (n, D) at the slots.
 
         Args:
-            memory: another one than that of the training.
+            memory: None: the memory of the training.
         """
-        x_BND = (self.memory if memory is None else memory).read(
+        x_BND = (self.memory if memory is None else memory).encode(
             self.encoder, batch, masking.input_ids_BL, batch.segment_ids_BL, mask_BL,
             positions_BN=masking.positions_BN,
         )  # fmt: skip
@@ -61,61 +61,61 @@ class Generator(nn.Module):
     def forward(
         self, batch: Batch, masking: Masking, mask_BL: Tensor | None, uniforms_n: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The sum of the losses at the used slots, and a fake at every slot (n)."""
+        """Return the sum of the losses at the used slots, and a sampled token for every slot (n)."""
         return self.predict(self.states(batch, masking, mask_BL), batch, masking, uniforms_n)
 
     def predict(self, x_nD: Tensor, batch: Batch, masking: Masking, uniforms_n: Tensor) -> tuple[Tensor, Tensor]:
-        """The same from the states."""
+        """The same as `forward`, from the encoder's states."""
         return sampled_cross_entropy(
             self.head(x_nD),
             self.table_VE,
             self.head.bias,
-            masking.at(batch.input_ids_BL),
+            masking.gather(batch.input_ids_BL),
             masking.used_BN.flatten().float(),
             uniforms_n,
             sampling=self.sampling,
         )
 
-    def evaluated(
+    def add_metrics(
         self,
         batch: Batch,
         masking: Masking,
         mask_BL: Tensor | None,
         uniforms_n: Tensor,
-        figures: MaskedLanguageModelMetrics,
+        metrics: MaskedLanguageModelMetrics,
         memory: StreamMemory | None = None,
     ) -> Tensor:
-        """Take what it makes of a batch into held-out figures; the fakes (n) come back."""
-        return figures.add(
+        """Add its predictions for a batch to held-out metrics; return a sampled token for every slot (n)."""
+        return metrics.add(
             self.head(self.states(batch, masking, mask_BL, memory)),
             self.table_VE,
             self.head.bias,
-            targets_N=masking.at(batch.input_ids_BL),
+            targets_N=masking.gather(batch.input_ids_BL),
             masked_N=masking.masked_BN.flatten(),
             uniforms_N=uniforms_n,
             sampling=self.sampling,
         )
 
     @torch.no_grad()
-    def fakes(self, batch: Batch, masking: Masking, mask_BL: Tensor | None, uniforms_n: Tensor) -> Tensor:
-        """A fake at every slot (n), drawn without dropout."""
+    def sample(self, batch: Batch, masking: Masking, mask_BL: Tensor | None, uniforms_n: Tensor) -> Tensor:
+        """Sample a token for every slot (n), without dropout."""
         training = self.training
         self.eval()
-        _, fakes_n = self(batch, masking, mask_BL, uniforms_n)
+        _, samples_n = self(batch, masking, mask_BL, uniforms_n)
         self.train(training)
-        return fakes_n
+        return samples_n
 
     def network(self, share: float) -> Network:
-        """What is computed, with slots at a share of the positions."""
+        """The network for FLOP counts, with slots at a share of the positions."""
         return Network.of(self.encoder.config, masked_share=share, output_share=share, trained=not self.frozen)
 
 
-class CountedFakes(nn.Module):
-    """Fakes by how often tokens occur, whatever the text says.
+class FrequencySampler(nn.Module):
+    """Samples replacements by token frequency, independently of the context.
 
     Args:
-        kind: uniform: any token is as likely. unigram: tokens in proportion to their counts to `power`.
-            same-tag: the same, among the tokens of the true token's part of speech.
+        kind: uniform: every token is equally likely. unigram: tokens in proportion to count ** power. same-tag:
+            the same, among tokens with the part of speech of the original token.
     """
 
     order_V: Tensor
@@ -147,7 +147,7 @@ class CountedFakes(nn.Module):
             self.register_buffer(name, table, persistent=False)
 
     def forward(self, targets_n: Tensor, uniforms_n: Tensor) -> Tensor:
-        """A fake for each true token (n)."""
+        """Sample a replacement for each original token (n)."""
         goals_n = self.before_V[targets_n] + uniforms_n.double() * self.total_V[targets_n]
-        places_n = torch.searchsorted(self.cumulative_V, goals_n, right=True)
-        return self.order_V[places_n.clamp_(max=len(self.order_V) - 1)]
+        index_n = torch.searchsorted(self.cumulative_V, goals_n, right=True)
+        return self.order_V[index_n.clamp_(max=len(self.order_V) - 1)]

@@ -1,4 +1,4 @@
-"""What language models have in common: one encoder with a memory, and words from its states as they are.
+"""The base class of language models: one encoder with a memory, and a head without a hidden layer.
 
 Shapes: n positions, D hidden size.
 """
@@ -15,7 +15,7 @@ from electra.objectives.stream_memory import StreamMemory
 
 
 class LanguageModel(Objective):
-    """An encoder, its head and its memory; subclasses say which words are predicted, and from which states."""
+    """An encoder, its head and its memory; subclasses choose the targets and the states that predict them."""
 
     def __init__(self, model: EncoderConfig, *, query_stream: bool = False) -> None:
         super().__init__()
@@ -24,14 +24,16 @@ class LanguageModel(Objective):
         self.memory = StreamMemory(model)
 
     def negative_log_likelihood(self, x_nD: Tensor, targets_n: Tensor, used_n: Tensor) -> Tensor:
-        """The sum over the positions that are used."""
+        """The sum of negative log-likelihoods over the used positions."""
         weights_n = used_n.float()
         table_VD, uniforms_n = self.encoder.embeddings.token.weight, torch.zeros_like(weights_n)
         return sampled_cross_entropy(x_nD, table_VD, self.head.bias, targets_n, weights_n, uniforms_n)[0]
 
-    def judge(self, figures: MaskedLanguageModelMetrics, x_nD: Tensor, targets_n: Tensor, used_n: Tensor) -> None:
-        """Take the positions that are used into held-out figures."""
-        figures.add(
+    def add_metrics(
+        self, metrics: MaskedLanguageModelMetrics, x_nD: Tensor, targets_n: Tensor, used_n: Tensor
+    ) -> None:
+        """Add the used positions to held-out metrics."""
+        metrics.add(
             x_nD,
             self.encoder.embeddings.token.weight,
             self.head.bias,

@@ -2,8 +2,8 @@
 
     loss = L_MLM(x^mask, G)
 
-There is no discriminator. What a chosen position shows is a setting of masking.py: [MASK] or its own token, as in
-the ELECTRA paper (85/15), or also any other (80/10/10, as in BERT's).
+There is no discriminator. [masking] says what a chosen position shows: [MASK] or its own token, as in the ELECTRA
+paper (85/15), or also a random token, as in the BERT paper (80/10/10).
 
 Shapes: B batch, L length, N slots a row, n = B × N, D hidden size, V vocabulary.
 """
@@ -22,7 +22,7 @@ from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts, SentenceLossConfig
-from electra.objectives.masking import Masking, attention_mask_of, draw_masks, slots
+from electra.objectives.masking import Masking, attention_mask_of, draw_masks, max_predictions
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.sentences import SentenceLoss, with_cls_position
@@ -44,7 +44,7 @@ class MaskedLanguageModelConfig(SentenceLossConfig):
 
 
 class MaskedLanguageModel(Objective):
-    """One encoder of the discriminator's shape that learns to fill masks."""
+    """One encoder of the shape in [model], trained as a masked language model."""
 
     def __init__(self, parts: ObjectiveParts, config: MaskedLanguageModelConfig) -> None:
         super().__init__()
@@ -58,8 +58,8 @@ class MaskedLanguageModel(Objective):
         self.head = MaskedLanguageModelHead.full_size(model)
 
     def forward(self, batch: Batch, counts: Counts | None = None, *, masking: Masking | None = None) -> StepOutput:
-        """`loss` = generator_loss, the mean over the chosen positions (under this name in every objective)."""
-        masking = masking or self.draw(batch)
+        """`loss` = generator_loss, the mean over the chosen positions (the same name in every objective)."""
+        masking = masking or self.draw_masks(batch)
         counts = counts or self.counts(batch, masking)
         x_nD, x_BD = self.states(batch, masking, self.memory)
         used_n = masking.used_BN.flatten().float()
@@ -67,7 +67,7 @@ class MaskedLanguageModel(Objective):
             self.head(x_nD),
             self.encoder.embeddings.token.weight,
             self.head.bias,
-            masking.at(batch.input_ids_BL),
+            masking.gather(batch.input_ids_BL),
             used_n,
             torch.zeros_like(used_n),
         )
@@ -78,42 +78,42 @@ class MaskedLanguageModel(Objective):
         return output if self.sentences is None else self.sentences(output, x_BD, batch, counts)
 
     def counts(self, batch: Batch, masking: Masking | None = None) -> Counts:
-        """The chosen positions."""
-        chosen = (masking or self.draw(batch)).used_BN.sum().clamp(min=1)
-        return {"generator": chosen, **({} if self.sentences is None else self.sentences.counts(batch))}
+        """Number of chosen positions."""
+        predictions = (masking or self.draw_masks(batch)).used_BN.sum().clamp(min=1)
+        return {"generator": predictions, **({} if self.sentences is None else self.sentences.counts(batch))}
 
-    def draw(self, batch: Batch) -> Masking:
+    def draw_masks(self, batch: Batch) -> Masking:
         """Choose positions and put [MASK] there."""
         return draw_masks(batch, self.masking, self.vocabulary)
 
     def states(self, batch: Batch, masking: Masking, memory: StreamMemory) -> tuple[Tensor, Tensor]:
-        """The encoder's states (n, D) at the slots, and (B, D) at [CLS] where pairs are asked about."""
+        """Return the encoder's states (n, D) at the slots, and (B, D) at [CLS] if there is a sentence loss."""
         mask_BL = attention_mask_of(batch)
         positions_BN = masking.positions_BN if self.sentences is None else with_cls_position(masking.positions_BN)
-        x_BND = memory.read(
+        x_BND = memory.encode(
             self.encoder, batch, masking.input_ids_BL, batch.segment_ids_BL, mask_BL, positions_BN=positions_BN
         )
         return x_BND[:, : masking.positions_BN.shape[1]].flatten(0, 1), x_BND[:, -1]
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
-        """The generator's held-out figures (docs/concepts/pretraining.md)."""
-        figures = MaskedLanguageModelMetrics()
+        """Held-out metrics of the masked language model (docs/concepts/pretraining.md explains each)."""
+        metrics = MaskedLanguageModelMetrics()
         training = self.training
         self.eval()
-        memory = self.memory.fresh()
+        memory = self.memory.empty_copy()
         for batch, _ in batches:
-            masking = self.draw(batch)
-            figures.add(
+            masking = self.draw_masks(batch)
+            metrics.add(
                 self.head(self.states(batch, masking, memory)[0]),
                 self.encoder.embeddings.token.weight,
                 self.head.bias,
-                targets_N=masking.at(batch.input_ids_BL),
+                targets_N=masking.gather(batch.input_ids_BL),
                 masked_N=masking.masked_BN.flatten(),
                 uniforms_N=uniforms(batch.row_seeds, Purpose.SAMPLES, masking.used_BN.shape[1]).flatten(),
             )
         self.train(training)
-        return figures.figures()
+        return metrics.compute()
 
     def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
         return {
@@ -126,7 +126,7 @@ class MaskedLanguageModel(Objective):
         return [self.head.bias]
 
     def networks(self, length: int) -> Networks:
-        share = slots(length, self.masking.share) / length
+        share = max_predictions(length, self.masking.share) / length
         first = 0 if self.sentences is None else 1 / length  # [CLS]
         network = Network.of(self.encoder.config, masked_share=share, output_share=share + first)
         return {"encoder": network}

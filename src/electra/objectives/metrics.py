@@ -1,4 +1,4 @@
-"""Held-out figures of a generator and of a detector of replaced tokens, gathered over batches.
+"""Held-out metrics of masked language models and of discriminators, accumulated over batches.
 
 Shapes: N chosen positions, n those of one block, E embedding size, V vocabulary, T tokens.
 """
@@ -14,7 +14,7 @@ from electra.modeling.kernels.cross_entropy import PLAIN, ROWS, Sampling, draw
 
 
 class MaskedLanguageModelMetrics:
-    """Loss, accuracy and entropy of a masked language model at the positions that show [MASK]."""
+    """Loss, accuracy and entropy of a masked language model at masked positions."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -32,9 +32,12 @@ class MaskedLanguageModelMetrics:
         uniforms_N: Tensor,
         sampling: Sampling = PLAIN,
     ) -> Tensor:
-        """Take in what the generator's head made of a batch; the samples at all N positions come back.
+        """Add a batch, and return a sampled token for each of the N positions.
 
         Args:
+            hidden_NE: the outputs of the head's hidden layer.
+            masked_N: True at the positions that count in the metrics.
+            uniforms_N: random numbers in [0, 1) to sample with.
             sampling: how the samples are drawn.
         """
         samples = []
@@ -54,12 +57,12 @@ class MaskedLanguageModelMetrics:
             self.count += int(masked_n.sum())
             self.loss += float(loss_n[masked_n].double().sum())
             self.entropy += float(entropy_n[masked_n].double().sum())
-            self.correct += int((target_logit_n == 0.0)[masked_n].sum())  # none is larger
+            self.correct += int((target_logit_n == 0.0)[masked_n].sum())  # 0 is the largest logit
             self.sampled += int((sample_n == target_n)[masked_n].sum())
         return torch.cat(samples)
 
-    def figures(self) -> dict[str, float]:
-        """None where nothing was taken in."""
+    def compute(self) -> dict[str, float]:
+        """The metrics of all batches; empty if no position was added."""
         if not self.count:
             return {}
         return {
@@ -69,8 +72,8 @@ class MaskedLanguageModelMetrics:
             "eval/generator_entropy": self.entropy / self.count,
         }
 
-    def restored(self) -> dict[str, float]:
-        """The figures of a network that restores text from fakes."""
+    def compute_restored(self) -> dict[str, float]:
+        """The metrics of a network that predicts the original tokens from text with replaced tokens."""
         return {
             "eval/restored_loss": self.loss / max(self.count, 1),
             "eval/restored_accuracy": self.correct / max(self.count, 1),
@@ -78,7 +81,7 @@ class MaskedLanguageModelMetrics:
 
 
 class DetectionMetrics:
-    """How well logits tell replaced tokens from original ones."""
+    """How well a discriminator's logits separate replaced tokens from original ones."""
 
     def __init__(self) -> None:
         self.logits: list[Tensor] = []
@@ -89,14 +92,14 @@ class DetectionMetrics:
         self.replaced.append(replaced_T.cpu())
 
     def auc(self) -> float:
-        """Area under the ROC curve; NaN where only one class is present."""
-        logits_T, replaced_T = self._gathered()
+        """Area under the ROC curve; NaN if there is only one class."""
+        logits_T, replaced_T = self._concatenate()
         if not 0 < replaced_T.sum() < len(replaced_T) or not np.isfinite(logits_T).all():
             return math.nan
         return float(roc_auc_score(replaced_T, logits_T))
 
-    def figures(self) -> dict[str, float]:
-        logits_T, replaced_T = self._gathered()
+    def compute(self) -> dict[str, float]:
+        logits_T, replaced_T = self._concatenate()
         share = float(replaced_T.mean()) if len(replaced_T) else 0.0
         # log(1 + e^x) - y x, the cross-entropy of a logit x and a label y, without overflow
         loss = float((np.logaddexp(0.0, logits_T) - replaced_T * logits_T).mean()) if len(logits_T) else 0.0
@@ -115,7 +118,7 @@ class DetectionMetrics:
             "eval/replaced_share": share,
         }
 
-    def _gathered(self) -> tuple[np.ndarray, np.ndarray]:
+    def _concatenate(self) -> tuple[np.ndarray, np.ndarray]:
         if not self.logits:
             return np.zeros(0), np.zeros(0, dtype=bool)
         return torch.cat(self.logits).double().numpy(), torch.cat(self.replaced).numpy()

@@ -1,12 +1,12 @@
-"""XLNet's objective: tokens are predicted in a random order, each from those before it in that order (Yang et al.
-2019, sections 2.2 and 2.3).
+"""Permutation language modeling: targets are predicted in a random order (XLNet, Yang et al. 2019, sections 2.2
+and 2.3).
 
-    c      = the tokens that are not predicted: all see them, and they see no others
-    z      ~ an order of the predicted ones; only the last part of an order is predicted, so this is all of it
-    loss   = mean over t of -log p(x_{z_t} | c, x_{z_1}, ..., x_{z_{t-1}}, and what is remembered)
+    c      = the context: tokens that are not predicted; every position attends to them, they attend to c only
+    z      ~ a random order of the targets (partial prediction: the context comes first in the order)
+    loss   = mean over t of -log p(x_{z_t} | c, x_{z_1}, ..., x_{z_{t-1}}, and the memory)
 
-A second stream of states predicts: it knows where a token stands, but not which it is. Which tokens are predicted
-is a setting of masking.py, where nothing is masked here: one in K of them is a share of 1 / K.
+The query stream makes the predictions: its states depend on a target's position, but not on its token. [masking]
+chooses the targets, but nothing is masked. Predicting one token in K is a masking.share of 1 / K.
 
 Shapes: B batch, L length, N targets a row, n = B × N, D hidden size, V vocabulary.
 """
@@ -24,7 +24,7 @@ from electra.modeling.flops import Network, Networks
 from electra.objectives.base import Counts, Objective, StepOutput
 from electra.objectives.config import ObjectiveConfig, ObjectiveParts, Sections
 from electra.objectives.language_model import LanguageModel
-from electra.objectives.masking import Masking, attention_mask_of, draw_masks, slots
+from electra.objectives.masking import Masking, attention_mask_of, draw_masks, max_predictions
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.stream_memory import StreamMemory
@@ -32,7 +32,7 @@ from electra.objectives.stream_memory import StreamMemory
 
 @dataclass(frozen=True)
 class PermutationLanguageModelConfig(ObjectiveConfig):
-    """XLNet's objective: tokens in a random order."""
+    """XLNet's objective: targets in a random order."""
 
     kind: str = "permutation-lm"
 
@@ -50,7 +50,7 @@ class PermutationLanguageModelConfig(ObjectiveConfig):
 
 
 class PermutationLanguageModel(LanguageModel):
-    """One encoder with two streams of states."""
+    """One encoder with two streams of states, content and query."""
 
     def __init__(self, parts: ObjectiveParts) -> None:
         super().__init__(parts.model, query_stream=True)
@@ -58,65 +58,65 @@ class PermutationLanguageModel(LanguageModel):
 
     def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
         """`loss` = permutation_lm_loss, the mean over the targets."""
-        masking = self.draw(batch)
+        masking = self.draw_masks(batch)
         counts = counts or self.counts(batch, masking)
-        x_nD, targets_n = self.states(batch, masking, self.memory), masking.at(batch.input_ids_BL)
+        x_nD, targets_n = self.states(batch, masking, self.memory), masking.gather(batch.input_ids_BL)
         loss = self.negative_log_likelihood(x_nD, targets_n, masking.used_BN.flatten()) / counts["targets"]
         return StepOutput(loss, {"permutation_lm_loss": loss.detach()})
 
     def counts(self, batch: Batch, masking: Masking | None = None) -> Counts:
-        """The targets."""
-        return {"targets": (masking or self.draw(batch)).used_BN.sum().clamp(min=1)}
+        """Number of targets."""
+        return {"targets": (masking or self.draw_masks(batch)).used_BN.sum().clamp(min=1)}
 
-    def draw(self, batch: Batch) -> Masking:
+    def draw_masks(self, batch: Batch) -> Masking:
         """Choose the targets."""
         return draw_masks(batch, self.masking, self.vocabulary)
 
     def states(self, batch: Batch, masking: Masking, memory: StreamMemory) -> Tensor:
-        """The states of the targets (n, D)."""
-        return memory.read(
+        """The query states of the targets (n, D)."""
+        return memory.encode(
             self.encoder,
             batch,
             batch.input_ids_BL,
             batch.segment_ids_BL,
             attention_mask_of(batch),
             positions_BN=masking.positions_BN[:, :0],
-            permutation_BLL=order(batch, masking),
+            permutation_BLL=permutation_mask(batch, masking),
             targets_BN=masking.positions_BN,
         ).flatten(0, 1)
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
-        """The loss a target, and how often the likeliest token is the right one."""
-        figures = MaskedLanguageModelMetrics()
+        """Loss per target and accuracy."""
+        metrics = MaskedLanguageModelMetrics()
         training = self.training
         self.eval()
-        memory = self.memory.fresh()
+        memory = self.memory.empty_copy()
         for batch, _ in batches:
-            masking = self.draw(batch)
-            x_nD, targets_n = self.states(batch, masking, memory), masking.at(batch.input_ids_BL)
-            self.judge(figures, x_nD, targets_n, masking.used_BN.flatten())
+            masking = self.draw_masks(batch)
+            x_nD, targets_n = self.states(batch, masking, memory), masking.gather(batch.input_ids_BL)
+            self.add_metrics(metrics, x_nD, targets_n, masking.used_BN.flatten())
         self.train(training)
         return {
-            "eval/permutation_lm_loss": figures.loss / max(figures.count, 1),
-            "eval/permutation_lm_accuracy": figures.correct / max(figures.count, 1),
+            "eval/permutation_lm_loss": metrics.loss / max(metrics.count, 1),
+            "eval/permutation_lm_accuracy": metrics.correct / max(metrics.count, 1),
         }
 
     def networks(self, length: int) -> Networks:
-        share = slots(length, self.masking.share) / length
+        share = max_predictions(length, self.masking.share) / length
         network = Network.of(
             self.encoder.config, head="words", masked_share=share, output_share=0.0, target_share=share
         )
         return {"encoder": network}
 
 
-def order(batch: Batch, masking: Masking) -> Tensor:
-    """True where the first position may look at the second (B, L, L).
+def permutation_mask(batch: Batch, masking: Masking) -> Tensor:
+    """True where the first position may attend to the second (B, L, L).
 
-    All look at what is not predicted; a target looks also at the targets before it.
+    Every position attends to the context; a target also attends to the targets before it in the order.
     """
-    numbers_BN = 1 + uniforms(batch.row_seeds, Purpose.ORDER, masking.positions_BN.shape[1])
-    zeros_BL = torch.zeros(batch.input_ids_BL.shape, device=numbers_BN.device)
-    # 0 where nothing is predicted; a slot that is not used adds nothing.
-    places_BL = zeros_BL.scatter_add(1, masking.positions_BN, numbers_BN * masking.used_BN)
-    return (places_BL[:, None] == 0) | (places_BL[:, :, None] > places_BL[:, None])
+    order_BN = 1 + uniforms(batch.row_seeds, Purpose.ORDER, masking.positions_BN.shape[1])
+    zeros_BL = torch.zeros(batch.input_ids_BL.shape, device=order_BN.device)
+    # 0 at the context; unused slots add 0.
+    order_BL = zeros_BL.scatter_add(1, masking.positions_BN, order_BN * masking.used_BN)
+    return (order_BL[:, None] == 0) | (order_BL[:, :, None] > order_BL[:, None])

@@ -1,10 +1,11 @@
-"""Masked language modelling without [MASK]: fakes stand at the chosen positions (paper, section 3.5).
+"""Masked language modeling without [MASK]: replaced tokens are at the chosen positions (paper, section 3.5).
 
-    x^cor = the text with fakes at m
+    x^cor = the text with sampled tokens at m
     loss  = L_MLM(x^mask, G) + λ Σ_m -log p(x_m | x^cor)
 
-The full-size network reads what a discriminator would read, but predicts the original tokens, at the chosen
-positions alone. So it tells how much of ELECTRA's gain comes from [MASK] not being seen in use.
+The full-size network reads the input of a discriminator, but predicts the original tokens at the chosen positions
+only. This measures how much of ELECTRA's gain comes from the mismatch of [MASK], which downstream texts do not
+have.
 
 Shapes: B batch, L length, N slots a row, n = B × N, D hidden size, V vocabulary.
 """
@@ -27,7 +28,7 @@ from electra.objectives.generator_objective import (
     GeneratorObjective,
     GeneratorObjectiveConfig,
 )
-from electra.objectives.masking import slots
+from electra.objectives.masking import Masking, max_predictions
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.sentences import with_cls_position
 
@@ -43,7 +44,7 @@ class ReplaceMlmConfig(GeneratorObjectiveConfig):
 
 
 class ReplaceMlm(GeneratorObjective):
-    """A full-size masked language model (`encoder`, `head`) that reads fakes."""
+    """A full-size masked language model (`encoder`, `head`) that reads text with replaced tokens."""
 
     def add_heads(self, model: EncoderConfig) -> None:
         self.head = MaskedLanguageModelHead.full_size(model)
@@ -51,43 +52,43 @@ class ReplaceMlm(GeneratorObjective):
     def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
         """`loss` = generator_loss + λ encoder_loss, both means over the chosen positions."""
         corrupted = self.corrupt(batch)
-        counts = counts or {"generator": self.chosen(batch, corrupted.masking), **self.pair_counts(batch)}
+        counts = counts or self.counts(batch, corrupted.masking)
         x_nD, x_BD = self._states(batch, corrupted)
         used_n = corrupted.masking.used_BN.flatten().float()
         total, _ = sampled_cross_entropy(
             self.head(x_nD),
             self.encoder.embeddings.token.weight,
             self.head.bias,
-            corrupted.masking.at(batch.input_ids_BL),
+            corrupted.masking.gather(batch.input_ids_BL),
             used_n,
             torch.zeros_like(used_n),
         )
         encoder_loss = total / counts["generator"]
         output = StepOutput(encoder_loss, {"encoder_loss": encoder_loss.detach()})
-        return self.with_sentence_loss(self.with_generator(output, corrupted, counts), x_BD, batch, counts)
+        return self.add_sentence_loss(self.add_generator_loss(output, corrupted, counts), x_BD, batch, counts)
 
-    def counts(self, batch: Batch) -> Counts:
-        """The chosen positions, for both networks."""
-        return {"generator": self.chosen(batch), **self.pair_counts(batch)}
+    def counts(self, batch: Batch, masking: Masking | None = None) -> Counts:
+        """Number of chosen positions, for both networks."""
+        return {"generator": self.count_predictions(batch, masking), **self.sentence_counts(batch)}
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
-        """Held-out figures of the generator, and of the full-size network at all chosen positions."""
-        generator, restored = MaskedLanguageModelMetrics(), MaskedLanguageModelMetrics()
+        """Held-out metrics of the generator, and of the full-size network at all chosen positions."""
+        generator, encoder_metrics = MaskedLanguageModelMetrics(), MaskedLanguageModelMetrics()
         training = self.training
         self.eval()
         for batch, _ in batches:
-            corrupted = self.evaluated(batch, generator)
-            restored.add(
+            corrupted = self.corrupt_for_evaluation(batch, generator)
+            encoder_metrics.add(
                 self.head(self._states(batch, corrupted)[0]),
                 self.encoder.embeddings.token.weight,
                 self.head.bias,
-                targets_N=corrupted.masking.at(batch.input_ids_BL),
+                targets_N=corrupted.masking.gather(batch.input_ids_BL),
                 masked_N=corrupted.masking.used_BN.flatten(),
-                uniforms_N=self.uniforms(batch, corrupted.masking),
+                uniforms_N=self.sampling_uniforms(batch, corrupted.masking),
             )
         self.train(training)
-        return generator.figures() | restored.restored()
+        return generator.compute() | encoder_metrics.compute_restored()
 
     def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
         return {"encoder": ExportableNetwork(self.encoder, self.head), **super().exportable_networks()}
@@ -96,12 +97,12 @@ class ReplaceMlm(GeneratorObjective):
         return [*super().output_biases(), self.head.bias]
 
     def networks(self, length: int) -> Networks:
-        share = slots(length, self.masking.share) / length
+        share = max_predictions(length, self.masking.share) / length
         encoder = Network.of(self.encoder.config, masked_share=share, output_share=share)
         return {**dict(self.generator_networks(length)), "encoder": encoder}
 
     def _states(self, batch: Batch, corrupted: CorruptedBatch) -> tuple[Tensor, Tensor]:
-        """The encoder's states (n, D) at the slots, and (B, D) at [CLS] where pairs are asked about."""
+        """Return the encoder's states (n, D) at the slots, and (B, D) at [CLS] if there is a sentence loss."""
         positions_BN = corrupted.masking.positions_BN
         x_BND: Tensor = self.encoder(
             corrupted.ids_BL, batch.segment_ids_BL, corrupted.mask_BL,

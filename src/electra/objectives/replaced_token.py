@@ -1,12 +1,12 @@
-"""ELECTRA: a generator fills masked positions, a discriminator tells which tokens were replaced.
+"""ELECTRA: a generator fills masked positions, a discriminator predicts which tokens were replaced.
 
-    m      ~ positions, drawn anew at every visit                 masking.py
+    m      ~ positions, drawn again in every epoch                masking.py
     x^mask = the text with [MASK] at m
     x̂_m    ~ p_G(. | x^mask)                                      one pass over the logits: loss and sample
     x^cor  = the text with x̂ at m
     loss   = L_MLM(x^mask, G) + λ L_Disc(x^cor, D)                paper, equation 4
 
-No gradient flows from D through the samples. A sample that happens to be the original token is original.
+No gradient flows from D through the samples. A sample that is the original token has the label "original".
 
 Shapes: B batch, L length, N slots a row, n = B × N, D hidden size, V vocabulary.
 """
@@ -30,7 +30,7 @@ from electra.objectives.generator_objective import (
     GeneratorObjective,
     GeneratorObjectiveConfig,
 )
-from electra.objectives.masking import Masking, choose, non_padding
+from electra.objectives.masking import Masking, non_padding, top_positions
 from electra.objectives.metrics import DetectionMetrics, MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.stream_memory import StreamMemory
@@ -42,9 +42,9 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
 
     kind: str = "replaced-token"
     discriminator_positions: Literal["text", "all", "masked", "random"] = "text"
-    """Positions of the discriminator's loss: tokens of text; all, also [CLS] and [SEP], which are never replaced
-    (the original); masked: the masked positions alone (ELECTRA 15 %); random: as many positions of text, drawn
-    independently of the masks."""
+    """Positions of the discriminator's loss. text: all tokens except special ones. all: also [CLS] and [SEP],
+    which are never replaced (as in the original code). masked: the chosen positions only (ELECTRA 15 %). random:
+    as many positions of text, drawn independently of the masks."""
 
     carries_memory: ClassVar[bool] = True
     not_ignored: ClassVar[Mapping[str, tuple[Any, ...]]] = {
@@ -61,7 +61,7 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
 
 
 class ReplacedToken(GeneratorObjective):
-    """A discriminator (`encoder`, `head`), trained on the fakes of a generator or of counts."""
+    """A discriminator (`encoder`, `head`), trained on tokens sampled from a generator or by frequency."""
 
     config: ReplacedTokenConfig
 
@@ -79,16 +79,16 @@ class ReplacedToken(GeneratorObjective):
         """`loss` = generator_loss + λ discriminator_loss; both parts are means over their positions.
 
         Args:
-            masking, samples_n: what was drawn elsewhere, in place of what would be drawn here.
+            masking, samples_n: fixed masks and samples; None: they are drawn here.
         """
         corrupted = self.corrupt(batch, masking=masking, samples_n=samples_n)
         counts = counts or self.counts(batch, corrupted.masking)
-        x_BLD = self.read(batch, corrupted.ids_BL, corrupted.mask_BL, self.memory)
+        x_BLD = self.discriminator_states(batch, corrupted.ids_BL, corrupted.mask_BL, self.memory)
         output = self.output(batch, corrupted, self.head(x_BLD), counts)
-        return self.with_sentence_loss(output, x_BLD[:, 0], batch, counts)
+        return self.add_sentence_loss(output, x_BLD[:, 0], batch, counts)
 
     def output(self, batch: Batch, corrupted: CorruptedBatch, logits_BL: Tensor, counts: Counts) -> StepOutput:
-        """The losses, from the discriminator's logits."""
+        """Compute the losses from the discriminator's logits."""
         replaced_BL = corrupted.ids_BL != batch.input_ids_BL
         losses_BL = F.binary_cross_entropy_with_logits(logits_BL.float(), replaced_BL.float(), reduction="none")
         discriminator_loss = (losses_BL * self.loss_mask(batch, corrupted.masking)).sum() / counts["discriminator"]
@@ -97,21 +97,21 @@ class ReplacedToken(GeneratorObjective):
             "replaced_share": replaced_BL.sum() / counts["text"],
         }
         debug = {"corrupted_ids": corrupted.ids_BL, "replaced": replaced_BL, "logits": logits_BL.detach()}
-        return self.with_generator(StepOutput(discriminator_loss, parts, debug), corrupted, counts)
+        return self.add_generator_loss(StepOutput(discriminator_loss, parts, debug), corrupted, counts)
 
     def counts(self, batch: Batch, masking: Masking | None = None) -> Counts:
-        """Chosen positions for the generator; positions that it is asked about for the discriminator; of text."""
-        masking = masking or self.draw(batch)
+        """Number of positions: of the generator's loss, of the discriminator's loss, and of text."""
+        masking = masking or self.draw_masks(batch)
         return {
-            "generator": self.chosen(batch, masking),
+            "generator": self.count_predictions(batch, masking),
             "discriminator": self.loss_mask(batch, masking).sum().clamp(min=1),
-            "text": self.text(batch).sum().clamp(min=1),
-            **self.pair_counts(batch),
+            "text": self.text_mask(batch).sum().clamp(min=1),
+            **self.sentence_counts(batch),
         }
 
     def loss_mask(self, batch: Batch, masking: Masking) -> Tensor:
-        """Where the discriminator's loss counts (B, L)."""
-        text_BL = self.text(batch)
+        """True at the positions of the discriminator's loss (B, L)."""
+        text_BL = self.text_mask(batch)
         match self.config.discriminator_positions:
             case "text":
                 return text_BL
@@ -120,36 +120,35 @@ class ReplacedToken(GeneratorObjective):
             case "masked":
                 positions_BN, used_BN = masking.positions_BN, masking.used_BN
             case "random":
-                order_BL = uniforms(batch.row_seeds, Purpose.CONTROL, text_BL.shape[1])
+                order_BL = uniforms(batch.row_seeds, Purpose.RANDOM_POSITIONS, text_BL.shape[1])
                 order_BL = order_BL.masked_fill(~text_BL, -torch.inf)
-                most = masking.used_BN.shape[1]
-                positions_BN, used_BN = choose(order_BL, masking.used_BN.sum(1), most)
+                count = masking.used_BN.shape[1]
+                positions_BN, used_BN = top_positions(order_BL, masking.used_BN.sum(1), count)
         return torch.zeros_like(batch.input_ids_BL).scatter_add_(1, positions_BN, used_BN.long()) > 0
 
-    def read(self, batch: Batch, ids_BL: Tensor, mask_BL: Tensor | None, memory: StreamMemory) -> Tensor:
-        """The discriminator's states (B, L, D) for a batch with these ids in it."""
-        return memory.read(self.encoder, batch, ids_BL, batch.segment_ids_BL, mask_BL)
+    def discriminator_states(
+        self, batch: Batch, ids_BL: Tensor, mask_BL: Tensor | None, memory: StreamMemory
+    ) -> Tensor:
+        """The discriminator's states (B, L, D) for a batch, with these ids instead of its own."""
+        return memory.encode(self.encoder, batch, ids_BL, batch.segment_ids_BL, mask_BL)
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
-        """Held-out figures of both networks (docs/concepts/pretraining.md says what each one means)."""
-        generator, fakes, unigram = (
-            MaskedLanguageModelMetrics(),
-            DetectionMetrics(),
-            DetectionMetrics(),
-        )
+        """Held-out metrics of both networks (docs/concepts/pretraining.md explains each)."""
+        generator, samples, unigram = MaskedLanguageModelMetrics(), DetectionMetrics(), DetectionMetrics()
         training = self.training
         self.eval()
-        memories = self.memory.fresh(), self.memory.fresh()
-        generators = None if self.generator is None else self.generator.memory.fresh()
+        memories = self.memory.empty_copy(), self.memory.empty_copy()
+        generator_memory = None if self.generator is None else self.generator.memory.empty_copy()
         for batch, unigram_batch in batches:
-            corrupted, text_BL = self.evaluated(batch, generator, generators), self.text(batch)
-            texts = (fakes, corrupted.ids_BL), (unigram, unigram_batch.input_ids_BL)
-            for (figures, ids_BL), memory in zip(texts, memories, strict=True):
-                logits_BL = self.head(self.read(batch, ids_BL, corrupted.mask_BL, memory))
-                figures.add(logits_BL[text_BL], (ids_BL != batch.input_ids_BL)[text_BL])
+            corrupted = self.corrupt_for_evaluation(batch, generator, generator_memory)
+            text_BL = self.text_mask(batch)
+            texts = (samples, corrupted.ids_BL), (unigram, unigram_batch.input_ids_BL)
+            for (metrics, ids_BL), memory in zip(texts, memories, strict=True):
+                logits_BL = self.head(self.discriminator_states(batch, ids_BL, corrupted.mask_BL, memory))
+                metrics.add(logits_BL[text_BL], (ids_BL != batch.input_ids_BL)[text_BL])
         self.train(training)
-        return generator.figures() | fakes.figures() | {"eval/unigram_auc": unigram.auc()}
+        return generator.compute() | samples.compute() | {"eval/unigram_auc": unigram.auc()}
 
     def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
         return {"discriminator": ExportableNetwork(self.encoder, self.head), **super().exportable_networks()}

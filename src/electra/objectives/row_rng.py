@@ -1,7 +1,7 @@
-"""Random numbers that the seed of a row decides, whatever batch, process or device the row is in.
+"""Random numbers that depend on the seed of a row only, not on the batch, process or device of the row.
 
-A number is a function of (seed of the row, purpose, place): SplitMix64 (Steele, Lea and Flood, 2014) of their sum.
-So a batch and the same rows in micro-batches are masked and corrupted alike.
+Each number is a function of (seed of the row, purpose, index): SplitMix64 (Steele, Lea and Flood, 2014) of their
+sum. So micro-batches are masked and corrupted exactly like one batch with the same rows.
 
 Shapes: B rows, N numbers a row.
 """
@@ -14,41 +14,41 @@ from torch import Tensor
 _STEP = 0x9E3779B97F4A7C15 - 2**64
 _FACTORS = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
 _BITS = 24
-"""Of a number: as many as float32 has."""
+"""Random bits per number: as many as the significand of float32 has."""
 
 
 class Purpose(IntEnum):
-    """What numbers are for; those of two purposes have nothing in common."""
+    """The use of the numbers. Numbers for different purposes are independent."""
 
     POSITIONS = 1
     """Which positions are chosen."""
-    KEPT = 2
-    """What stands at a chosen position: [MASK], the token itself, or any other."""
-    OTHER_TOKENS = 3
+    MASK_OR_KEEP = 2
+    """What a chosen position shows: [MASK], its own token, or a random token."""
+    RANDOM_TOKENS = 3
     SAMPLES = 4
-    CONTROL = 5
-    """Positions that are drawn apart from the masks."""
+    RANDOM_POSITIONS = 5
+    """Positions that are drawn independently of the masks."""
     SPANS = 6
     NOISE = 7
-    """Of the Gumbel distribution."""
+    """Gumbel noise."""
     ORDER = 8
-    """In which tokens are predicted."""
+    """The order in which tokens are predicted."""
 
 
 def uniforms(seeds_B: Tensor, purpose: Purpose, count: int) -> Tensor:
-    """Numbers in [0, 1) (B, N), float32."""
-    keys_B1 = _mixed(_mixed(seeds_B) + int(purpose))[:, None]
-    numbers_BN = _mixed(keys_B1 + torch.arange(count, device=seeds_B.device) * _STEP)
-    return _shifted(numbers_BN, 64 - _BITS).float() / 2**_BITS
+    """Uniform random numbers in [0, 1) (B, N), float32, for each row by its seed."""
+    keys_B1 = _splitmix64(_splitmix64(seeds_B) + int(purpose))[:, None]
+    numbers_BN = _splitmix64(keys_B1 + torch.arange(count, device=seeds_B.device) * _STEP)
+    return _shift_right(numbers_BN, 64 - _BITS).float() / 2**_BITS
 
 
-def _mixed(x: Tensor) -> Tensor:
-    """The finaliser of SplitMix64; int64 overflows as uint64 would."""
-    x = (x ^ _shifted(x, 30)) * _FACTORS[0]
-    x = (x ^ _shifted(x, 27)) * _FACTORS[1]
-    return x ^ _shifted(x, 31)
+def _splitmix64(x: Tensor) -> Tensor:
+    """The finalizer of SplitMix64; int64 overflows in the same way as uint64."""
+    x = (x ^ _shift_right(x, 30)) * _FACTORS[0]
+    x = (x ^ _shift_right(x, 27)) * _FACTORS[1]
+    return x ^ _shift_right(x, 31)
 
 
-def _shifted(x: Tensor, bits: int) -> Tensor:
-    """To the right, zeros from the left, as of an unsigned number."""
+def _shift_right(x: Tensor, bits: int) -> Tensor:
+    """Logical shift to the right: zeros from the left, as for an unsigned number."""
     return (x >> bits) & (2 ** (64 - bits) - 1)

@@ -1,8 +1,8 @@
-"""One network alone first, then the rest: the training algorithms that joint training is compared with.
+"""Two-stage training, which the paper compares with joint training: one network first, then the rest.
 
-    generator: G learns L_MLM for a share of the run; D takes over G's weights; D learns L_Disc on the fakes of G,
-               which stays as it is (paper, section 3.2 and figure 3)
-    encoder:   the discriminator's network learns L_MLM as BERT does; then joint training from what it has learnt
+    generator: G is trained on L_MLM for a share of the run; D starts from G's weights; D is trained on L_Disc with
+               samples of G, which is frozen (paper, section 3.2 and figure 3)
+    encoder:   the discriminator's encoder is trained on L_MLM like BERT; then joint training from its weights
 
 Shapes: B batch, L length, N slots a row, n = B × N.
 """
@@ -24,10 +24,10 @@ from electra.objectives.base import Counts, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts, Sections
 from electra.objectives.generator_objective import (
     CorruptedBatch,
-    trains_its_own_generator,
+    generator_source_problem,
 )
 from electra.objectives.generators import Generator
-from electra.objectives.masking import Masking, slots
+from electra.objectives.masking import Masking, max_predictions
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.replaced_token import ReplacedToken, ReplacedTokenConfig
 
@@ -40,10 +40,11 @@ class TwoStageConfig(ReplacedTokenConfig):
     first_share: OpenFraction = 0.5
     """Share of the run that the first stage takes."""
     first_stage: Literal["generator", "encoder"] = "generator"
-    """generator: it is trained alone, then the discriminator on its frozen fakes (paper, section 3.2). encoder:
-    the discriminator's network learns as a masked language model first, then both are trained together."""
+    """generator: the generator is trained alone, then the discriminator with samples of the frozen generator
+    (paper, section 3.2). encoder: the discriminator's encoder is trained as a masked language model first, then
+    both networks together."""
     hand_over: bool = True
-    """For first_stage generator: initialize the discriminator with the generator's weights; the two must have the
+    """For first_stage generator: initialize the discriminator with the generator's weights. The two must have the
     same shape."""
 
     carries_memory: ClassVar[bool] = False
@@ -63,18 +64,21 @@ class TwoStageConfig(ReplacedTokenConfig):
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
-        yield from trains_its_own_generator(self)
+        yield from generator_source_problem(self)
         if self.first_stage == "encoder" and self.sharing in ("detached", "disentangled"):
-            yield f"sharing: {self.sharing} leaves the tables to a generator that is not trained at first"
+            yield (
+                f"sharing: {self.sharing} trains the tables with the generator, but the first stage does not "
+                "train the generator; set it to embeddings"
+            )
 
     def problems_with(self, sections: Sections) -> Iterator[str]:
         yield from super().problems_with(sections)
         if sections.train.minutes is not None:
-            yield "train.minutes: a run of two stages is as long as train.steps says; give that"
+            yield "train.minutes: two stages need a fixed number of steps; give train.steps"
         if self.first_stage != "generator":
             return
         if self.sharing != "none":
-            yield "objective.sharing: the generator of a first stage stays as it is in the second; set it to none"
+            yield "objective.sharing: the generator is frozen in the second stage; set it to none"
         if self.hand_over and sections.generator.encoder(sections.model) != sections.model:
             yield (
                 "objective.hand_over: needs a generator of the discriminator's shape: set generator.width 1, or "
@@ -83,34 +87,30 @@ class TwoStageConfig(ReplacedTokenConfig):
 
 
 class TwoStage(ReplacedToken):
-    """Replaced-token detection behind a first stage.
-
-    Attributes:
-        in_stages: a step does not use every parameter, which those who sum gradients must know.
-    """
+    """Replaced-token detection after a first stage."""
 
     config: TwoStageConfig
-    in_stages = True
+    has_unused_parameters = True
 
     def add_heads(self, model: EncoderConfig) -> None:
         super().add_heads(model)
-        self.first = True
+        self.in_first_stage = True
         if self.config.first_stage == "encoder":
             self.first_head = MaskedLanguageModelHead(model)
 
     def begin_step(self, step: int, steps: int | None) -> None:
-        """Know the stage, and hand the weights over between the two."""
+        """Set the stage, and copy the generator's weights to the discriminator between the stages."""
         super().begin_step(step, steps)
-        assert steps is not None, "the length of a run of two stages is given in steps"
-        change = self.config.second_stage_start(steps)
-        self.first = step < change
-        if step == change and self.config.first_stage == "generator" and self.config.hand_over:
+        assert steps is not None, "a run of two stages has a fixed number of steps"
+        second_stage = self.config.second_stage_start(steps)
+        self.in_first_stage = step < second_stage
+        if step == second_stage and self.config.first_stage == "generator" and self.config.hand_over:
             assert self.generator is not None
             with torch.no_grad():
-                for mine, theirs in zip(
+                for parameter, trained in zip(
                     self.encoder.parameters(), self.generator.encoder.parameters(), strict=True
                 ):
-                    mine.copy_(theirs)
+                    parameter.copy_(trained)
 
     def forward(
         self,
@@ -120,59 +120,61 @@ class TwoStage(ReplacedToken):
         masking: Masking | None = None,
         samples_n: Tensor | None = None,
     ) -> StepOutput:
-        """The loss of the stage: generator_loss, discriminator_loss, or both."""
-        if not self.first:
+        """`loss` = the loss of the stage: generator_loss, discriminator_loss, or both."""
+        if not self.in_first_stage:
             return super().forward(batch, counts, masking=masking, samples_n=samples_n)
-        masking = masking or self.draw(batch)
+        masking = masking or self.draw_masks(batch)
         counts = counts or self.counts(batch, masking)
-        learner = self._learner()
+        learner = self._first_stage_network()
         mask_BL = self.attention_mask(batch)
-        total, _ = learner(batch, masking, mask_BL, self.uniforms(batch, masking))
+        total, _ = learner(batch, masking, mask_BL, self.sampling_uniforms(batch, masking))
         loss = total / counts["generator"]
         return StepOutput(self.config.generator_weight * loss, {"generator_loss": loss.detach()})
 
     def corrupt(
         self, batch: Batch, *, masking: Masking | None = None, samples_n: Tensor | None = None
     ) -> CorruptedBatch:
-        """The fakes of a generator that has learnt in the first stage are its last word."""
+        """As in joint training, but a generator of the first stage is frozen and has no loss."""
         if self.config.first_stage == "encoder":
             return super().corrupt(batch, masking=masking, samples_n=samples_n)
-        masking, mask_BL = masking or self.draw(batch), self.attention_mask(batch)
+        masking, mask_BL = masking or self.draw_masks(batch), self.attention_mask(batch)
         if samples_n is None:
-            samples_n = self.fakes(batch, masking, mask_BL)
+            samples_n = self.sample(batch, masking, mask_BL)
         return CorruptedBatch(self.replace_tokens(batch, masking, samples_n), masking, mask_BL, None)
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
-        """In the first stage the figures of its masked language model, those of the large network by names of
-        their own; then those of both networks."""
-        if not self.first:
+        """In the first stage the metrics of its masked language model (`eval/encoder_...` for the discriminator's
+        encoder), then those of both networks."""
+        if not self.in_first_stage:
             return super().evaluate(batches)
-        figures, learner = MaskedLanguageModelMetrics(), self._learner()
+        metrics, learner = MaskedLanguageModelMetrics(), self._first_stage_network()
         training = self.training
         self.eval()
         for batch, _ in batches:
-            masking = self.draw(batch)
-            learner.evaluated(batch, masking, self.attention_mask(batch), self.uniforms(batch, masking), figures)
+            masking = self.draw_masks(batch)
+            learner.add_metrics(
+                batch, masking, self.attention_mask(batch), self.sampling_uniforms(batch, masking), metrics
+            )
         self.train(training)
-        found = figures.figures()
+        values = metrics.compute()
         if self.config.first_stage == "encoder":
-            return {key.replace("eval/", "eval/encoder_"): value for key, value in found.items()}
-        return found
+            return {key.replace("eval/", "eval/encoder_"): value for key, value in values.items()}
+        return values
 
     def networks(self, length: int) -> Networks:
         both = super().networks(length)
-        if not self.first:
+        if not self.in_first_stage:
             if self.config.first_stage == "encoder":
                 return both
-            frozen = replace(both["generator"], trained=False)  # and its fakes come from that pass
+            frozen = replace(both["generator"], trained=False)  # its only forward pass gives the samples
             return {"generator": frozen, "discriminator": both["discriminator"]}
         if self.config.first_stage == "generator":
             return {"generator": both["generator"]}
-        share = slots(length, self.masking.share) / length
+        share = max_predictions(length, self.masking.share) / length
         return {"encoder": Network.of(self.encoder.config, masked_share=share, output_share=share)}
 
-    def _learner(self) -> Generator:
+    def _first_stage_network(self) -> Generator:
         """The masked language model of the first stage."""
         if self.config.first_stage == "encoder":
             return Generator(self.encoder, self.first_head)

@@ -1,6 +1,6 @@
-"""What an objective knows of the tokens beside their ids.
+"""Tables over the vocabulary that objectives need: special tokens, counts, word starts, part-of-speech tags.
 
-Shapes: V entries of the vocabulary, n those that may stand in a text.
+Shapes: V entries of the vocabulary, n ordinary (not special) entries.
 """
 
 from typing import Literal
@@ -11,21 +11,21 @@ from torch import Tensor, nn
 from electra.data.tokenizer import SpecialTokens
 
 FakesKind = Literal["generator", "frozen", "uniform", "unigram", "same-tag"]
-"""Where replacement tokens come from."""
+"""Source of replaced tokens (see objective.fakes)."""
 
 
 class Vocabulary(nn.Module):
-    """Tables over the vocabulary. They are no weights: neither trained nor kept in checkpoints.
+    """Tables over the vocabulary, as buffers that are not saved in checkpoints.
 
     Args:
         size: entries of the vocabulary.
-        counts_V: how often each token occurs in the text to learn from.
-        continues_V: True where a token goes on with the word before it.
+        counts_V: the number of occurrences of each token in the training text.
+        continues_V: True if a token continues the word before it (such as WordPiece's "##ing").
         tags_V: the part of speech of each token, as a number.
     """
 
     usable_n: Tensor
-    """All ids but the special ones."""
+    """All ids except those of special tokens."""
     counts_V: Tensor | None
     continues_V: Tensor | None
     tags_V: Tensor | None
@@ -46,7 +46,7 @@ class Vocabulary(nn.Module):
         for name, table in tables.items():
             self.register_buffer(name, table, persistent=False)
 
-    def gives(self, fakes: FakesKind) -> bool:
-        """Whether fakes of this kind can be drawn from the tables that are there."""
+    def can_sample(self, fakes: FakesKind) -> bool:
+        """Whether these tables are enough to sample replacements of this kind."""
         needed = {"uniform": self.usable_n, "unigram": self.counts_V, "same-tag": self.tags_V}[fakes]
         return needed is not None and not self.usable_n.is_meta

@@ -84,7 +84,7 @@ class PretrainConfig:
         if self.optimizer.steps_before and self.train.minutes is not None:
             yield "optimizer.steps_before: the schedule goes on at once, so give train.steps, not train.minutes"
         objective = self.objective
-        if self.init.generator is not None and not objective.accepts_generator:
+        if self.init.generator is not None and not objective.accepts_pretrained_generator:
             yield "init.generator: this objective has no separate generator; leave it out"
         if self.init.generator is not None and self.init.discriminator is None and objective.fakes != "frozen":
             yield "init.generator: needs init.discriminator, too, or objective.fakes frozen"
@@ -127,7 +127,7 @@ class PretrainConfig:
     def shape_problems(self) -> Iterator[str]:
         """Where the shapes of the networks contradict each other or other sections."""
         model, objective = self.model, self.objective
-        generator = self.generator.encoder(model) if objective.generates else None
+        generator = self.generator.encoder(model) if objective.has_generator else None
         length = self.packing.sequence_length
         tables = [network for network in (model, generator) if network is not None and network.position_table]
         if any(length > network.max_positions for network in tables):

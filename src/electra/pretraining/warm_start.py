@@ -240,7 +240,7 @@ def _reshaped(model: EncoderConfig, shape: EncoderConfig) -> EncoderConfig:
 
 def _generator(shape: EncoderConfig, model: EncoderConfig) -> GeneratorConfig:
     """The settings of a generator of a certain shape next to a discriminator."""
-    kind = "" if shape.kind == GeneratorConfig().kind_beside(model) else shape.kind
+    kind = "" if shape.kind == GeneratorConfig().encoder_kind(model) else shape.kind
     return GeneratorConfig(
         kind=kind,
         hidden_size=shape.hidden_size,

@@ -132,7 +132,7 @@ def _distributed(objective: nn.Module) -> nn.Module:
         objective,
         **buffers,
         gradient_as_bucket_view=True,
-        find_unused_parameters=getattr(objective, "in_stages", False),
+        find_unused_parameters=getattr(objective, "has_unused_parameters", False),
     )
 
 
