@@ -142,10 +142,10 @@ def test_a_process_that_dies_ends_the_run_and_the_command_goes_on(
     run, began = tmp_path / "run", time.monotonic()
     broken = torchrun(BREAKING, "die", tmp_path / "broken", *arguments(data_folder, run))
     assert broken.returncode != 0 and time.monotonic() - began < 120
-    assert "process 1 (of 2, counted from 0) is gone" in broken.stderr
+    assert "process 1 (of 2, counted from 0) died" in broken.stderr
     assert [path.name for path in (run / "checkpoints").glob("step-*")] == ["step-00000010"]
     end = json.loads((run / "ended.json").read_text())
-    assert end["message"].startswith("process 1 (of 2, counted from 0) is gone") and end["step"] in (12, 13)
+    assert end["message"].startswith("process 1 (of 2, counted from 0) died") and end["step"] in (12, 13)
     done = torchrun(BREAKING, "die", tmp_path / "broken", *arguments(data_folder, run))
     assert done.returncode == 0, done.stderr
     assert_same_losses(run, one)
@@ -163,7 +163,7 @@ def test_a_process_that_hangs_is_noticed(data_folder: Path, tmp_path: Path) -> N
     more = ("--train.timeout_minutes", "0.1")
     broken = torchrun(BREAKING, "hang", tmp_path / "broken", *arguments(data_folder, tmp_path / "run", *more))
     assert broken.returncode != 0
-    assert "process 1 (of 2, counted from 0) is gone, or has given no answer for 0.1 minutes" in broken.stderr
+    assert "process 1 (of 2, counted from 0) died, or has not answered for 0.1 minutes" in broken.stderr
 
 
 def test_a_batch_that_does_not_divide_is_refused_before_anything_else(data_folder: Path, tmp_path: Path) -> None:

@@ -206,13 +206,13 @@ def test_fakes_of_a_generator_that_was_trained_before(both: bool, tried: Callabl
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        (["objective.fakes=frozen", "objective.sharing=none"], "frozen needs init.generator"),
+        (["objective.fakes=frozen", "objective.sharing=none"], "set init.generator"),
         (["objective.fakes=frozen"], "cannot share weights; set it to none"),
         (["objective.kind=two-stage", "objective.sharing=none"], "needs a generator of the discriminator's shape"),
         (["objective.kind=two-stage", "objective.hand_over=false"], "is frozen in the second stage"),
         (
             ["objective.kind=adversarial", "objective.fakes=uniform"],
-            "trains the generator that its fakes come from",
+            "trains its own generator",
         ),
         (["objective.kind=electric", "objective.sharing=tokens"], "must be one of none, embeddings"),
         (["objective.kind=replace-mlm", "objective.discriminator_positions=masked"], "is for replaced-token"),

@@ -25,7 +25,7 @@ from electra.studies.cost_estimate import measure_flops_per_second
 from electra.studies.plan import StudyPlan
 from electra.studies.run import StoppedStudy
 from electra.training.precision import Precision
-from electra.training.run_lock import DEAD
+from electra.training.run_lock import STALE_SECONDS
 
 pytestmark = pytest.mark.usefixtures("without_transformers")
 
@@ -263,7 +263,7 @@ def test_a_run_whose_owner_died_is_taken_over(
 
     def fake(setup: Any, run: Any, steps: int) -> int:
         done.append(run.arm.name)
-        os.utime(another, (time.time() - 2 * DEAD,) * 2)
+        os.utime(another, (time.time() - 2 * STALE_SECONDS,) * 2)
         actual = {"arm": run.arm.name, "share": 1.0, "seed": 0, "failed": None, "tasks": {}, "evaluation": {}}
         (run.folder(setup.out) / "result.json").write_text(json.dumps({**actual, "blimp": None}))
         return 0

@@ -53,7 +53,7 @@ def test_a_file_cut_in_half_falls_back_and_says_so(
     with caplog.at_level(logging.WARNING, logger="electra"):
         latest = checkpoints.latest()
     assert latest is not None and latest.state["step"] == 10
-    assert str(damaged) in caplog.text and "going on with the checkpoint before it" in caplog.text
+    assert str(damaged) in caplog.text and "using the checkpoint before it" in caplog.text
 
 
 def test_a_flipped_bit_is_found(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_full_disk_leaves_the_old_ones_and_nothing_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoints = Checkpoints(tmp_path, CheckpointConfig())
-    assert checkpoints.newest() == "there is no checkpoint yet"
+    assert checkpoints.describe_newest() == "there is no checkpoint yet"
     save(checkpoints, 10)
 
     def full(*_: object) -> None:
@@ -170,5 +170,5 @@ def test_a_state_that_names_what_cannot_be_its_own_is_refused(tmp_path: Path, na
     state["files"] = {name: {"bytes": 1, "sha256": ""}}
     (path / "state.json").write_text(json.dumps(state))
     (path / "state.sha256").unlink()
-    with pytest.raises(CheckpointError, match="names a file that cannot be its own"):
+    with pytest.raises(CheckpointError, match="it has an impossible file name"):
         read_checkpoint(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from electra.errors import DivergedError
-from electra.training.events import events
+from electra.training.events import open_event_hook
 from electra.training.run_folder import RunFolder
 
 COMMAND = (
@@ -19,10 +19,10 @@ COMMAND = (
 
 def test_a_command_hears_of_every_event(tmp_path: Path) -> None:
     file, run = tmp_path / "heard", RunFolder(tmp_path)
-    with events(run, COMMAND.format(file=file)) as happened:
-        happened("started", "at step 0")
-        happened("warning", 'loss spike: it\'s 9 "high" $HOME', 12)
-        happened("finished", "after 20 steps", 20)
+    with open_event_hook(run, COMMAND.format(file=file)) as events:
+        events("started", "at step 0")
+        events("warning", 'loss spike: it\'s 9 "high" $HOME', 12)
+        events("finished", "after 20 steps", 20)
     assert sorted(file.read_text().splitlines()) == [
         f"finished|20|{tmp_path}|after 20 steps",
         f"started|0|{tmp_path}|at step 0",
@@ -34,19 +34,19 @@ def test_a_command_hears_of_every_event(tmp_path: Path) -> None:
 def test_what_goes_wrong_is_told_and_kept(tmp_path: Path) -> None:
     file, run = tmp_path / "heard", RunFolder(tmp_path)
     run.end.write_text("of before")
-    with pytest.raises(DivergedError), events(run, COMMAND.format(file=file)):
+    with pytest.raises(DivergedError), open_event_hook(run, COMMAND.format(file=file)):
         assert not run.end.exists()
         raise DivergedError("steps are not finite")
     assert file.read_text().strip() == f"failed|0|{tmp_path}|steps are not finite"
     assert json.loads(run.end.read_text())["message"] == "steps are not finite"
-    with pytest.raises(KeyboardInterrupt), events(run, ""):
+    with pytest.raises(KeyboardInterrupt), open_event_hook(run, ""):
         raise KeyboardInterrupt
     assert json.loads(run.end.read_text())["how"] == "stopped"
 
 
 def test_an_end_has_the_step_that_was_reached(tmp_path: Path) -> None:
-    with pytest.raises(DivergedError), events(RunFolder(tmp_path), "") as happened:
-        happened.reached = lambda: 63
+    with pytest.raises(DivergedError), open_event_hook(RunFolder(tmp_path), "") as events:
+        events.current_step = lambda: 63
         raise DivergedError("steps are not finite")
     assert json.loads((tmp_path / "ended.json").read_text())["step"] == 63
 
@@ -54,9 +54,9 @@ def test_an_end_has_the_step_that_was_reached(tmp_path: Path) -> None:
 def test_a_command_that_fails_disturbs_nobody_and_is_named_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING), events(RunFolder(tmp_path), "exit 7") as happened:
-        happened("started", "")
-        happened("checkpoint", "")
+    with caplog.at_level(logging.WARNING), open_event_hook(RunFolder(tmp_path), "exit 7") as events:
+        events("started", "")
+        events("checkpoint", "")
     assert [m.partition(";")[0] for m in caplog.messages] == [
         "tracking.on_event ended with exit status 7 at the event 'started'"
     ]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from electra.training.health import Watch
+from electra.training.health import HealthMonitor
 
 HEALTHY: dict[str, Any] = {
     "step": 500,
@@ -39,52 +39,52 @@ def report(step: int, *, loss: float = 5.0, speed: float = 1000.0) -> dict[str, 
     ],
 )
 def test_failures_seen_in_evaluations(name: str, figures: dict[str, Any]) -> None:
-    watch = Watch()
-    assert watch.evaluation(HEALTHY, progress=0.6) == []
-    findings = watch.evaluation(HEALTHY | figures, progress=0.6)
+    monitor = HealthMonitor()
+    assert monitor.check_evaluation(HEALTHY, progress=0.6) == []
+    findings = monitor.check_evaluation(HEALTHY | figures, progress=0.6)
     assert [finding.name for finding in findings] == [name]
     assert "step 500" in findings[0].message and findings[0].remedy
-    assert watch.evaluation(HEALTHY | figures, progress=0.7) == []
+    assert monitor.check_evaluation(HEALTHY | figures, progress=0.7) == []
 
 
 def test_a_discriminator_that_has_not_started_yet_is_no_failure() -> None:
     figures = HEALTHY | {"eval/discriminator_auc": 0.5, "eval/unigram_auc": 0.5, "eval/discriminator_loss": 0.4}
-    assert Watch().evaluation(figures, progress=0.1) == []
+    assert HealthMonitor().check_evaluation(figures, progress=0.1) == []
 
 
 def test_a_loss_spike_is_named_once() -> None:
-    watch = Watch()
+    monitor = HealthMonitor()
     for step in range(10):
-        assert watch.report(report(step, loss=5.0 - 0.1 * step)) == []
-    assert [f.name for f in watch.report(report(10, loss=12.0))] == ["loss spike"]
-    assert watch.report(report(11, loss=15.0)) == []
+        assert monitor.check_report(report(step, loss=5.0 - 0.1 * step)) == []
+    assert [f.name for f in monitor.check_report(report(10, loss=12.0))] == ["loss spike"]
+    assert monitor.check_report(report(11, loss=15.0)) == []
 
 
 def test_falling_speed() -> None:
-    watch = Watch()
+    monitor = HealthMonitor()
     for step in range(10):
-        assert watch.report(report(step, speed=1000.0 + step)) == []
-    assert [f.name for f in watch.report(report(10, speed=400.0))] == ["tokens/s falling"]
+        assert monitor.check_report(report(step, speed=1000.0 + step)) == []
+    assert [f.name for f in monitor.check_report(report(10, speed=400.0))] == ["tokens/s falling"]
 
 
 def test_steps_that_are_not_finite() -> None:
-    watch = Watch()
-    findings = watch.skipped(17, rows="a file")
+    monitor = HealthMonitor()
+    findings = monitor.check_skipped(17, rows="a file")
     assert [f.name for f in findings] == ["not finite"] and "step 17" in findings[0].message
-    assert watch.skipped(18, rows="another") == []
+    assert monitor.check_skipped(18, rows="another") == []
 
 
 def test_what_is_certain_from_the_start() -> None:
-    assert Watch().plan(steps=1000, warmup_steps=100, epochs=3.0) == []
-    names = [f.name for f in Watch().plan(steps=100, warmup_steps=100, epochs=50.0)]
+    assert HealthMonitor().check_plan(steps=1000, warmup_steps=100, epochs=3.0) == []
+    names = [f.name for f in HealthMonitor().check_plan(steps=100, warmup_steps=100, epochs=50.0)]
     assert names == ["still warming up", "corpus too small"]
 
 
 def test_its_memory_survives_a_checkpoint() -> None:
-    watch, resumed = Watch(), Watch()
-    watch.skipped(1, rows="a file")
+    monitor, resumed = HealthMonitor(), HealthMonitor()
+    monitor.check_skipped(1, rows="a file")
     for step in range(10):
-        watch.report(report(step))
-    resumed.restore(watch.state())
-    assert resumed.skipped(2, rows="another") == []
-    assert [f.name for f in resumed.report(report(10, loss=50.0))] == ["loss spike"]
+        monitor.check_report(report(step))
+    resumed.load_state_dict(monitor.state_dict())
+    assert resumed.check_skipped(2, rows="another") == []
+    assert [f.name for f in resumed.check_report(report(10, loss=50.0))] == ["loss spike"]

@@ -9,27 +9,27 @@ from loop import batch_of, metrics, same, train, weights
 from electra.data.collate import Batch
 from electra.training import loss_scale
 from electra.training.config import CheckpointConfig, TrainConfig
-from electra.training.loss_scale import FIRST, STEPS, LossScale
+from electra.training.loss_scale import GROWTH_INTERVAL, INITIAL_SCALE, LossScale
 
 
 def test_it_halves_when_a_gradient_overflows_and_doubles_after_long() -> None:
     scale, good, bad = LossScale(torch.device("cpu")), torch.tensor(True), torch.tensor(False)
     scale.update(bad)
-    assert scale.value == FIRST / 2
-    for _ in range(STEPS - 1):
+    assert scale.value == INITIAL_SCALE / 2
+    for _ in range(GROWTH_INTERVAL - 1):
         scale.update(good)
-    assert scale.value == FIRST / 2
+    assert scale.value == INITIAL_SCALE / 2
     scale.update(good)
-    assert scale.value == FIRST and scale.steps == 0
+    assert scale.value == INITIAL_SCALE and scale.steps == 0
 
 
 def test_overflows_are_skipped_and_no_reason_to_go_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loss_scale, "FIRST", 2.0**24)
+    monkeypatch.setattr(loss_scale, "INITIAL_SCALE", 2.0**24)
     config = TrainConfig(steps=24, report_every=1)
     trainer, _ = train(tmp_path / "run", config, precision="float16", checkpoint=CheckpointConfig(every=2))
     skipped = trainer.progress.skipped
-    assert 0 < skipped < 20 and trainer.update.scale is not None
-    assert trainer.update.scale.value == 2.0 ** (24 - skipped)
+    assert 0 < skipped < 20 and trainer.update.loss_scale is not None
+    assert trainer.update.loss_scale.value == 2.0 ** (24 - skipped)
     records = metrics(tmp_path / "run")
     assert not [record for record in records if "health" in record] and not trainer.progress.excluded_steps
     assert records[-2]["loss_scale"] == 2.0 ** (24 - skipped)
@@ -40,7 +40,7 @@ def test_overflows_are_skipped_and_no_reason_to_go_back(tmp_path: Path, monkeypa
 def test_a_killed_run_in_float16_ends_as_if_it_had_not_been(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loss_scale, "STEPS", 3)
+    monkeypatch.setattr(loss_scale, "GROWTH_INTERVAL", 3)
     config = TrainConfig(steps=14)
     whole, _ = train(tmp_path / "whole", config, precision="float16")
 
@@ -53,5 +53,5 @@ def test_a_killed_run_in_float16_ends_as_if_it_had_not_been(
         train(tmp_path / "killed", config, precision="float16", micro_batches=dies)
     resumed, _ = train(tmp_path / "killed", config, precision="float16")
     assert same(weights(whole), weights(resumed))
-    assert resumed.update.tensors().keys() >= {"loss_scale/value", "loss_scale/steps"}
-    assert same(whole.update.tensors(), resumed.update.tensors())
+    assert resumed.update.state_dict().keys() >= {"loss_scale/value", "loss_scale/steps"}
+    assert same(whole.update.state_dict(), resumed.update.state_dict())

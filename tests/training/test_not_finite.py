@@ -67,7 +67,7 @@ def test_a_skipped_step_changes_no_weight(tmp_path: Path) -> None:
 
 def test_many_of_them_in_a_row_stop_a_run_without_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(
-        DivergedError, match=r"the last one step 8 \(loss nan, .*; 5 in a row(.|\n)*there is no checkpoint yet"
+        DivergedError, match=r"last at step 8 \(loss nan, .*; 5 in a row(.|\n)*there is no checkpoint yet"
     ):
         train(tmp_path / "run", TrainConfig(steps=40), objective=poisoned(set(range(3, 40))))
 
@@ -102,7 +102,7 @@ def test_a_run_goes_back_once_and_on_without_the_batch(
 def test_a_run_stops_if_it_comes_again_before_there_is_a_newer_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(
         DivergedError,
-        match=r"last one step 11 (.|\n)*gone back to a checkpoint because of step 10 already(.|\n)*8 in",
+        match=r"last at step 11 (.|\n)*gone back to a checkpoint because of step 10 already(.|\n)*8 in",
     ):
         train(tmp_path / "run", TrainConfig(steps=24), objective=poisoned({9, 10}))
     assert sorted(file.name for file in (tmp_path / "run/not-finite").iterdir()) == [

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from electra.training.config import OptimizerConfig
-from electra.training.optim import build_optimizer, optimizer_tensors, restore_optimizer
+from electra.training.optim import build_optimizer, load_optimizer_state_dict, optimizer_state_dict
 
 
 class Small(nn.Module):
@@ -40,13 +40,13 @@ def test_restored_state_goes_on_bit_for_bit() -> None:
     optimizer = build_optimizer(module, OptimizerConfig(learning_rate=0.1))
     steps(module, optimizer, 3)
     weights = {name: p.detach().clone() for name, p in module.named_parameters()}
-    state = {name: value.clone() for name, value in optimizer_tensors(module, optimizer).items()}
+    state = {name: value.clone() for name, value in optimizer_state_dict(module, optimizer).items()}
     steps(module, optimizer, 2)
 
     other = Small()
     other.load_state_dict(weights, strict=False)
     other_optimizer = build_optimizer(other, OptimizerConfig(learning_rate=0.1))
-    restore_optimizer(other, other_optimizer, state)
+    load_optimizer_state_dict(other, other_optimizer, state)
     steps(other, other_optimizer, 2)
     for name, parameter in module.named_parameters():
         assert torch.equal(parameter, dict(other.named_parameters())[name]), name

@@ -8,7 +8,7 @@ import pytest
 from electra import durable
 from electra.config import to_toml
 from electra.errors import CheckpointError
-from electra.training.run_folder import agree, open_run
+from electra.training.run_folder import open_run, require_same_config
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def test_fresh_starts_beside_and_deletes_nothing(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_things_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(CheckpointError, match=r"not empty and holds no run \(found thesis\.tex\)"):
+    with pytest.raises(CheckpointError, match=r"not empty and is not a run \(it has thesis\.tex\)"):
         open_run(tmp_path, fresh=False)
 
 
@@ -51,7 +51,9 @@ def test_what_the_run_settled_agrees_with_what_was_left_open(tmp_path: Path) -> 
     stored = Settings(train=Section(steps=500))
     durable.write_text(run.config, to_toml(stored))
     wanted = Settings(data=Path("elsewhere"))
-    assert agree(run, wanted, settled={"train.steps": None}, ignore=("data",)) == replace(stored, data=wanted.data)
+    assert require_same_config(run, wanted, settled={"train.steps": None}, ignore=("data",)) == replace(
+        stored, data=wanted.data
+    )
 
 
 def test_every_difference_is_named(tmp_path: Path) -> None:
@@ -59,7 +61,7 @@ def test_every_difference_is_named(tmp_path: Path) -> None:
     durable.write_text(run.config, to_toml(Settings(train=Section(steps=500))))
     wanted = replace(Settings(), train=Section(steps=600, rate=0.2))
     with pytest.raises(CheckpointError) as caught:
-        agree(run, wanted, settled={"train.steps": None}, ignore=("data",))
+        require_same_config(run, wanted, settled={"train.steps": None}, ignore=("data",))
     assert "train.steps: the run has 500, asked for 600" in str(caught.value)
     assert "train.rate: the run has 0.1, asked for 0.2" in str(caught.value)
     assert "--fresh" in str(caught.value)

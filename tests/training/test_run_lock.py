@@ -11,14 +11,14 @@ import pytest
 
 from electra.errors import CheckpointError
 from electra.training import run_lock
-from electra.training.run_lock import DEAD, acquire, is_locked, owner
+from electra.training.run_lock import STALE_SECONDS, acquire, is_locked, owner
 
 ANOTHER = {"host": "another", "processes": [], "process": 1}
 
 
 def abandoned(path: Path, text: str) -> None:
     path.write_text(text)
-    os.utime(path, (time.time() - 2 * DEAD,) * 2)
+    os.utime(path, (time.time() - 2 * STALE_SECONDS,) * 2)
 
 
 def test_a_run_is_taken_by_one_and_a_dead_ones_by_the_next(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_claim_that_the_disk_has_no_room_for_is_none(tmp_path: Path, monkeypat
     assert not list((tmp_path / "run").iterdir())
 
 
-@pytest.mark.parametrize("later", [-2 * DEAD, 2 * DEAD])
+@pytest.mark.parametrize("later", [-2 * STALE_SECONDS, 2 * STALE_SECONDS])
 def test_a_clock_that_was_set_back_takes_no_run_for_ever(tmp_path: Path, later: float) -> None:
     path = tmp_path / "taken.json"
     path.write_text(json.dumps(ANOTHER))
@@ -127,12 +127,12 @@ def test_a_number_that_came_again_is_another_process(tmp_path: Path) -> None:
 def test_who_wants_a_run_of_another_machine_listens_for_a_sign_of_life(
     lives: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_lock, "BEAT", 0.1)
+    monkeypatch.setattr(run_lock, "HEARTBEAT_SECONDS", 0.1)
     path = tmp_path / "taken.json"
     path.write_text(json.dumps(ANOTHER))
     if lives:
         thread = threading.Timer(0.15, os.utime, (path, (time.time() + 1,) * 2))
         thread.start()
-    run_lock.heartbeat(tmp_path)
+    run_lock.wait_for_heartbeat(tmp_path)
     with acquire(tmp_path) as mine:
         assert mine is not lives

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from electra.training.config import TrackingConfig
-from electra.training.tracking import MetricsFile, Tracking, clock, log_file, report_line
+from electra.training.tracking import MetricsFile, Tracking, format_duration, log_file, report_line
 
 
 def test_resuming_cuts_off_what_lies_behind_the_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     metrics = MetricsFile(path)
     metrics.write({"step": 1, "loss": 2.5})
-    offset = metrics.synced()
+    offset = metrics.sync()
     metrics.write({"step": 2, "loss": 2.0})
     metrics.close()
     resumed = MetricsFile(path, resume_at=offset)
@@ -38,7 +38,7 @@ def test_tensorboard_has_every_step_once_after_a_kill(tmp_path: Path) -> None:
     for first, last, resumed in ((1, 12, 0), (9, 20, 8), (15, 22, 14)):
         tracking = Tracking(tmp_path, TrackingConfig(), resume_at=0, resume_step=resumed)
         for step in range(first, last + 1):
-            tracking.figures({"step": step, "loss": float(100 * resumed + step)})
+            tracking.write_metrics({"step": step, "loss": float(100 * resumed + step)})
         tracking.close()
     board = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     found = {scalar.step: scalar.value for scalar in board.Scalars("train/loss")}
@@ -51,7 +51,7 @@ def test_tensorboard_holds_the_same_figures(tmp_path: Path) -> None:
 
     tracking = Tracking(tmp_path, TrackingConfig(), resume_at=0, resume_step=0)
     tracking.report({"step": 5, "loss": 1.5}, line="step 5", done=5, total=10)
-    tracking.figures({"step": 5, "eval/unigram_auc": 0.75})
+    tracking.write_metrics({"step": 5, "eval/unigram_auc": 0.75})
     tracking.close()
     board = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert board.Scalars("train/loss")[0].value == 1.5
@@ -67,7 +67,7 @@ def test_tensorboard_can_be_left_out(tmp_path: Path) -> None:
     ("seconds", "text"), [(3, "3s"), (200, "3m 20s"), (18_420, "5h 07m"), (187_200, "2d 04h"), (-1, "0s")]
 )
 def test_clock(seconds: float, text: str) -> None:
-    assert clock(seconds) == text
+    assert format_duration(seconds) == text
 
 
 def test_a_report_is_one_line_with_everything_in_it() -> None:
@@ -75,10 +75,10 @@ def test_a_report_is_one_line_with_everything_in_it() -> None:
         "step": 1200, "loss": 7.25, "generator_loss": 6.0, "discriminator_loss": 0.25,
         "learning_rate": 5e-4, "gradient_norm": 1.5, "tokens_per_second": 12_345.0,
     }  # fmt: skip
-    line = report_line(figures, steps=10_000, utilisation=0.41, seconds_left=200)
+    line = report_line(figures, steps=10_000, utilization=0.41, seconds_left=200)
     assert line == (
         "step 1,200/10,000 · loss 7.2500 · generator 6.0000 · discriminator 0.2500 · lr 5.00e-04 · "
-        "gradient 1.50 · 12,345 tokens/s · utilisation 41% · 3m 20s left"
+        "gradient 1.50 · 12,345 tokens/s · utilization 41% · 3m 20s left"
     )
 
 

@@ -151,7 +151,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_written_again(tmp_path: Path) -
 
 def test_data_of_another_making_is_refused(tmp_path: Path) -> None:
     train(tmp_path / "run", TrainConfig(steps=4))
-    with pytest.raises(CheckpointError, match=r"other data \(fingerprint the data there, other now\)"):
+    with pytest.raises(CheckpointError, match=r"other data \(fingerprint the data before, other now\)"):
         train(tmp_path / "run", TrainConfig(steps=4), identity="other")
 
 

@@ -63,7 +63,7 @@ class Statuses:
     def __rich__(self) -> RenderableType:
         if self.json:
             return "\n".join(json.dumps(vars(run)) for run in self.runs)
-        from electra.training.tracking import clock, evaluation_line
+        from electra.training.tracking import evaluation_line, format_duration
 
         table = Table(Column("run", overflow="fold"), "state", "step", "left", "loss", "held out", "health")
         several = len(self.runs) > 1
@@ -72,7 +72,7 @@ class Statuses:
             health = [name for name, _ in run.health] + (_reason(run).splitlines()[:1] if several else [])
             table.add_row(
                 run.run, run.state, f"{run.step:,}" + (f"/{run.steps:,}" if run.steps else ""),
-                "" if run.seconds_left is None else clock(run.seconds_left),
+                "" if run.seconds_left is None else format_duration(run.seconds_left),
                 "" if run.loss is None else f"{run.loss:.4f}",
                 "\n".join(f"{label} {value:.3f}" for label, value in evaluation),
                 "\n".join(health),
@@ -81,7 +81,9 @@ class Statuses:
             return table
         (run,) = self.runs
         speed = "" if run.tokens_per_second is None else f"{run.tokens_per_second:,.0f} tokens/s; "
-        lines = [f"{speed}last report {clock(run.since)} ago; newest checkpoint {run.checkpoint or 'none'}"]
+        lines = [
+            f"{speed}last report {format_duration(run.since)} ago; newest checkpoint {run.checkpoint or 'none'}"
+        ]
         lines += [evaluation_line(run.evaluation)] if run.evaluation else []
         lines += [f"{name}: {remedy}" for name, remedy in run.health]
         return Group(table, *lines, *([_reason(run)] if run.message else []))

@@ -24,7 +24,7 @@ from electra.tasks.task_model import TaskModel, layer_decay_scales
 from electra.training.allocator import peak_memory
 from electra.training.optim import build_optimizer
 from electra.training.precision import Precision
-from electra.training.tracking import clock
+from electra.training.tracking import format_duration
 from electra.training.update import Update
 
 MEASURED_STEPS = 10
@@ -57,9 +57,9 @@ class FinetuneEstimate:
         table.add_row("parameters", f"{self.parameters:,}")
         table.add_row("training rows", f"{self.rows:,}")
         table.add_row("steps of each seed", f"{self.steps:,}")
-        table.add_row("time of each seed, about", clock(self.seconds))
+        table.add_row("time of each seed, about", format_duration(self.seconds))
         total = self.preparation + self.config.seeds * self.seconds + self.predictions
-        table.add_row("total time, including loading", clock(total))
+        table.add_row("total time, including loading", format_duration(total))
         table.add_row("peak memory, about", f"{self.memory / 2**30:.2f} GiB")
         return Group(to_toml(self.config), table)
 

@@ -19,8 +19,8 @@ from electra.finetuning.config import FinetuneConfig
 from electra.finetuning.setup import DEV, FinetuneSetup
 from electra.tasks import squad_files
 from electra.tasks.base import Prediction, Problem
-from electra.training.checkpoint_io import different
-from electra.training.run_folder import RunFolder, agree
+from electra.training.checkpoint_io import describe_difference
+from electra.training.run_folder import RunFolder, require_same_config
 
 MAY_CHANGE = ("out", "data.path", "model")
 """Settings of a finished or interrupted run that may differ: paths. Fingerprints show that their content is the
@@ -174,15 +174,15 @@ def _load_result(folder: Path, config: FinetuneConfig, identity: Mapping[str, st
     path = folder / "result.json"
     if not path.is_file():
         return None
-    agree(RunFolder(folder), config, settled={}, ignore=MAY_CHANGE)
+    require_same_config(RunFolder(folder), config, settled={}, ignore=MAY_CHANGE)
     try:
         result = SeedResult(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
         raise DataError(f"{path}: cannot be read ({error}); remove it to run this seed again") from error
     if changed := [name for name, value in identity.items() if result.identity.get(name) != value]:
         raise CheckpointError(
-            f"{folder} was trained with {' and '.join(map(different, changed))}; give another --out, or start "
-            "next to it with --fresh"
+            f"{folder} was trained with {' and '.join(map(describe_difference, changed))}; give another --out, or "
+            "start next to it with --fresh"
         )
     return result
 

@@ -19,7 +19,7 @@ from electra.finetuning.seed_run import remove_checkpoints, run_seed
 from electra.finetuning.setup import FinetuneSetup, build_setup, fingerprint
 from electra.json_files import read_json, write_json
 from electra.serving.predictor import Predictor
-from electra.training.run_folder import RunFolder, agree, environment, open_run
+from electra.training.run_folder import RunFolder, environment, open_run, require_same_config
 from electra.training.tracking import log_file
 from electra.training.trainer import Outcome
 
@@ -43,7 +43,7 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> FinetuneResult:
     setup = build_setup(config)  # finds what is wrong with the data before a folder is made
     run = open_run(out, fresh=fresh)
     if run.config.exists():
-        agree(run, setup.config, settled={}, ignore=(*MAY_CHANGE, "seed", "seeds"))
+        require_same_config(run, setup.config, settled={}, ignore=(*MAY_CHANGE, "seed", "seeds"))
     with log_file(run.log):
         durable.write_text(run.config, to_toml(setup.config))
         write_json(run.environment, environment())

@@ -19,7 +19,7 @@ from electra.tasks.task_model import TaskModel, layer_decay_scales
 from electra.training.batch_source import BatchSource, prefetch
 from electra.training.config import CheckpointConfig, EvaluationConfig, TrainConfig, TrainerConfig
 from electra.training.run_context import RunContext, TrainerOptions
-from electra.training.run_folder import RunFolder, agree, open_run
+from electra.training.run_folder import RunFolder, open_run, require_same_config
 from electra.training.trainer import Outcome, Trainer
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def run_seed(setup: FinetuneSetup, seed: int, folder: Path) -> FinishedSeed | Ou
     config = replace(setup.config, seeds=1, seed=seed)
     run = open_run(folder, fresh=False)
     if run.config.exists():
-        agree(run, config, settled={}, ignore=MAY_CHANGE)
+        require_same_config(run, config, settled={}, ignore=MAY_CHANGE)
     model = setup.build_model(seed)
     evaluator = DevEvaluator(setup, model, run)
     trainer = _build_trainer(setup, config, evaluator, setup.training_rows(seed))

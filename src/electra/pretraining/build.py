@@ -67,9 +67,9 @@ def open_data(config: PretrainConfig) -> tuple[TokenData, Path]:
     # What can be refused is refused before anything is written or takes long.
     resolve_device(config.train.device)
     _check_shares(config)
-    found_whole = RunFolder(config.out).found_whole()
-    verified = partial(TokenData.open, config.data, verified=found_whole)
-    data = run_and_wait(verified if is_local_main_process() else None) or TokenData.open(config.data, verify=False)
+    open_verified = partial(TokenData.open, config.data, verified=RunFolder(config.out).read_verified())
+    data = run_and_wait(open_verified if is_local_main_process() else None)
+    data = data or TokenData.open(config.data, verify=False)
     if not data.manifest["splits"]["heldout"]["tokens"]:
         raise DataError(f"{data.folder}: nothing is held out of so short a text; prepare it with more")
     check_data(config, data)

@@ -13,7 +13,7 @@ from electra.modeling.flops import Convention, Network, Networks, forward_terms,
 from electra.objectives.base import ExportableNetwork
 from electra.pretraining.config import PretrainConfig, build_objective, with_vocabulary
 from electra.pretraining.warm_start import load_warm_start, with_shapes
-from electra.training.cost_estimate import flops_a_sequence
+from electra.training.cost_estimate import flops_per_sequence
 
 REFERENCE = "reference"
 """Folder below the presets with the models that the paper compares."""
@@ -95,7 +95,7 @@ def count_flops(model: str, convention: Convention) -> FlopsCount:
         with torch.device("meta"):
             objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
         parameters = {name: _parameters(network) for name, network in objective.exportable_networks().items()}
-        sequence = flops_a_sequence(objective, length, steps=steps, convention=convention)
+        sequence = flops_per_sequence(objective, length, steps=steps, convention=convention)
         networks, sequences = objective.networks(length), config.train.sequences(steps or 0)  # of the last stage
     return FlopsCount(
         Path(model).stem if model.endswith(".toml") else model,

@@ -13,7 +13,7 @@ from electra.pretraining.config import PretrainConfig, build_objective
 from electra.pretraining.resolve import resolve, resolve_for_run
 from electra.training.checkpoint import Checkpoints
 from electra.training.cost_estimate import CostEstimate, estimate_cost
-from electra.training.run_folder import RunFolder, check_free
+from electra.training.run_folder import RunFolder, check_out_folder
 
 
 def dry_run(config: PretrainConfig, *, fresh: bool = False) -> "DryRun":
@@ -24,7 +24,7 @@ def dry_run(config: PretrainConfig, *, fresh: bool = False) -> "DryRun":
     """
     run_folder = None if config.out is None or fresh else RunFolder(config.out)
     if run_folder:
-        check_free(run_folder)
+        check_out_folder(run_folder)
     names = Checkpoints(run_folder.checkpoints, config.checkpoint).names() if run_folder else []
     data = None if config.data is None else TokenData.open(config.data, verify=False)
     resolved = resolve(config, data, resumed=bool(names))

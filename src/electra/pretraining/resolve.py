@@ -16,7 +16,7 @@ from electra.pretraining.warm_start import (
 from electra.training.checkpoint import Checkpoints
 from electra.training.checkpoint_io import check_newest
 from electra.training.distributed import broadcast_object
-from electra.training.run_folder import RunFolder, agree, stored_config
+from electra.training.run_folder import RunFolder, require_same_config, stored_config
 
 SETTLED = {"train.steps": None, "train.precision": "auto", "model.vocabulary_size": 0}
 """Settings that a run fills in, with the value that leaves them open."""
@@ -72,6 +72,6 @@ def resolve_for_run(resolved: Resolved, run_folder: RunFolder) -> Resolved:
     if resolved.resumed:
         config = with_shapes_of_run(config, stored_config(run_folder, PretrainConfig))
     if broadcast_object(run_folder.config.exists()):
-        config = agree(run_folder, config, settled=SETTLED, ignore=IGNORED)
+        config = require_same_config(run_folder, config, settled=SETTLED, ignore=IGNORED)
     check_newest(Checkpoints(run_folder.checkpoints, config.checkpoint), identity(config, data))
     return replace(resolved, config=config)

@@ -33,11 +33,11 @@ from electra.training.distributed import (
     name_lost_peers,
     rank,
 )
-from electra.training.events import Events, events
+from electra.training.events import EventHook, open_event_hook
 from electra.training.precision import Precision
 from electra.training.run_context import RunContext, TrainerOptions
 from electra.training.run_folder import RunFolder, environment, open_run
-from electra.training.run_lock import acquire, heartbeat, owner
+from electra.training.run_lock import acquire, owner, wait_for_heartbeat
 from electra.training.tracking import log_file
 from electra.training.trainer import Outcome, Trainer
 
@@ -72,7 +72,7 @@ class _Session:
 
     resolved: Resolved
     run_folder: RunFolder
-    on_event: Events
+    on_event: EventHook
 
     def build(self) -> RunParts:
         """The parts of the run; a run that is resumed takes its weights from the checkpoint."""
@@ -94,8 +94,8 @@ def _open_session(resolved: Resolved, out: Path, *, fresh: bool) -> Iterator[_Se
         stack.enter_context(_lock(run_folder.path))
         resolved = resolve_for_run(resolved, run_folder)
         # Only now: a command that is refused leaves a run as it was.
-        stack.enter_context(log_file(run_folder.log_of(rank())))
-        on_event = stack.enter_context(events(run_folder, config.tracking.on_event))
+        stack.enter_context(log_file(run_folder.log_of_rank(rank())))
+        on_event = stack.enter_context(open_event_hook(run_folder, config.tracking.on_event))
         stack.enter_context(name_lost_peers(minutes=config.train.timeout_minutes))
         if is_local_main_process():
             assert resolved.data is not None
@@ -114,7 +114,7 @@ def _lock(folder: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         mine = False
         if is_main_process():
-            heartbeat(folder)
+            wait_for_heartbeat(folder)
             mine = stack.enter_context(acquire(folder))
         if not broadcast_object(mine):
             who = owner(folder) or {}
@@ -148,7 +148,7 @@ def _build_trainer(session: _Session, parts: RunParts) -> Trainer:
     )
     sections = TrainerConfig(config.train, config.optimizer, config.evaluation, config.checkpoint, config.tracking)
     trainer = Trainer(parts.objective, sections, context)
-    session.on_event.reached = lambda: trainer.progress.step
+    session.on_event.current_step = lambda: trainer.progress.step
     return trainer
 
 

@@ -10,7 +10,7 @@ from electra.errors import CheckpointError, ElectraError
 from electra.json_files import raise_if_damaged, read_json
 from electra.pretraining.config import PretrainConfig
 from electra.reports.metrics import read_metrics
-from electra.training.events import ENDS
+from electra.training.events import END_EVENTS
 from electra.training.run_folder import RunFolder
 from electra.training.run_lock import owner
 
@@ -123,7 +123,7 @@ def _end(run_folder: RunFolder) -> tuple[str, str | None] | None:
         end = read_json(run_folder.end)
     except CheckpointError:
         return None
-    if end.get("how") not in ENDS:
+    if end.get("how") not in END_EVENTS:
         return None
     return end["how"], str(end.get("message", "")) or None if end["how"] == "failed" else None
 

@@ -10,8 +10,8 @@ from rich.table import Table
 from electra.errors import ConfigError
 from electra.studies.arms import ArmConfigs, StudySetup, meta_objective
 from electra.training.config import TrainConfig
-from electra.training.cost_estimate import count_parameters, flops_a_sequence
-from electra.training.tracking import clock
+from electra.training.cost_estimate import count_parameters, flops_per_sequence
+from electra.training.tracking import format_duration
 
 logger = logging.getLogger(__name__)
 
@@ -96,14 +96,14 @@ class StudyPlan:
         finetuning = ""
         if suite := self.setup.suite:
             times = "once" if self.setup.task_seeds == 1 else f"{self.setup.task_seeds} times"
-            finetuning = (
-                f", and {clock(self.finetuning_seconds)} of fine-tuning ({times} on each of {', '.join(suite)})"
-            )
+            duration = format_duration(self.finetuning_seconds)
+            finetuning = f", and {duration} of fine-tuning ({times} on each of {', '.join(suite)})"
         return Group(
             table,
             f"{self.setup.flops:.3e} FLOPs a run{at} (modern convention: matrix products, backward = 2 × forward)",
-            f"{runs} runs, each about {clock(self.seconds)} of pre-training{finetuning}",
-            f"{clock(total)} in total, one run after the other, if all arms are as fast per FLOP as the control",
+            f"{runs} runs, each about {format_duration(self.seconds)} of pre-training{finetuning}",
+            f"{format_duration(total)} in total, one run after the other, if all arms are as fast per FLOP as the "
+            "control",
         )
 
 
@@ -113,7 +113,7 @@ def plan_study(setup: StudySetup, configs: ArmConfigs, *, seeds: int) -> StudyPl
     for arm in setup.study.arms:
         config = configs[arm.name]
         objective = meta_objective(config)
-        flops = flops_a_sequence(objective, config.packing.sequence_length, steps=config.train.steps)
+        flops = flops_per_sequence(objective, config.packing.sequence_length, steps=config.train.steps)
         parameters, warmup = count_parameters(objective), config.optimizer.warmup_steps
         arms.append(ArmCost(arm.name, arm.label, parameters, flops, setup.flops, config.train, warmup))
     return StudyPlan(setup, tuple(arms), seeds)

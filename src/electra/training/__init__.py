@@ -1,1 +1,1 @@
-"""The loop and what surrounds it: optimiser, schedule, checkpoints, tracking, health."""
+"""The training loop, optimizer, schedule, checkpoints, tracking and health checks."""

@@ -1,8 +1,8 @@
-"""Checkpoints: written whole or not at all, verified when read, rotated.
+"""Checkpoints: written atomically, verified when read, rotated.
 
-A checkpoint is a folder `step-00001200` with everything that a run needs to go on and everything that a
-person needs to use the weights elsewhere. It is written beside its place under another name, flushed to the
-disk, and renamed; `state.json` holds the size and checksum of every other file.
+A checkpoint is a folder `step-00001200` with everything that is needed to resume the run, and to use the weights
+elsewhere. It is written under a temporary name, flushed to the disk, and renamed. `state.json` has the size and
+checksum of every other file.
 """
 
 import hashlib
@@ -22,29 +22,28 @@ from electra.durable import MODE, flush
 from electra.errors import CheckpointError
 from electra.json_files import json_text
 from electra.training.config import CheckpointConfig
-from electra.training.sharding import OF_OPTIMIZER, load_whole
+from electra.training.sharding import OPTIMIZER_SEPARATOR, load_unsharded
 
 logger = logging.getLogger(__name__)
 
 STATE = "state.json"
-LONGEST_NAME = 255
+MAX_NAME_LENGTH = 255
 CHECKSUM = "state.sha256"
-"""Of state.json, which has those of all other files; as `sha256sum -c` reads it."""
+"""File with the checksum of state.json, in the format of `sha256sum -c`."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that was read and found whole."""
+    """A checkpoint whose files were verified."""
 
     path: Path
     state: dict[str, Any]
 
     def tensors(self, name: str) -> dict[str, Tensor]:
-        """The tensors of its `model` or `optimizer`, also where several processes wrote their parts of them; or of
-        its `memory`, which may hold none.
+        """Read the tensors of `model`, `optimizer` or `memory` (possibly none), also from a sharded checkpoint.
 
         Raises:
-            CheckpointError: the file is none of tensors.
+            CheckpointError: the file is not a safetensors file.
         """
         file = self.path / f"{name}.safetensors"
         if file.is_file():
@@ -52,25 +51,24 @@ class Checkpoint:
                 return load_file(file)
             except (SafetensorError, ValueError) as error:
                 raise CheckpointError(f"{file} cannot be read: {error}") from error
-        if name == "memory":  # which the leader writes as a whole
+        if name == "memory":  # never sharded
             return {}
-        found = load_whole(self.path)
         return {
             key: value
-            for key, value in found.items()
-            if (OF_OPTIMIZER in key) == (name == "optimizer") and not key.startswith(REMEMBERED)
+            for key, value in load_unsharded(self.path).items()
+            if (OPTIMIZER_SEPARATOR in key) == (name == "optimizer") and not key.startswith(MEMORY_PREFIX)
         }
 
 
-REMEMBERED = "remembered/"
-"""Begins the name of a tensor that is neither a weight nor of the optimiser, but what is remembered of rows."""
+MEMORY_PREFIX = "remembered/"
+"""Prefix of the names of tensors that belong to a memory (see objectives/stream_memory.py)."""
 
 
 class Checkpoints:
-    """The checkpoints of one run.
+    """The checkpoints of a run.
 
     Args:
-        warn: told of every damaged one that is passed over.
+        warn: called with a message for every damaged checkpoint that is skipped.
     """
 
     def __init__(
@@ -86,15 +84,15 @@ class Checkpoints:
         state: dict[str, Any],
         texts: Mapping[str, str],
     ) -> Path:
-        """Write the checkpoint of a step, then delete those that are no longer kept.
+        """Write the checkpoint of a step, then delete old checkpoints.
 
         Args:
-            write: writes safetensors files into the folder that it is given.
-            state: anything that JSON can hold.
-            texts: further files by name.
+            write: writes safetensors files to a folder.
+            state: anything that JSON can represent.
+            texts: further text files by name.
 
         Raises:
-            CheckpointError: the disk is full or refuses; what was begun is removed, older ones stay.
+            CheckpointError: the checkpoint cannot be written (disk full). It is removed; older ones are kept.
         """
         path = self.folder / f"step-{step:08d}"
         partial = self.partial(step)
@@ -116,108 +114,109 @@ class Checkpoints:
             partial.rename(path)
             flush(self.folder)
         except Exception as error:
-            # safetensors reports a full disk as an error of its own, so every kind is caught here
+            # safetensors has its own exception for a full disk, so all kinds are caught.
             shutil.rmtree(partial, ignore_errors=True)
             raise CheckpointError(
                 f"the checkpoint of step {step} could not be written to {self.folder}: {error}\n"
-                f"  {self.newest()}; make room, then give the same command again"
+                f"  {self.describe_newest()}; make room, then give the same command again"
             ) from error
         self._rotate(path.name)
         return path
 
     def partial(self, step: int) -> Path:
-        """Where the checkpoint of a step is written before it is renamed."""
+        """The temporary folder of a checkpoint, before it is renamed."""
         return self.folder / f".step-{step:08d}.partial"
 
     def names(self) -> list[str]:
         """The names of all checkpoints, oldest first."""
         return sorted(path.name for path in self.folder.glob("step-*") if path.is_dir())
 
-    def newest(self) -> str:
-        """What to say of the newest one."""
-        for name in self.names()[-1:]:
-            return f"the last good checkpoint is {name} in {self.folder}"
+    def describe_newest(self) -> str:
+        """A sentence about the newest checkpoint, for messages."""
+        if names := self.names():
+            return f"the last good checkpoint is {names[-1]} in {self.folder}"
         return "there is no checkpoint yet"
 
     def latest(self) -> Checkpoint | None:
-        """The newest checkpoint that is whole; damaged ones are named and passed over.
+        """Read the newest checkpoint that is not damaged; None: there is no checkpoint.
 
         Raises:
-            CheckpointError: there are checkpoints, and none is whole.
+            CheckpointError: all checkpoints are damaged.
         """
         names = self.names()
         for name in reversed(names):
             try:
                 return read_checkpoint(self.folder / name)
             except CheckpointError as error:
-                self.warn(f"{error}; going on with the checkpoint before it")
+                self.warn(f"{error}; using the checkpoint before it")
         if names:
             raise CheckpointError(
-                f"none of the {len(names)} checkpoints in {self.folder} can be read; start another run beside it "
-                "with --fresh"
+                f"none of the {len(names)} checkpoints in {self.folder} can be read; start a new run with --fresh"
             )
         return None
 
     def _rotate(self, newest: str) -> None:
-        """Delete what is no longer kept. Damaged ones that lie beyond the newest do not count."""
+        """Delete old checkpoints. Damaged checkpoints of later steps do not count."""
         milestone = self.config.milestone_every
         names = [name for name in self.names() if name <= newest]
         for name in names[: -self.config.keep]:
             if not milestone or int(name.removeprefix("step-")) % milestone:
                 _remove(self.folder / name)
-        for partial in self.folder.glob(".step-*.partial"):  # of a process that died while it wrote
+        for partial in self.folder.glob(".step-*.partial"):  # from a process that died while writing
             shutil.rmtree(partial, ignore_errors=True)
 
 
 def _remove(path: Path) -> None:
-    """Take a checkpoint's name away, then delete it: one that is half deleted must not look like one."""
+    """Rename a checkpoint, then delete it, so that a partly deleted one does not look like a checkpoint."""
     if path.exists():
-        doomed = path.with_name(f".{path.name}.deleted.partial")
-        shutil.rmtree(doomed, ignore_errors=True)
-        path.rename(doomed)
+        renamed = path.with_name(f".{path.name}.deleted.partial")
+        shutil.rmtree(renamed, ignore_errors=True)
+        path.rename(renamed)
         flush(path.parent)
-        shutil.rmtree(doomed)
+        shutil.rmtree(renamed)
 
 
 def write_tensors(folder: Path, groups: Mapping[str, Mapping[str, Tensor]]) -> None:
-    """Safetensors files by name, without the ending."""
+    """Write groups of tensors to safetensors files, by name without the extension."""
     for name, group in groups.items():
         save_file({key: value.contiguous() for key, value in group.items()}, folder / f"{name}.safetensors")
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """A checkpoint, once all its files have the size and checksum that they were written with.
+    """Read a checkpoint, and verify the size and checksum of all its files.
 
     Raises:
         CheckpointError: it is missing or damaged.
     """
     try:
         content = (path / STATE).read_bytes()
-        checksum = path / CHECKSUM  # those of early versions have none
-        sound = not checksum.is_file() or checksum.read_bytes() == _checksum_line(content).encode()
+        checksum = path / CHECKSUM  # checkpoints of early versions have none
+        valid = not checksum.is_file() or checksum.read_bytes() == _checksum_line(content).encode()
     except OSError as error:
         raise CheckpointError(f"{path / STATE} cannot be read: {error}") from error
-    if not sound:
+    if not valid:
         raise CheckpointError(f"{path / STATE} is damaged, or {CHECKSUM} is")
     try:
         state = json.loads(content)
-        files = {name: (facts["bytes"], facts["sha256"]) for name, facts in state["files"].items()}
+        files = {name: (file["bytes"], file["sha256"]) for name, file in state["files"].items()}
     except KeyError as error:
         raise CheckpointError(f"{path / STATE} is damaged: it lacks {error}") from error
     except (TypeError, AttributeError) as error:
-        raise CheckpointError(f"{path / STATE} is damaged: it holds something else than a checkpoint's") from error
+        raise CheckpointError(f"{path / STATE} is damaged: it is not the state of a checkpoint") from error
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path / STATE} cannot be read: {error}") from error
     for name, expected in files.items():
         file = path / name
-        if file.name != name or len(name) > LONGEST_NAME:
-            raise CheckpointError(f"{path / STATE} names a file that cannot be its own: {name[:80]!r}")
+        if file.name != name or len(name) > MAX_NAME_LENGTH:
+            raise CheckpointError(f"{path / STATE} is damaged: it has an impossible file name: {name[:80]!r}")
         if not file.is_file():
             raise CheckpointError(f"{file} is missing")
         if file.stat().st_size != expected[0]:
-            raise CheckpointError(f"{file} is damaged: {file.stat().st_size} bytes of {expected[0]}")
+            raise CheckpointError(
+                f"{file} is damaged: it has {file.stat().st_size} bytes instead of {expected[0]}"
+            )
         if tuple(_fingerprint(file).values()) != expected:
-            raise CheckpointError(f"{file} is damaged: its checksum differs from the one it was written with")
+            raise CheckpointError(f"{file} is damaged: its checksum differs from the one in {STATE}")
     return Checkpoint(path, state)
 
 

@@ -1,4 +1,4 @@
-"""The same bits from the same run, also on a GPU."""
+"""Deterministic kernels, so that a run on a GPU can be repeated bit for bit."""
 
 import contextlib
 import os
@@ -11,23 +11,23 @@ from electra.errors import ConfigError
 
 
 @contextlib.contextmanager
-def deterministic_algorithms(wanted: bool) -> Iterator[None]:
-    """Let PyTorch choose no kernel that adds in an order of chance; where it knows no other, it is named.
+def deterministic_algorithms(enabled: bool) -> Iterator[None]:
+    """Let PyTorch use deterministic kernels only.
 
-    On a CPU nothing changes: with the same number of threads a run is the same bit for bit anyway. On a GPU
-    gradients of embeddings, indexing and attention are otherwise sums whose order is that in which threads come.
+    On a CPU nothing changes: with the same number of threads, a run gives the same bits in any case. On a GPU, the
+    gradients of embeddings, indexing and attention are sums whose order otherwise depends on thread timing.
 
     Raises:
-        ConfigError: within the block, an operation has no such kernel.
+        ConfigError: an operation within the block has no deterministic kernel.
     """
-    if not wanted:
+    if not enabled:
         yield
         return
     settings: Any = torch.utils.deterministic
     before, filled = torch.are_deterministic_algorithms_enabled(), settings.fill_uninitialized_memory
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS wants for it
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS requires it
     torch.use_deterministic_algorithms(True)
-    settings.fill_uninitialized_memory = False  # none is read here, and it takes time
+    settings.fill_uninitialized_memory = False  # no code reads uninitialized memory, and filling takes time
     try:
         yield
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""The device that a run computes on."""
+"""The device of a run."""
 
 import torch
 
@@ -9,11 +9,11 @@ def resolve_device(wanted: str) -> torch.device:
     """The device for a setting `train.device`: auto, cpu or cuda.
 
     Raises:
-        ConfigError: cuda is wanted, but torch sees no GPU.
+        ConfigError: the setting is cuda, but torch finds no GPU.
     """
     if wanted == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("train.device: cuda, but torch sees no GPU here; set it to auto or cpu")
+        raise ConfigError("train.device: is cuda, but torch finds no GPU; set it to auto or cpu")
     if wanted == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
-    # With its number: in another thread, "cuda" alone can mean another card.
+    # With its index, because in another thread "cuda" alone can be another GPU.
     return torch.device("cuda", torch.cuda.current_device())

@@ -1,10 +1,11 @@
-"""Several processes that train one network: who leads, what all must know, when to stop, who is gone.
+"""Training with several processes: ranks, broadcasts and sums, agreement on when to stop, and lost processes.
 
-Every process computes the same run on its own part of each batch; gradients are summed where an update is made.
-Rank 0 leads: it alone writes the run's folder, and where processes could find different things (a clock, a folder
-that is just being made), it is asked and the others are told. A process that is alone leads, and is told nothing.
+Every process computes the same run on its own part of each batch; gradients are summed in every update. Rank 0 is
+the main process: only it writes the run's folder, and where processes could see different values (a clock, a
+folder that is being created), its value is broadcast. A single process is the main process, and nothing is
+broadcast.
 
-Messages go from host to host over gloo, also where gradients go over NCCL: no device is waited for.
+Messages between processes use gloo, even if gradients use NCCL, so that they do not wait for the GPU.
 """
 
 import contextlib
@@ -28,32 +29,32 @@ logger = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
-PAUSE = 0.2
-"""Seconds between two questions whether all are done."""
-ROLL_CALL = datetime.timedelta(seconds=5)
-"""How long those who are left wait for the others once something went wrong."""
+POLL_SECONDS = 0.2
+"""Seconds between two checks of whether all processes are done."""
+ROLL_CALL_TIMEOUT = datetime.timedelta(seconds=5)
+"""How long processes wait for answers after an error, to find out which process is lost."""
 
 
-class _Messages:
-    """The group of processes that this one talks to, and the one for a roll call; None: it is alone."""
+class _Groups:
+    """Gloo process groups: for messages, and for a roll call after an error. None: a single process."""
 
-    group: dist.ProcessGroup | None = None
-    last_call: dist.ProcessGroup | None = None
+    messages: dist.ProcessGroup | None = None
+    roll_call: dist.ProcessGroup | None = None
 
 
 def rank() -> int:
-    """The number of this process; 0 leads."""
+    """The number of this process; 0 is the main process."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
 def world_size() -> int:
-    """How many processes there are."""
+    """The number of processes."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def message_group() -> dist.ProcessGroup | None:
-    """The group of all processes that talks over gloo."""
-    return _Messages.group
+    """The gloo group of all processes; None: a single process."""
+    return _Groups.messages
 
 
 def is_main_process() -> bool:
@@ -61,19 +62,20 @@ def is_main_process() -> bool:
 
 
 def is_local_main_process() -> bool:
-    """Whether this is the first process of its machine, which does what one on each machine must do."""
+    """Whether this is the first process on its machine, which does work that is needed once per machine."""
     return int(os.environ.get("LOCAL_RANK", "0")) == 0
 
 
 @contextlib.contextmanager
 def init_distributed(*, minutes: float) -> Iterator[None]:
-    """Be one of the processes that torchrun has started; without it, be alone.
+    """Join the processes that torchrun started; without torchrun, do nothing.
 
     Args:
-        minutes: how long a process waits for the others before it gives them up.
+        minutes: how long a process waits for the others before the run ends with an error.
 
     Raises:
-        ProcessError: within the block, another process was gone, or gave no answer for so long.
+        ProcessError: within the block, another process died, or did not answer for so long.
+        ConfigError: there are more processes than GPUs.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         yield
@@ -91,61 +93,68 @@ def init_distributed(*, minutes: float) -> Iterator[None]:
     timeout = datetime.timedelta(minutes=minutes)
     try:
         store, number, count = next(rendezvous("env://", timeout=timeout))
-        # A part of the store for each restart: else the addresses of the dead are found there.
-        part = f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
-        store = dist.PrefixStore(part, store)  # type: ignore[attr-defined]
+        # Each restart has a prefix of its own, because the store still has the addresses of the dead processes.
+        prefix = f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+        store = dist.PrefixStore(prefix, store)  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=store, rank=number, world_size=count, timeout=timeout)
-        _Messages.group = dist.new_group(backend="gloo", timeout=timeout)
-        _Messages.last_call = dist.new_group(backend="gloo", timeout=ROLL_CALL)
+        _Groups.messages = dist.new_group(backend="gloo", timeout=timeout)
+        _Groups.roll_call = dist.new_group(backend="gloo", timeout=ROLL_CALL_TIMEOUT)
         if is_main_process():
-            logger.info("%s processes; one that gives no answer for %g minutes is given up", world_size(), minutes)
+            logger.info(
+                "%s processes; the run ends if one of them does not answer for %g minutes", world_size(), minutes
+            )
         with name_lost_peers(minutes=minutes):
             yield
     finally:
-        _Messages.group = _Messages.last_call = None
+        _Groups.messages = _Groups.roll_call = None
         with contextlib.suppress(RuntimeError):
             dist.destroy_process_group()
 
 
 @contextlib.contextmanager
 def name_lost_peers(*, minutes: float) -> Iterator[None]:
-    """Say which process is gone where one is; for parts of what is `init_distributed` that keep what went wrong.
+    """Turn communication errors within the block into a `ProcessError` that names the lost process.
+
+    `init_distributed` does this, too. This one is for an inner block whose error is recorded (see events.py).
 
     Raises:
-        ProcessError: within the block, another process was gone, or gave no answer for so long.
+        ProcessError: within the block, another process died, or did not answer for so long.
     """
     try:
         yield
     except RuntimeError as error:
-        if _Messages.last_call is None or not _is_of_a_peer(error):
+        if _Groups.roll_call is None or not _is_communication_error(error):
             raise
-        missing = ", ".join(map(str, _missing(_Messages.last_call)))
+        missing = ", ".join(map(str, _missing_ranks(_Groups.roll_call)))
         which = (
             f"process {missing} (of {world_size()}, counted from 0)"
             if missing
-            else "a process that the leader's log names"
+            else "a process (the log of process 0 has its number)"
         )
         raise ProcessError(
-            f"{which} is gone, or has given no answer for {minutes:g} minutes; its own log says more, and the "
-            f"same command goes on from the last checkpoint\n  {str(error).splitlines()[0]}"
+            f"{which} died, or has not answered for {minutes:g} minutes; its own log has the cause, and the same "
+            f"command resumes from the last checkpoint\n  {str(error).splitlines()[0]}"
         ) from error
 
 
-def _is_of_a_peer(error: RuntimeError) -> bool:
+def _is_communication_error(error: RuntimeError) -> bool:
     return isinstance(error, dist.DistError) or any(word in str(error) for word in ("gloo", "NCCL", "Connection"))
 
 
-def _missing(group: dist.ProcessGroup) -> list[int]:
-    """Who does not answer the leader; to others, whether the leader does. The group is one that is new."""
+def _missing_ranks(group: dist.ProcessGroup) -> list[int]:
+    """The ranks that do not answer the main process; in other processes, [0] if the main process does not answer.
+
+    The group must not have been used before.
+    """
     peers = list(range(1, world_size())) if is_main_process() else [0]
-    move = dist.irecv if is_main_process() else dist.isend
-    missing, waiting = [], {}
-    for peer in peers:  # all at once, since the first that fails spoils what begins after it
+    transfer = dist.irecv if is_main_process() else dist.isend
+    missing, pending = [], {}
+    for peer in peers:  # start all at once, because operations that start after a failure fail, too
         with contextlib.suppress(RuntimeError):
-            waiting[peer] = move(torch.ones(1), peer, group=group)
+            pending[peer] = transfer(torch.ones(1), peer, group=group)
     for peer in peers:
         try:
-            work = waiting[peer]
+            work = pending[peer]
             assert work is not None
             work.wait()
         except (KeyError, RuntimeError):
@@ -154,44 +163,44 @@ def _missing(group: dist.ProcessGroup) -> list[int]:
 
 
 def broadcast_object(value: Value) -> Value:
-    """What the leader has, in every process: anything that JSON can hold."""
+    """Return the value of the main process in every process: anything that JSON can represent."""
     if world_size() == 1:
         return value
     message = torch.frombuffer(
         bytearray(json.dumps(value).encode() if is_main_process() else b" "), dtype=torch.uint8
     )
     length = torch.tensor([len(message)])
-    dist.broadcast(length, src=0, group=_Messages.group)
+    dist.broadcast(length, src=0, group=_Groups.messages)
     if not is_main_process():
         message = torch.empty(int(length), dtype=torch.uint8)
-    dist.broadcast(message, src=0, group=_Messages.group)
-    found: Value = json.loads(message.numpy().tobytes())
-    return found
+    dist.broadcast(message, src=0, group=_Groups.messages)
+    received: Value = json.loads(message.numpy().tobytes())
+    return received
 
 
 def run_and_wait(task: Callable[[], Value] | None) -> Value | None:
-    """Do something that may take longer than processes wait for each other; all go on when the last one is done.
+    """Run a task that may take longer than the timeout of `init_distributed`; return when all processes are done.
 
     Args:
         task: None: this process has nothing to do.
 
     Raises:
-        Exception: what the task raises, in its process.
+        Exception: any exception of the task, in its process.
     """
     if world_size() == 1:
         return task() if task else None
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(task) if task else None
-        while True:  # they keep asking, so nobody seems to hang
+        while True:  # regular messages, so that no process runs into the timeout
             done = torch.tensor([int(future is None or future.done())])
-            dist.all_reduce(done, dist.ReduceOp.MIN, group=_Messages.group)
+            dist.all_reduce(done, dist.ReduceOp.MIN, group=_Groups.messages)
             if done:
                 return future.result() if future else None
-            time.sleep(PAUSE)
+            time.sleep(POLL_SECONDS)
 
 
 def all_reduce_sum(values: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Scalars of all processes, added up in float64, by name; all processes have the same names."""
+    """Sum scalars over all processes in float64, by name; all processes have the same names."""
     if world_size() == 1:
         return values
     packed = torch.stack([value.detach().double() for value in values.values()])
@@ -200,21 +209,23 @@ def all_reduce_sum(values: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def all_gather(values: Tensor, *, dim: int) -> Tensor:
-    """The tensors of all processes, which have one shape, joined along an axis in the order of their ranks: on
-    the host, where there are several."""
+    """Concatenate the tensors of all processes, which have the same shape, in the order of their ranks.
+
+    With several processes, the result is on the CPU.
+    """
     if world_size() == 1:
         return values
-    mine = values.detach().cpu().contiguous()
-    parts = [torch.empty_like(mine) for _ in range(world_size())]
-    dist.all_gather(parts, mine, group=_Messages.group)
+    local = values.detach().cpu().contiguous()
+    parts = [torch.empty_like(local) for _ in range(world_size())]
+    dist.all_gather(parts, local, group=_Groups.messages)
     return torch.cat(parts, dim)
 
 
 class AgreedMaximum:
-    """One number that all processes have at the same call: the largest that any of them gave at the call before.
+    """The maximum of a number over all processes, one call late.
 
-    So nobody waits for the slowest, as they would for the largest of this call. One who is alone has its own at
-    once.
+    Each call returns the maximum of the call before, so that no process waits for the slowest one. A single
+    process gets its own number at once.
     """
 
     def __init__(self) -> None:
@@ -223,9 +234,9 @@ class AgreedMaximum:
     def __call__(self, number: int) -> int:
         if world_size() == 1:
             return number
-        mine = torch.tensor([number])
-        work = dist.all_reduce(mine, dist.ReduceOp.MAX, group=_Messages.group, async_op=True)
-        before, self._before = self._before, (mine, work)
+        maximum = torch.tensor([number])
+        work = dist.all_reduce(maximum, dist.ReduceOp.MAX, group=_Groups.messages, async_op=True)
+        before, self._before = self._before, (maximum, work)
         if before is None:
             return 0
         before[1].wait()

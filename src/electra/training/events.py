@@ -1,4 +1,4 @@
-"""What happens to a run, told to a command of the user's and to those who look later."""
+"""Events of a run: a user's command is started for each, and ended.json records how the run ended."""
 
 import contextlib
 import logging
@@ -16,80 +16,80 @@ from electra.training.run_folder import RunFolder
 logger = logging.getLogger(__name__)
 
 Event = Literal["started", "checkpoint", "warning", "finished", "stopped", "failed"]
-ENDS: tuple[Event, ...] = ("finished", "stopped", "failed")
-PATIENCE = 30.0
-"""Seconds that a run waits at its end for commands that have not ended."""
+END_EVENTS: tuple[Event, ...] = ("finished", "stopped", "failed")
+WAIT_SECONDS = 30.0
+"""Seconds that a run waits at its end for commands that are still running."""
 
 
-class Events:
-    """Starts a command at every event, and keeps in the run's folder how it ended.
+class EventHook:
+    """Starts a command at every event, and records in the run's folder how the run ended.
 
-    The command is started by the shell with ELECTRA_EVENT, ELECTRA_RUN, ELECTRA_STEP and ELECTRA_MESSAGE in its
-    environment, and not waited for; a run goes on whatever becomes of it. The first time that it fails is named.
+    The command runs in a shell with ELECTRA_EVENT, ELECTRA_RUN, ELECTRA_STEP and ELECTRA_MESSAGE in its
+    environment. The run does not wait for it, and continues if it fails. The first failure is logged.
 
     Attributes:
-        reached: the step that the run has come to, for an end that nothing else tells the step of.
+        current_step: returns the current step, for events without a step.
     """
 
     def __init__(self, run: RunFolder, command: str) -> None:
         self.run, self.command = run, command
-        self.reached: Callable[[], int] = lambda: 0
-        self._started: list[tuple[Event, subprocess.Popen[bytes]]] = []
+        self.current_step: Callable[[], int] = lambda: 0
+        self._commands: list[tuple[Event, subprocess.Popen[bytes]]] = []
         self._failed = False
 
     def __call__(self, event: Event, message: str, step: int | None = None) -> None:
-        """Something happened, at the step that is reached where none is given."""
+        """Handle an event at a step; None: the current step."""
         if not is_main_process():
             return
-        step = self.reached() if step is None else step
-        if event in ENDS:
-            facts = {"how": event, "message": message, "step": step, "time": time.time()}
-            write_json(self.run.end, facts, indent=None)
+        step = self.current_step() if step is None else step
+        if event in END_EVENTS:
+            end = {"how": event, "message": message, "step": step, "time": time.time()}
+            write_json(self.run.end, end, indent=None)
         if self.command:
-            told = {"EVENT": event, "RUN": str(self.run.path), "STEP": str(step), "MESSAGE": message}
-            environment = {**os.environ, **{f"ELECTRA_{name}": value for name, value in told.items()}}
-            self._look_after()
+            variables = {"EVENT": event, "RUN": str(self.run.path), "STEP": str(step), "MESSAGE": message}
+            environment = {**os.environ, **{f"ELECTRA_{name}": value for name, value in variables.items()}}
+            self._collect_finished()
             try:
                 started = subprocess.Popen(self.command, shell=True, env=environment, stdin=subprocess.DEVNULL)
-                self._started.append((event, started))
+                self._commands.append((event, started))
             except OSError as error:
                 logger.warning("tracking.on_event could not be started: %s", error)
 
     def close(self) -> None:
-        """Wait for commands that have not ended; those that take too long are left to themselves."""
-        ends = time.monotonic() + PATIENCE
-        for _, one in self._started:
+        """Wait for running commands, but no longer than `WAIT_SECONDS`."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        for _, command in self._commands:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                one.wait(max(0.0, ends - time.monotonic()))
-        self._look_after()
+                command.wait(max(0.0, deadline - time.monotonic()))
+        self._collect_finished()
 
-    def _look_after(self) -> None:
-        """Forget the commands that have ended; the first that did not end well is named, later ones are not."""
-        for event, one in self._started:
-            if one.poll() and not self._failed:
+    def _collect_finished(self) -> None:
+        """Remove finished commands from the list, and log the first failure."""
+        for event, command in self._commands:
+            if command.poll() and not self._failed:
                 self._failed = True
                 logger.warning(
-                    "tracking.on_event ended with exit status %s at the event %r; this is said once, and the run "
-                    "goes on", one.returncode, event,
+                    "tracking.on_event ended with exit status %s at the event %r; later failures are not reported",
+                    command.returncode, event,
                 )  # fmt: skip
-        self._started = [(event, one) for event, one in self._started if one.returncode is None]
+        self._commands = [(event, command) for event, command in self._commands if command.returncode is None]
 
 
 @contextlib.contextmanager
-def events(run: RunFolder, command: str) -> Iterator[Events]:
-    """Events of a run that is at work in the block; what goes wrong in it is told, too."""
-    happened = Events(run, command)
+def open_event_hook(run: RunFolder, command: str) -> Iterator[EventHook]:
+    """The event hook of a run. An exception in the block becomes a `failed` or `stopped` event."""
+    on_event = EventHook(run, command)
     if is_main_process():
         run.end.unlink(missing_ok=True)
     try:
-        yield happened
+        yield on_event
     except BaseException as error:
         message = str(error) if isinstance(error, ElectraError) else f"{type(error).__name__}: {error}"
-        with contextlib.suppress(OSError):  # the disk may be what is wrong
-            if isinstance(error, KeyboardInterrupt):  # before or after the steps, which end in order by themselves
-                happened("stopped", "interrupted")
+        with contextlib.suppress(OSError):  # the error may come from the disk
+            if isinstance(error, KeyboardInterrupt):  # before or after training, which handles Ctrl-C itself
+                on_event("stopped", "interrupted")
             else:
-                happened("failed", message)
+                on_event("failed", message)
         raise
     finally:
-        happened.close()
+        on_event.close()

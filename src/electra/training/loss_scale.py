@@ -1,31 +1,34 @@
-"""The loss's scale in float16, where small gradients are 0 without it (Micikevicius et al. 2018, section 3.2)."""
+"""Loss scaling for float16, without which small gradients are 0 (Micikevicius et al. 2018, section 3.2)."""
 
 import torch
 from torch import Tensor
 
-FIRST, STEPS = 2.0**16, 2000
-"""The scale at the start, and the steps without an infinite gradient after which it doubles."""
+INITIAL_SCALE, GROWTH_INTERVAL = 2.0**16, 2000
+"""The scale at the start, and the number of steps without an overflow after which it doubles."""
 
 
 class LossScale:
-    """Halves when a gradient overflows, and doubles when none has for long. Nothing in it waits for the device."""
+    """A scale that halves when a gradient overflows, and doubles after many steps without an overflow.
+
+    It stays on the device, so no step waits for it (`torch.amp.GradScaler` copies it to the host).
+    """
 
     def __init__(self, device: torch.device) -> None:
-        self.value = torch.tensor(FIRST, device=device)
+        self.value = torch.tensor(INITIAL_SCALE, device=device)
         self.steps = torch.tensor(0.0, device=device)
 
     def update(self, finite: Tensor) -> None:
-        """A step was made, whose gradients were all finite or were not."""
+        """Update the scale after a step, given whether its gradients were finite."""
         steps = torch.where(finite, self.steps + 1, 0.0)
-        doubled = steps >= STEPS
+        doubled = steps >= GROWTH_INTERVAL
         self.value = torch.where(finite, torch.where(doubled, 2 * self.value, self.value), self.value / 2)
         self.steps = torch.where(doubled, 0.0, steps)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps."""
+    def state_dict(self) -> dict[str, Tensor]:
+        """The state to save in a checkpoint."""
         return {"loss_scale/value": self.value, "loss_scale/steps": self.steps}
 
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Put back what `tensors` gave."""
+    def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
+        """Load the result of `state_dict`."""
         self.value = tensors["loss_scale/value"].to(self.value.device)
         self.steps = tensors["loss_scale/steps"].to(self.value.device)

@@ -1,4 +1,4 @@
-"""The optimiser: AdamW with decay by kind of parameter."""
+"""The optimizer: AdamW, with weight decay for matrices only."""
 
 from collections.abc import Mapping
 
@@ -8,25 +8,26 @@ from torch import Tensor, nn
 from electra.training.config import OptimizerConfig
 from electra.training.sharding import local_shard
 
-_FAR = 1e6
-"""Steps after which 1 - β^t is 1 in double precision, for any β up to .9999."""
+_LARGE_STEP = 1e6
+"""A step count t at which 1 - β^t is 1 in double precision, for any β up to 0.9999."""
 
 
 def build_optimizer(
     module: nn.Module, config: OptimizerConfig, *, rate_scales: Mapping[str, float] | None = None
 ) -> torch.optim.AdamW:
-    """AdamW over the parameters of a module, each once even where networks share it.
+    """AdamW over the parameters of a module; a parameter that networks share occurs once.
 
     Args:
-        rate_scales: each parameter's share of the learning rate, by name, which groups keep as `scale`; None: 1.
+        rate_scales: a factor of the learning rate for each parameter, by name, stored as `scale` in the parameter
+            groups; None: 1 for all.
     """
-    alike: dict[tuple[float, bool], list[Tensor]] = {}
+    by_group: dict[tuple[float, bool], list[Tensor]] = {}
     for name, parameter in module.named_parameters():
         scale = 1.0 if rate_scales is None else rate_scales[name]
-        alike.setdefault((scale, parameter.ndim >= 2), []).append(local_shard(parameter))
+        by_group.setdefault((scale, parameter.ndim >= 2), []).append(local_shard(parameter))
     groups = [
         {"params": parameters, "weight_decay": config.weight_decay if decayed else 0.0, "scale": scale}
-        for (scale, decayed), parameters in alike.items()
+        for (scale, decayed), parameters in by_group.items()
     ]
     optimizer = torch.optim.AdamW(
         groups,
@@ -36,18 +37,18 @@ def build_optimizer(
         fused=True,
     )
     if not config.bias_correction:
-        # The corrections 1 - β^t are exactly 1 where t is large, so the steps are counted from a large number.
-        for learnt in map(local_shard, module.parameters()):
-            optimizer.state[learnt] = {
-                "step": torch.tensor(_FAR, dtype=torch.float32, device=learnt.device),
-                "exp_avg": torch.zeros_like(learnt),
-                "exp_avg_sq": torch.zeros_like(learnt),
+        # The corrections 1 - β^t are exactly 1 for a large t, so the step count starts at a large number.
+        for parameter in map(local_shard, module.parameters()):
+            optimizer.state[parameter] = {
+                "step": torch.tensor(_LARGE_STEP, dtype=torch.float32, device=parameter.device),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
             }
     return optimizer
 
 
-def optimizer_tensors(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimiser's state by parameter name, for a checkpoint; empty before the first step."""
+def optimizer_state_dict(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimizer state as `PARAMETER/KIND`, for a checkpoint; empty before the first step."""
     return {
         f"{name}/{key}": value.detach()
         for name, parameter in module.named_parameters()
@@ -55,11 +56,13 @@ def optimizer_tensors(module: nn.Module, optimizer: torch.optim.Optimizer) -> di
     }
 
 
-def restore_optimizer(module: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` gave."""
+def load_optimizer_state_dict(
+    module: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]
+) -> None:
+    """Load the result of `optimizer_state_dict`."""
     parameters = dict(module.named_parameters())
     for key, value in tensors.items():
         name, _, kind = key.rpartition("/")
         parameter = local_shard(parameters[name])
-        # The step counts of the fused optimiser live beside the parameters, as float32 scalars.
+        # The step counts of the fused optimizer are float32 scalars on the parameters' device.
         optimizer.state[parameter][kind] = value.to(parameter.device)

@@ -1,7 +1,6 @@
-"""Which precision to train in: measured, not assumed.
+"""Choose the precision to train in, by measurement.
 
-Some CPUs multiply bfloat16 matrices twice as fast as float32, others a hundred times slower; only a
-measurement tells them apart.
+Some CPUs multiply bfloat16 matrices twice as fast as float32, others a hundred times slower.
 """
 
 import math
@@ -13,27 +12,27 @@ from typing import Literal
 import torch
 
 PrecisionName = Literal["float32", "bfloat16", "float16"]
-ROUNDS = 3
-"""In which a step is timed in both."""
-CLEARLY = 0.95
-"""Of float32's time a step in bfloat16 must take at most: for less, chance would decide."""
+TIMING_ROUNDS = 3
+"""Number of times that a step is timed in each precision, in turn."""
+MAX_RELATIVE_TIME = 0.95
+"""bfloat16 is chosen if a step takes at most this fraction of the time in float32; closer times are noise."""
 PRECISIONS: dict[PrecisionName, torch.dtype] = {
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
-MEASURED: tuple[PrecisionName, ...] = ("float32", "bfloat16")
-"""Those that are chosen from. float16 is for who asks for it: it needs a scale, and is quicker nowhere."""
+CANDIDATES: tuple[PrecisionName, ...] = ("float32", "bfloat16")
+"""Precisions that "auto" chooses from. Not float16, which needs loss scaling and is not faster than bfloat16."""
 
 
 @dataclass(frozen=True)
 class Precision:
-    """The precision of a run's products.
+    """The precision of a run's matrix products.
 
     Attributes:
         name: `float32`, `bfloat16` or `float16`.
-        reason: what was measured, for a person to read.
-        product_flops: FLOP/s of a plain matrix product in it: what utilisation is a share of.
+        reason: the measurements, as text.
+        product_flops: FLOP/s of a matrix product in this precision; utilization is relative to it.
     """
 
     name: PrecisionName
@@ -41,19 +40,19 @@ class Precision:
     product_flops: float
 
     def autocast(self, device: torch.device) -> torch.autocast:
-        """A context in which products run in this precision."""
+        """A context in which matrix products run in this precision."""
         return torch.autocast(device.type, dtype=PRECISIONS[self.name], enabled=self.name != "float32")
 
 
 def choose_precision(
     wanted: PrecisionName | Literal["auto"], device: torch.device, step: Callable[[], None]
 ) -> Precision:
-    """The wanted precision; for `"auto"` float32, unless bfloat16 is clearly quicker.
+    """Return the wanted precision; for `"auto"`, bfloat16 if it is clearly faster than float32, else float32.
 
-    Plain products are timed first: where bfloat16 loses there, a whole step in it could take minutes. Only
-    where it wins is `step` (a forward and a backward pass) timed in both.
+    Matrix products are timed first, because a whole step in slow bfloat16 could take minutes. `step` (a forward
+    and a backward pass) is timed in both precisions only if bfloat16 products are faster.
     """
-    names = MEASURED if wanted == "auto" else (wanted,)
+    names = CANDIDATES if wanted == "auto" else (wanted,)
     flops = {name: product_flops(PRECISIONS[name], device) for name in names}
     speeds = ", ".join(f"{name} {speed / 1e9:,.0f}" for name, speed in flops.items())
     products = f"matrix products in GFLOP/s: {speeds}"
@@ -61,25 +60,25 @@ def choose_precision(
         return Precision(wanted, f"as set; {products}", flops[wanted])
     if flops["bfloat16"] <= flops["float32"]:
         return Precision("float32", products, flops["float32"])
-    seconds = dict.fromkeys(MEASURED, math.inf)
-    for _ in range(ROUNDS):  # in turn: beside other work one of the two would else be timed in a worse moment
-        for name in MEASURED:
+    seconds = dict.fromkeys(CANDIDATES, math.inf)
+    for _ in range(TIMING_ROUNDS):  # in turn, so that other work on the machine affects both
+        for name in CANDIDATES:
             with Precision(name, "", 0.0).autocast(device):
-                seconds[name] = min(seconds[name], _quickest(step, device, repeats=2))
-    name = "bfloat16" if seconds["bfloat16"] < CLEARLY * seconds["float32"] else "float32"
+                seconds[name] = min(seconds[name], _min_seconds(step, device, repeats=2))
+    name = "bfloat16" if seconds["bfloat16"] < MAX_RELATIVE_TIME * seconds["float32"] else "float32"
     steps = ", ".join(f"{name} {second:.3f}" for name, second in seconds.items())
     return Precision(name, f"seconds a step: {steps}; {products}", flops[name])
 
 
 def product_flops(dtype: torch.dtype, device: torch.device) -> float:
-    """FLOP/s of a square matrix product, the best of a few."""
+    """FLOP/s of a square matrix product, the best of a few runs."""
     size = 512 if device.type == "cpu" else 4096
     x = torch.randn(size, size, device=device).to(dtype)
-    return 2.0 * size**3 / _quickest(lambda: torch.mm(x, x), device, repeats=4)
+    return 2.0 * size**3 / _min_seconds(lambda: torch.mm(x, x), device, repeats=4)
 
 
-def _quickest(work: Callable[[], object], device: torch.device, *, repeats: int) -> float:
-    """Seconds of the quickest of several runs; the first one only warms up."""
+def _min_seconds(work: Callable[[], object], device: torch.device, *, repeats: int) -> float:
+    """Seconds of the fastest of several runs; the first one is a warm-up and does not count."""
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()

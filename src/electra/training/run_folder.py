@@ -1,4 +1,4 @@
-"""A run's folder: the interface between the verbs, and the guard against mixing two runs up."""
+"""The folder of a run: its files, and checks that a command does not mix two runs."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ Config = TypeVar("Config")
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The places inside a run's folder."""
+    """The paths inside a run's folder."""
 
     path: Path
 
@@ -46,8 +46,8 @@ class RunFolder:
     def log(self) -> Path:
         return self.path / "log.txt"
 
-    def log_of(self, rank: int) -> Path:
-        """The log of one of several processes; rank 0, which leads, has that of the run."""
+    def log_of_rank(self, rank: int) -> Path:
+        """The log file of a process; rank 0 writes the log of the run."""
         return self.path / f"log-{rank}.txt" if rank else self.log
 
     @property
@@ -60,12 +60,12 @@ class RunFolder:
 
     @property
     def end(self) -> Path:
-        """How the run ended, where it ended in order."""
+        """How the run ended; missing if its process was killed."""
         return self.path / "ended.json"
 
     @property
     def curves(self) -> Path:
-        """The last file of a run that goes to its end."""
+        """The last file that a finished run writes."""
         return self.path / "curves.png"
 
     @property
@@ -78,107 +78,109 @@ class RunFolder:
 
     @property
     def index(self) -> Path:
-        """Where the examples of much text lie, packed once."""
+        """The index of packed examples, for large data."""
         return self.path / "index"
 
     @property
     def verified(self) -> Path:
-        """The files of the data as this machine found them whole."""
+        """Sizes and times of the data files that this machine has verified."""
         return self.path / "verified" / f"{platform.node() or 'machine'}.json"
 
-    def found_whole(self) -> dict[str, list[int]]:
-        """What `verified` says; empty where there is nothing of the kind."""
+    def read_verified(self) -> dict[str, list[int]]:
+        """The content of `verified`; empty if it does not exist or is damaged."""
         try:
             return read_json(self.verified, optional=True)
         except CheckpointError:
             return {}
 
     def write_rows(self, step: int, rows: list[dict[str, Any]]) -> str:
-        """Keep what the batch of a step that was not finite was made of, each process its part; where, in here."""
-        of_process = f"-{rank()}" if rank() else ""
-        path = self.path / "not-finite" / f"step-{step:08d}{of_process}.jsonl"
+        """Write the rows of a step that was not finite, each process its own; return the path within the
+        folder."""
+        suffix = f"-{rank()}" if rank() else ""
+        path = self.path / "not-finite" / f"step-{step:08d}{suffix}.jsonl"
         path.parent.mkdir(exist_ok=True)
         durable.write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
         return path.relative_to(self.path).as_posix()
 
 
 def open_run(path: Path, *, fresh: bool) -> RunFolder:
-    """The folder of a run; with `fresh`, the first free one of PATH, PATH-2, PATH-3 … beside it.
+    """Create the folder of a run, or use an existing one; with `fresh`, the first of PATH, PATH-2, PATH-3 … that
+    does not exist.
 
     Raises:
-        CheckpointError: the folder holds something that is no run.
+        CheckpointError: the folder contains something else than a run.
     """
     if fresh:
-        number, wanted = 1, path
+        number, first = 1, path
         while path.exists():
             number += 1
-            path = wanted.with_name(f"{wanted.name}-{number}")
-    check_free(run := RunFolder(path))
+            path = first.with_name(f"{first.name}-{number}")
+    check_out_folder(run := RunFolder(path))
     path.mkdir(parents=True, exist_ok=True)
     return run
 
 
-def check_free(run: RunFolder) -> None:
-    """Refuse a place where something lies that is no run.
+def check_out_folder(run: RunFolder) -> None:
+    """Refuse an output path that exists and is not a run.
 
     Raises:
-        CheckpointError: it is a file, or a folder that holds something else.
+        CheckpointError: it is a file, or a folder with something else.
     """
     path = run.path
     if path.exists() and not path.is_dir():
         raise CheckpointError(f"{path} is a file; give another --out")
     if path.is_dir() and not run.config.exists():
-        ours = {"log.txt", "environment.json", "taken.json", "ended.json", run.trace.parent.name}
-        ours |= {run.index.name, run.verified.parent.name}
+        run_files = {"log.txt", "environment.json", "taken.json", "ended.json", run.trace.parent.name}
+        run_files |= {run.index.name, run.verified.parent.name}
         names = sorted(file.name for file in path.iterdir())
-        if others := [name for name in names if name not in ours and not _of_a_process(name)]:
+        if others := [name for name in names if name not in run_files and not _is_process_file(name)]:
             raise CheckpointError(
-                f"{path} is not empty and holds no run (found {', '.join(others[:3])}); give another --out"
+                f"{path} is not empty and is not a run (it has {', '.join(others[:3])}); give another --out"
             )
 
 
-def _of_a_process(name: str) -> bool:
+def _is_process_file(name: str) -> bool:
     return name.endswith(".partial") or (name.startswith("log-") and name.endswith(".txt"))
 
 
-def agree(run: RunFolder, wanted: Config, *, settled: Mapping[str, Any], ignore: tuple[str, ...]) -> Config:
-    """The config of the run that is in the folder, once it is sure that the wanted one is the same.
-
-    What may differ is as it is wanted now.
+def require_same_config(
+    run: RunFolder, wanted: Config, *, settled: Mapping[str, Any], ignore: tuple[str, ...]
+) -> Config:
+    """Check that a config is the same as that of the run in the folder; return the run's config.
 
     Args:
-        settled: settings that a run fills in by itself, with the value that leaves them open; a wanted config
-            that leaves them open agrees with whatever the run chose.
-        ignore: settings that do not change the result (where the data lies now).
+        settled: settings that a run fills in, with the value that leaves them open. A wanted config that leaves
+            them open agrees with any value of the run.
+        ignore: settings that do not change the result (such as the path of the data). The returned config has the
+            wanted values.
 
     Raises:
-        CheckpointError: naming each setting that differs; or the run's config cannot be read.
+        CheckpointError: settings differ (it names each), or the run's config cannot be read.
     """
     stored = stored_config(run, type(wanted))
-    have, want = flat(stored), flat(wanted)
+    old, new = flat(stored), flat(wanted)
     differences = [
-        f"{name}: the run has {have[name]!r}, asked for {want[name]!r}"
-        for name in have
-        if have[name] != want[name]
-        and name not in ignore
-        and not (name in settled and want[name] == settled[name])
+        f"{name}: the run has {old[name]!r}, asked for {new[name]!r}"
+        for name in old
+        if old[name] != new[name] and name not in ignore and not (name in settled and new[name] == settled[name])
     ]
     if differences:
         raise CheckpointError(
             f"{run.path} belongs to another config:\n"
             + "\n".join(f"  {difference}" for difference in differences)
-            + "\n  go on with the old settings, give another --out, or start another run beside it with --fresh"
+            + "\n  use the settings of the run, give another --out, or start a new run with --fresh"
         )
     for name in ignore:
-        stored = _with(stored, name, want[name])
+        stored = _with_setting(stored, name, new[name])
     return stored
 
 
 def stored_config(run: RunFolder, kind: type[Config]) -> Config:
-    """The config that a run was begun with.
+    """The config that a run was started with.
 
     Raises:
-        CheckpointError: it cannot be read; naming a checkpoint's copy that can.
+        CheckpointError: it cannot be read, but the copy in a checkpoint can (it names the copy).
+        ConfigError: it cannot be read.
     """
     try:
         return load_config(kind, run.config)
@@ -190,15 +192,15 @@ def stored_config(run: RunFolder, kind: type[Config]) -> Config:
         raise
 
 
-def _with(config: Config, name: str, value: Any) -> Config:
-    """A config with another value of a setting, named `section.name` or `name`."""
+def _with_setting(config: Config, name: str, value: Any) -> Config:
+    """A config with another value of a setting, given as `section.name` or `name`."""
     first, _, rest = name.partition(".")
-    return replace(config, **{first: _with(getattr(config, first), rest, value) if rest else value})  # type: ignore[type-var]
+    return replace(config, **{first: _with_setting(getattr(config, first), rest, value) if rest else value})  # type: ignore[type-var]
 
 
 def environment() -> dict[str, Any]:
-    """What a result may depend on besides the config and the data."""
-    facts: dict[str, Any] = {
+    """Versions and hardware that a result can depend on, besides the config and the data."""
+    values: dict[str, Any] = {
         "electra": __version__,
         "python": sys.version.split()[0],
         "torch": torch.__version__,
@@ -209,5 +211,5 @@ def environment() -> dict[str, Any]:
         "processes": world_size(),
     }
     if torch.cuda.is_available():
-        facts["accelerator"] = torch.cuda.get_device_name()
-    return facts
+        values["accelerator"] = torch.cuda.get_device_name()
+    return values

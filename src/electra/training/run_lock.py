@@ -1,4 +1,4 @@
-"""Who is at a run: a claim in its folder, with signs of life, so that two are never at one run at once."""
+"""The lock of a run's folder: a lock file with a heartbeat, so that only one process works on a run at a time."""
 
 import contextlib
 import json
@@ -17,34 +17,34 @@ from electra.errors import CheckpointError
 
 logger = logging.getLogger(__name__)
 
-CLAIM = "taken.json"
-BEAT, DEAD = 20.0, 300.0
-"""Seconds between two signs of life, and without one after which a run may be taken over."""
-LISTENED = 3.5
-"""Signs of life that who wants a run listens for, where it is not sure whether another has it."""
+LOCK_FILE = "taken.json"
+HEARTBEAT_SECONDS, STALE_SECONDS = 20.0, 300.0
+"""Seconds between two heartbeats, and seconds without a heartbeat after which a lock counts as abandoned."""
+HEARTBEATS_TO_WAIT = 3.5
+"""How long to wait for the heartbeat of another machine, in units of `HEARTBEAT_SECONDS`."""
 
 
 @contextlib.contextmanager
 def acquire(folder: Path) -> Iterator[bool]:
-    """Take a run, if nobody who lives has it; give it back at the end.
+    """Lock a folder if no live process holds the lock, and release it at the end; yield whether it was locked.
 
-    One whose claim is gone, because it was asleep for so long that another took the run over, stops as if by
+    If another process takes the lock over, because this one was suspended for long, this one stops as if by
     SIGTERM.
 
     Raises:
         CheckpointError: the folder cannot be written to.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / CLAIM
-    mine = json.dumps({**_me(), "since": time.time()})
-    if not _claim(path, mine):
+    path = folder / LOCK_FILE
+    content = json.dumps({**_this_process(), "since": time.time()})
+    if not _take_lock(path, content):
         yield False
         return
     ended = threading.Event()
 
     def beat() -> None:
-        while not ended.wait(BEAT):
-            if _lost(path, mine):
+        while not ended.wait(HEARTBEAT_SECONDS):
+            if _is_lost(path, content):
                 logger.warning("%s was taken over by another process; stopping", folder)
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
@@ -58,53 +58,59 @@ def acquire(folder: Path) -> Iterator[bool]:
     finally:
         ended.set()
         thread.join()
-        if not _lost(path, mine):
+        if not _is_lost(path, content):
             path.unlink(missing_ok=True)
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether someone who lives is at a run."""
-    return (folder / CLAIM).is_file() and _is_alive(folder / CLAIM)
+    """Whether a live process holds the lock."""
+    return (folder / LOCK_FILE).is_file() and _is_alive(folder / LOCK_FILE)
 
 
 def owner(folder: Path) -> dict[str, Any] | None:
-    """Who is at a run, if they live: `host`, `process`, and `since`, in seconds since 1970."""
-    return _owner(folder / CLAIM) if is_locked(folder) else None
+    """The live process that holds the lock: `host`, `process`, and `since`, in seconds since 1970; None:
+    nobody."""
+    return _owner(folder / LOCK_FILE) if is_locked(folder) else None
 
 
-def heartbeat(folder: Path) -> None:
-    """Find out whether a claim of another machine, or of another container, is that of someone who lives.
+def wait_for_heartbeat(folder: Path) -> None:
+    """Wait for a heartbeat of a lock that another machine or container holds; without one, mark it as abandoned.
 
-    One without a sign of life in the time of three or so counts as abandoned from then on. Of processes that this
-    one can see nothing needs to be found out.
+    A lock of this machine needs no waiting, because the process can be looked up.
     """
-    path = folder / CLAIM
+    path = folder / LOCK_FILE
     if not path.is_file() or not _is_alive(path) or _is_visible(_owner(path)):
         return
-    who = "another machine" if _owner(path) else f"someone ({CLAIM}, which says who, cannot be read)"
-    logger.warning("%s: %s was at this run a moment ago; waiting for a sign of life", folder, who)
+    who = "a process on another machine" if _owner(path) else f"a process ({LOCK_FILE} cannot be read)"
+    logger.warning("%s: %s used this run a moment ago; waiting for a heartbeat", folder, who)
     before = path.stat().st_mtime
-    ends = time.monotonic() + LISTENED * BEAT
-    while time.monotonic() < ends:
-        time.sleep(BEAT / 20)
+    deadline = time.monotonic() + HEARTBEATS_TO_WAIT * HEARTBEAT_SECONDS
+    while time.monotonic() < deadline:
+        time.sleep(HEARTBEAT_SECONDS / 20)
         if not path.exists() or path.stat().st_mtime != before:
             return
     os.utime(path, (0.0, 0.0))
 
 
-def _me() -> dict[str, Any]:
-    """This process. Machines may share a name and containers a host's, but not its boot and table of processes."""
-    seen = []
+def _this_process() -> dict[str, Any]:
+    """Identify this process. Machines and containers can have the same host name, but not the same boot id and PID
+    namespace."""
+    namespace = []
     with contextlib.suppress(OSError):
-        seen = [
+        namespace = [
             Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
             str(Path("/proc/self/ns/pid").readlink()),
         ]
-    return {"host": platform.node(), "processes": seen, "process": os.getpid(), "started": _started(os.getpid())}
+    return {
+        "host": platform.node(),
+        "processes": namespace,
+        "process": os.getpid(),
+        "started": _start_time(os.getpid()),
+    }
 
 
-def _started(process: int) -> int:
-    """When a process began, in ticks since the machine did; numbers of processes come again. 0: unknown."""
+def _start_time(process: int) -> int:
+    """When a process started, in ticks since boot, because process ids are reused. 0: unknown."""
     try:
         return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
@@ -112,7 +118,7 @@ def _started(process: int) -> int:
 
 
 def _owner(path: Path) -> dict[str, Any]:
-    """Who wrote a claim; empty where it is torn."""
+    """The process that wrote a lock file; empty if the file is damaged."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         if isinstance(owner := json.loads(path.read_text(encoding="utf-8")), dict):
             return owner
@@ -120,31 +126,32 @@ def _owner(path: Path) -> dict[str, Any]:
 
 
 def _is_visible(owner: dict[str, Any]) -> bool:
-    """Whether it is a process of this machine, and of this container."""
-    me = _me()
-    return bool(owner) and all(owner.get(name) == me[name] for name in ("host", "processes"))
+    """Whether the owner runs on this machine and in this container."""
+    this = _this_process()
+    return bool(owner) and all(owner.get(name) == this[name] for name in ("host", "processes"))
 
 
-def _claim(path: Path, mine: str) -> bool:
-    """Write a claim where there is none, or where the owner of the one there is dead."""
+def _take_lock(path: Path, content: str) -> bool:
+    """Write the lock file if there is none, or if its owner is dead; return whether it was written."""
     try:
-        if _created(path, mine):
+        if _create(path, content):
             return True
         if _is_alive(path):
             return False
-        # Of several that find it dead at once only the one that comes to hold this file may write.
+        # If several processes find the lock abandoned at the same time, only the one that creates this file may
+        # write.
         deciding = path.with_suffix(".deciding")
-        if not _created(deciding, mine):
-            if not _is_alive(deciding):  # died in this moment; the next to come by may decide
+        if not _create(deciding, content):
+            if not _is_alive(deciding):  # its process died at this point; the next process can take the lock
                 deciding.unlink(missing_ok=True)
             return False
         try:
             if _is_alive(path):
                 return False
-            if not path.exists():  # given back since
-                return _created(path, mine)
-            logger.warning("%s: whoever took it is dead; going on with it", path.parent)
-            durable.write_text(path, mine)
+            if not path.exists():  # released in the meantime
+                return _create(path, content)
+            logger.warning("%s: the process that worked on it is dead; taking over", path.parent)
+            durable.write_text(path, content)
             return True
         finally:
             deciding.unlink(missing_ok=True)
@@ -152,7 +159,7 @@ def _claim(path: Path, mine: str) -> bool:
         raise CheckpointError(f"{path} cannot be written: {error}") from error
 
 
-def _created(path: Path, text: str) -> bool:
+def _create(path: Path, text: str) -> bool:
     try:
         file = path.open("x", encoding="utf-8")
     except FileExistsError:
@@ -160,16 +167,16 @@ def _created(path: Path, text: str) -> bool:
     try:
         with file:
             file.write(text)
-    except OSError:  # the disk is full: nobody has it
+    except OSError:  # the disk is full: nobody has the lock
         path.unlink()
         raise
     return True
 
 
-def _lost(path: Path, claim: str) -> bool:
-    """Whether a claim is gone or another's. One that cannot be read just now is still there."""
+def _is_lost(path: Path, content: str) -> bool:
+    """Whether the lock was removed or taken by another process. If it cannot be read at the moment, it is kept."""
     try:
-        return path.read_text(encoding="utf-8") != claim
+        return path.read_text(encoding="utf-8") != content
     except FileNotFoundError:
         return True
     except OSError:
@@ -177,9 +184,9 @@ def _lost(path: Path, claim: str) -> bool:
 
 
 def _is_alive(path: Path) -> bool:
-    """Whether there was a sign of life; of the processes that this one can see it is known for certain.
+    """Whether the owner of a lock file is alive: by its process if it is on this machine, else by the heartbeat.
 
-    A claim that is empty or torn is just being written, or its owner died over it: its age tells.
+    An empty or damaged lock file is being written, or its owner died while writing; its age decides.
     """
     try:
         last = path.stat().st_mtime
@@ -189,10 +196,12 @@ def _is_alive(path: Path) -> bool:
     if _is_visible(owner):
         try:
             os.kill(int(owner["process"]), 0)
-            if owner.get("started", 0) != _started(int(owner["process"])):
+            if owner.get("started", 0) != _start_time(int(owner["process"])):
                 return False
         except ProcessLookupError:
             return False
         except (OSError, KeyError, ValueError, TypeError):
             pass
-    return abs(time.time() - last) < DEAD  # a clock that was set back makes signs of life of the future
+    return (
+        abs(time.time() - last) < STALE_SECONDS
+    )  # abs, because a clock that was set back puts heartbeats into the future

@@ -15,19 +15,19 @@ def learning_rate(
     Args:
         step: counted from 0.
         steps: the length of the run; None while it is still being measured, which ends within the warm-up.
-        warmup_over_decay: both begin at step 0 and are multiplied, as in the original: the rate is 0 at step 0 and
-            the peak is never quite reached.
-        steps_before: of a run that this one continues, by the original's rule for its released checkpoints: its
-            schedule (warm-up over decay) for as many steps more, times (steps_before + steps) / steps. That is the
-            peak falling to 0 within this run, with what is left of the warm-up.
+        warmup_over_decay: warm-up and decay both begin at step 0 and are multiplied, as in the original code: the
+            rate is 0 at step 0 and never quite reaches the peak.
+        steps_before: the number of steps that the weights were trained for before this run. The rule is the one of
+            the original code for its released checkpoints: the rate decays from the peak to 0 within this run,
+            multiplied by what is left of the warm-up.
     """
     if steps_before:
-        assert steps is not None, "a schedule that goes on needs the length of the run"
+        assert steps is not None, "a continued schedule needs the length of the run"
         return peak * max(1 - step / steps, 0.0) * min((steps_before + step) / warmup_steps, 1.0)
     if warmup_over_decay:
         assert steps is not None, "a decay from the first step needs the length of the run"
         return peak * max(1 - step / steps, 0.0) * min(step / warmup_steps, 1.0)
     if step < warmup_steps:
         return peak * (step + 1) / warmup_steps
-    assert steps is not None, "the length of a run is settled before its warm-up ends"
+    assert steps is not None, "the length of a run is known before its warm-up ends"
     return peak * max(steps - step, 0) / max(steps - warmup_steps, 1)

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C as a polite request."""
+"""SIGTERM and Ctrl-C stop a run after the current step, with a checkpoint."""
 
 import contextlib
 import logging
@@ -12,12 +12,13 @@ from electra.training.distributed import world_size
 
 logger = logging.getLogger(__name__)
 
-SAME = 5.0
-"""Seconds within which a second signal is the first one again: Ctrl-C comes from terminal and torchrun."""
+REPEAT_SECONDS = 5.0
+"""With several processes, a second signal within so many seconds is ignored: the terminal and torchrun both send
+Ctrl-C."""
 
 
 class StopSignal:
-    """Remembers that the process was asked to stop; a second request is not put off.
+    """Remembers that the process was asked to stop; a second signal stops it at once.
 
     Attributes:
         received: the signal's number, or None.
@@ -28,11 +29,11 @@ class StopSignal:
         self._first = 0.0
 
     @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        """Take SIGTERM and SIGINT in hand; outside the main thread, where Python forbids it, do nothing.
+    def handling(self) -> Iterator[None]:
+        """Handle SIGTERM and SIGINT. Outside the main thread, where Python does not allow it, do nothing.
 
-        Where one of several processes is gone, torchrun sends SIGTERM to the others at once; they end by
-        themselves, and first say what went wrong.
+        If one of several processes dies, torchrun sends SIGTERM to the others at once. They ignore it after an
+        error, so that they can report the error before they end.
         """
         old: dict[int, Any] = {}
         with contextlib.suppress(ValueError):
@@ -49,8 +50,8 @@ class StopSignal:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
-            if world_size() > 1 and time.monotonic() - self._first < SAME:
+            if world_size() > 1 and time.monotonic() - self._first < REPEAT_SECONDS:
                 return
             raise KeyboardInterrupt
         self.received, self._first = number, time.monotonic()
-        logger.warning("%s: finishing the step at hand, then saving", signal.Signals(number).name)
+        logger.warning("%s: finishing the current step, then saving", signal.Signals(number).name)

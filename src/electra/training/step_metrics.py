@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from electra.training.update import Figures
+from electra.training.update import Metrics
 
 COUNT_OF = "steps with "
 """Before the name of a metric: the number of steps that are in its sum."""
@@ -23,7 +23,7 @@ _KEYS = {"excluded_steps": "passed_over", "rolled_back_from": "went_back_from", 
 
 @dataclass
 class Progress:
-    """How far a run has come: what changes besides the weights. Every checkpoint stores it."""
+    """The progress of a run: counters and sums that every checkpoint stores."""
 
     step: int = 0
     tokens: int = 0
@@ -33,7 +33,7 @@ class Progress:
     """Steps that were not applied, because the loss or the gradient was not finite."""
     skipped_in_a_row: int = 0
     excluded_steps: list[int] = field(default_factory=list)
-    """Steps (from 0) whose batches are left out, because the run was rolled back because of them."""
+    """Steps (from 0) whose batches are left out, because they caused a rollback."""
     rolled_back_from: int | None = None
     """The step at which the run was last rolled back to a checkpoint. None once there is a newer checkpoint."""
     step_seconds: list[float] = field(default_factory=list)
@@ -76,18 +76,18 @@ class MetricAccumulator:
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
-        self._pending: list[tuple[float, float, Figures]] = []
+        self._pending: list[tuple[float, float, Metrics]] = []
         self._started: float | None = None  # the time at which the first pending step started
 
     def start_step(self) -> None:
         """Start the clock, if it does not run already."""
         self._started = self._started or time.perf_counter()
 
-    def accepts(self, metrics: Figures) -> bool:
+    def accepts(self, metrics: Metrics) -> bool:
         """Whether the pending steps have the same metrics. If not (in a new stage), call `sync` first."""
         return not self._pending or self._pending[-1][-1].keys() == metrics.keys()
 
-    def add(self, learning_rate: float, flops: float, metrics: Figures) -> None:
+    def add(self, learning_rate: float, flops: float, metrics: Metrics) -> None:
         """Add a step whose metrics the device may still be computing.
 
         Args:

@@ -21,21 +21,21 @@ from electra.training.checkpoint import Checkpoint, Checkpoints
 from electra.training.checkpoint_io import check_identity, latest, restore, save
 from electra.training.config import TrainerConfig
 from electra.training.distributed import AgreedMaximum, broadcast_object, is_main_process, world_size
-from electra.training.health import LOSS_SPIKE, Finding, Watch
+from electra.training.health import LOSS_SPIKE, Finding, HealthMonitor
 from electra.training.optim import build_optimizer
-from electra.training.rollback import NOT_FINITE_IN_A_ROW, diverged_error, with_rollback_answer
+from electra.training.rollback import MAX_SKIPPED_IN_A_ROW, diverged_error, with_rollback_remedy
 from electra.training.run_context import RunContext
 from electra.training.schedule import learning_rate
 from electra.training.sharding import reshard, shard
 from electra.training.signals import StopSignal
 from electra.training.step_metrics import MetricAccumulator, Progress, SkippedStep
 from electra.training.time_budget import estimate_steps
-from electra.training.tracking import Tracking, clock, evaluation_line, report_line
+from electra.training.tracking import Tracking, evaluation_line, format_duration, report_line
 from electra.training.update import Update
 
 logger = logging.getLogger(__name__)
 
-OVERFLOWS_IN_A_ROW = 24
+MAX_OVERFLOWS_IN_A_ROW = 24
 """In float16: after this number of overflows in a row the loss scale is below 1, so it is not the cause."""
 
 
@@ -60,7 +60,7 @@ class Trainer:
     """Trains one objective (see `electra.objectives.base.Objective`).
 
     Attributes:
-        progress: how far the run has come.
+        progress: counters and sums of the run.
         evaluation: the last held-out metrics.
     """
 
@@ -77,7 +77,7 @@ class Trainer:
         )  # fmt: skip
         self.progress, self.evaluation = Progress(steps=config.train.steps), dict[str, Any]()
         self.metrics = MetricAccumulator(self.progress)
-        self.watch = Watch(silent=self.options.ignored_findings)
+        self.health = HealthMonitor(silent=self.options.ignored_findings)
         self.stop_signal, self.agreed_signal = StopSignal(), AgreedMaximum()
         self._saved_step = -1
 
@@ -102,7 +102,7 @@ class Trainer:
             logger.info("the run is finished: all %s steps are done", f"{progress.steps:,}")
         self.context.on_event("started", f"at step {progress.step:,}", progress.step)
         signal = 0
-        with contextlib.ExitStack() as stack, self.stop_signal.listening():
+        with contextlib.ExitStack() as stack, self.stop_signal.handling():
             stack.callback(lambda: self.tracking.close())  # the one that is open then
             if progress.step == 0 and options.evaluate_first:
                 self._evaluate()
@@ -205,7 +205,7 @@ class Trainer:
         """Warn of problems that are certain once the length of the run is known."""
         config, epochs = self.config.optimizer, self.context.batches.epochs(steps)
         warmup_steps = max(0, config.warmup_steps - config.steps_before)
-        self._warn_of(self.watch.plan(steps=steps, warmup_steps=warmup_steps, epochs=epochs))
+        self._warn_of(self.health.check_plan(steps=steps, warmup_steps=warmup_steps, epochs=epochs))
 
     def _write_config(self) -> None:
         if is_main_process():
@@ -227,9 +227,9 @@ class Trainer:
             return
         utilization = metrics.pop("flops_per_second") / self.context.precision.product_flops / world_size()
         left = (progress.steps - progress.step) * progress.seconds / progress.step if progress.steps else None
-        line = report_line(metrics, steps=progress.steps, utilisation=utilization, seconds_left=left)
+        line = report_line(metrics, steps=progress.steps, utilization=utilization, seconds_left=left)
         self.tracking.report(metrics, line=line, done=progress.step, total=progress.steps)
-        findings = self.watch.report(metrics)
+        findings = self.health.check_report(metrics)
         if self.config.train.on_spike == "go-back" and any(finding.name == LOSS_SPIKE for finding in findings):
             self._roll_back_from_spike(findings)
         else:
@@ -242,10 +242,10 @@ class Trainer:
         self.evaluation = {"step": progress.step, "tokens": progress.tokens, **metrics}
         reshard(self.objective)
         progress.evaluation_seconds = time.perf_counter() - start
-        self.tracking.figures(self.evaluation)
+        self.tracking.write_metrics(self.evaluation)
         logger.info(evaluation_line(self.evaluation))
         if progress.steps:
-            self._warn_of(self.watch.evaluation(self.evaluation, progress=progress.step / progress.steps))
+            self._warn_of(self.health.check_evaluation(self.evaluation, progress=progress.step / progress.steps))
         if self.options.should_stop(self.evaluation):
             logger.info("stopping early at step %s", f"{progress.step:,}")
             progress.steps = progress.step
@@ -271,10 +271,8 @@ class Trainer:
     def _sync_metrics(self) -> bool:
         """Wait for the metrics of all steps so far; return whether the run was rolled back because of them."""
         skipped = self.metrics.sync()
-        if (
-            self.context.precision.name == "float16"
-        ):  # an overflow now and then is normal: it halves the loss scale
-            skipped = [s for s in skipped if not math.isfinite(s.loss) or s.in_a_row >= OVERFLOWS_IN_A_ROW]
+        if self.context.precision.name == "float16":  # occasional overflows are normal: they halve the loss scale
+            skipped = [s for s in skipped if not math.isfinite(s.loss) or s.in_a_row >= MAX_OVERFLOWS_IN_A_ROW]
         return bool(skipped) and self._handle_skipped(skipped)
 
     def _handle_skipped(self, skipped: list[SkippedStep]) -> bool:
@@ -286,24 +284,24 @@ class Trainer:
         run_folder, rows = self.context.run_folder, self.context.batches.describe_rows
         files = [run_folder.write_rows(one.step, rows(one.step - 1)) for one in skipped]
         last, before = skipped[-1], self.progress.rolled_back_from
-        diverged = before is not None or last.in_a_row >= NOT_FINITE_IN_A_ROW
+        diverged = before is not None or last.in_a_row >= MAX_SKIPPED_IN_A_ROW
         if not diverged and (checkpoint := latest(self.checkpoints)):
             first = skipped[0].step
             self._roll_back(checkpoint, [first - 1], f"the batch of step {first:,}, whose rows are in {files[0]}")
-            self._warn_of(self.watch.skipped(first, rows=files[0]), step=first)
+            self._warn_of(self.health.check_skipped(first, rows=files[0]), step=first)
             return True
         for one, file in zip(skipped, files, strict=True):
-            self._warn_of(self.watch.skipped(one.step, rows=file), step=one.step)
+            self._warn_of(self.health.check_skipped(one.step, rows=file), step=one.step)
         if diverged:
             path = run_folder.path / files[-1]
-            raise diverged_error(last, before=before, rows=path, newest=self.checkpoints.newest())
+            raise diverged_error(last, before=before, rows=path, newest=self.checkpoints.describe_newest())
         return False
 
     def _roll_back_from_spike(self, findings: list[Finding]) -> None:
         """Warn of a loss spike, and roll back to the latest checkpoint, once."""
         step, before = self.progress.step, self.progress.rolled_back_from is not None
         checkpoint = None if before else latest(self.checkpoints)
-        findings = with_rollback_answer(findings, checkpoint.path.name if checkpoint else None, before=before)
+        findings = with_rollback_remedy(findings, checkpoint.path.name if checkpoint else None, before=before)
         for finding in findings:
             self._warn(str(finding), step)
         if checkpoint:
@@ -334,15 +332,15 @@ class Trainer:
             progress.rolled_back_from = None
         state = {
             "progress": progress.to_state(),
-            "watch": self.watch.state(),
-            "metrics_bytes": self.tracking.metrics.synced(),
+            "watch": self.health.state_dict(),
+            "metrics_bytes": self.tracking.metrics.sync(),
             "evaluation": self.evaluation,
             "identity": context.batches.identity,
         }
         texts = {context.run_folder.config.name: context.config_text(progress.steps), **context.checkpoint_texts}
         path = save(self.checkpoints, progress.step, self.update, state=state, texts=texts)
         if path is not None:
-            logger.info("saved %s in %s", path.name, clock(time.perf_counter() - start))
+            logger.info("saved %s in %s", path.name, format_duration(time.perf_counter() - start))
             context.on_event("checkpoint", str(path), progress.step)
 
     def _restore(self, checkpoint: Checkpoint) -> Progress:
@@ -351,7 +349,7 @@ class Trainer:
         self.progress = Progress.from_state(checkpoint.state["progress"])
         self.metrics = MetricAccumulator(self.progress)
         self._saved_step = self.progress.step
-        self.watch.restore(checkpoint.state["watch"])
+        self.health.load_state_dict(checkpoint.state["watch"])
         self.evaluation = checkpoint.state["evaluation"]
         logger.info("resuming from %s", checkpoint.path)
         return self.progress
