@@ -113,4 +113,4 @@ class ShuffledToken(Objective):
         return {"discriminator": ExportableNetwork(self.encoder, self.head)}
 
     def networks(self, length: int) -> Networks:
-        return {"discriminator": Network.of(self.encoder.config, head="replaced-token")}
+        return {"discriminator": Network.from_config(self.encoder.config, head="replaced-token")}

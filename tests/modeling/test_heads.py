@@ -1,4 +1,4 @@
-"""The two heads against transformers' modules with the same weights."""
+"""The heads of generator and discriminator against those of transformers with the same weights."""
 
 import pytest
 import torch
@@ -18,8 +18,8 @@ CONFIG = BertConfig(
 )
 
 
-def disturb(module: nn.Module) -> None:
-    """Give biases and LayerNorms values that show when they are left out."""
+def add_noise(module: nn.Module) -> None:
+    """Add noise to all parameters, so that a missing bias or LayerNorm changes the output."""
     random = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in module.parameters():
@@ -27,7 +27,7 @@ def disturb(module: nn.Module) -> None:
 
 
 @pytest.fixture(scope="module")
-def theirs():  # type: ignore[no-untyped-def]
+def transformers_electra():  # type: ignore[no-untyped-def]
     pytest.importorskip("transformers")
     from transformers import ElectraConfig
     from transformers.models.electra import modeling_electra
@@ -38,10 +38,10 @@ def theirs():  # type: ignore[no-untyped-def]
     return modeling_electra, config
 
 
-def test_replaced_token_head_equals_transformers(theirs) -> None:  # type: ignore[no-untyped-def]
-    modeling, config = theirs
+def test_replaced_token_head_equals_transformers(transformers_electra) -> None:  # type: ignore[no-untyped-def]
+    modeling, config = transformers_electra
     head, reference = ReplacedTokenHead(CONFIG), modeling.ElectraDiscriminatorPredictions(config)
-    disturb(head)
+    add_noise(head)
     reference.dense.load_state_dict(head.dense.state_dict())
     reference.dense_prediction.load_state_dict(head.prediction.state_dict())
     x_BLD = torch.randn(3, 5, 24)
@@ -50,10 +50,10 @@ def test_replaced_token_head_equals_transformers(theirs) -> None:  # type: ignor
     torch.testing.assert_close(logits_BL, reference(x_BLD), rtol=0, atol=1e-6)
 
 
-def test_masked_language_model_head_equals_transformers(theirs) -> None:  # type: ignore[no-untyped-def]
-    modeling, config = theirs
+def test_masked_language_model_head_equals_transformers(transformers_electra) -> None:  # type: ignore[no-untyped-def]
+    modeling, config = transformers_electra
     head, reference = MaskedLanguageModelHead(CONFIG), modeling.ElectraGeneratorPredictions(config)
-    disturb(head)
+    add_noise(head)
     reference.dense.load_state_dict(head.dense.state_dict())
     reference.LayerNorm.load_state_dict(head.norm.state_dict())
     x_ND, table_VE = torch.randn(7, 24), torch.randn(50, 16)
@@ -62,13 +62,13 @@ def test_masked_language_model_head_equals_transformers(theirs) -> None:  # type
     torch.testing.assert_close(head.logits(x_ND, table_VE), expected_NV, rtol=0, atol=1e-5)
 
 
-def test_the_table_is_not_the_heads() -> None:
+def test_the_token_table_is_not_a_parameter_of_the_head() -> None:
     assert {name for name, _ in MaskedLanguageModelHead(CONFIG).named_parameters()} == {
         "bias", "dense.bias", "dense.weight", "norm.bias", "norm.weight",
     }  # fmt: skip
 
 
-def test_a_fresh_head_knows_nothing() -> None:
+def test_initialization_of_the_head() -> None:
     head = MaskedLanguageModelHead(CONFIG)
     assert (head.bias == 0).all() and (head.dense.bias == 0).all()
     assert head.dense.weight.abs().max() <= 2 * CONFIG.linear_initializer_range

@@ -1,4 +1,4 @@
-"""What weights start from."""
+"""Initialization of weights."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def encoder(*, hidden: int, heads: int) -> BertEncoder:
 
 
 def attention_of_first_block(network: BertEncoder) -> torch.Tensor:
-    """Attention probabilities (H, L, L) over random text, by the definition."""
+    """Return the attention probabilities (H, L, L) over random text, in the plain form."""
     block = network.blocks[0]
     assert isinstance(block, Block)
     ids_BL = torch.randint(5, 500, (8, 48), generator=torch.Generator().manual_seed(1))
@@ -32,7 +32,7 @@ def attention_of_first_block(network: BertEncoder) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("hidden", "heads", "share"), [(128, 4, 0.5), (128, 2, 0.5), (64, 4, 0.2), (64, 2, 0.5)])
-def test_heads_of_the_first_block_look_at_their_neighbours(hidden: int, heads: int, share: float) -> None:
+def test_heads_of_the_first_block_attend_to_neighbors(hidden: int, heads: int, share: float) -> None:
     network = encoder(hidden=hidden, heads=heads)
     attend_to_neighbors(network)
     for head, (attention_LL, offset) in enumerate(
@@ -43,16 +43,17 @@ def test_heads_of_the_first_block_look_at_their_neighbours(hidden: int, heads: i
         assert by_offset[offset] > share
 
 
-def test_without_it_they_look_everywhere() -> None:
+def test_by_default_heads_attend_everywhere() -> None:
     assert attention_of_first_block(encoder(hidden=128, heads=4)).max() < 0.2
 
 
-def test_deviations_are_those_of_the_config() -> None:
-    network, cut = encoder(hidden=128, heads=4), 0.88  # what is left of a deviation after the cut at two of them
+def test_standard_deviations_are_those_of_the_config() -> None:
+    network = encoder(hidden=128, heads=4)
+    truncated = 0.88  # factor of the standard deviation after truncation at two standard deviations
     block = network.blocks[1]
     assert isinstance(block, Block)
-    assert network.embeddings.token.weight.std().item() == pytest.approx(0.05 * cut, rel=0.02)
-    assert block.feed_forward.inner.weight.std().item() == pytest.approx(0.08 * cut, rel=0.03)
+    assert network.embeddings.token.weight.std().item() == pytest.approx(0.05 * truncated, rel=0.02)
+    assert block.feed_forward.inner.weight.std().item() == pytest.approx(0.08 * truncated, rel=0.03)
     assert not block.feed_forward.inner.bias.any()
     initialize(network, 0.05, linear_range=0.0)
-    assert block.feed_forward.inner.weight.std().item() == pytest.approx(cut / 128**0.5, rel=0.03)
+    assert block.feed_forward.inner.weight.std().item() == pytest.approx(truncated / 128**0.5, rel=0.03)

@@ -1,4 +1,4 @@
-"""Borrowed tables."""
+"""Embedding tables that are shared with another encoder."""
 
 import torch
 
@@ -14,32 +14,32 @@ IDS = torch.tensor([[3, 7, 7, 1]])
 
 def pair() -> tuple[BertEncoder, BertEncoder]:
     torch.manual_seed(0)
-    lender = BertEncoder(SHAPE)
-    return lender, BertEncoder(SHAPE, tables=lender.embeddings, sharing="disentangled")
+    first = BertEncoder(SHAPE)
+    return first, BertEncoder(SHAPE, tables=first.embeddings, sharing="disentangled")
 
 
-def test_a_difference_starts_at_nothing_and_is_learnt_alone() -> None:
-    lender, borrower = pair()
-    torch.testing.assert_close(borrower.embeddings.token.weight, lender.embeddings.token.weight)
-    borrower(IDS).square().sum().backward()
-    assert lender.embeddings.token.weight.grad is None
-    difference = dict(borrower.named_parameters())["embeddings.token.difference"]
+def test_the_difference_starts_at_zero_and_only_it_gets_a_gradient() -> None:
+    first, second = pair()
+    torch.testing.assert_close(second.embeddings.token.weight, first.embeddings.token.weight)
+    second(IDS).square().sum().backward()
+    assert first.embeddings.token.weight.grad is None
+    difference = dict(second.named_parameters())["embeddings.token.difference"]
     assert difference.grad is not None and difference.grad[7].any() and not difference.grad[2].any()
 
 
-def test_a_copy_that_stands_alone_computes_the_same() -> None:
-    _, borrower = pair()
+def test_a_standalone_copy_computes_the_same() -> None:
+    _, second = pair()
     with torch.no_grad():
-        for name, parameter in borrower.named_parameters():
+        for name, parameter in second.named_parameters():
             if name.endswith("difference"):
                 parameter.normal_()
-    alone = BertEncoder(SHAPE)
-    alone.load_state_dict(dict(standalone_parameters(borrower)))
-    torch.testing.assert_close(alone(IDS), borrower(IDS))
+    copy = BertEncoder(SHAPE)
+    copy.load_state_dict(dict(standalone_parameters(second)))
+    torch.testing.assert_close(copy(IDS), second(IDS))
 
 
-def test_tokens_alone_may_be_shared() -> None:
-    lender = BertEncoder(SHAPE)
-    borrower = BertEncoder(SHAPE, tables=lender.embeddings, sharing="tokens")
-    assert borrower.embeddings.token is lender.embeddings.token
-    assert borrower.embeddings.position is not lender.embeddings.position
+def test_only_the_token_table_can_be_shared() -> None:
+    first = BertEncoder(SHAPE)
+    second = BertEncoder(SHAPE, tables=first.embeddings, sharing="tokens")
+    assert second.embeddings.token is first.embeddings.token
+    assert second.embeddings.position is not first.embeddings.position

@@ -1,4 +1,4 @@
-"""Heads for texts, in the paper's form and in that of transformers' class, and for tokens."""
+"""Heads for texts, in the form of the paper and of transformers, and heads for tokens."""
 
 import pytest
 import torch

@@ -1,13 +1,13 @@
-"""Floating-point operations of networks, term by term, from their shapes alone, in two conventions.
+"""Floating-point operations of networks, by term, from their shapes alone, in two conventions.
 
-*modern*: what matrix products cost, a multiply-add being 2 operations; look-ups are free, everything else is left
-out, and the backward pass is twice the forward pass. It follows what is computed here: the last block of a masked
-language model works at the masked positions only. PyTorch's own counter agrees (tests/commands/test_flops.py).
+*modern*: matrix products only; a multiply-add is 2 operations. Look-ups and all other operations are free, and the
+backward pass costs twice the forward pass. It counts what this package computes: the last block of a masked
+language model works at the masked positions only. The counter of PyTorch agrees (tests/commands/test_flops.py).
 
-*paper*: what the original's script counts, whose figures are those of the paper's tables. Embeddings are looked up
-by a dense product, all that is done to single numbers counts too (softmax 5 operations an element, LayerNorm 5,
-GELU 8, dropout 4), masked tokens are predicted at .15625 of the positions, and the backward pass costs as much as
-the forward pass. Its one slip is kept: the LayerNorm behind the attention is counted for one number, not for all.
+*paper*: the script of google-research/electra, which made the numbers in the tables of the paper. Embeddings are
+looked up by a dense product, elementwise operations count (softmax 5 per element, LayerNorm 5, GELU 8, dropout 4),
+masked tokens are predicted at .15625 of the positions, and the backward pass costs as much as the forward pass. An
+error of the script is kept: the LayerNorm after attention is counted for one number, not for all.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,26 +15,26 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 Convention = Literal["modern", "paper"]
-TRAINING = {"modern": 3, "paper": 2}
-"""A forward and a backward pass, in forward passes."""
+TRAINING_PASSES = {"modern": 3, "paper": 2}
+"""Cost of a forward and a backward pass, in forward passes."""
 
 PAPER_MASKED_SHARE = 0.15625
-"""Of the positions, whatever the masking: 20 of 128."""
+"""Share of the positions that are masked, whatever the settings: 20 of 128."""
 MEMORY_KEYS_AND_VALUES = "attention keys and values of the memory"
-"""A term of which the backward pass costs as much as the forward pass: it has no gradient to hand on."""
+"""The term whose backward pass costs as much as its forward pass, because the memory needs no gradient."""
 SOFTMAX, LAYER_NORM, GELU, DROPOUT = 5, 5, 8, 4
-"""Operations an element, by the paper's convention."""
+"""Operations per element, in the paper convention."""
 
 Terms = dict[str, float]
-"""Operations of one forward pass over one sequence, by what they are for."""
+"""Operations of one forward pass over one sequence, by name of the term."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """The shape of a network, as far as it decides what is computed."""
+    """The shape of a network, as far as it determines the number of operations."""
 
     layers: int = 0
-    """Transformer blocks; 0: a head alone."""
+    """Transformer blocks; 0: only a head."""
     hidden_size: int = 0
     """Width of the states."""
     embedding_size: int = 0
@@ -48,24 +48,24 @@ class Network:
     vocabulary_size: int = 30_522
     """Rows of the token table."""
     head: Literal["masked-lm", "language-model", "words", "replaced-token", "none"] = "masked-lm"
-    """What is predicted: masked tokens, every token, masked tokens without a hidden layer before, of every token
-    whether it was replaced, or nothing."""
+    """masked-lm: predicts masked tokens. language-model: predicts every token. words: predicts masked tokens
+    without a hidden layer. replaced-token: detects replaced tokens. none: there is no head."""
     masked_share: float = PAPER_MASKED_SHARE
-    """Share of the positions at which masked tokens are predicted (modern only)."""
+    """Share of the positions at which tokens are predicted (modern only)."""
     cross_attention: bool = False
-    """Each block attends to another network's states too, as a decoder's do; they are taken to be as many."""
+    """Whether each block also attends to as many states of another network, as in a decoder."""
     output_share: float = 1.0
-    """Share of the positions whose states are wanted: the last block does no more (modern only)."""
+    """Share of the positions whose states the last block computes (modern only)."""
     trained: bool = True
-    """A backward pass follows."""
+    """Whether there is a backward pass."""
     encoder: "EncoderShape | None" = None
-    """The encoder's config, which counts its own operations; None: a standard Transformer of the shape above."""
+    """The config of the encoder, which counts the operations; None: a standard Transformer of the shape above."""
     target_share: float = 0.0
-    """Positions of the query stream, as a share of all."""
+    """Positions of the query stream, as a share of all positions."""
 
     @classmethod
-    def of(cls, config: "EncoderShape", **others: Any) -> "Network":
-        """The network of an encoder; `others` are fields that its config does not have."""
+    def from_config(cls, config: "EncoderShape", **others: Any) -> "Network":
+        """Return the network of an encoder; `others` are fields that its config does not have."""
         return cls(
             config.layers,
             config.hidden_size,
@@ -95,7 +95,7 @@ class Network:
 
 
 class EncoderShape(Protocol):
-    """What is read of an encoder's config (`electra.modeling.encoders.base.EncoderConfig`)."""
+    """The fields of the config of an encoder that are used (`electra.modeling.encoders.base.EncoderConfig`)."""
 
     @property
     def layers(self) -> int: ...
@@ -116,18 +116,18 @@ class EncoderShape(Protocol):
 
 
 Networks = Mapping[str, Network]
-"""What is trained together, by name."""
+"""The networks that are trained together, by name."""
 
 
 def forward_terms(network: Network, length: int, convention: Convention) -> Terms:
-    """Operations of a forward pass over one sequence of `length` tokens, by term."""
+    """Return the operations of a forward pass over one sequence of `length` tokens, by term."""
     terms = encoder_terms(network, length, convention)
     terms |= {name: length * value for name, value in _head(network, convention)}
     return terms
 
 
 def encoder_terms(network: Network, length: int, convention: Convention) -> Terms:
-    """The same without the head."""
+    """Return the same without the head."""
     if not network.layers:
         return {}
     if network.encoder is not None:
@@ -141,60 +141,58 @@ def encoder_terms(network: Network, length: int, convention: Convention) -> Term
 
 
 def transformer_terms(network: Network, length: int, convention: Convention) -> Terms:
-    """Operations of a standard Transformer without a head, by term."""
+    """Return the operations of a standard Transformer without a head, by term."""
     one_token = _modern_encoder if convention == "modern" else _paper_encoder
     return {name: length * value for name, value in one_token(network, length)}
 
 
 def training_flops(networks: Networks, length: int, convention: Convention = "modern") -> float:
-    """Operations of a forward and a backward pass of all networks over one sequence of `length` tokens."""
+    """Return the operations of a forward and a backward pass of all networks over one sequence."""
     total = 0.0
     for network in networks.values():
-        times = TRAINING[convention] if network.trained else 1
+        passes = TRAINING_PASSES[convention] if network.trained else 1
         for name, value in forward_terms(network, length, convention).items():
-            total += (
-                min(times, 2) if name == MEMORY_KEYS_AND_VALUES else times
-            ) * value  # no gradient of what is remembered
+            total += (min(passes, 2) if name == MEMORY_KEYS_AND_VALUES else passes) * value
     return total
 
 
 def inference_flops(network: Network, length: int, convention: Convention) -> float:
-    """Operations of an encoder alone, for all the states of one sequence: what a user of it computes."""
+    """Return the operations of an encoder without a head, for all states of one sequence."""
     return sum(encoder_terms(replace(network, output_share=1.0), length, convention).values())
 
 
 def _modern_encoder(network: Network, length: int) -> Iterator[tuple[str, float]]:
     hidden, attention, embedding = network.hidden_size, network.attention, network.embedding
-    times = 2 if network.cross_attention else 1
-    everywhere, wanted = network.layers, network.layers - 1 + network.output_share
+    attentions = 2 if network.cross_attention else 1
+    full_blocks, blocks = network.layers, network.layers - 1 + network.output_share  # the last one is partial
     if embedding != hidden:
         yield "embedding projection", 2 * embedding * hidden
-    yield "attention keys and values", everywhere * times * 2 * 2 * hidden * attention
-    yield "attention queries", wanted * times * 2 * hidden * attention
-    yield "attention scores", wanted * times * 2 * attention * length
-    yield "attention weighted values", wanted * times * 2 * attention * length
-    yield "attention output", wanted * times * 2 * attention * hidden
-    yield "feed-forward inner", wanted * 2 * hidden * network.feed_forward
-    yield "feed-forward outer", wanted * 2 * hidden * network.feed_forward
+    yield "attention keys and values", full_blocks * attentions * 2 * 2 * hidden * attention
+    yield "attention queries", blocks * attentions * 2 * hidden * attention
+    yield "attention scores", blocks * attentions * 2 * attention * length
+    yield "attention weighted values", blocks * attentions * 2 * attention * length
+    yield "attention output", blocks * attentions * 2 * attention * hidden
+    yield "feed-forward inner", blocks * 2 * hidden * network.feed_forward
+    yield "feed-forward outer", blocks * 2 * hidden * network.feed_forward
 
 
 def _paper_encoder(network: Network, length: int) -> Iterator[tuple[str, float]]:
     hidden, embedding = network.hidden_size, network.embedding
     attention, inner = network.attention, network.feed_forward
     scores = length * network.attention_heads
-    times = network.layers * (2 if network.cross_attention else 1)
+    attentions = network.layers * (2 if network.cross_attention else 1)
     yield "embedding look-up", 2 * embedding * network.vocabulary_size
     yield "embedding positions and segments", 2 * embedding * (length + 2) + 2 * embedding
     yield "embedding norm and dropout", (LAYER_NORM + DROPOUT) * embedding
     if embedding != hidden:
         yield "embedding projection", 2 * embedding * hidden + hidden
-    yield "attention queries, keys and values", times * (3 * 2 * hidden * attention + 3 * attention)
-    yield "attention scores", times * (2 * attention * length + scores)
-    yield "attention softmax and dropout", times * (SOFTMAX + DROPOUT) * scores
-    yield "attention weighted values", times * 2 * hidden * length
-    yield "attention output", times * (2 * hidden * hidden + hidden)
-    # One LayerNorm of a single number: the script's slip.
-    yield "attention dropout, residual and norm", times * ((DROPOUT + 1) * hidden + LAYER_NORM)
+    yield "attention queries, keys and values", attentions * (3 * 2 * hidden * attention + 3 * attention)
+    yield "attention scores", attentions * (2 * attention * length + scores)
+    yield "attention softmax and dropout", attentions * (SOFTMAX + DROPOUT) * scores
+    yield "attention weighted values", attentions * 2 * hidden * length
+    yield "attention output", attentions * (2 * hidden * hidden + hidden)
+    # The error of the script: LayerNorm of one number.
+    yield "attention dropout, residual and norm", attentions * ((DROPOUT + 1) * hidden + LAYER_NORM)
     yield "feed-forward inner", network.layers * (2 * hidden * inner + (GELU + 1) * inner)
     yield "feed-forward outer", network.layers * (2 * hidden * inner + hidden)
     yield "feed-forward dropout, residual and norm", network.layers * (DROPOUT + 1 + LAYER_NORM) * hidden

@@ -1,6 +1,6 @@
-"""What stands on top of an encoder.
+"""Heads of pre-training: modules that turn the states of an encoder into logits.
 
-Shapes: N chosen positions, D hidden size, E embedding size, V vocabulary; `*` any leading dimensions.
+Shapes: N positions, D hidden size, E embedding size, V vocabulary; `*` any leading dimensions.
 """
 
 import torch
@@ -12,13 +12,14 @@ from electra.modeling.init import initialize
 
 
 class MaskedLanguageModelHead(nn.Module):
-    """Dense to the embedding size, activation, LayerNorm; the product with the token table gives the logits.
+    """Dense layer to the embedding size, activation, LayerNorm; the product with the token table gives the logits.
 
-    The table itself belongs to the encoder's embeddings and is passed in, so that it is one parameter
-    whatever shares it.
+    The table belongs to the embeddings of the encoder and is an argument, so that it is one parameter however many
+    modules share it.
 
     Args:
-        activation: GELU in ELECTRA's generators, whatever their blocks have; that of the blocks in BERT.
+        activation: GELU in ELECTRA's generators, whatever the activation of the blocks; in BERT that of the
+            blocks.
     """
 
     def __init__(self, config: EncoderConfig, *, activation: Activation = "gelu") -> None:
@@ -30,49 +31,53 @@ class MaskedLanguageModelHead(nn.Module):
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
 
     @classmethod
-    def full_size(cls, config: EncoderConfig) -> "MaskedLanguageModelHead":
-        """As transformers' Bert and Albert classes have it, or else its Roberta and Electra classes: with GELU."""
-        own = config.type_vocabulary_size > 1 if config.square else config.share_layers == "all"
-        own &= config.checkpoint_format == "bert"  # XLNet's class has no such head
-        return cls(config, activation=config.activation if own else "gelu")
+    def like_transformers(cls, config: EncoderConfig) -> "MaskedLanguageModelHead":
+        """Return the head that the class of transformers for this encoder has.
+
+        The heads of Bert and Albert use the activation of the blocks; those of Roberta and Electra always use
+        GELU.
+        """
+        is_bert_or_albert = config.type_vocabulary_size > 1 if config.square else config.share_layers == "all"
+        is_bert_or_albert &= config.checkpoint_format == "bert"  # the class of XLNet has no such head
+        return cls(config, activation=config.activation if is_bert_or_albert else "gelu")
 
     def forward(self, x_ND: Tensor) -> Tensor:
-        """States as the token table sees them (N, E)."""
+        """Return the states whose products with the token table are the logits, without bias (N, E)."""
         return self.norm(self.activation(self.dense(x_ND)))
 
     def logits(self, x_ND: Tensor, table_VE: Tensor) -> Tensor:
-        """Logits over the vocabulary (N, V)."""
+        """Return the logits over the vocabulary (N, V)."""
         return F.linear(self(x_ND), table_VE, self.bias)
 
 
 class LanguageModelHead(nn.Module):
-    """The product of the states with the token table, and a bias: that of Transformer-XL and XLNet."""
+    """The product of the states with the token table, plus a bias, as in Transformer-XL and XLNet."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(config.vocabulary_size))
 
     def forward(self, x_ND: Tensor) -> Tensor:
-        """States as the token table sees them (N, D): as they are."""
+        """Return the states unchanged (N, D)."""
         return x_ND
 
     def logits(self, x_ND: Tensor, table_VD: Tensor) -> Tensor:
-        """Logits over the vocabulary (N, V)."""
+        """Return the logits over the vocabulary (N, V)."""
         return F.linear(x_ND, table_VD, self.bias)
 
 
 class CopyHead(nn.Module):
-    """A masked language model's head, and the logit of the token that stands there being right."""
+    """The head of a masked language model, and the logit that the input token is the original one."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.words = MaskedLanguageModelHead.full_size(config)
+        self.words = MaskedLanguageModelHead.like_transformers(config)
         self.gate = nn.Linear(config.hidden_size, 1)
         initialize(self.gate, config.initializer_range, linear_range=config.linear_initializer_range)
 
 
 class SentencePairHead(nn.Module):
-    """A hidden layer with tanh (BERT's pooler) and one logit, of two segments not belonging together."""
+    """A dense layer with tanh (the pooler of BERT) and one logit: that the two segments do not belong together."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -81,12 +86,12 @@ class SentencePairHead(nn.Module):
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
 
     def forward(self, x_BD: Tensor) -> Tensor:
-        """Logits (B,) from the states at [CLS]."""
+        """Return the logits (B,) from the states at [CLS]."""
         return self.prediction(self.dense(x_BD).tanh()).squeeze(-1)
 
 
 class ReplacedTokenHead(nn.Module):
-    """Dense, activation, one logit a token: the logit of *replaced* (paper, section 2, with the sign turned)."""
+    """Dense layer, activation, one logit per token: that it is replaced (paper, section 2, with opposite sign)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -96,5 +101,5 @@ class ReplacedTokenHead(nn.Module):
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
 
     def forward(self, x_BLD: Tensor) -> Tensor:
-        """Logits (B, L)."""
+        """Return the logits (B, L)."""
         return self.prediction(self.activation(self.dense(x_BLD))).squeeze(-1)

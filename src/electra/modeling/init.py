@@ -1,7 +1,4 @@
-"""Every weight initialisation, in one place.
-
-Shapes: L positions, E embedding size, D hidden size, H heads, K head size.
-"""
+"""Initialization of weights."""
 
 from torch import nn
 
@@ -9,12 +6,12 @@ from electra.modeling.kernels.relative_attention import RelativeAttention
 
 
 def initialize(module: nn.Module, deviation: float, *, linear_range: float) -> None:
-    """Start every embedding table and linear layer of `module` afresh.
+    """Initialize all embedding tables, linear layers and LayerNorms of `module`.
 
-    Weights come from a normal distribution cut at two standard deviations, as in BERT: `deviation` for embedding
-    tables; for linear layers `linear_range`, or one over the root of their inputs where that is 0. Biases start at
-    0, LayerNorm at the identity. What relative attention adds to queries, and its vectors of segments, start as
-    tables do (as in XLNet).
+    Weights are drawn from a normal distribution truncated at two standard deviations, as in BERT. The standard
+    deviation is `deviation` for embedding tables; for linear layers it is `linear_range`, or 1 / sqrt(inputs) if
+    that is 0. Biases are 0, LayerNorm is the identity. The biases of queries and the segment vectors of relative
+    attention are initialized like tables, as in XLNet.
     """
     for layer in module.modules():
         match layer:
@@ -29,5 +26,5 @@ def initialize(module: nn.Module, deviation: float, *, linear_range: float) -> N
                 nn.init.ones_(layer.weight)
                 nn.init.zeros_(layer.bias)
             case RelativeAttention():
-                for own in layer.parameters(recurse=False):
-                    nn.init.trunc_normal_(own, std=deviation, a=-2 * deviation, b=2 * deviation)
+                for parameter in layer.parameters(recurse=False):
+                    nn.init.trunc_normal_(parameter, std=deviation, a=-2 * deviation, b=2 * deviation)

@@ -106,7 +106,7 @@ class AllTokensMlm(GeneratorObjective):
         return [*super().output_biases(), self.head.words.bias]
 
     def networks(self, length: int) -> Networks:
-        encoder = Network.of(self.encoder.config, head="language-model")
+        encoder = Network.from_config(self.encoder.config, head="language-model")
         return {**dict(self.generator_networks(length)), "encoder": encoder}
 
     def _states(self, batch: Batch, corrupted: CorruptedBatch) -> Tensor:

@@ -79,7 +79,7 @@ class CausalLanguageModel(LanguageModel):
         }
 
     def networks(self, length: int) -> Networks:
-        return {"encoder": Network.of(self.encoder.config, head="words", masked_share=1.0)}
+        return {"encoder": Network.from_config(self.encoder.config, head="words", masked_share=1.0)}
 
 
 def next_tokens(batch: Batch) -> tuple[Tensor, Tensor]:

@@ -217,7 +217,7 @@ class Electric(Objective):
         return [self.cloze_head.bias]
 
     def networks(self, length: int) -> Networks:
-        tower = Network.of(self.left.config, head="none")
+        tower = Network.from_config(self.left.config, head="none")
         head = replace(tower, layers=0, hidden_size=2 * tower.hidden_size, head="language-model")
         logits = replace(head, hidden_size=0, trained=False)  # computed again from the same states
         share = max_predictions(length, self.masking.share) / length
@@ -227,7 +227,7 @@ class Electric(Objective):
             "cloze head": head,
             "cloze logits, for samples": replace(logits, head="masked-lm", masked_share=share),
             "cloze logits, for log q": logits,
-            "discriminator": Network.of(self.encoder.config, head="replaced-token"),
+            "discriminator": Network.from_config(self.encoder.config, head="replaced-token"),
         }
 
     def _sample(self, masking: Masking, hidden_BLE: Tensor, ids_BL: Tensor, uniforms_n: Tensor) -> Tensor:

@@ -107,7 +107,9 @@ class Generator(nn.Module):
 
     def network(self, share: float) -> Network:
         """The network for FLOP counts, with slots at a share of the positions."""
-        return Network.of(self.encoder.config, masked_share=share, output_share=share, trained=not self.frozen)
+        return Network.from_config(
+            self.encoder.config, masked_share=share, output_share=share, trained=not self.frozen
+        )
 
 
 class FrequencySampler(nn.Module):

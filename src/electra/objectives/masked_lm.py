@@ -55,7 +55,7 @@ class MaskedLanguageModel(Objective):
         self.config, self.masking, self.vocabulary = config, parts.masking, parts.vocabulary
         self.encoder = model.build()
         self.memory = StreamMemory(model)
-        self.head = MaskedLanguageModelHead.full_size(model)
+        self.head = MaskedLanguageModelHead.like_transformers(model)
 
     def forward(self, batch: Batch, counts: Counts | None = None, *, masking: Masking | None = None) -> StepOutput:
         """`loss` = generator_loss, the mean over the chosen positions (the same name in every objective)."""
@@ -128,5 +128,5 @@ class MaskedLanguageModel(Objective):
     def networks(self, length: int) -> Networks:
         share = max_predictions(length, self.masking.share) / length
         first = 0 if self.sentences is None else 1 / length  # [CLS]
-        network = Network.of(self.encoder.config, masked_share=share, output_share=share + first)
+        network = Network.from_config(self.encoder.config, masked_share=share, output_share=share + first)
         return {"encoder": network}

@@ -104,7 +104,7 @@ class PermutationLanguageModel(LanguageModel):
 
     def networks(self, length: int) -> Networks:
         share = max_predictions(length, self.masking.share) / length
-        network = Network.of(
+        network = Network.from_config(
             self.encoder.config, head="words", masked_share=share, output_share=0.0, target_share=share
         )
         return {"encoder": network}

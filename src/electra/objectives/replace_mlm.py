@@ -47,7 +47,7 @@ class ReplaceMlm(GeneratorObjective):
     """A full-size masked language model (`encoder`, `head`) that reads text with replaced tokens."""
 
     def add_heads(self, model: EncoderConfig) -> None:
-        self.head = MaskedLanguageModelHead.full_size(model)
+        self.head = MaskedLanguageModelHead.like_transformers(model)
 
     def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
         """`loss` = generator_loss + λ encoder_loss, both means over the chosen positions."""
@@ -98,7 +98,7 @@ class ReplaceMlm(GeneratorObjective):
 
     def networks(self, length: int) -> Networks:
         share = max_predictions(length, self.masking.share) / length
-        encoder = Network.of(self.encoder.config, masked_share=share, output_share=share)
+        encoder = Network.from_config(self.encoder.config, masked_share=share, output_share=share)
         return {**dict(self.generator_networks(length)), "encoder": encoder}
 
     def _states(self, batch: Batch, corrupted: CorruptedBatch) -> tuple[Tensor, Tensor]:

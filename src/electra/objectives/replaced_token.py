@@ -154,5 +154,5 @@ class ReplacedToken(GeneratorObjective):
         return {"discriminator": ExportableNetwork(self.encoder, self.head), **super().exportable_networks()}
 
     def networks(self, length: int) -> Networks:
-        discriminator = Network.of(self.encoder.config, head="replaced-token")
+        discriminator = Network.from_config(self.encoder.config, head="replaced-token")
         return {**dict(self.generator_networks(length)), "discriminator": discriminator}

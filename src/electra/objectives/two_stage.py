@@ -172,7 +172,7 @@ class TwoStage(ReplacedToken):
         if self.config.first_stage == "generator":
             return {"generator": both["generator"]}
         share = max_predictions(length, self.masking.share) / length
-        return {"encoder": Network.of(self.encoder.config, masked_share=share, output_share=share)}
+        return {"encoder": Network.from_config(self.encoder.config, masked_share=share, output_share=share)}
 
     def _first_stage_network(self) -> Generator:
         """The masked language model of the first stage."""

@@ -116,7 +116,7 @@ class TaskModel(nn.Module):
         share, config = 1 / length if self.head.reads_first_only else 1.0, self.encoder.config
         if self.long is None or self.long.method == "windows":  # the memory is not used
             config = config.without_memory()
-        return {"encoder": Network.of(config, head="none", output_share=share)}
+        return {"encoder": Network.from_config(config, head="none", output_share=share)}
 
 
 def compute_outputs(

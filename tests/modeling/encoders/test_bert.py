@@ -1,4 +1,4 @@
-"""The encoder against transformers' ElectraModel with the same weights, forwards and backwards."""
+"""States and gradients of the encoder against those of transformers' ElectraModel with the same weights."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,7 @@ LENGTHS_B = torch.tensor([20, 7, 13])
 
 @pytest.fixture
 def batch() -> tuple[Tensor, Tensor, Tensor]:
-    """Ids, segments and mask of three rows of 20, two of them padded."""
+    """Ids, segments and mask of three rows of 20 tokens, two of them padded."""
     random = torch.Generator().manual_seed(1)
     ids_BL = torch.randint(5, 60, (3, 20), generator=random)
     mask_BL = torch.arange(20) < LENGTHS_B[:, None]
@@ -41,7 +41,7 @@ def batch() -> tuple[Tensor, Tensor, Tensor]:
 
 @pytest.fixture(params=[32, 16], ids=["square", "projected"])
 def both(request: pytest.FixtureRequest, tmp_path: Path):  # type: ignore[no-untyped-def]
-    """transformers' model with weights that it drew itself, and ours as loaded from what it saved."""
+    """The model of transformers with random weights, and our encoder, loaded from its saved folder."""
     pytest.importorskip("transformers")
     from transformers import ElectraConfig, ElectraModel
 
@@ -51,28 +51,28 @@ def both(request: pytest.FixtureRequest, tmp_path: Path):  # type: ignore[no-unt
         attention_probs_dropout_prob=0.0,
     )  # fmt: skip
     torch.manual_seed(0)
-    theirs = ElectraModel(config).eval()
+    reference = ElectraModel(config).eval()
     with torch.no_grad():
-        for name, parameter in theirs.named_parameters():
+        for name, parameter in reference.named_parameters():
             if name.endswith("bias") or "LayerNorm" in name:
                 parameter += 0.3 * torch.randn_like(parameter)
-    theirs.save_pretrained(tmp_path)
+    reference.save_pretrained(tmp_path)
     train_tokenizer(["a few words of text"], vocabulary_size=40).save(str(tmp_path / "tokenizer.json"))
-    return theirs, huggingface.load(tmp_path).encoder
+    return reference, huggingface.load(tmp_path).encoder
 
 
 def test_states_equal_transformers(both, batch) -> None:  # type: ignore[no-untyped-def]
-    theirs, ours = both
+    reference, encoder = both
     ids_BL, segment_ids_BL, mask_BL = batch
-    expected = theirs(ids_BL, token_type_ids=segment_ids_BL, attention_mask=mask_BL.long()).last_hidden_state
-    found = ours(ids_BL, segment_ids_BL, mask_BL)
-    assert (found - expected)[mask_BL].abs().max() <= 1e-5
-    expected, found = theirs(ids_BL).last_hidden_state, ours(ids_BL)
-    assert (found - expected).abs().max() <= 1e-5
+    expected = reference(ids_BL, token_type_ids=segment_ids_BL, attention_mask=mask_BL.long()).last_hidden_state
+    actual = encoder(ids_BL, segment_ids_BL, mask_BL)
+    assert (actual - expected)[mask_BL].abs().max() <= 1e-5
+    expected, actual = reference(ids_BL).last_hidden_state, encoder(ids_BL)
+    assert (actual - expected).abs().max() <= 1e-5
 
 
 @pytest.mark.parametrize("layers", [1, 3])
-def test_states_at_certain_positions_are_those_of_all(batch, layers: int) -> None:  # type: ignore[no-untyped-def]
+def test_states_at_some_positions_equal_those_of_all(batch, layers: int) -> None:  # type: ignore[no-untyped-def]
     ids_BL, segment_ids_BL, mask_BL = batch
     encoder = BertEncoder(replace(CONFIG, layers=layers))
     positions_BN = torch.stack([torch.randperm(length)[:4] for length in LENGTHS_B.tolist()])
@@ -88,33 +88,36 @@ def test_states_at_certain_positions_are_those_of_all(batch, layers: int) -> Non
         encoder(ids_BL, segment_ids_BL, mask_BL, positions_BN=positions_BN),
         encoder(ids_BL, segment_ids_BL, mask_BL)[rows_B1, positions_BN],
     )
-    for some, every in zip(*gradients, strict=True):
-        torch.testing.assert_close(some, every, rtol=1e-4, atol=1e-5)
+    for from_all, from_some in zip(*gradients, strict=True):
+        torch.testing.assert_close(from_some, from_all, rtol=1e-4, atol=1e-5)
 
 
 def test_gradients_equal_transformers(both, batch) -> None:  # type: ignore[no-untyped-def]
-    theirs, ours = both
+    reference, encoder = both
     ids_BL, segment_ids_BL, mask_BL = batch
     weights_BLD = torch.randn(3, 20, 32) * mask_BL[..., None]
-    (ours(ids_BL, segment_ids_BL, mask_BL) * weights_BLD).sum().backward()
-    states = theirs(ids_BL, token_type_ids=segment_ids_BL, attention_mask=mask_BL.long()).last_hidden_state
+    (encoder(ids_BL, segment_ids_BL, mask_BL) * weights_BLD).sum().backward()
+    states = reference(ids_BL, token_type_ids=segment_ids_BL, attention_mask=mask_BL.long()).last_hidden_state
     (states * weights_BLD).sum().backward()
-    attention = theirs.encoder.layer[0].attention.self
+    attention = reference.encoder.layer[0].attention.self
     pairs = [
-        # row 0 is padding, whose row transformers does not train
-        (ours.embeddings.token.weight.grad[1:], theirs.embeddings.word_embeddings.weight.grad[1:]),
-        (ours.embeddings.position.weight.grad, theirs.embeddings.position_embeddings.weight.grad),
-        (ours.embeddings.segment.weight.grad, theirs.embeddings.token_type_embeddings.weight.grad),
-        (ours.embeddings.norm.weight.grad, theirs.embeddings.LayerNorm.weight.grad),
+        # row 0 is [PAD], which transformers does not train
+        (encoder.embeddings.token.weight.grad[1:], reference.embeddings.word_embeddings.weight.grad[1:]),
+        (encoder.embeddings.position.weight.grad, reference.embeddings.position_embeddings.weight.grad),
+        (encoder.embeddings.segment.weight.grad, reference.embeddings.token_type_embeddings.weight.grad),
+        (encoder.embeddings.norm.weight.grad, reference.embeddings.LayerNorm.weight.grad),
         (
-            ours.blocks[0].attention.query_key_value.weight.grad,
+            encoder.blocks[0].attention.query_key_value.weight.grad,
             torch.cat([part.weight.grad for part in (attention.query, attention.key, attention.value)]),
         ),
-        (ours.blocks[2].feed_forward.inner.bias.grad, theirs.encoder.layer[2].intermediate.dense.bias.grad),
-        (ours.blocks[1].attention_norm.bias.grad, theirs.encoder.layer[1].attention.output.LayerNorm.bias.grad),
+        (encoder.blocks[2].feed_forward.inner.bias.grad, reference.encoder.layer[2].intermediate.dense.bias.grad),
+        (
+            encoder.blocks[1].attention_norm.bias.grad,
+            reference.encoder.layer[1].attention.output.LayerNorm.bias.grad,
+        ),
     ]
-    for found, expected in pairs:
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    for actual, expected in pairs:
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_padding_changes_no_token(batch) -> None:  # type: ignore[no-untyped-def]
@@ -122,11 +125,11 @@ def test_padding_changes_no_token(batch) -> None:  # type: ignore[no-untyped-def
     encoder = BertEncoder(CONFIG).eval()
     padded = encoder(ids_BL, segment_ids_BL, mask_BL)
     for row, length in enumerate(LENGTHS_B.tolist()):
-        alone = encoder(ids_BL[row : row + 1, :length], segment_ids_BL[row : row + 1, :length])
-        torch.testing.assert_close(padded[row, :length], alone[0], rtol=0, atol=1e-5)
+        unpadded = encoder(ids_BL[row : row + 1, :length], segment_ids_BL[row : row + 1, :length])
+        torch.testing.assert_close(padded[row, :length], unpadded[0], rtol=0, atol=1e-5)
 
 
-def test_no_segments_are_segment_zero(batch) -> None:  # type: ignore[no-untyped-def]
+def test_segment_ids_default_to_zero(batch) -> None:  # type: ignore[no-untyped-def]
     encoder = BertEncoder(CONFIG).eval()
     torch.testing.assert_close(encoder(batch[0]), encoder(batch[0], torch.zeros_like(batch[0])))
 
@@ -155,12 +158,12 @@ def test_attention_mask_only_where_a_row_is_padded() -> None:
     assert mask_BL.tolist() == [[True, False, False, False], [True] * 4]
 
 
-def test_initialisation() -> None:
+def test_initialization() -> None:
     config = replace(
         CONFIG, vocabulary_size=5000, hidden_size=64, initializer_range=0.02, linear_initializer_range=0.08
     )
     encoder = BertEncoder(config)
-    # A normal distribution cut at two standard deviations has .88 of the deviation left.
+    # Truncation at two standard deviations multiplies the standard deviation by .88.
     for weight, deviation in (
         (encoder.embeddings.token.weight, 0.02),
         (encoder.blocks[0].attention.query_key_value.weight, 0.08),
@@ -175,7 +178,7 @@ def test_initialisation() -> None:
             assert (parameter == 1).all(), name
 
 
-def test_a_config_names_all_its_problems() -> None:
+def test_all_problems_of_a_config_are_reported() -> None:
     bad = replace(CONFIG, heads=5, layers=0, dropout=1.0)
     assert [problem.partition(":")[0] for problem in problems_of(bad)] == ["layers", "dropout"]
     assert [problem.partition(":")[0] for problem in problems_of(replace(CONFIG, heads=5))] == ["heads"]

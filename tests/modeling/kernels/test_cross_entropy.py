@@ -1,4 +1,4 @@
-"""The fused loss and sampler against the plain version, and the samples against their distribution."""
+"""The fused loss and sampler against the plain form, and the samples against their distribution."""
 
 import pytest
 import torch
@@ -16,10 +16,10 @@ from electra.modeling.kernels.cross_entropy import (
 VOCABULARIES = [7, 255, 256, 257, 1000, 1024]
 
 
-def problem(
+def make_arguments(
     rows: int, vocabulary: int, *, width: int = 12, seed: int = 0, weights: float = 1.0
 ) -> dict[str, Tensor]:
-    """`weights` below 1 leaves out some rows and counts others twice."""
+    """Return random arguments. If `weights` is below 1, some rows have weight 0 and others 2."""
     random = torch.Generator().manual_seed(seed)
     return {
         "hidden_NE": torch.randn(rows, width, generator=random),
@@ -36,14 +36,14 @@ def problem(
 
 
 def run(function, arguments: dict[str, Tensor], **options) -> tuple[Tensor, Tensor, list[Tensor]]:
-    learnt = [arguments[name].clone().requires_grad_() for name in ("hidden_NE", "table_VE", "bias_V")]
-    loss, samples_N = function(*learnt, *list(arguments.values())[3:], **options)
+    parameters = [arguments[name].clone().requires_grad_() for name in ("hidden_NE", "table_VE", "bias_V")]
+    loss, samples_N = function(*parameters, *list(arguments.values())[3:], **options)
     (3.0 * loss).backward()  # a factor, so that the gradient that arrives is not 1
-    return loss.detach(), samples_N, [tensor.grad for tensor in learnt]
+    return loss.detach(), samples_N, [tensor.grad for tensor in parameters]
 
 
-def misses(samples_N: Tensor, arguments: dict[str, Tensor], *, temperature: float = 1.0) -> float:
-    """How far a uniform number lies, at most, outside its sample's stretch of the exact distribution function."""
+def sampling_error(samples_N: Tensor, arguments: dict[str, Tensor], *, temperature: float = 1.0) -> float:
+    """Return the maximum distance of a uniform number from the exact interval of its sample."""
     logits_NV = F.linear(arguments["hidden_NE"], arguments["table_VE"], arguments["bias_V"]).double()
     probabilities_NV = (logits_NV / temperature).softmax(-1)
     upper_N = probabilities_NV.cumsum(-1).gather(1, samples_N[:, None]).squeeze(1)
@@ -54,8 +54,8 @@ def misses(samples_N: Tensor, arguments: dict[str, Tensor], *, temperature: floa
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
-def test_loss_and_gradients_equal_the_plain_version(vocabulary: int, temperature: float) -> None:
-    arguments = problem(ROWS + 37, vocabulary, weights=0.5)
+def test_loss_and_gradients_equal_the_plain_form(vocabulary: int, temperature: float) -> None:
+    arguments = make_arguments(ROWS + 37, vocabulary, weights=0.5)
     loss, _, gradients = run(sampled_cross_entropy, arguments, sampling=Sampling(temperature=temperature))
     plain_loss, _, plain_gradients = run(
         sampled_cross_entropy_plain, arguments, sampling=Sampling(temperature=temperature)
@@ -67,17 +67,17 @@ def test_loss_and_gradients_equal_the_plain_version(vocabulary: int, temperature
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
-def test_a_sample_is_where_its_uniform_number_falls(vocabulary: int, temperature: float) -> None:
-    arguments = problem(2 * ROWS + 5, vocabulary, seed=1)
+def test_uniform_numbers_select_the_samples(vocabulary: int, temperature: float) -> None:
+    arguments = make_arguments(2 * ROWS + 5, vocabulary, seed=1)
     _, samples_N, _ = run(sampled_cross_entropy, arguments, sampling=Sampling(temperature=temperature))
-    assert misses(samples_N, arguments, temperature=temperature) < 1e-5
+    assert sampling_error(samples_N, arguments, temperature=temperature) < 1e-5
     _, plain_N, _ = run(sampled_cross_entropy_plain, arguments, sampling=Sampling(temperature=temperature))
-    assert (samples_N == plain_N).float().mean() > 0.99  # the rest are ties, settled by rounding
+    assert (samples_N == plain_N).float().mean() > 0.99  # the others differ by rounding
 
 
 def test_samples_follow_the_distribution() -> None:
     rows, vocabulary = 40_000, 600
-    arguments = problem(rows, vocabulary, seed=2)
+    arguments = make_arguments(rows, vocabulary, seed=2)
     arguments["hidden_NE"] = arguments["hidden_NE"][:1].expand(rows, -1) * 0.3
     _, samples_N = sampled_cross_entropy(*arguments.values())
     logits_V = arguments["table_VE"] @ arguments["hidden_NE"][0] + arguments["bias_V"]
@@ -90,8 +90,8 @@ def test_samples_follow_the_distribution() -> None:
 
 
 @pytest.mark.parametrize("uniform", [0.0, 1.0 - 2**-24])
-def test_the_ends_of_the_unit_interval_give_possible_tokens(uniform: float) -> None:
-    arguments = problem(3, 300)
+def test_the_ends_of_the_unit_interval_select_possible_tokens(uniform: float) -> None:
+    arguments = make_arguments(3, 300)
     arguments["bias_V"][:2] = arguments["bias_V"][-2:] = -1e4  # impossible tokens at both ends
     arguments["uniforms_N"].fill_(uniform)
     _, samples_N = sampled_cross_entropy(*arguments.values())
@@ -101,7 +101,7 @@ def test_the_ends_of_the_unit_interval_give_possible_tokens(uniform: float) -> N
 
 
 def test_rows_of_weight_zero_change_nothing() -> None:
-    arguments = problem(50, 300)
+    arguments = make_arguments(50, 300)
     arguments["weights_N"][10:] = 0.0
     loss, _, gradients = run(sampled_cross_entropy, arguments)
     first = {
@@ -117,13 +117,13 @@ def test_rows_of_weight_zero_change_nothing() -> None:
 
 
 def test_without_gradients_and_without_rows() -> None:
-    arguments = problem(20, 300, weights=0.5)
+    arguments = make_arguments(20, 300, weights=0.5)
     with torch.no_grad():
         loss, samples_N = sampled_cross_entropy(*arguments.values())
     plain_loss, plain_N = sampled_cross_entropy_plain(*arguments.values())
     torch.testing.assert_close(loss, plain_loss)
-    counting_N = arguments["weights_N"] != 0
-    assert torch.equal(samples_N[counting_N], plain_N[counting_N])
+    weighted_N = arguments["weights_N"] != 0
+    assert torch.equal(samples_N[weighted_N], plain_N[weighted_N])
     empty = {
         name: value[:0] if name.endswith("_N") or name == "hidden_NE" else value
         for name, value in arguments.items()
@@ -133,7 +133,7 @@ def test_without_gradients_and_without_rows() -> None:
 
 
 def test_large_logits_stay_finite() -> None:
-    arguments = problem(10, 300)
+    arguments = make_arguments(10, 300)
     arguments["hidden_NE"] *= 1e3
     loss, _, gradients = run(sampled_cross_entropy, arguments)
     plain_loss, _, _ = run(sampled_cross_entropy_plain, arguments)
@@ -142,22 +142,22 @@ def test_large_logits_stay_finite() -> None:
 
 
 def test_under_bfloat16_autocast() -> None:
-    arguments = problem(2 * ROWS + 9, 1000, width=32)
+    arguments = make_arguments(2 * ROWS + 9, 1000, width=32)
     arguments["hidden_NE"] *= 0.3
     with torch.autocast("cpu", torch.bfloat16):
         loss, samples_N, gradients = run(sampled_cross_entropy, arguments)
     plain_loss, _, plain_gradients = run(sampled_cross_entropy_plain, arguments)
     assert loss.dtype == torch.float32
     torch.testing.assert_close(loss, plain_loss, rtol=5e-3, atol=0)
-    assert misses(samples_N, arguments) < 0.01
+    assert sampling_error(samples_N, arguments) < 0.01
     for gradient, plain in zip(gradients, plain_gradients, strict=True):
         assert gradient.dtype == torch.float32
         assert F.cosine_similarity(gradient.flatten(), plain.flatten(), dim=0) > 0.999
 
 
-def test_many_blocks_of_rows_add_up_in_bfloat16() -> None:
-    arguments = problem(256 * ROWS, 40, width=8)
-    arguments["hidden_NE"] += 1.0  # a sum that grows steadily is the one that loses most
+def test_sums_over_many_blocks_in_bfloat16() -> None:
+    arguments = make_arguments(256 * ROWS, 40, width=8)
+    arguments["hidden_NE"] += 1.0  # a sum that grows steadily loses most by rounding
     with torch.autocast("cpu", torch.bfloat16):
         _, _, gradients = run(sampled_cross_entropy, arguments)
     _, _, plain_gradients = run(sampled_cross_entropy_plain, arguments)

@@ -159,7 +159,7 @@ class EncoderConfig(ABC):
             output_share: share of the positions whose states the last block computes (modern only).
             target_share: positions of the query stream, as a share of all positions.
         """
-        return transformer_terms(Network.of(self, output_share=output_share), length, convention)
+        return transformer_terms(Network.from_config(self, output_share=output_share), length, convention)
 
     def activation_numbers(self, length: int) -> int:
         """Return how many numbers one block stores for the backward pass over one sequence.
