@@ -7,7 +7,7 @@ import importlib
 import inspect
 import typing
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -68,18 +68,22 @@ def _presets() -> Iterator[str]:
     by_size = ("model.hidden_size", "model.layers", "train.steps")
     resolved = dict(sorted(resolved.items(), key=lambda item: [item[1][name] or 0 for name in by_size]))
     for name in resolved:
-        first_line = (PRESETS / f"{name}.toml").read_text(encoding="utf-8").partition("\n")[0]
-        yield f"- `{name}`: {first_line.removeprefix('# ')}"
+        yield f"- `{name}`: {_description(PRESETS / f'{name}.toml')}"
     yield '\nSettings to combine with any of them (`extends = ["electra-base", "objectives/electra-15"]`):\n'
     for path in sorted((PRESETS / "objectives").glob("*.toml")):
-        first_line = path.read_text(encoding="utf-8").partition("\n")[0]
-        yield f"- `objectives/{path.stem}`: {first_line.removeprefix('# ')}"
+        yield f"- `objectives/{path.stem}`: {_description(path)}"
     ours = {name: shown for name, shown in resolved.items() if not name.startswith(tuple(OTHERS))}
     yield from _differences("The settings in which they differ", ours)
     base = {"electra-base": resolved["electra-base"]}
     for prefix, title in OTHERS.items():
         members = {name: shown for name, shown in resolved.items() if name.startswith(prefix)}
         yield from _differences(f"{title}, compared with `electra-base`", base | members)
+
+
+def _description(path: Path) -> str:
+    """The first paragraph of the comment at the beginning of a preset."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return " ".join(line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("# "), lines))
 
 
 def _differences(title: str, resolved: dict[str, dict[str, Any]]) -> Iterator[str]:

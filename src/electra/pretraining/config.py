@@ -30,24 +30,23 @@ from electra.training.config import (
 
 @dataclass(frozen=True)
 class InitConfig:
-    """What the weights start from: networks that were trained before, or the random numbers of [model] and what is
-    put in their place."""
+    """The initial weights: those of trained networks, or random ones, of which some can be replaced."""
 
     discriminator: str | None = None
     """An export, a run, or a Hugging Face folder or id to continue (docs/guides/checkpoints.md lists the types);
     for masked-lm, its one encoder. The shape of [model] is taken from it."""
     generator: str | None = None
-    """The same for the generator beside it, with its masked-LM head; left out: a fresh one, as in [generator]. A
-    generator that is trained on needs init.discriminator, too; one with objective.fakes frozen may stand alone."""
+    """The same for the generator, with its masked-LM head. Default: a new generator, as in [generator]. To
+    continue a generator, give init.discriminator, too, unless objective.fakes is frozen."""
     token_table: Literal["random", "cooccurrence"] = "random"
-    """Token embeddings where no network is continued: random, or from counts of which token follows which
+    """Initial token embeddings of new networks: random, or from counts of which token follows which
     (data/cooccurrence.py)."""
     attention: Literal["random", "neighbours"] = "random"
-    """The first block of networks with learnt positions where none is continued: random, or heads that look at the
-    tokens nearby (modeling/init.py). Beside a discriminator with relative ones it is for the generator alone."""
+    """Initial attention in the first block of new networks with learned positions: random, or heads that attend to
+    neighboring tokens. If the discriminator has relative positions, it applies to the generator only."""
     output_bias: Literal["zero", "unigram"] = "zero"
-    """The bias of a fresh generator's logits: zero, or the logarithm of each token's frequency, so that the first
-    prediction is the unigram distribution."""
+    """Initial bias of a new generator's logits: zero, or the logarithm of each token's frequency, so that the
+    first prediction is the unigram distribution."""
 
     def problems(self) -> Iterator[str]:
         for name in ("discriminator", "generator"):
@@ -60,7 +59,7 @@ class PretrainConfig:
     """Everything that decides what a pre-training run computes."""
 
     data: Path | None = None
-    """The folder that `electra prepare` made."""
+    """A folder of prepared data (electra prepare)."""
     out: Path | None = None
     """The run's folder."""
     model: EncoderConfig = field(default_factory=BertConfig)
