@@ -5,21 +5,20 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from electra import __version__
+from electra.export.formats.base import format_of_encoder
 from electra.export.loading import is_id
+from electra.export.pretrained import HeadKind
 from electra.modeling.encoders.base import EncoderConfig
-from electra.objectives.config import GeneratorConfig
+from electra.objectives.config import GeneratorConfig, ObjectiveConfig
+from electra.objectives.masking import MaskingConfig
 from electra.objectives.metric_labels import metric_label
 
-Facts = Mapping[str, Any]
 CardKind = Literal["discriminator", "generator", "encoder", "run"]
 """Which folder a card is for: one of the exports, or the run's folder above them."""
 
 TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 WEAK = 0.6
-"""Below this AUC a card says that the discriminator has hardly learnt anything."""
-
-RESTORING = ("replace-mlm", "all-tokens-mlm")
-"""Objectives whose network says what stood in place of fakes."""
+"""Below this AUC a card says that the discriminator has learned hardly anything."""
 
 _METRICS = (
     "eval/discriminator_auc", "eval/unigram_auc", "eval/discriminator_average_precision",
@@ -48,10 +47,10 @@ _SHAPE = {
 def model_card(
     kind: CardKind,
     *,
-    config: Facts,
-    progress: Facts,
-    evaluation: Facts,
-    environment: Facts,
+    config: Mapping[str, Any],
+    progress: Mapping[str, Any],
+    evaluation: Mapping[str, Any],
+    environment: Mapping[str, Any],
 ) -> str:
     """The text of a README.md, with the front matter that the Hugging Face hub reads.
 
@@ -71,93 +70,91 @@ def model_card(
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
     )
     untrained = evaluation.get("step") == 0 < progress.get("step", 0)
-    if untrained:  # measured before the first step: figures of random weights, not of these
+    if untrained:  # measured before the first step, so with random weights
         evaluation = {}
-    auc = evaluation.get("eval/discriminator_auc")
-    model, objective = config.get("model", {}), config.get("objective", {}).get("kind", "replaced-token")
-    start = config.get("init", {}).get("discriminator")
-    fills_masks = kind == "generator" or objective == "masked-lm"
-    sources = _sources(environment.get("data", {}))
+    auc, start = evaluation.get("eval/discriminator_auc"), config.get("init", {}).get("discriminator")
+    objective, encoder, generator, masking = _configs(config)
+    about = objective.describe(masking)
+    main = "discriminator" if about.head == "discriminator" else "encoder"
+    fills_masks = kind == "generator" or about.fills_masks
+    sources, is_energy = _sources(environment.get("data", {})), objective.scores == "energy"
+    classes = {main: _transformers_class(encoder, about.head), "generator": None}
+    if objective.accepts_pretrained_generator:
+        classes["generator"] = _transformers_class(generator, "generator")
     return templates.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         kind=kind,
-        objective=objective,
-        title=_title(kind, objective),
+        about=about,
+        title="ELECTRA generator" if kind == "generator" else about.title,
         path=_paths(kind),
-        restores=objective in RESTORING,
-        others=config.get("masking", {}).get("random_share", 0) > 0,
-        pairs=config.get("objective", {}).get("sentence_loss", "none") != "none",
-        main="encoder" if objective in ("masked-lm", *RESTORING) else "discriminator",
-        beside=_has_generator(config),
-        is_bert=objective == "masked-lm" and model.get("embedding_size") == model.get("hidden_size"),
+        main=main,
+        classes=classes,
+        has_generator=objective.accepts_pretrained_generator,
+        is_energy=is_energy,
+        model_type=_model_type(encoder, about.head) if classes[main] else "electra",
         fills_masks=fills_masks,
         base=start if start and is_id(start) and not Path(start).exists() else None,
         sources=[source.removeprefix("hub:") for source in sources if source.startswith("hub:")],
-        # An energy is no detector: its AUC is no figure to rank models by.
-        results=[] if objective == "electric" else _results(evaluation, fills_masks=fills_masks),
+        # An energy does not detect replaced tokens, so its AUC must not rank models.
+        results=[] if is_energy else _results(evaluation, fills_masks=fills_masks),
         measured_on=_measured_on(sources),
-        shape=_shape(config),
-        length=config.get("packing", {}).get("sequence_length", model.get("max_positions")),
+        shape=_shape(encoder, generator),
+        length=config.get("packing", {}).get("sequence_length", encoder.max_positions),
         data=_data(environment.get("data", {})),
-        training=_training(config, progress, environment),
+        training=_training(config, objective, main, progress, environment),
         settings=_settings(config),
-        figures=_figures(evaluation),
+        metrics=_metrics(evaluation, has_generator=about.generator is not None),
         step=_number(evaluation.get("step", progress.get("step"))),
-        now=_number(progress.get("step")),
+        last_step=_number(progress.get("step")),
         untrained=untrained,
-        # An energy is no detector, and a network that was trained before has learnt what no figure here shows.
-        weak=f"{auc:.3f}" if auc is not None and auc < WEAK and objective != "electric" and not start else None,
+        # The metrics do not show what a continued network learned before.
+        weak=f"{auc:.3f}" if auc is not None and auc < WEAK and not is_energy and not start else None,
         start=_model(start) if start else None,
         version=__version__,
     )
 
 
-def _title(kind: CardKind, objective: str) -> str:
-    if objective == "masked-lm":
-        return "Masked language model"
-    if objective == "electric":
-        return "Electric"
-    if kind == "encoder" or (kind == "run" and objective in RESTORING):
-        return "Text encoder that restores replaced tokens"
-    return "ELECTRA generator" if kind == "generator" else "ELECTRA discriminator"
+def _configs(config: Mapping[str, Any]) -> tuple[ObjectiveConfig, EncoderConfig, EncoderConfig, MaskingConfig]:
+    """The objective, the encoder that is trained, the generator's encoder, and the masking of a run's config."""
+    objective_class, objective = ObjectiveConfig.variant(config.get("objective", {}))
+    encoder_class, encoder = EncoderConfig.variant(config.get("model", {}))
+    generator_class, generator = GeneratorConfig.variant(config.get("generator", {}))
+    encoder_config = encoder_class(**encoder)
+    masking = MaskingConfig(**config.get("masking", {}))
+    return (
+        objective_class(**objective), encoder_config, generator_class(**generator).encoder(encoder_config), masking
+    )  # fmt: skip
 
 
-def _has_generator(config: Facts) -> bool:
-    objective = config.get("objective", {})
-    return objective.get("kind") not in ("masked-lm", "electric") and objective.get("fakes", "generator") in (
-        "generator",
-        "frozen",
-    )
+def _model_type(encoder: EncoderConfig, head: HeadKind) -> str:
+    """The `model_type` of an exported network."""
+    checkpoint_format = format_of_encoder(encoder)
+    if head in ("generator", "language-model"):
+        return checkpoint_format.language_model_type(encoder)
+    return checkpoint_format.model_types[0]
+
+
+def _transformers_class(encoder: EncoderConfig, head: HeadKind) -> str | None:
+    """transformers' class for the encoder with its head; None: it has none."""
+    return format_of_encoder(encoder).architecture(_model_type(encoder, head), head)
 
 
 def _paths(kind: CardKind) -> dict[str, str]:
     """The exports as seen from the folder that holds the card."""
-    towers = ("discriminator", "generator", "encoder")
+    networks = ("discriminator", "generator", "encoder")
     if kind == "run":
-        return {tower: f"export/{tower}" for tower in towers}
-    return {tower: "." if tower == kind else f"../{tower}" for tower in towers}
+        return {name: f"export/{name}" for name in networks}
+    return {name: "." if name == kind else f"../{name}" for name in networks}
 
 
-def _shape(config: Facts) -> list[tuple[str, str, str]]:
-    """The two networks side by side; a generator takes from the discriminator what it does not set."""
-    model, own = config.get("model", {}), config.get("generator", {})
-    if own.get("width"):
-        model_class, model_table = EncoderConfig.variant(model)
-        generator_class, generator_table = GeneratorConfig.variant(own)
-        shape = generator_class(**generator_table).encoder(model_class(**model_table))
-        own = {key: getattr(shape, key) for key in _SHAPE}
-    hidden = own.get("hidden_size")
-    derived = {"feed_forward_size": 4 * hidden, "heads": max(1, hidden // 64)} if hidden else {}
+def _shape(encoder: EncoderConfig, generator: EncoderConfig) -> list[tuple[str, str, str]]:
+    """The settings of both networks: label, value of the encoder, value of the generator."""
     return [
-        (
-            name,
-            _number(model.get(key) or None),
-            _number(own.get(key) or derived.get(key) or model.get(key) or None),
-        )
+        (name, _number(getattr(encoder, key) or None), _number(getattr(generator, key) or None))
         for key, name in _SHAPE.items()
     ]
 
 
-def _data(data: Facts) -> str:
+def _data(data: Mapping[str, Any]) -> str:
     statistics, tokenizer = data.get("statistics", {}), data.get("tokenizer", {})
     amounts = [
         f"{_number(statistics[name])} {name}"
@@ -180,7 +177,7 @@ def _data(data: Facts) -> str:
     return "\n".join(sentences)
 
 
-def _sources(data: Facts) -> list[str]:
+def _sources(data: Mapping[str, Any]) -> list[str]:
     """The names of the data's files, and ids of data sets of the hub, which begin with hub:."""
     return [_source(source["name"]) for source in data.get("made", {}).get("options", {}).get("sources", [])]
 
@@ -195,7 +192,7 @@ def _measured_on(sources: list[str]) -> dict[str, str]:
     return {"type": short, "name": f"held-out documents of {first}{more}"}
 
 
-def _results(evaluation: Facts, *, fills_masks: bool) -> list[dict[str, str]]:
+def _results(evaluation: Mapping[str, Any], *, fills_masks: bool) -> list[dict[str, str]]:
     """The figures of one network in the hub's form; those that were not measured are left out."""
     beginning = "eval/masked_lm" if fills_masks else "eval/discriminator"
     return [
@@ -210,7 +207,7 @@ def _model(name: str) -> str:
     return name if is_id(name) and not Path(name).exists() else _source(name)
 
 
-def _warmup(optimizer: Facts) -> str:
+def _warmup(optimizer: Mapping[str, Any]) -> str:
     before = optimizer.get("steps_before")
     if before:
         return f"on the schedule of a run that had gone {_number(before)} steps"
@@ -222,8 +219,14 @@ def _source(name: str) -> str:
     return name if name.startswith("hub:") else PurePath(name).name or name
 
 
-def _training(config: Facts, progress: Facts, environment: Facts) -> str:
-    train, objective = config.get("train", {}), config.get("objective", {})
+def _training(
+    config: Mapping[str, Any],
+    objective: ObjectiveConfig,
+    main: str,
+    progress: Mapping[str, Any],
+    environment: Mapping[str, Any],
+) -> str:
+    train = config.get("train", {})
     masking, optimizer = config.get("masking", {}), config.get("optimizer", {})
     start = config.get("init", {}).get("discriminator")
     lines = [
@@ -236,16 +239,12 @@ def _training(config: Facts, progress: Facts, environment: Facts) -> str:
         f"Peak learning rate {optimizer.get('learning_rate')}, {_warmup(optimizer)}; "
         f"{masking.get('share', 0):.0%} of the tokens chosen for prediction.",
     ]
-    if objective.get("kind") != "masked-lm":
-        judge = "encoder" if objective.get("kind") in RESTORING else "discriminator"
-        lines.append(
-            f"Weight of the {judge}'s loss {objective.get('discriminator_weight')}; shared by the networks: "
-            f"{objective.get('sharing')}."
-        )
+    if (weight := getattr(objective, "discriminator_weight", None)) is not None:
+        lines.append(f"Weight of the {main}'s loss {weight}; shared by the networks: {objective.sharing}.")
     return "\n".join(filter(None, lines))
 
 
-def _settings(config: Facts) -> str:
+def _settings(config: Mapping[str, Any]) -> str:
     import tomli_w
 
     # What stands outside the sections is where data and run lie on one machine, and so may be where a run began.
@@ -255,11 +254,14 @@ def _settings(config: Facts) -> str:
     return tomli_w.dumps(sections).strip()
 
 
-def _figures(evaluation: Facts) -> list[tuple[str, str]]:
-    """Labels and values of `_METRICS`, in this order; then those of all other metrics."""
+def _metrics(evaluation: Mapping[str, Any], *, has_generator: bool) -> list[tuple[str, str]]:
+    """Labels and values: first `_METRICS` in their order, then all other metrics."""
     others = sorted(key for key in evaluation.keys() - {*_METRICS} if key.startswith("eval/"))
     values = [(metric_label(key), evaluation[key]) for key in (*_METRICS, *others) if key in evaluation]
-    return [(label, "–" if value is None else f"{value:.4f}") for label, value in values]
+    return [
+        (label if has_generator else label.removeprefix("generator: "), "–" if value is None else f"{value:.4f}")
+        for label, value in values
+    ]
 
 
 def _duration(seconds: float) -> str:

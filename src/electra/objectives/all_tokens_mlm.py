@@ -24,12 +24,14 @@ from electra.modeling.heads import CopyHead
 from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts
+from electra.objectives.description import ModelDescription
 from electra.objectives.generator_objective import (
     CorruptedBatch,
     GeneratorObjective,
     GeneratorObjectiveConfig,
+    describe_restoring,
 )
-from electra.objectives.masking import Masking
+from electra.objectives.masking import Masking, MaskingConfig
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 
 
@@ -41,6 +43,9 @@ class AllTokensMlmConfig(GeneratorObjectiveConfig):
 
     def build(self, parts: ObjectiveParts) -> Objective:
         return AllTokensMlm(parts, self)
+
+    def describe(self, masking: MaskingConfig) -> ModelDescription:
+        return describe_restoring(self)
 
 
 class AllTokensMlm(GeneratorObjective):

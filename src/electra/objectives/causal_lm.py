@@ -20,7 +20,9 @@ from electra.modeling.encoders.base import Capability
 from electra.modeling.flops import Network, Networks
 from electra.objectives.base import Counts, Objective, StepOutput
 from electra.objectives.config import ObjectiveConfig, ObjectiveParts
+from electra.objectives.description import ModelDescription
 from electra.objectives.language_model import LanguageModel
+from electra.objectives.masking import MaskingConfig
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.stream_memory import StreamMemory
 
@@ -38,6 +40,17 @@ class CausalLanguageModelConfig(ObjectiveConfig):
 
     def build(self, parts: ObjectiveParts) -> Objective:
         return CausalLanguageModel(parts.model)
+
+    def describe(self, masking: MaskingConfig) -> ModelDescription:
+        return ModelDescription(
+            title="Left-to-right language model",
+            text=(
+                "A language model that was pre-trained to predict the next token (Transformer-XL,\n"
+                "[Dai et al., ACL 2019](https://arxiv.org/abs/1901.02860)), with relative positions."
+            ),
+            tag="causal-language-modeling",
+            head="language-model",
+        )
 
 
 class CausalLanguageModel(LanguageModel):

@@ -14,6 +14,7 @@ from electra.data.collate import SentenceKind
 from electra.data.packing import PackingConfig
 from electra.modeling.encoders.base import Capability, EncoderConfig, with_kind_of_positions
 from electra.objectives.base import Objective
+from electra.objectives.description import ModelDescription
 from electra.objectives.masking import MaskingConfig
 from electra.objectives.vocabulary import FakesKind, Vocabulary
 from electra.registry import encoders, objectives
@@ -176,6 +177,14 @@ class ObjectiveConfig(ABC):
     def accepts_pretrained_generator(self) -> bool:
         """Whether the run can start from a pre-trained generator (init.generator)."""
         return False
+
+    def describe(self, masking: MaskingConfig) -> ModelDescription:
+        """What the model card says of the network that is trained."""
+        return ModelDescription(
+            title="Text encoder",
+            text=f"A text encoder that was pre-trained with the objective `{self.kind}`.",
+            tag=self.kind,
+        )
 
     def stage_starts(self, steps: int) -> list[int]:
         """The steps at which stages begin; each stage has its own warm-up and decay of the learning rate."""

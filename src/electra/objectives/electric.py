@@ -34,8 +34,10 @@ from electra.objectives.config import (
     ObjectiveConfig,
     ObjectiveParts,
 )
+from electra.objectives.description import ModelDescription
 from electra.objectives.masking import (
     Masking,
+    MaskingConfig,
     draw_masks,
     max_predictions,
     non_padding,
@@ -81,6 +83,27 @@ class ElectricConfig(ObjectiveConfig):
 
     def build(self, parts: ObjectiveParts) -> Objective:
         return Electric(parts, self)
+
+    def describe(self, masking: MaskingConfig) -> ModelDescription:
+        return ModelDescription(
+            title="Electric",
+            text=(
+                "An energy-based cloze model (Electric, "
+                "[Clark et al., EMNLP 2020](https://arxiv.org/abs/2012.08561)): its one logit per\n"
+                "token is an energy. The negative energy approximates the log-probability of the token, given all "
+                "others. The sum over a\ntext is its pseudo-log-likelihood, in one pass. The cloze model that was "
+                "trained with it has two towers and no class in\ntransformers; only the run's checkpoints have it."
+            ),
+            generator="each tower of the cloze model",
+            uses=(
+                "To judge words and texts by how likely they are: rescoring the output of speech recognition or "
+                "translation.",
+            ),
+            limits=(
+                "Its energies were learned from the samples of one cloze model. As log-probabilities they are\n"
+                "  approximate, and they do not add up to 1 over the vocabulary.",
+            ),
+        )
 
     def problems(self) -> Iterator[str]:
         if self.share_norm and self.sharing != "embeddings":

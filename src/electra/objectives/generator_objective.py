@@ -19,6 +19,7 @@ from electra.modeling.kernels.cross_entropy import Sampling
 from electra.modeling.sharing import EmbeddingSharing
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts, Sections, SentenceLossConfig, Sharing
+from electra.objectives.description import ELECTRA_PAPER, ModelDescription
 from electra.objectives.generators import FrequencySampler, Generator
 from electra.objectives.masking import (
     Masking,
@@ -109,6 +110,19 @@ class GeneratorObjectiveConfig(SentenceLossConfig):
                 f"objective.sharing: {self.sharing} starts from the generator's tables, not from the tables of "
                 "init.discriminator; set it to none"
             )
+
+
+def describe_restoring(config: GeneratorObjectiveConfig) -> ModelDescription:
+    """The description of a network that predicts the tokens that were replaced."""
+    return ModelDescription(
+        title="Text encoder that restores replaced tokens",
+        text=(
+            f"A text encoder of the ablations of ELECTRA ({ELECTRA_PAPER}): some of the words\n"
+            "of a text are replaced, and this network predicts the original words. It never saw [MASK]."
+        ),
+        head="generator",
+        generator="generator" if config.has_generator else None,
+    )
 
 
 def generator_source_problem(config: GeneratorObjectiveConfig) -> Iterator[str]:

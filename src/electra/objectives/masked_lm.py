@@ -22,7 +22,8 @@ from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts, SentenceLossConfig
-from electra.objectives.masking import Masking, attention_mask_of, draw_masks, max_predictions
+from electra.objectives.description import ModelDescription
+from electra.objectives.masking import Masking, MaskingConfig, attention_mask_of, draw_masks, max_predictions
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.sentences import SentenceLoss, with_cls_position
@@ -41,6 +42,22 @@ class MaskedLanguageModelConfig(SentenceLossConfig):
 
     def build(self, parts: ObjectiveParts) -> Objective:
         return MaskedLanguageModel(parts, self)
+
+    def describe(self, masking: MaskingConfig) -> ModelDescription:
+        shown = "[MASK], its own token or a random token" if masking.random_share else "[MASK] or its own token"
+        pairs = "It has no sentence-level objective."
+        if self.sentence_loss != "none":
+            pairs = "Pairs of segments had a loss of their own."
+        return ModelDescription(
+            title="Masked language model",
+            text=(
+                "A text encoder that was pre-trained to fill masks\n([Devlin et al., NAACL 2019]"
+                f"(https://arxiv.org/abs/1810.04805)): a chosen position shows {shown}.\n{pairs}"
+            ),
+            tag="masked-language-modeling",
+            head="generator",
+            fills_masks=True,
+        )
 
 
 class MaskedLanguageModel(Objective):

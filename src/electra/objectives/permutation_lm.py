@@ -23,8 +23,9 @@ from electra.modeling.encoders.base import Capability
 from electra.modeling.flops import Network, Networks
 from electra.objectives.base import Counts, Objective, StepOutput
 from electra.objectives.config import ObjectiveConfig, ObjectiveParts, Sections
+from electra.objectives.description import ModelDescription
 from electra.objectives.language_model import LanguageModel
-from electra.objectives.masking import Masking, attention_mask_of, draw_masks, max_predictions
+from electra.objectives.masking import Masking, MaskingConfig, attention_mask_of, draw_masks, max_predictions
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.stream_memory import StreamMemory
@@ -43,6 +44,17 @@ class PermutationLanguageModelConfig(ObjectiveConfig):
 
     def build(self, parts: ObjectiveParts) -> Objective:
         return PermutationLanguageModel(parts)
+
+    def describe(self, masking: MaskingConfig) -> ModelDescription:
+        return ModelDescription(
+            title="Permutation language model",
+            text=(
+                "A text encoder that was pre-trained to predict tokens in a random order (XLNet,\n"
+                "[Yang et al., NeurIPS 2019](https://arxiv.org/abs/1906.08237)), with relative positions."
+            ),
+            tag="permutation-language-modeling",
+            head="language-model",
+        )
 
     def problems_with(self, sections: Sections) -> Iterator[str]:
         if sections.masking.replacement:

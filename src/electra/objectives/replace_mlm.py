@@ -23,12 +23,14 @@ from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts
+from electra.objectives.description import ModelDescription
 from electra.objectives.generator_objective import (
     CorruptedBatch,
     GeneratorObjective,
     GeneratorObjectiveConfig,
+    describe_restoring,
 )
-from electra.objectives.masking import Masking, max_predictions
+from electra.objectives.masking import Masking, MaskingConfig, max_predictions
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.sentences import with_cls_position
 
@@ -41,6 +43,9 @@ class ReplaceMlmConfig(GeneratorObjectiveConfig):
 
     def build(self, parts: ObjectiveParts) -> Objective:
         return ReplaceMlm(parts, self)
+
+    def describe(self, masking: MaskingConfig) -> ModelDescription:
+        return describe_restoring(self)
 
 
 class ReplaceMlm(GeneratorObjective):

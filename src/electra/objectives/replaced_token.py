@@ -25,12 +25,13 @@ from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import ReplacedTokenHead
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts, Sections
+from electra.objectives.description import ELECTRA_PAPER, ModelDescription
 from electra.objectives.generator_objective import (
     CorruptedBatch,
     GeneratorObjective,
     GeneratorObjectiveConfig,
 )
-from electra.objectives.masking import Masking, non_padding, top_positions
+from electra.objectives.masking import Masking, MaskingConfig, non_padding, top_positions
 from electra.objectives.metrics import DetectionMetrics, MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.stream_memory import StreamMemory
@@ -53,6 +54,28 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
 
     def build(self, parts: ObjectiveParts) -> Objective:
         return ReplacedToken(parts, self)
+
+    def describe(self, masking: MaskingConfig) -> ModelDescription:
+        replaced = (
+            "a generator replaces some of the words of a text"
+            if self.has_generator
+            else ("some of the words of a text are replaced")
+        )
+        return ModelDescription(
+            title="ELECTRA discriminator",
+            text=(
+                "A text encoder that was pre-trained as a discriminator (ELECTRA,\n"
+                f"{ELECTRA_PAPER}): {replaced},\n"
+                "and this network tells for each token whether it is the original one. What it learns in this way "
+                "helps in\nfine-tuning."
+            ),
+            generator="generator" if self.has_generator else None,
+            uses=("To find words that do not fit their context, such as slips and errors of speech recognition.",),
+            limits=(
+                "It was trained on the replacements of its generator: its probabilities say whether a word looks\n"
+                "  *drawn*. They do not measure grammar, truth or authorship.",
+            ),
+        )
 
     def problems_with(self, sections: Sections) -> Iterator[str]:
         yield from super().problems_with(sections)
