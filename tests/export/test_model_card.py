@@ -175,4 +175,4 @@ def test_a_language_model_is_described_as_one() -> None:
     config = read_toml("txl-tiny")
     text = card("encoder", config=config, evaluation={})
     assert "# Left-to-right language model" in text and "import XLNetLMHeadModel" in text
-    assert "- causal-language-modeling" in text and "fakes" not in text and "Weight of" not in text
+    assert "- causal-language-modeling" in text and "Weight of" not in text
