@@ -199,7 +199,7 @@ class CheckpointFormat(ABC):
         model_type = config.model_type
         tensors_by_name = dict(self.rename(tensors, model_type))  # a copy: `rename` may return its argument
         tensors.clear()
-        tensors |= renamed
+        tensors |= tensors_by_name
         networks = self._build(config, self.match_sharing(config.encoder, tensors, model_type), tensors, task=task)
         _remove_copies(tensors, self.copies, problems)
         states = [
