@@ -197,7 +197,7 @@ class CheckpointFormat(ABC):
             problems: missing tensors and tensors of a wrong shape are added to it.
         """
         model_type = config.model_type
-        tensors_by_name = dict(self.rename(tensors, model_type))  # a copy: `rename` may return its argument
+        renamed = self.rename(dict(tensors), model_type)
         tensors.clear()
         tensors |= tensors_by_name
         networks = self._build(config, self.match_sharing(config.encoder, tensors, model_type), tensors, task=task)
