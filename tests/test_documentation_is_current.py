@@ -1,6 +1,8 @@
 """The pages that are generated are the ones that are committed."""
 
 import importlib.util
+import re
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -22,6 +24,14 @@ def generator() -> ModuleType:
 def test_the_configuration_reference_is_what_the_dataclasses_say(generator: ModuleType):
     committed = (DOCS / "reference/configuration.md").read_text(encoding="utf-8")
     assert committed == generator.page(), "run `make docs` and commit the page"
+
+
+def test_the_guide_for_contributors_shows_the_layers_that_are_checked():
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    [contract] = project["tool"]["importlinter"]["contracts"]
+    layers = "\n".join(contract["layers"]).replace("electra.", "")
+    guide = (DOCS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert layers in re.findall(r"```text\n(.*?)\n```", guide, re.DOTALL)
 
 
 def test_every_setting_and_option_is_documented(generator: ModuleType):
