@@ -76,55 +76,67 @@ def main() -> None:
     parser.add_argument("--peers", nargs="+", default=["dynamic"], choices=["dynamic", "grouped"])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     print("| task | metric | ours, each seed | median | Trainer | median | seconds | Trainer | ratio | padded |")
     print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     for name in options.tasks:
-        setup = limit_rows(build_setup(load_task_config(settings_of(options, name))), options.rows)
-        problem, config = setup.task.problem, setup.config
-        labels = getattr(problem, "labels", None)
-        outputs = len(labels) if labels else 1  # a regression has one; the head for answers needs no number
-        shared = {
-            **asdict(config.optimizer), "batch_size": config.train.batch_size, "epochs": options.epochs,
-            "bfloat16": setup.precision.name == "bfloat16",
-        }  # fmt: skip
-
-        def peer(padding: Any, seed: int, steps: int = -1, **more: Any) -> Any:
-            return train(
-                config.model, problem, setup.rows, outputs=outputs, padding=padding,  # noqa: B023
-                max_length=config.data.max_length, seed=seed, settings=shared, max_steps=steps,  # noqa: B023
-            )  # fmt: skip
-
-        runs: dict[str, list[tuple[float, float]]] = {"ours": [], **{kind: [] for kind in options.peers}}
-        for seed in range(options.seeds):
-            metrics, seconds, _ = ours(setup, seed)
-            runs["ours"].append((metrics[problem.metric], seconds))
-            for kind in options.peers:
-                seconds, steps, dev = peer(kind, seed)
-                predictions = problem.decode(setup.task.splits["dev"], setup.rows["dev"], dev)
-                metrics = problem.compute_metrics(setup.task.splits["dev"], predictions)
-                runs[kind].append((metrics[problem.metric], seconds))
-        padded = 0.0
-        if options.padded_steps:
-            seconds, taken, _ = peer("padded", 0, options.padded_steps)
-            padded = seconds / taken * steps
-        found[name] = {"metric": problem.metric, "runs": runs, "padded_seconds": padded, "steps": steps}
-        mine = [seconds for _, seconds in runs["ours"]]
-        for kind in options.peers:
-            theirs = [seconds for _, seconds in runs[kind]]
-            ratio = statistics.median(b / a for a, b in zip(mine, theirs, strict=True))
-            values = {side: [value for value, _ in runs[side]] for side in ("ours", kind)}
-            print(
-                f"| {name} | {problem.metric} | {' '.join(f'{v:.4f}' for v in values['ours'])} "
-                f"| {statistics.median(values['ours']):.4f} "
-                f"| {kind}: {' '.join(f'{v:.4f}' for v in values[kind])} "
-                f"| {statistics.median(values[kind]):.4f} | {statistics.median(mine):.0f} "
-                f"| {statistics.median(theirs):.0f} | {ratio:.2f} × | {padded / statistics.median(mine):.2f} × |",
-                flush=True,
-            )
+        results[name] = compare_on_task(name, options)
+        print_rows(name, results[name])
         if options.json:
             about = {"threads": torch.get_num_threads(), "time": time.strftime("%Y-%m-%d"), **vars(options)}
-            options.json.write_text(json.dumps({"about": about, "tasks": found}, indent=1, default=str) + "\n")
+            options.json.write_text(json.dumps({"about": about, "tasks": results}, indent=1, default=str) + "\n")
+
+
+def compare_on_task(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Fine-tune for a task with both, seed by seed. Each run is a pair: the metric on dev, and the seconds."""
+    setup = limit_rows(build_setup(load_task_config(settings_of(options, name))), options.rows)
+    problem, config = setup.task.problem, setup.config
+    labels = getattr(problem, "labels", None)
+    outputs = len(labels) if labels else 1  # a regression has one; the head for answers needs no number
+    shared = {
+        **asdict(config.optimizer), "batch_size": config.train.batch_size, "epochs": options.epochs,
+        "bfloat16": setup.precision.name == "bfloat16",
+    }  # fmt: skip
+
+    def peer(padding: Any, seed: int, steps: int = -1) -> Any:
+        return train(
+            config.model, problem, setup.rows, outputs=outputs, padding=padding,
+            max_length=config.data.max_length, seed=seed, settings=shared, max_steps=steps,
+        )  # fmt: skip
+
+    runs: dict[str, list[tuple[float, float]]] = {"ours": [], **{kind: [] for kind in options.peers}}
+    steps = 0
+    for seed in range(options.seeds):
+        metrics, seconds, _ = ours(setup, seed)
+        runs["ours"].append((metrics[problem.metric], seconds))
+        for kind in options.peers:
+            seconds, steps, dev = peer(kind, seed)
+            predictions = problem.decode(setup.task.splits["dev"], setup.rows["dev"], dev)
+            metrics = problem.compute_metrics(setup.task.splits["dev"], predictions)
+            runs[kind].append((metrics[problem.metric], seconds))
+    padded = 0.0
+    if options.padded_steps:
+        seconds, padded_steps, _ = peer("padded", 0, options.padded_steps)
+        padded = seconds / padded_steps * steps
+    return {"metric": problem.metric, "runs": runs, "padded_seconds": padded, "steps": steps}
+
+
+def print_rows(name: str, result: dict[str, Any]) -> None:
+    """Print a row of the table for each way in which the Trainer pads."""
+    values = {side: [value for value, _ in runs] for side, runs in result["runs"].items()}
+    seconds = {side: [duration for _, duration in runs] for side, runs in result["runs"].items()}
+    our_seconds = statistics.median(seconds["ours"])
+    for kind in list(result["runs"])[1:]:
+        ratio = statistics.median(b / a for a, b in zip(seconds["ours"], seconds[kind], strict=True))
+        print(
+            f"| {name} | {result['metric']} | {' '.join(f'{v:.4f}' for v in values['ours'])} "
+            f"| {statistics.median(values['ours']):.4f} "
+            f"| {kind}: {' '.join(f'{v:.4f}' for v in values[kind])} "
+            f"| {statistics.median(values[kind]):.4f} | {our_seconds:.0f} "
+            f"| {statistics.median(seconds[kind]):.0f} | {ratio:.2f} × "
+            f"| {result['padded_seconds'] / our_seconds:.2f} × |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

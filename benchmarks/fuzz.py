@@ -134,23 +134,8 @@ def targets(folder: Path) -> Iterator[Target]:
     def text(words: int = 9) -> str:
         return " ".join(draw.choices(WORDS, k=words)).capitalize() + "."
 
-    texts = [" ".join(text() for _ in range(6)) for _ in range(120)]
-    (corpora := folder / "corpora").mkdir()
-    (corpora / "a.txt").write_text("\n\n".join(texts))
-    (corpora / "a.jsonl").write_text(
-        "".join(json.dumps({"id": i, "text": one}) + "\n" for i, one in enumerate(texts))
-    )
-    (corpora / "a.csv").write_text("id,text\n" + "".join(f'{i},"{one}"\n' for i, one in enumerate(texts)))
-    pq.write_table(pa.table({"id": range(len(texts)), "text": texts}), corpora / "a.parquet")
-    for kind, packed in (("gz", gzip.compress), ("zst", zstandard.compress)):
-        (corpora / f"a.jsonl.{kind}").write_bytes(packed((corpora / "a.jsonl").read_bytes()))
-    for file in sorted(corpora.iterdir()):
-        # A page of parquet says its own size, 2 GiB at most, and Arrow makes room for that.
-        memory = (2 << 30) + MEMORY if file.suffix == ".parquet" else MEMORY
-        yield Target(
-            file.name, corpora, file.name, lambda path, name=file.name: _documents(path / name), memory=memory
-        )  # fmt: skip
-
+    corpora = folder / "corpora"
+    yield from _corpora(corpora, [" ".join(text() for _ in range(6)) for _ in range(120)])
     data, run = folder / "data", folder / "run"
     prepare(PrepareConfig(corpus=(str(corpora / "a.jsonl"),), out=data, vocabulary_size=512, workers=1))
     pretrain(load_config(PretrainConfig, "electra-tiny", [*SETTINGS, f"data={data}", f"out={run}"]))
@@ -188,6 +173,24 @@ def targets(folder: Path) -> Iterator[Target]:
 
     yield from _tasks(folder, text)
     yield from _study(folder)
+
+
+def _corpora(corpora: Path, texts: list[str]) -> Iterator[Target]:
+    corpora.mkdir()
+    (corpora / "a.txt").write_text("\n\n".join(texts))
+    (corpora / "a.jsonl").write_text(
+        "".join(json.dumps({"id": i, "text": one}) + "\n" for i, one in enumerate(texts))
+    )
+    (corpora / "a.csv").write_text("id,text\n" + "".join(f'{i},"{one}"\n' for i, one in enumerate(texts)))
+    pq.write_table(pa.table({"id": range(len(texts)), "text": texts}), corpora / "a.parquet")
+    for kind, packed in (("gz", gzip.compress), ("zst", zstandard.compress)):
+        (corpora / f"a.jsonl.{kind}").write_bytes(packed((corpora / "a.jsonl").read_bytes()))
+    for file in sorted(corpora.iterdir()):
+        # A page of parquet says its own size, 2 GiB at most, and Arrow makes room for that.
+        memory = (2 << 30) + MEMORY if file.suffix == ".parquet" else MEMORY
+        yield Target(
+            file.name, corpora, file.name, lambda path, name=file.name: _documents(path / name), memory=memory
+        )  # fmt: skip
 
 
 def _tasks(folder: Path, text: Callable[..., str]) -> Iterator[Target]:

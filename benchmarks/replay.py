@@ -39,7 +39,7 @@ from electra.objectives.replaced_token import ReplacedToken
 from electra.pretraining.config import PretrainConfig, build_objective
 from electra.training.optim import build_optimizer
 from electra.training.schedule import learning_rate
-from electra.training.update import clip
+from electra.training.update import clip_grad_norm
 from replay_names import Arrays, Named, join_variables, names, split_parameters, with_prefix
 from replay_race import explain_reads
 
@@ -132,7 +132,7 @@ def update(
     """
     weights = [parameter.detach().clone() for parameter, _ in ours]
     gradients = [None if parameter.grad is None else parameter.grad.clone() for parameter, _ in ours]
-    clip(optimizer, objective.parameters(), config.optimizer.gradient_clip)
+    clip_grad_norm(optimizer, objective.parameters(), config.optimizer.gradient_clip)
     state = copy.deepcopy(optimizer.state_dict())
     outcomes = []
     for counted in (step, step + 1):
@@ -167,13 +167,12 @@ def update(
 
 
 def settings_of(settings: Arrays, recorded: Arrays) -> PretrainConfig:
-    """Our config for the original's settings, on top of the preset with all its quirks.
+    """Return our config for the original's settings, on top of the preset `faithful`.
 
-    A generator with separate embeddings has them in the recorded width, which no setting names.
+    A generator with separate embeddings has the recorded embedding size, for which the original has no setting.
     """
     shape = settings["model_hparam_overrides"]
     hidden, layers = shape["hidden_size"], shape["num_hidden_layers"]
-    electra, electric = settings.get("electra_objective", True), settings.get("electric_objective", False)
     model = BertConfig(
         layers=layers,
         hidden_size=hidden,
@@ -200,26 +199,15 @@ def settings_of(settings: Arrays, recorded: Arrays) -> PretrainConfig:
         )
     elif settings.get("untied_generator_embeddings", False):
         sharing = "none"
-        tower = "generator_ltr" if electric else "generator"
-        size = recorded[f"init/{tower}/embeddings/word_embeddings"].shape[1]
+        network = "generator_ltr" if settings.get("electric_objective", False) else "generator"
+        size = recorded[f"init/{network}/embeddings/word_embeddings"].shape[1]
         generator = replace(generator, embedding_size=size)
     config = load_config(PretrainConfig, "faithful")
-    kind = "electric" if electric else "replaced-token" if electra else "masked-lm"
-    objective = {
-        **asdict(config.objective),
-        "kind": kind,
-        "sharing": sharing,
-        "share_norm": sharing != "none",
-        "generator_weight": settings.get("gen_weight", 1.0),
-        "discriminator_weight": settings.get("disc_weight", 50.0),
-        "temperature": settings.get("temperature", 1.0),
-        "disallow_correct": settings.get("disallow_correct", False),
-    }
     return replace(
         config,
         model=model,
         generator=generator,
-        objective=make_objective_config(**objective),
+        objective=make_objective_config(**asdict(config.objective) | objective_settings(settings, sharing)),
         masking=replace(config.masking, share=settings.get("mask_prob", 0.15)),
         packing=replace(config.packing, sequence_length=settings["max_seq_length"]),
         optimizer=replace(
@@ -230,6 +218,20 @@ def settings_of(settings: Arrays, recorded: Arrays) -> PretrainConfig:
         ),
         train=replace(config.train, steps=settings["num_train_steps"], batch_size=settings["train_batch_size"]),
     )
+
+
+def objective_settings(settings: Arrays, sharing: str) -> dict[str, Any]:
+    """Return our settings of the objective for the original's settings."""
+    electra, electric = settings.get("electra_objective", True), settings.get("electric_objective", False)
+    return {
+        "kind": "electric" if electric else "replaced-token" if electra else "masked-lm",
+        "sharing": sharing,
+        "share_norm": sharing != "none",
+        "generator_weight": settings.get("gen_weight", 1.0),
+        "discriminator_weight": settings.get("disc_weight", 50.0),
+        "temperature": settings.get("temperature", 1.0),
+        "disallow_correct": settings.get("disallow_correct", False),
+    }
 
 
 def one_step(objective: Objective, at: Arrays, config: PretrainConfig) -> Iterator[tuple[str, Tensor]]:

@@ -1,13 +1,11 @@
-"""The command line: what it finds, what it says when it does not, and its exit statuses."""
+"""The command line: verbs, options, messages and exit statuses."""
 
 import dataclasses
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
 
 import pytest
 import tyro
@@ -15,9 +13,7 @@ from rich.console import Group
 from rich.table import Table
 
 from electra import __version__, cli
-from electra.config import PositiveFloat
 from electra.errors import ConfigError, DataError
-from electra.help import verb_help
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,12 +79,12 @@ def drawn(config: FakeConfig) -> Drawn:
 
 
 def users_mistake(config: FakeConfig) -> None:
-    """Fail as the user's fault."""
+    """Fail with an error that the user can fix."""
     raise DataError("corpus.txt:3: not a line; write one")
 
 
 def surprise(config: FakeConfig) -> None:
-    """Fail as nobody foresaw."""
+    """Fail with an unexpected error."""
     raise KeyError("first\nsecond")
 
 
@@ -108,45 +104,7 @@ def electra(monkeypatch: pytest.MonkeyPatch) -> Electra:
     return lambda *arguments: cli.main(arguments)
 
 
-@pytest.mark.parametrize("verb", cli.VERBS)
-def test_every_verbs_help_has_two_examples(verb: str, capsys: pytest.CaptureFixture[str]):
-    assert cli.main([verb, "--help"]) == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith(f"usage: electra {verb} ")
-    assert len(re.findall(rf"^ +electra {verb}\b", shown, re.MULTILINE)) >= 2
-
-
-@pytest.mark.parametrize(
-    ("verb", "name"),
-    [("prepare", "CORPUS"), ("data merge", "PART"), ("data verify", "FOLDER"), ("report", "FOLDER")],
-)
-def test_what_must_be_named_is_not_shown_as_optional(verb: str, name: str, capsys: pytest.CaptureFixture[str]):
-    assert cli.main([*verb.split(), "--help"]) == 0
-    usage = capsys.readouterr().out.partition("\n\n")[0]
-    assert f" {name}... " in f"{usage} " and f"[{name}" not in usage
-
-
-def test_help_lists_every_verb_on_one_screen(capsys: pytest.CaptureFixture[str]):
-    assert cli.main(["--help"]) == 0
-    shown = capsys.readouterr().out
-    assert len(shown.splitlines()) < 24 and max(map(len, shown.splitlines())) <= 80
-    assert all(re.search(rf" {verb.rpartition(' ')[2]}[ ,\n]", shown) for verb in cli.VERBS)
-    assert all(re.search(rf"^{group} ", shown, re.MULTILINE) for group in cli.GROUPS)
-
-
-@pytest.mark.parametrize("word", ["data", "analyze"])
-def test_the_verbs_of_two_words_have_a_list(word: str, capsys: pytest.CaptureFixture[str]):
-    verbs = {verb: summary for verb, (_, summary) in cli.VERBS.items() if verb.startswith(f"{word} ")}
-    for arguments, status in (([word], 2), ([word, "--help"], 0), ([word, "-h"], 0)):
-        assert cli.main(arguments) == status
-        shown = capsys.readouterr().out
-        assert all(
-            re.search(rf"^  {verb.split()[1]} +{re.escape(verbs[verb])}$", shown, re.MULTILINE) for verb in verbs
-        )
-        assert max(map(len, shown.splitlines())) <= 80
-
-
-def test_nothing_at_all_shows_the_help(electra: Electra, capsys: pytest.CaptureFixture[str]):
+def test_a_command_without_arguments_shows_the_help(electra: Electra, capsys: pytest.CaptureFixture[str]):
     assert electra() == 0
     assert capsys.readouterr().out.startswith("usage: electra VERB")
 
@@ -182,76 +140,6 @@ def test_a_verbs_help_shows_its_docstring_examples_and_options(
     assert "--no-dry-run" not in shown
 
 
-@dataclasses.dataclass(frozen=True)
-class EveryKind:
-    models: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="MODEL...")]
-    """Folders."""
-    data: Path
-    """Where the data
-    are."""
-    text: tyro.conf.Positional[str | None] = None
-    """A text."""
-    kind: Literal["a", "b"] | None = None
-    """A kind. Default: the kind of the model."""
-    shares: tuple[PositiveFloat, ...] = (0.5, 1.0)
-    """Shares."""
-    pair: tuple[str, str] | None = None
-    """Two columns."""
-    speed: bool = True
-    """Leave the speed out."""
-    long_name_of_an_option: int | None = None
-    """A number."""
-    overrides: tyro.conf.Suppress[tuple[str, ...]] = ()
-    """Settings."""
-
-
-def every_kind(config: EveryKind) -> None:
-    """First line
-    goes on.
-
-    Second
-    paragraph.
-
-    Examples:
-        electra every-kind A
-            with an indented line
-    """
-
-
-def test_help_is_written_as_a_person_would(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("COLUMNS", "70")
-    assert (
-        verb_help("every-kind", every_kind)
-        == """\
-usage: electra every-kind MODEL... --data PATH [TEXT] [OPTIONS]
-               [--section.name VALUE]
-
-First line goes on.
-
-Second paragraph.
-
-examples:
-  electra every-kind A
-      with an indented line
-
-arguments:
-  MODEL...              Folders.
-  TEXT                  A text.
-
-options:
-  --data PATH           Where the data are. (required)
-  --kind {a,b}          A kind. Default: the kind of the model.
-  --shares NUMBER...    Shares. (default: 0.5 1.0)
-  --pair TEXT TEXT      Two columns.
-  --no-speed            Leave the speed out.
-  --long-name-of-an-option INTEGER
-                        A number.
-  --section.name VALUE  Any setting of the config.
-  -h, --help            Show this help.
-"""
-    )
-
-
 def test_a_verb_is_called_with_its_config_and_its_result_shown(
     electra: Electra, capsys: pytest.CaptureFixture[str]
 ):
@@ -259,20 +147,16 @@ def test_a_verb_is_called_with_its_config_and_its_result_shown(
     assert capsys.readouterr().out == "Ada x3 dry_run=True\n"
 
 
-def test_an_unknown_verb_is_answered_with_the_one_that_is_near(
-    electra: Electra, capsys: pytest.CaptureFixture[str]
-):
+def test_an_unknown_verb_gets_a_suggestion(electra: Electra, capsys: pytest.CaptureFixture[str]):
     assert electra("pretran", "x") == 2
     shown = capsys.readouterr()
     assert shown.err.startswith("electra: there is no verb 'pretran'; did you mean 'pretrain'?")
     assert shown.out == ""
-    assert electra("analyse", "compare", "x") == 2  # British, of a verb of two words
+    assert electra("analyse", "compare", "x") == 2  # British spelling of a verb of two words
     assert "there is no verb 'analyse'; did you mean 'analyze'?" in capsys.readouterr().err
 
 
-def test_an_unknown_option_is_answered_with_the_one_that_is_near(
-    electra: Electra, capsys: pytest.CaptureFixture[str]
-):
+def test_an_unknown_option_gets_a_suggestion(electra: Electra, capsys: pytest.CaptureFixture[str]):
     assert electra("greet", "Ada", "--tmes", "3") == 2
     shown = capsys.readouterr().err
     assert "--tmes" in shown
@@ -286,16 +170,8 @@ def test_a_missing_argument_and_a_wrong_type_are_the_users_mistakes(electra: Ele
 
 def test_dotted_options_are_passed_on_as_overrides(electra: Electra, capsys: pytest.CaptureFixture[str]):
     arguments = [
-        "--train.steps",
-        "5",
-        "tiny",
-        "--train.learning-rate=1e-3",
-        "--fresh",
-        "--a.b",
-        "-1",
-        "--out",
-        "o.d",
-    ]
+        "--train.steps", "5", "tiny", "--train.learning-rate=1e-3", "--fresh", "--a.b", "-1", "--out", "o.d",
+    ]  # fmt: skip
     assert electra("pretrain", *arguments) == 0
     assert capsys.readouterr().out.strip() == repr(
         FakePretrainConfig(
@@ -307,28 +183,22 @@ def test_dotted_options_are_passed_on_as_overrides(electra: Electra, capsys: pyt
     )
 
 
-def test_an_override_without_a_value_is_passed_on_as_it_stands(
-    electra: Electra, capsys: pytest.CaptureFixture[str]
-):
+def test_an_override_without_a_value_is_passed_on_unchanged(electra: Electra, capsys: pytest.CaptureFixture[str]):
     assert electra("pretrain", "tiny", "--train.steps", "--fresh") == 0
     assert "overrides=('train.steps',)" in capsys.readouterr().out
 
 
-def test_an_option_that_is_near_one_of_the_verbs_own_is_no_override(
-    electra: Electra, capsys: pytest.CaptureFixture[str]
-):
+def test_a_misspelled_option_is_not_an_override(electra: Electra, capsys: pytest.CaptureFixture[str]):
     assert electra("pretrain", "tiny", "--frsh") == 2
     assert "--fresh" in capsys.readouterr().err
 
 
-def test_other_options_without_a_dot_go_to_the_config_which_knows_where_they_belong(
-    electra: Electra, capsys: pytest.CaptureFixture[str]
-):
+def test_other_options_without_a_dot_are_overrides(electra: Electra, capsys: pytest.CaptureFixture[str]):
     assert electra("pretrain", "tiny", "--steps", "5") == 0
     assert "overrides=('steps=5',)" in capsys.readouterr().out
 
 
-def test_dotted_options_are_unknown_where_no_overrides_are_taken(
+def test_dotted_options_are_unknown_to_verbs_without_overrides(
     electra: Electra, capsys: pytest.CaptureFixture[str]
 ):
     assert electra("greet", "Ada", "--train.steps", "5") == 2
@@ -340,7 +210,7 @@ def test_a_users_mistake_is_one_message_and_exit_2(electra: Electra, capsys: pyt
     assert capsys.readouterr().err == "electra: corpus.txt:3: not a line; write one\n"
 
 
-def test_a_surprise_is_one_line_that_names_debug_and_exit_1(electra: Electra, capsys: pytest.CaptureFixture[str]):
+def test_an_unexpected_error_is_one_line_and_exit_1(electra: Electra, capsys: pytest.CaptureFixture[str]):
     assert electra("surprise", "x") == 1
     shown = capsys.readouterr().err
     assert shown.startswith("electra: KeyError: ")
@@ -368,7 +238,7 @@ def test_a_result_may_name_the_exit_status(electra: Electra, capsys: pytest.Capt
     assert capsys.readouterr().out == "stopped [MASK]\n"
 
 
-def test_a_drawn_result_is_neither_squeezed_into_80_columns_nor_read_as_markup(
+def test_a_rich_result_is_not_wrapped_at_80_columns_and_has_no_markup(
     electra: Electra, capsys: pytest.CaptureFixture[str]
 ):
     assert electra("drawn", "x") == 0
@@ -377,7 +247,7 @@ def test_a_drawn_result_is_neither_squeezed_into_80_columns_nor_read_as_markup(
     assert "[section] of :smile:" in shown
 
 
-def test_a_module_that_is_missing_is_a_surprise_not_a_crash(
+def test_a_missing_module_is_an_unexpected_error(
     electra: Electra, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setitem(cli.VERBS, "gone", ("electra.no_such_module:run", "fake"))
@@ -398,7 +268,7 @@ def test_a_config_error_keeps_its_lines(
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("arguments", [["talk"], ["talk", "--help"]])
-def test_a_reader_that_leaves_early_ends_the_command_quietly(arguments: list[str], unbuffered: str):
+def test_a_reader_that_closes_the_pipe_ends_the_command_without_a_message(arguments: list[str], unbuffered: str):
     code = f"""
 import sys
 from dataclasses import dataclass
@@ -427,11 +297,11 @@ sys.exit(cli.main({arguments!r}))
         assert talk.stdout.readline()
         talk.stdout.close()
         assert talk.stderr.read() == ""
-    # Unbuffered, Python forgets what the pipe did not take of a single write, and so does not notice.
+    # Unbuffered, Python drops the part of a write that the pipe did not accept, and does not notice the error.
     assert talk.returncode == 1 or (unbuffered and talk.returncode == 0)
 
 
-def test_the_installed_command_is_this_one():
+def test_the_installed_command_has_this_version():
     command = Path(sys.executable).parent / "electra"
     shown = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
     assert shown.stdout == f"electra {__version__}\n"
