@@ -199,7 +199,7 @@ class CheckpointFormat(ABC):
         model_type = config.model_type
         renamed = self.rename(dict(tensors), model_type)
         tensors.clear()
-        tensors |= tensors_by_name
+        tensors |= renamed
         networks = self._build(config, self.match_sharing(config.encoder, tensors, model_type), tensors, task=task)
         _remove_copies(tensors, self.copies, problems)
         states = [
