@@ -80,14 +80,14 @@ def test_equals_the_slow_version(
     expected = slow_rows(split, config, 7, source)
     assert len(examples) == len(expected) > 100
     order = np.random.default_rng(0).permutation(len(examples))
-    for chosen in np.array_split(order, 12):
-        batch = collate(examples, chosen, special=SPECIAL, seed=1, trim=trim, source=source)
-        columns = max(len(expected[i][0]) for i in chosen) if trim else 32
+    for row_indices in np.array_split(order, 12):
+        batch = collate(examples, row_indices, special=SPECIAL, seed=1, trim=trim, source=source)
+        columns = max(len(expected[i][0]) for i in row_indices) if trim else 32
         for tensor, part, padding in ((batch.input_ids_BL, 0, SPECIAL.pad), (batch.segment_ids_BL, 1, 0)):
-            plain = [expected[i][part] + [padding] * (columns - len(expected[i][part])) for i in chosen]
+            plain = [expected[i][part] + [padding] * (columns - len(expected[i][part])) for i in row_indices]
             assert tensor.tolist() == plain
-        assert batch.lengths_B.tolist() == [len(expected[i][0]) for i in chosen]
-        assert examples.lengths[chosen].tolist() == batch.lengths_B.tolist()
+        assert batch.lengths_B.tolist() == [len(expected[i][0]) for i in row_indices]
+        assert examples.lengths[row_indices].tolist() == batch.lengths_B.tolist()
 
 
 def test_tensors_are_int64_and_carry_the_seed(split: Split) -> None:
@@ -107,9 +107,9 @@ def test_large_ids_survive(tmp_path: Path) -> None:
 
 def test_both_sources_have_one_layout(split: Split) -> None:
     examples = ExampleSet(split, CONFIG, seed=0)
-    chosen = np.arange(len(examples))
+    row_indices = np.arange(len(examples))
     text, fakes = (
-        collate(examples, chosen, special=SPECIAL, seed=0, trim=True, source=source)
+        collate(examples, row_indices, special=SPECIAL, seed=0, trim=True, source=source)
         for source in ("tokens", "unigram")
     )
     assert torch.equal(text.segment_ids_BL, fakes.segment_ids_BL) and torch.equal(text.lengths_B, fakes.lengths_B)
@@ -140,9 +140,9 @@ def test_the_index_is_the_same_for_the_same_seed(split: Split) -> None:
 def test_shards_are_packed_separately(tmp_path: Path) -> None:
     """The rows of a shard do not depend on the shards after it, and no two shards have the same random numbers."""
     first, second = (make_shard(number, folder=tmp_path) for number in range(2))
-    alone, both = ExampleSet(Split([first]), CONFIG, seed=0), ExampleSet(Split([first, second]), CONFIG, seed=0)
-    rows = np.arange(len(alone))
-    assert alone.segment_spans(rows) == both.segment_spans(rows)
+    single, both = ExampleSet(Split([first]), CONFIG, seed=0), ExampleSet(Split([first, second]), CONFIG, seed=0)
+    rows = np.arange(len(single))
+    assert single.segment_spans(rows) == both.segment_spans(rows)
     twice = ExampleSet(Split([first, first]), CONFIG, seed=0)
     shards, segments = twice.find_shards(np.arange(len(twice))), twice.segment_spans(np.arange(len(twice)))
     assert segments[: (shards == 0).sum()] != segments[(shards == 0).sum() :]
@@ -177,16 +177,16 @@ def test_half_of_the_pairs_are_changed(split: Split, kind: Literal["next", "orde
     every = np.arange(len(examples))
     seeds = Sampler(seed=3, batch_size=len(every), examples=len(every)).seeds(0)
     plain = collate(examples, every, special=SPECIAL, seed=0, trim=False)
-    found = collate(examples, every, special=SPECIAL, seed=0, trim=False, seeds=seeds, sentences=kind)
-    assert found.sentences_B is not None
+    actual = collate(examples, every, special=SPECIAL, seed=0, trim=False, seeds=seeds, sentences=kind)
+    assert actual.sentences_B is not None
     segments = [both(ids) for ids in plain.input_ids_BL.tolist()]
-    labels = found.sentences_B.tolist()
+    labels = actual.sentences_B.tolist()
     assert [label == UNPAIRED for label in labels] == [not second for _, second in segments]
     known = [label for label in labels if label != UNPAIRED]
     assert 0.4 < sum(known) / len(known) < 0.6
     elsewhere = {tuple(segment) for pair in segments for segment in pair}
     for ids, label, (first, second), length in zip(
-        found.input_ids_BL.tolist(), labels, segments, found.lengths_B.tolist(), strict=True
+        actual.input_ids_BL.tolist(), labels, segments, actual.lengths_B.tolist(), strict=True
     ):
         one, other = both(ids)
         assert sum(token != SPECIAL.pad for token in ids) == length <= CONFIG.sequence_length
@@ -198,4 +198,4 @@ def test_half_of_the_pairs_are_changed(split: Split, kind: Literal["next", "orde
             assert one == first and other != second and other
             assert any(tuple(other) == segment[: len(other)] for segment in elsewhere)
     again = collate(examples, every[5:9], special=SPECIAL, seed=9, trim=False, seeds=seeds[5:9], sentences=kind)
-    assert torch.equal(again.input_ids_BL, found.input_ids_BL[5:9]), "whatever batch a row is in"
+    assert torch.equal(again.input_ids_BL, actual.input_ids_BL[5:9]), "whatever batch a row is in"

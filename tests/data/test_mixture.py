@@ -46,8 +46,8 @@ def test_a_visit_does_not_depend_on_its_batch() -> None:
     mixture = Mixture((1000, 300), (3.0, 1.0))
     together = mixture.locate(np.arange(3000, 3500), seed=1)
     for start in range(3000, 3500, 61):
-        alone = mixture.locate(np.arange(start, min(start + 61, 3500)), seed=1)
-        for one, all_ in zip(alone, together, strict=True):
+        separate = mixture.locate(np.arange(start, min(start + 61, 3500)), seed=1)
+        for one, all_ in zip(separate, together, strict=True):
             assert np.array_equal(one, all_[start - 3000 : start - 3000 + len(one)])
     sampler = Sampler(seed=5, batch_size=12, examples=1300, order=mixture)
     whole = sampler.rows(40)
@@ -61,4 +61,4 @@ def test_static_masks_repeat_with_an_example() -> None:
     for step in range(40):
         for row, seed in zip(sampler.rows(step), sampler.seeds(step), strict=True):
             seeds.setdefault(int(row), set()).add(int(seed))
-    assert set(seeds) == set(range(40)) and {len(found) for found in seeds.values()} == {2}
+    assert set(seeds) == set(range(40)) and {len(row_seeds) for row_seeds in seeds.values()} == {2}

@@ -250,7 +250,7 @@ def original(documents: Documents, config: PackingConfig, seed: int = 0) -> list
     for middle, past in packed.segment_ends.tolist():
         segments = (packed.spans[first:middle].tolist(), packed.spans[middle:past].tolist())
         first = past
-        one, two = ([n for start, length in pieces for n in range(start, start + length)] for pieces in segments)
+        one, two = ([n for start, length in spans for n in range(start, start + length)] for spans in segments)
         rows.append((one, two))
     return rows
 

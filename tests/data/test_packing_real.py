@@ -27,9 +27,9 @@ def offsets() -> tuple[np.ndarray, np.ndarray]:
     with CORPUS.open("rb") as file:
         lines = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), encoding="utf-8")
         for line in islice(lines, 3000):
-            found = [len(sentence.split()) for sentence in split_sentences(json.loads(line)["text"])]
-            sentence_lengths += found
-            document_lengths.append(len(found))
+            lengths = [len(sentence.split()) for sentence in split_sentences(json.loads(line)["text"])]
+            sentence_lengths += lengths
+            document_lengths.append(len(lengths))
     return np.cumsum(sentence_lengths, dtype=np.int64), np.cumsum(document_lengths, dtype=np.int64)
 
 

@@ -128,9 +128,9 @@ def test_separate_epochs_have_every_example_once(examples: int) -> None:
     batches = -(-examples // 16)
     for number in (0, 1, 7):
         steps = range(number * batches, (number + 1) * batches)
-        found = [epoch_rows(step, seed=3, batch_size=16, examples=examples) for step in steps]
-        assert sorted(np.concatenate(found).tolist()) == list(range(examples))
-        assert [len(batch) for batch in found[:-1]] == [16] * (batches - 1)
+        batches_of_epoch = [epoch_rows(step, seed=3, batch_size=16, examples=examples) for step in steps]
+        assert sorted(np.concatenate(batches_of_epoch).tolist()) == list(range(examples))
+        assert [len(batch) for batch in batches_of_epoch[:-1]] == [16] * (batches - 1)
 
 
 def test_separate_epochs_differ_in_order_and_by_seed() -> None:
@@ -156,14 +156,14 @@ def test_the_seed_of_a_row_depends_only_on_its_visit() -> None:
 
 def test_static_masks_repeat_after_their_copies() -> None:
     examples, copies = 12, 3
-    seen: dict[int, list[int]] = {}
+    seeds_by_example: dict[int, list[int]] = {}
     for step in range(9):  # nine epochs
         numbers = Sampler(seed=0, batch_size=examples, examples=examples).rows(step).tolist()
         seeds = Sampler(seed=0, batch_size=examples, examples=examples, copies=copies).seeds(step).tolist()
         for number, seed in zip(numbers, seeds, strict=True):
-            seen.setdefault(number, []).append(seed)
-    assert all(turns == turns[:copies] * 3 and len(set(turns)) == copies for turns in seen.values())
-    assert len({seed for turns in seen.values() for seed in turns}) == examples * copies
+            seeds_by_example.setdefault(number, []).append(seed)
+    assert all(seeds == seeds[:copies] * 3 and len(set(seeds)) == copies for seeds in seeds_by_example.values())
+    assert len({seed for seeds in seeds_by_example.values() for seed in seeds}) == examples * copies
 
 
 def test_a_growing_batch_visits_all_in_the_same_order() -> None:

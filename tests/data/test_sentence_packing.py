@@ -36,11 +36,11 @@ def packed(given: Documents, builder: Any, length: int = 10) -> PackedShard:
     return pack(sentences, ends, config, rng=np.random.default_rng(0))
 
 
-def rows(found: PackedShard) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
+def rows(shard: PackedShard) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
     first, made = 0, []
-    for one, both in found.segment_ends.tolist():
-        pieces = [tuple(piece) for piece in found.spans.tolist()]
-        made.append((pieces[first:one], pieces[one:both]))
+    for one, both in shard.segment_ends.tolist():
+        spans = [tuple(span) for span in shard.spans.tolist()]
+        made.append((spans[first:one], spans[one:both]))
         first = both
     return made
 
@@ -73,9 +73,9 @@ def slow_rows(given: Documents, room: int, *, across: bool) -> list[list[tuple[i
 @pytest.mark.parametrize("across", [True, False])
 @pytest.mark.parametrize("given", [*CASES.values(), *(documents(seed) for seed in range(20))])
 def test_rows_equal_the_slow_version(given: Documents, across: bool) -> None:
-    found = rows(packed(given, "full-sentences" if across else "doc-sentences"))
-    assert [first for first, _ in found] == slow_rows(given, 8, across=across)
-    assert not any(second for _, second in found)
+    actual = rows(packed(given, "full-sentences" if across else "doc-sentences"))
+    assert [first for first, _ in actual] == slow_rows(given, 8, across=across)
+    assert not any(second for _, second in actual)
 
 
 @pytest.mark.parametrize("given", [*CASES.values(), *(documents(seed) for seed in range(5))])
@@ -88,9 +88,9 @@ def test_pairs_are_neighbors_in_one_document(given: Documents) -> None:
                 starts.append((position, length))
             position += length
         expected += [starts[i : i + 2] for i in range(0, len(starts), 2)]
-    found = rows(packed(given, "sentence-pairs"))
-    assert len(found) == len(expected)
-    for (first, second), sentences in zip(found, expected, strict=True):
+    actual = rows(packed(given, "sentence-pairs"))
+    assert len(actual) == len(expected)
+    for (first, second), sentences in zip(actual, expected, strict=True):
         segments = [segment for segment in (first, second) if segment]
         assert [segment[0][0] for segment in segments] == [start for start, _ in sentences]
         lengths = [segment[0][1] for segment in segments]

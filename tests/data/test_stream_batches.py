@@ -40,12 +40,12 @@ def written_down(shard: Shard, separator: int, *, fakes: bool = False) -> list[i
 
 def windows(data: TokenData, split: Split, *, fakes: bool = False) -> list[list[int]]:
     """Return the windows of all shards, each with the token after it."""
-    found = []
+    result = []
     for shard in split.shards:
         stream = written_down(shard, data.special.separate, fakes=fakes)
         starts = range(0, len(stream) - LENGTH, LENGTH)
-        found += [stream[start : start + LENGTH + 1] for start in starts]
-    return found
+        result += [stream[start : start + LENGTH + 1] for start in starts]
+    return result
 
 
 def read(batch: Batch) -> list[list[int]]:

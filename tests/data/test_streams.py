@@ -16,12 +16,12 @@ def read(lengths: list[list[int]], length: int) -> tuple[list[list[int]], list[i
     sentences = np.array([n for document in lengths for n in document], np.int64)
     document_ends = np.cumsum(np.array([len(document) for document in lengths], np.int64))
     config = PackingConfig(builder="stream", sequence_length=length)
-    found = pack(np.cumsum(sentences), document_ends, config, rng=rng)
-    assert np.array_equal(found.segment_ends[:, 0], found.segment_ends[:, 1])
+    shard = pack(np.cumsum(sentences), document_ends, config, rng=rng)
+    assert np.array_equal(shard.segment_ends[:, 0], shard.segment_ends[:, 1])
     windows, first = [], 0
-    for past in found.segment_ends[:, 0].tolist():
+    for past in shard.segment_ends[:, 0].tolist():
         tokens: list[int] = []
-        for start, count in found.spans[first:past].tolist():
+        for start, count in shard.spans[first:past].tolist():
             tokens += [SEPARATE] if start == SEPARATOR else range(start, start + count)
         windows.append(tokens)
         first = past

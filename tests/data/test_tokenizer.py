@@ -73,20 +73,20 @@ def test_a_word_of_bytes_begins_with_the_space_before_it(prefixed: bool) -> None
     words = [""]
     for token, same in zip(encoding.tokens[1:-1], continues[1:-1], strict=True):
         words[-1:] = [words[-1] + token] if same else [words[-1], token]
-    found = [trained.decoder.decode([word]) for word in words if word]
+    decoded = [trained.decoder.decode([word]) for word in words if word]
     expected = ["The", " harbour's", " café", " (7", " rolls,", " 🚢):", " naïve;", " a", " ", " b"]
-    assert found == [" " * prefixed + expected[0], *expected[1:]]
+    assert decoded == [" " * prefixed + expected[0], *expected[1:]]
     assert not continues[0] and not continues[-1], "special tokens continue nothing"
 
 
 def test_byte_level_tokenizers_are_recognized() -> None:
     trained = train_tokenizer(TEXTS, kind="bpe", vocabulary_size=600)
-    assert (pieces := byte_level_options(trained)) is not None and pieces.add_prefix_space and pieces.use_regex
+    assert (options := byte_level_options(trained)) is not None and options.add_prefix_space and options.use_regex
     trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     assert (
-        (pieces := byte_level_options(trained)) is not None
-        and not pieces.add_prefix_space
-        and not pieces.use_regex
+        (options := byte_level_options(trained)) is not None
+        and not options.add_prefix_space
+        and not options.use_regex
     )
     splitters = [pre_tokenizers.Digits(), pre_tokenizers.ByteLevel()]
     trained.pre_tokenizer = pre_tokenizers.Sequence(splitters)  # type: ignore[arg-type]
@@ -106,22 +106,25 @@ def vocabulary_file(folder: Path, *, without: str = "", extra: tuple[str, ...] =
 def test_a_vocabulary_file_tokenizes_as_transformers_does(tmp_path: Path, lowercase: bool) -> None:
     transformers = pytest.importorskip("transformers")
     path = vocabulary_file(tmp_path)
-    ours, theirs = (
+    tokenizer, reference = (
         load_tokenizer(path, lowercase=lowercase),
         transformers.BertTokenizerFast(str(path), do_lower_case=lowercase),
     )
     for sentence in [*TEXTS[:4], *SENTENCES]:
-        assert ours.encode(sentence).ids == theirs(sentence).input_ids
+        assert tokenizer.encode(sentence).ids == reference(sentence).input_ids
 
 
 @pytest.mark.shared
 @pytest.mark.skipif(not SHARED_VOCABULARY.is_file(), reason="../shared is not here")
 def test_the_bert_vocabulary_tokenizes_as_transformers_does() -> None:
     transformers = pytest.importorskip("transformers")
-    ours, theirs = load_tokenizer(SHARED_VOCABULARY), transformers.BertTokenizerFast(str(SHARED_VOCABULARY))
-    assert describe_tokenizer(ours)["vocabulary_size"] == 30522 and describe_tokenizer(ours)["lowercase"]
+    tokenizer, reference = (
+        load_tokenizer(SHARED_VOCABULARY),
+        transformers.BertTokenizerFast(str(SHARED_VOCABULARY)),
+    )
+    assert describe_tokenizer(tokenizer)["vocabulary_size"] == 30522 and describe_tokenizer(tokenizer)["lowercase"]
     for sentence in [*TEXTS[:4], *SENTENCES]:
-        assert ours.encode(sentence).ids == theirs(sentence).input_ids
+        assert tokenizer.encode(sentence).ids == reference(sentence).input_ids
 
 
 def test_a_vocabulary_with_capitals_keeps_case(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A reader of a new format is one class, and everything that reads files knows it."""
+"""A new format needs one reader class; then all code that reads files supports it."""
 
 import gzip
 from collections.abc import Iterator

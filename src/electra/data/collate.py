@@ -241,15 +241,15 @@ def _change_pairs(
     changed = np.flatnonzero(labels_B == 1)
     others = (splitmix(random_B[changed]) % np.uint64(len(examples))).astype(np.int64)
     segments_of_others = examples.segment_spans(others) if kind == "next" else []
-    for place, row in enumerate(changed.tolist()):
+    for index, row in enumerate(changed.tolist()):
         first, second = segments[row]
         if kind == "order":
             segments[row] = second, first
             shards_B2[row] = shards_B2[row, ::-1]
             continue
         room = examples.config.sequence_length - SPECIALS_TWO_SEGMENTS - sum(length for _, length in first)
-        other = list(truncate_spans(segments_of_others[place][1] or segments_of_others[place][0], room))
+        other = list(truncate_spans(segments_of_others[index][1] or segments_of_others[index][0], room))
         segments[row] = first, other
-        shards_B2[row, 1] = examples.find_shards(others[place : place + 1])[0]
+        shards_B2[row, 1] = examples.find_shards(others[index : index + 1])[0]
         lengths_B[row] = SPECIALS_TWO_SEGMENTS + sum(length for _, length in (*first, *other))
     return labels_B

@@ -35,16 +35,16 @@ def cooccurrence_table(split: Split, *, vocabulary_size: int, size: int) -> npt.
     from sklearn.utils.extmath import randomized_svd
 
     counts_VV = csr_matrix((vocabulary_size, vocabulary_size), dtype=np.float64)
-    seen = 0
+    counted = 0
     for shard in split.shards:
-        for start in range(0, min(len(shard.tokens), TOKENS - seen), CHUNK):
+        for start in range(0, min(len(shard.tokens), TOKENS - counted), CHUNK):
             ids = np.asarray(shard.tokens[start : start + CHUNK], dtype=np.int64)
             for distance in range(1, WINDOW + 1):
                 pairs = (ids[:-distance], ids[distance:])
                 weights = np.full(len(pairs[0]), 1.0 / distance)
                 counts_VV += csr_matrix((weights, pairs), shape=counts_VV.shape)
-        seen += len(shard.tokens)
-        if seen >= TOKENS:
+        counted += len(shard.tokens)
+        if counted >= TOKENS:
             break
     total = max(float(counts_VV.sum()), 1.0)
     first_V = np.asarray(counts_VV.sum(1)).ravel()

@@ -88,22 +88,22 @@ def write_index(folder: Path, split: Split, config: PackingConfig, *, seed: int,
             logger.info("packing", extra={"progress": (number, len(split.shards))})
     for name in COLUMNS:
         durable.flush(folder / name)
-    facts = _key(config, seed, data) | {
+    record = _key(config, seed, data) | {
         "past_last": np.cumsum(counts).tolist(),
         "bytes": {name: (folder / name).stat().st_size for name in COLUMNS},
     }
-    write_json(folder / INDEX, facts, indent=None)
+    write_json(folder / INDEX, record, indent=None)
 
 
 def read_index(folder: Path, config: PackingConfig, *, seed: int, data: str) -> ExampleIndex | None:
     """Map the files of an index; None: there is no index of these data and settings, or a file is incomplete."""
     try:
-        facts = read_json(folder / INDEX)
+        record = read_json(folder / INDEX)
         sizes = {name: (folder / name).stat().st_size for name in COLUMNS}
     except (OSError, CheckpointError):
         return None
-    shard_ends, expected = facts.pop("past_last", None), facts.pop("bytes", None)
-    if facts != _key(config, seed, data) or expected != sizes:
+    shard_ends, expected = record.pop("past_last", None), record.pop("bytes", None)
+    if record != _key(config, seed, data) or expected != sizes:
         return None
     columns = {name: _map(folder / name, name) for name in COLUMNS}
     return _index(columns, np.array(shard_ends, dtype=np.int64))

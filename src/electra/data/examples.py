@@ -70,9 +70,9 @@ class ExampleSet:
     @property
     def separator_counts(self) -> npt.NDArray[np.int64]:
         """Number of [SEP] in each window of a stream, without the token after the window."""
-        places = np.cumsum(np.append(0, self._spans[:, 0] == SEPARATOR))
+        separators = np.cumsum(np.append(0, self._spans[:, 0] == SEPARATOR))
         ends = np.append(0, self._segment_ends[:, 1])
-        return np.diff(places[ends]) - (self._spans[ends[1:] - 1, 0] == SEPARATOR)
+        return np.diff(separators[ends]) - (self._spans[ends[1:] - 1, 0] == SEPARATOR)
 
     def find_shards(self, rows: Rows) -> Rows:
         """Return the shard of each row, (rows,)."""

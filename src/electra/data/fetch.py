@@ -87,11 +87,11 @@ def _check_out(out: Path, manifest: dict[str, Any], checksum: bytes) -> None:
         DataError: the manifest in the folder is damaged.
     """
     if (out / MANIFEST).is_file():
-        found, given = read_manifest(out).get("fingerprint"), manifest.get("fingerprint")
-        if found != given:
+        existing, expected = read_manifest(out).get("fingerprint"), manifest.get("fingerprint")
+        if existing != expected:
             raise ConfigError(
-                f"--out: {out} holds other data (its fingerprint is {str(found)[:8]}, that of the source "
-                f"{str(given)[:8]}); give a new folder"
+                f"--out: {out} holds other data (its fingerprint is {str(existing)[:8]}, that of the source "
+                f"{str(expected)[:8]}); give a new folder"
             )
     elif (out / CHECKSUM).is_file():
         if (out / CHECKSUM).read_bytes() != checksum:
@@ -119,9 +119,9 @@ def _fetch(source: str, out: Path, file: tuple[str, str]) -> str:
 
     def fetch(partial: Path) -> None:
         _copy(source, name, partial)
-        if (found := file_sha256(partial)) != sha256:
+        if (actual := file_sha256(partial)) != sha256:
             raise DataError(
-                f"{source}/{name}: expected sha256 {sha256}, found {found}: the file is damaged at the source"
+                f"{source}/{name}: expected sha256 {sha256}, found {actual}: the file is damaged at the source"
             )
 
     durable.write(out / name, fetch)

@@ -30,13 +30,13 @@ class RowText:
     """A row as a person reads it.
 
     Attributes:
-        place: row, shard, document, part of a mixture, number of tokens.
+        location: row, shard, document, part of a mixture, number of tokens.
         segments: the text of one segment or two; `…` where a sentence is cut, `⋯` where sentences are left out,
             and angle quotation marks where a document begins or ends.
         window: whether it is a window of a stream, which has [SEP] only between documents.
     """
 
-    place: str
+    location: str
     segments: list[str]
     window: bool = False
 
@@ -91,15 +91,15 @@ def inspect_data(
         if 0 in (counts := rows.count_examples(sizes)):
             raise DataError(f"{parts[counts.index(0)]['folder']}: this part of the mixture gives no row")
         order = Mixture(counts, tuple(part["weight"] for part in parts))
-        chosen = order.locate(np.arange(min(examples, len(rows))), seed=seed)[1]
+        row_numbers = order.locate(np.arange(min(examples, len(rows))), seed=seed)[1]
         shares = (order.visits_per_block / BLOCK).tolist()
     else:
-        chosen = np.random.default_rng(seed).permutation(len(rows))[:examples]
+        row_numbers = np.random.default_rng(seed).permutation(len(rows))[:examples]
     folders = [part["folder"] for part in parts]
     folder_of_shard = [folder for folder, size in zip(folders, sizes, strict=False) for _ in range(size)]
     tokenizer = load_tokenizer(data.tokenizer_path)
     return Inspection(
-        [_read_row(row, rows, shards, folder_of_shard, tokenizer) for row in sorted(chosen.tolist())],
+        [_read_row(row, rows, shards, folder_of_shard, tokenizer) for row in sorted(row_numbers.tolist())],
         packing,
         (sum(len(shard.tokens) > 0 for shard in shards), len(shards)),
         rows.lengths,
@@ -145,15 +145,15 @@ def _read_row(
     shard, part = shards[number], f" ({folder_of_shard[number]})" if folder_of_shard else ""
     [both] = rows.segment_spans(np.array([row]))
     if rows.config.streams:
-        place = f"row {row:,}: {shard.name}, {rows.lengths[row]:,} tokens"
-        return RowText(place, [_read_window(both[0], shard, tokenizer)], window=True)
+        location = f"row {row:,}: {shard.name}, {rows.lengths[row]:,} tokens"
+        return RowText(location, [_read_window(both[0], shard, tokenizer)], window=True)
     segments = [spans for spans in both if spans]
     document = _find_document(shard, segments[0][0][0])
-    place = f"row {row:,}: document {document:,} of {shard.name}{part}, {rows.lengths[row]:,} tokens"
+    location = f"row {row:,}: document {document:,} of {shard.name}{part}, {rows.lengths[row]:,} tokens"
     if rows.config.separates_documents:  # each span belongs to another document
         texts = [_read_text([span], shard, _find_document(shard, span[0]), tokenizer) for span in segments[0]]
-        return RowText(place, [DOCUMENT_SEPARATOR.join(texts)])
-    return RowText(place, [_read_text(spans, shard, document, tokenizer) for spans in segments])
+        return RowText(location, [DOCUMENT_SEPARATOR.join(texts)])
+    return RowText(location, [_read_text(spans, shard, document, tokenizer) for spans in segments])
 
 
 def _read_window(spans: list[Span], shard: Shard, tokenizer: Tokenizer) -> str:

@@ -57,11 +57,13 @@ class Mixture:
         """Return the epoch (of its part) and the example of each visit, (visits,) each."""
         quotas = self.visits_per_block
         slot_ends = np.cumsum(quotas)
-        blocks, places = np.divmod(visits, BLOCK)
+        blocks, positions_in_block = np.divmod(visits, BLOCK)
         slots = np.empty_like(visits)
         for block in np.unique(blocks):
             here = blocks == block
-            slots[here] = permute(places[here], examples=BLOCK, seed=part_seed(seed, -1), epoch=int(block))
+            slots[here] = permute(
+                positions_in_block[here], examples=BLOCK, seed=part_seed(seed, -1), epoch=int(block)
+            )
         parts = np.searchsorted(slot_ends, slots, side="right")
         numbers = blocks * quotas[parts] + slots - (slot_ends - quotas)[parts]
         epochs, examples = np.empty_like(visits), np.empty_like(visits)

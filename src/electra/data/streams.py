@@ -37,7 +37,7 @@ def pack_stream(sentence_ends: Offsets, document_ends: Offsets, *, length: int) 
     ends = np.concatenate([[0], sentence_ends])[document_ends]  # ends of documents, in tokens
     starts = np.concatenate([[0], ends[:-1]])
     starts, ends = starts[starts < ends], ends[starts < ends]
-    places = (starts + np.arange(len(starts))).tolist()  # starts of documents in the stream
+    stream_starts = (starts + np.arange(len(starts))).tolist()  # starts of documents in the stream
     separators = (ends + np.arange(len(ends))).tolist()
     windows = max(0, (int(ends[-1]) + len(ends) - 1) // length) if len(ends) else 0
     spans, row_ends = array("q"), array("q")
@@ -49,7 +49,7 @@ def pack_stream(sentence_ends: Offsets, document_ends: Offsets, *, length: int) 
             if position == separators[document]:
                 span = SEPARATOR, 1
             else:
-                begin = int(starts[document]) + position - places[document]
+                begin = int(starts[document]) + position - stream_starts[document]
                 span = begin, min(end, separators[document]) - position
             spans.extend(span)
             position += span[1]

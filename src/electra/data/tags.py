@@ -76,8 +76,8 @@ class TagTable:
         if not path.is_file():
             return None
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            table = cls(tuple(found["names"]), np.array(found["tags"], np.int64))
+            content = json.loads(path.read_text(encoding="utf-8"))
+            table = cls(tuple(content["names"]), np.array(content["tags"], np.int64))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path}: cannot be read ({error}); make it again with `electra data tags`") from error
         if (

@@ -60,11 +60,11 @@ def load_tokenizer(
     path = Path(path)
     has_options = lowercase is not None or strip_accents is not None
     if path.is_dir():
-        found = [path / name for name in ("tokenizer.json", "vocab.txt") if (path / name).is_file()]
-        if not found:
+        candidates = [path / name for name in ("tokenizer.json", "vocab.txt") if (path / name).is_file()]
+        if not candidates:
             raise DataError(f"{path}: the folder has neither a tokenizer.json nor a vocab.txt")
         lowercase = _folder_lowercase(path) if lowercase is None else lowercase
-        path = found[0]
+        path = candidates[0]
     if not path.is_file():
         raise DataError(
             f"{path}: there is no such tokenizer; give a tokenizer.json, a vocab.txt or a folder with one"

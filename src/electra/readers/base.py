@@ -1,7 +1,7 @@
-"""What a reader is, and how a reader is found by the name of a file.
+"""Base classes of readers, and the registry that finds the reader of a file by its name.
 
 To add a format, write a subclass of `Reader` (or of `TableReader`, if the files have columns) and register it.
-A module in this package is found by itself. A module outside it is a plugin (see `electra.registry`):
+Modules in this package are imported automatically. A module outside it is a plugin (see `electra.registry`):
 
     @register_reader
     class XmlReader(Reader):
@@ -36,7 +36,7 @@ TEXT_COLUMNS = ("text", "content", "contents", "body", "document", "article", "r
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text and its place: the file or data set, and the line (or row) where it begins, from 1."""
+    """A text and its location: the file or data set, and the line (or row) where it begins, from 1."""
 
     text: str
     source: str
@@ -45,7 +45,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A row of a table: its values by the name of the column, and its place."""
+    """A row of a table: its values by the name of the column, and its location."""
 
     values: dict[str, Any]
     source: str
@@ -80,7 +80,8 @@ class ReadOptions:
 class Reader(ABC):
     """Reads the files of one format, in bounded memory.
 
-    A bad line is a `Reject` with its place and reason, and reading continues. A bad file raises `DataError`.
+    A bad line is a `Reject` with its location and the reason, and reading continues. A bad file raises
+    `DataError`.
 
     Attributes:
         name: the name of the format.
@@ -100,8 +101,12 @@ class Reader(ABC):
         """Yield the texts of a file for tools that process one text at a time: its documents."""
         return self.read_documents(path, options)
 
-    def find_text_column(self, path: Path, wanted: str | None = None) -> str | None:
-        """Return the column that holds the text; None: the format has no columns."""
+    def find_text_column(self, path: Path, column: str | None = None) -> str | None:
+        """Return the column that holds the text; None: the format has no columns.
+
+        Args:
+            column: the name of the column if the user gave one.
+        """
         return None
 
 
@@ -131,7 +136,7 @@ class TableReader(Reader):
                 keys = ", ".join(map(repr, record.values))
                 yield Reject(record.source, record.line, f"no key {options.column!r}; the keys are {keys}")
 
-    def find_text_column(self, path: Path, wanted: str | None = None) -> str:
+    def find_text_column(self, path: Path, column: str | None = None) -> str:
         """Return the column named, else one with a usual name, else the one with the longest strings.
 
         Raises:
@@ -149,24 +154,24 @@ class TableReader(Reader):
         names = list(dict.fromkeys([*self.column_names(path), *(name for record in records for name in record)]))
         if not names:
             raise DataError(f"{path}: no record in the first lines ({reason}); is this {self.name}?")
-        return choose_text_column(str(path), names, records, wanted)
+        return choose_text_column(str(path), names, records, column)
 
 
-def choose_text_column(source: str, names: list[str], records: list[dict[str, Any]], wanted: str | None) -> str:
+def choose_text_column(source: str, names: list[str], records: list[dict[str, Any]], column: str | None) -> str:
     """Return the column named, else one with a usual name, else the one with the longest strings.
 
     Raises:
         DataError: the named column is missing, or no column holds text.
     """
     listed = ", ".join(map(repr, names))
-    if wanted is not None:
-        if wanted not in names:
-            raise DataError(f"{source}: there is no column {wanted!r}; the columns are {listed}")
-        return wanted
+    if column is not None:
+        if column not in names:
+            raise DataError(f"{source}: there is no column {column!r}; the columns are {listed}")
+        return column
     length = {
         name: sum(len(record[name]) for record in records if isinstance(record.get(name), str)) for name in names
     }
-    usual = [name for known in TEXT_COLUMNS for name in names if name.lower() == known and length[name]]
+    usual = [name for usual_name in TEXT_COLUMNS for name in names if name.lower() == usual_name and length[name]]
     if usual:
         return usual[0]
     if not any(length.values()):

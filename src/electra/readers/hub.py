@@ -21,10 +21,10 @@ def read_hub(name: str, column: str) -> Iterator[Item]:
         yield make_document(row.get(column), name, number)
 
 
-def find_hub_column(name: str, wanted: str | None) -> str:
+def find_hub_column(name: str, column: str | None) -> str:
     """Return the column that holds the text (see `choose_text_column`)."""
     rows = list(islice(_rows(name), DETECTION_RECORDS))
-    return choose_text_column(name, list(rows[0]) if rows else [], rows, wanted)
+    return choose_text_column(name, list(rows[0]) if rows else [], rows, column)
 
 
 def _rows(name: str) -> Iterator[dict[str, Any]]:

@@ -60,7 +60,7 @@ def read_texts(path: Path, *, text_column: str | None = None) -> Iterator[Item]:
     """Yield the texts of a file: the lines of plain text, the text column of a table, or the documents.
 
     Args:
-        text_column: the column of the texts; None: it is found.
+        text_column: the column of the texts; None: it is detected (see `choose_text_column`).
 
     Raises:
         DataError: the file is missing, of an unknown format, damaged, or without this column.

@@ -34,7 +34,7 @@ def test_the_rows_are_those_of_a_run(data_folder: Path, split: SplitName, seed: 
     examples = ExampleSet(getattr(data, split), actual.packing, seed=seed)
     tokenizer = load_tokenizer(data.tokenizer_path)
     for shown in actual.rows:
-        row = int(shown.place.removeprefix("row ").partition(":")[0].replace(",", ""))
+        row = int(shown.location.removeprefix("row ").partition(":")[0].replace(",", ""))
         batch = collate(examples, np.array([row]), special=data.special, seed=0, trim=True)
         [ids] = batch.input_ids_BL.tolist()
         whole = tokenizer.decode(ids, skip_special_tokens=True)
@@ -42,7 +42,7 @@ def test_the_rows_are_those_of_a_run(data_folder: Path, split: SplitName, seed: 
         for mark in ("‹document begins› ", " ‹document ends›", "…"):
             text = text.replace(mark, "")
         assert text.replace("[SEP]", " ").split() == whole.split()
-        assert f"{len(ids)} tokens" in shown.place
+        assert f"{len(ids)} tokens" in shown.location
         assert len(shown.segments) == 1 + int(batch.segment_ids_BL.max())
         if builder == "full-sentences":  # a document begins after another, and only there
             assert shown.segments[0].count("‹document ends› [SEP] ‹document begins›") == ids.count(3) - 1
@@ -122,13 +122,13 @@ def test_rows_of_a_mixture_are_sampled_by_weight(
     merge_data((few, data_folder), mixture, weights=(3.0, 1.0))
     actual = run(InspectConfig(mixture, examples=200, overrides=SHORT)).inspection
     assert actual.mixture == [(str(few), 0.75), (str(data_folder), 0.25)]
-    shares = [sum(f"({folder})" in row.place for row in actual.rows) / 200 for folder in (few, data_folder)]
+    shares = [sum(f"({folder})" in row.location for row in actual.rows) / 200 for folder in (few, data_folder)]
     assert sum(shares) == 1 and abs(shares[0] - 0.75) < 0.1
 
     monkeypatch.setattr(inspection, "MAX_TOKENS", 1000)
     beginning = run(InspectConfig(mixture, examples=200, overrides=SHORT)).inspection
     assert actual.shards == (6, 6) and beginning.shards == (2, 6)
-    assert {row.place.partition("(")[2].partition(")")[0] for row in beginning.rows} == {
+    assert {row.location.partition("(")[2].partition(")")[0] for row in beginning.rows} == {
         str(few),
         str(data_folder),
     }

@@ -81,7 +81,7 @@ class InspectResult:
 
 
 def _format_row(row: RowText) -> Text:
-    text = Text().append(f"{row.place}\n", "dim")
+    text = Text().append(f"{row.location}\n", "dim")
     if row.window:
         return text.append(row.segments[0]).append("\n")
     text.append("[CLS] ", "bold cyan")
