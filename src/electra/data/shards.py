@@ -299,8 +299,8 @@ def _find_damage(
 def _check_file(path: Path, size: int | None, checksum: str | None) -> Iterator[str]:
     if not path.is_file():
         yield f"{path}: the file is missing"
-    elif size is not None and (actual := path.stat().st_size) != size:
-        yield f"{path}: expected {size} bytes, found {actual}"
+    elif size is not None and (actual_size := path.stat().st_size) != size:
+        yield f"{path}: expected {size} bytes, found {actual_size}"
     elif checksum is not None and (actual := file_sha256(path)) != checksum:
         yield f"{path}: expected sha256 {checksum}, found {actual}: the file is damaged"
 
