@@ -15,6 +15,6 @@ def slowly(*arguments: Any, **options: Any) -> None:
     write_index(*arguments, **options)
 
 
-build.LARGE = 1
+build.INDEX_TOKENS = 1
 build.write_index = slowly  # type: ignore[attr-defined]
 sys.exit(main(sys.argv[1:]))

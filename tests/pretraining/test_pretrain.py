@@ -178,7 +178,7 @@ def test_a_shard_cut_short_is_named(data_folder: Path, tmp_path: Path) -> None:
         (["--objective.sharing", "all"], "objective.sharing: all needs a generator of the discriminator's shape"),
         (["--model.vocabulary_size", "77"], "model.vocabulary_size is 77, but the tokenizer"),
         (["--train.device", "cuda"], "train.device: is cuda, but torch finds no GPU"),
-        (["--objective.fakes", "same-tag"], "no tags of its tokens"),
+        (["--objective.fakes", "same-tag"], "has no part-of-speech tags"),
     ],
 )
 def test_mistakes_end_with_exit_2_and_what_to_do(
@@ -251,7 +251,7 @@ def test_the_first_prediction_is_the_unigram_distribution(data_folder: Path, tmp
 
 def test_a_dry_run_of_minutes_plans_no_steps(data_folder: Path, tmp_path: Path) -> None:
     planned = dry_run(config(data_folder, tmp_path / "run", "train.minutes=5"))
-    assert planned.plan.steps is None and planned.plan.seconds == 300
+    assert planned.cost.steps is None and planned.cost.seconds == 300
 
 
 def test_a_dry_run_writes_nothing_and_says_what_it_would_take(
@@ -269,16 +269,16 @@ def test_a_dry_run_says_that_it_would_go_on_and_refuses_what_the_run_would(
 ) -> None:
     there = command(data_folder, finished.run, "--dry-run", "--train.steps", "40")
     assert main(there) == 0
-    assert "already there" in (shown := capsys.readouterr().out) and "40 of 40 steps, finished" in shown
+    assert "already trained" in (shown := capsys.readouterr().out) and "40 of 40 steps, finished" in shown
     assert main([*there, "--fresh"]) == 0
-    assert "already there" not in capsys.readouterr().out
+    assert "already trained" not in capsys.readouterr().out
     assert main([*there, "--optimizer.learning_rate", ".123"]) == 2
     assert "optimizer.learning_rate" in capsys.readouterr().err
     shutil.copytree(finished.run, half := tmp_path / "half")
     stored = (half / "config.toml").read_text()
     (half / "config.toml").write_text(stored.replace("\nsteps = 40\n", "\nsteps = 80\n"))
     assert main(command(data_folder, half, "--dry-run", "--train.steps", "80")) == 0
-    assert "40 of 80 steps, with which it would go on" in capsys.readouterr().out
+    assert "40 of 80 steps, would be resumed" in capsys.readouterr().out
 
 
 def test_a_dry_run_refuses_another_config_before_the_first_checkpoint(
@@ -288,7 +288,7 @@ def test_a_dry_run_refuses_another_config_before_the_first_checkpoint(
     shutil.copy(finished.run / "config.toml", tmp_path / "run")
     there = command(data_folder, tmp_path / "run", "--train.steps", "40", "--dry-run")
     assert main(there) == 0
-    assert "already there" not in capsys.readouterr().out
+    assert "already trained" not in capsys.readouterr().out
     assert main([*there, "--optimizer.learning_rate", ".123"]) == 2
     assert "optimizer.learning_rate: the run has 0.001, asked for 0.123" in capsys.readouterr().err
 
@@ -357,7 +357,7 @@ def test_every_preset_is_complete(preset: str) -> None:
     assert flat(PretrainConfig()).keys() - names(read_toml(preset)) <= {
         "data", "out", "train.minutes", "init.discriminator", "init.generator",
     }  # fmt: skip
-    assert dry_run(load_config(PretrainConfig, preset)).plan.flops > 0
+    assert dry_run(load_config(PretrainConfig, preset)).cost.flops > 0
 
 
 def test_compiled_encoders_train_and_are_evaluated(

@@ -65,9 +65,9 @@ def refused(
         (
             "bert-tiny",
             ["packing.builder=stream"],
-            "next is about two segments, and rows of packing.builder stream",
+            "next needs two segments, but rows of packing.builder stream",
         ),
-        ("electra-memory", ["objective.sentence_loss=order"], "order is about two segments, and rows of packing"),
+        ("electra-memory", ["objective.sentence_loss=order"], "order needs two segments, but rows of packing"),
         (
             "txl-tiny",
             ["objective.sentence_loss=next"],
@@ -95,11 +95,11 @@ def refused(
             ["objective.kind=electric", "objective.sharing=none"],
             "electric needs .* pair-mask, shared-tables, .*; encoders that have it: bert",
         ),
-        ("xlnet-tiny", ["init.attention=neighbours"], "has no such start; set it to random"),
+        ("xlnet-tiny", ["init.attention=neighbours"], "does not support neighbours; set it to random"),
         (
             "electra-memory",
             ["generator.positions=relative", "objective.sharing=none", "init.attention=neighbours"],
-            "has no such start; set it to random",
+            "does not support neighbours; set it to random",
         ),
         (
             "electra-memory",
@@ -188,7 +188,7 @@ def test_networks_of_another_kind_of_positions(
         "electra-memory", "--init.generator", str(xlnet / "export/encoder"), "--init.discriminator", str(xlnet),
         sizes=False,
     )  # fmt: skip
-    assert "predicts words in an order, not masked ones; a generator is a masked language model" in found
+    assert "is a causal or permutation language model; a generator is a masked language model" in found
     # An XLNet of pairs goes on as a left-to-right one on a stream, and as a discriminator.
     for name in ("txl-tiny", "electra-tiny"):
         sharing = ["objective.sharing=tokens"] if name == "electra-tiny" else []

@@ -9,7 +9,7 @@ from small_run import command, config
 from torch.autograd import DeviceType
 
 from electra.cli import main
-from electra.pretraining.profile import SHOWN, operations, profile_steps
+from electra.pretraining.profile import TABLE_ROWS, operations, profile_steps
 
 
 def test_a_profile_has_the_dearest_operations_first_and_a_trace_of_all(data_folder: Path, tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_a_profile_keeps_nothing_else(
     shown, logged = capfd.readouterr()
     assert "share" in shown and "all others" in shown and "trace.json" in shown
     assert "USDT" not in shown + logged
-    assert sum("aten::" in line for line in shown.splitlines()) <= SHOWN
+    assert sum("aten::" in line for line in shown.splitlines()) <= TABLE_ROWS
     assert main(command(data_folder, run, "--train.steps", "2")) == 0
     before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file() and "profile" not in file.parts}
     assert main(command(data_folder, run, "--profile", "1")) == 0

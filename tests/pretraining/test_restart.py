@@ -17,7 +17,7 @@ def test_a_large_text_is_packed_and_verified_once(
 ) -> None:
     options = ("train.steps=4", "checkpoint.every=2", "evaluation.every=100")
     pretrain(config(data_folder, tmp_path / "small", *options))
-    monkeypatch.setattr("electra.pretraining.build.LARGE", 1)
+    monkeypatch.setattr("electra.pretraining.build.INDEX_TOKENS", 1)
 
     def dies(_: Path) -> None:
         raise KeyboardInterrupt

@@ -234,7 +234,7 @@ def test_what_does_not_fit_is_named(
     pretrain(config(data_folder, tmp_path / "apart", *towers, "objective.sharing=none"))
     facts = json.loads((changed / "config.json").read_text())
     (changed / "config.json").write_text(json.dumps(facts | {"hidden_act": "relu"}))
-    refused(ConfigError, "its activation is relu, where gelu is needed", *towers)
+    refused(ConfigError, "its activation is relu, but must be gelu", *towers)
     bert = tmp_path / "bert"
     masked = config(data_folder, tmp_path / "made", "objective.kind=masked-lm", "model.embedding_size=32")
     exported = pretrain(replace(masked, model=replace(masked.model, activation="relu"))).exported
@@ -281,7 +281,7 @@ def test_relative_positions_go_on_as_long_as_they_were_read(
     )  # fmt: skip
     with caplog.at_level("INFO", logger="electra"):
         second = pretrain(both).run
-    assert "looked to the left alone; from here on it looks to both sides" in caplog.text
+    assert "was left-to-right; in this run it is bidirectional" in caplog.text
     loaded = load_pretrained(second)
     assert loaded.max_length == 24 and loaded.encoder.config.direction == "both"
 

@@ -1,1 +1,1 @@
-"""A pre-training run: its config, its parts, and how it starts and ends."""
+"""Pre-training: config, parts, start and end of a run."""

@@ -1,4 +1,4 @@
-"""What a pre-training run is made of: the objective, its batches, its precision, its held-out figures."""
+"""The parts of a pre-training run: objective, batches, precision and held-out evaluation."""
 
 import hashlib
 import logging
@@ -47,38 +47,39 @@ from electra.training.update import compile_encoders
 logger = logging.getLogger(__name__)
 
 HELDOUT_ROWS = 32
-"""Rows that are evaluated at once; it does not depend on the run's batch, so that masks can be compared."""
-STRETCH = 16
-"""Windows that a row of a held-out stream reads one behind the other, or more."""
-LARGE = 100_000_000
-"""Tokens from which on a training part is packed once, into the run's folder, and not at every start."""
+"""Rows per evaluation batch. Independent of the run's batch size, so that all runs are evaluated on the same
+masks."""
+MIN_WINDOWS = 16
+"""Minimum number of consecutive windows in a row of a held-out stream."""
+INDEX_TOKENS = 100_000_000
+"""Training data with at least so many tokens is packed once, into an index in the run's folder."""
 
 
 def open_data(config: PretrainConfig) -> tuple[TokenData, Path]:
-    """The data of a run and the folder that it writes to.
+    """Open the data of a run; return it and the output folder.
 
     Raises:
-        ConfigError: one of them is not named, there is no such device, or a batch does not divide among the
-            processes.
-        DataError: the data is damaged or too little, or is not what the config wants to read.
+        ConfigError: one of them is missing, there is no such device, or the batch size is not a multiple of the
+            number of processes.
+        DataError: the data is damaged or too small, or does not fit the config.
     """
     if config.data is None or config.out is None:
         raise ConfigError("a run needs --data (made by `electra prepare`) and --out, the folder to write to")
-    # What can be refused is refused before anything is written or takes long.
+    # Check everything that is possible before anything is written or takes long.
     resolve_device(config.train.device)
-    _check_shares(config)
+    _check_batch_sizes(config)
     open_verified = partial(TokenData.open, config.data, verified=RunFolder(config.out).read_verified())
     data = run_and_wait(open_verified if is_local_main_process() else None)
     data = data or TokenData.open(config.data, verify=False)
     if not data.manifest["splits"]["heldout"]["tokens"]:
-        raise DataError(f"{data.folder}: nothing is held out of so short a text; prepare it with more")
+        raise DataError(f"{data.folder}: has no held-out text, because the text is too short; prepare more text")
     check_data(config, data)
     return data, config.out
 
 
 @dataclass(frozen=True)
 class RunParts:
-    """What a run trains and on what, ready for its first step."""
+    """The parts of a run, ready for its first step."""
 
     objective: Objective
     batches: BatchSource
@@ -91,7 +92,8 @@ def build(config: PretrainConfig, data: TokenData, warm_start: WarmStart | None)
 
     Args:
         config: resolved (see resolve.py).
-        warm_start: networks to start from; None: the weights come from a checkpoint, which is read later.
+        warm_start: pre-trained networks to start from; None: the weights come from a checkpoint, which is read
+            later.
     """
     device = resolve_device(config.train.device)
     if device.type == "cpu":
@@ -105,45 +107,48 @@ def build(config: PretrainConfig, data: TokenData, warm_start: WarmStart | None)
     batches = build_batches(config, data, device)
     precision = _precision(config, objective, batches, device)
     logger.info("%s on %s: %s", precision.name, device, precision.reason)
-    if _compiled(config, device):
+    if _is_compiled(config, device):
         compile_encoders(objective)
-        logger.info("the encoders are compiled in the first step, which therefore takes long")
+        logger.info("the first step is slow, because it compiles the encoders")
     return RunParts(objective, batches, precision, device)
 
 
 def check_data(config: PretrainConfig, data: TokenData) -> None:
     """Raises:
-    ConfigError: a stream is wanted of data that cannot be one.
-    DataError: fakes of the same part of speech are wanted, and the data have no tags; or too little is held out.
+    ConfigError: the data cannot be read as a stream.
+    DataError: the objective needs part-of-speech tags, and the data have none; or there is too little held-out
+    text.
     """
     if config.packing.streams:
         check_stream(data, length=config.packing.sequence_length, batch_size=config.train.batch_size)
     if config.objective.needs_tags and not (data.folder / TAGS).is_file():
-        raise DataError(f"{data.folder}: no tags of its tokens; make them with `electra data tags {data.folder}`")
+        raise DataError(f"{data.folder}: has no part-of-speech tags; run `electra data tags {data.folder}`")
 
 
 def vocabulary_tables(config: PretrainConfig, data: TokenData) -> dict[str, torch.Tensor]:
-    """What the data say of the vocabulary, which may have more rows than the tokenizer has entries.
+    """Tables over the vocabulary, computed from the data. They are padded where the model has more rows than the
+    tokenizer has entries.
 
     Raises:
-        DataError: the tags of tokens are not those of this vocabulary, or nobody knows which tokens begin a word.
+        DataError: the part-of-speech tags belong to another vocabulary, or the tokenizer does not mark word
+        starts.
     """
-    known = {"counts_V": torch.from_numpy(data.unigram_counts.astype(np.int64))}
+    tables = {"counts_V": torch.from_numpy(data.unigram_counts.astype(np.int64))}
     if config.masking.kind in WHOLE_WORDS:
-        known["continues_V"] = torch.from_numpy(continuation_mask(load_tokenizer(data.tokenizer_path)))
+        tables["continues_V"] = torch.from_numpy(continuation_mask(load_tokenizer(data.tokenizer_path)))
     if config.objective.needs_tags and (tags := TagTable.read(data.folder)):
         if len(tags.tags_V) != data.vocabulary_size:
             raise DataError(
-                f"{data.folder / TAGS} is of another vocabulary; make it again with `electra data tags`"
+                f"{data.folder / TAGS} belongs to another vocabulary; make it again with `electra data tags`"
             )
-        known["tags_V"] = torch.from_numpy(tags.tags_V)
+        tables["tags_V"] = torch.from_numpy(tags.tags_V)
     size = config.model.vocabulary_size
-    return {name: F.pad(table, (0, size - len(table))) for name, table in known.items()}
+    return {name: F.pad(table, (0, size - len(table))) for name, table in tables.items()}
 
 
-def _check_shares(config: PretrainConfig) -> None:
+def _check_batch_sizes(config: PretrainConfig) -> None:
     """Raises:
-    ConfigError: a batch, of any size that it grows through, does not divide among the processes.
+    ConfigError: the batch size, or a smaller one during the ramp, is not a multiple of the number of processes.
     """
     ramp, batch = config.train.batch_ramp_steps, config.train.batch_size
     sampler = Sampler(seed=0, batch_size=batch, examples=batch, ramp_steps=ramp, world_size=world_size())
@@ -151,20 +156,20 @@ def _check_shares(config: PretrainConfig) -> None:
         sampler.rows(first)
 
 
-def _compiled(config: PretrainConfig, device: torch.device) -> bool:
-    wanted = config.train.compile == "on" or (config.train.compile == "auto" and device.type == "cuda")
-    return wanted and (config.train.sharding == "none" or world_size() == 1)
+def _is_compiled(config: PretrainConfig, device: torch.device) -> bool:
+    enabled = config.train.compile == "on" or (config.train.compile == "auto" and device.type == "cuda")
+    return enabled and (config.train.sharding == "none" or world_size() == 1)
 
 
 def build_batches(config: PretrainConfig, data: TokenData, device: torch.device) -> BatchSource:
-    """The batches of the training part."""
-    index = _index(config, data) if data.train.tokens >= LARGE and config.out is not None else None
+    """The batches of the training split."""
+    index = _open_index(config, data) if data.train.tokens >= INDEX_TOKENS and config.out is not None else None
     examples = ExampleSet(data.train, config.packing, seed=config.train.seed, index=index)
     if len(examples) == 0:
-        raise DataError(f"{data.folder}: its training part has no text; prepare a larger corpus")
-    order = _order(config, data, examples)
+        raise DataError(f"{data.folder}: the training split has no text; prepare a larger corpus")
+    order = _example_order(config, data, examples)
     train, share = config.train, config.train.batch_size // world_size()
-    at_once = min(train.micro_batch_size or share, share)
+    micro_batch_size = min(train.micro_batch_size or share, share)
 
     sampler = Sampler(
         seed=train.seed,
@@ -191,18 +196,18 @@ def build_batches(config: PretrainConfig, data: TokenData, device: torch.device)
 
     def micro_batches(step: int) -> list[Batch]:
         indices, seeds = sampler.rows(step), sampler.seeds(step)
-        starts = range(0, len(indices), at_once)
+        starts = range(0, len(indices), micro_batch_size)
         return [
             collate(
                 examples,
-                indices[start : start + at_once],
+                indices[start : start + micro_batch_size],
                 special=data.special,
                 seed=step_seed(train.seed, step, micro_step=rank() * len(starts) + number),
-                seeds=seeds[start : start + at_once],
+                seeds=seeds[start : start + micro_batch_size],
                 sentences=config.objective.sentence_loss,
                 reset=isinstance(order, StreamOrder) and order.restarts(step),
                 first_row=start,
-                trim=device.type == "cpu" and not _compiled(config, device),
+                trim=device.type == "cpu" and not _is_compiled(config, device),
             ).to(device)
             for number, start in enumerate(starts)
         ]
@@ -218,12 +223,12 @@ def build_batches(config: PretrainConfig, data: TokenData, device: torch.device)
     )
 
 
-def _order(config: PretrainConfig, data: TokenData, examples: ExampleSet) -> Mixture | StreamOrder | None:
-    """Whose turn it is, where the data are a mixture or a stream.
+def _example_order(config: PretrainConfig, data: TokenData, examples: ExampleSet) -> Mixture | StreamOrder | None:
+    """The order of examples for mixtures and streams; None for plain data.
 
     Raises:
         ConfigError: the text is too short for the batch.
-        DataError: a part has no example.
+        DataError: a part of a mixture has no example.
     """
     if config.packing.streams:
         return StreamOrder(len(examples), config.train.batch_size)
@@ -236,23 +241,23 @@ def _order(config: PretrainConfig, data: TokenData, examples: ExampleSet) -> Mix
     return Mixture(counts, weights)
 
 
-def _index(config: PretrainConfig, data: TokenData) -> ExampleIndex:
-    """Where the examples lie, from files in the run's folder, which the leader writes where there are none."""
+def _open_index(config: PretrainConfig, data: TokenData) -> ExampleIndex:
+    """Open the index of packed examples in the run's folder; the main process writes it if it does not exist."""
     assert config.out is not None
     folder, packing, seed = RunFolder(config.out).index, config.packing, config.train.seed
-    known = partial(read_index, folder, packing, seed=seed, data=data.fingerprint)
+    read = partial(read_index, folder, packing, seed=seed, data=data.fingerprint)
     write = None
-    if is_main_process() and known() is None:
+    if is_main_process() and read() is None:
         logger.info("packing %s tokens into examples, once; kept in %s", f"{data.train.tokens:,}", folder)
         write = partial(write_index, folder, data.train, packing, seed=seed, data=data.fingerprint)
     run_and_wait(write)
-    if (found := known()) is None:
+    if (index := read()) is None:
         raise DataError(f"{folder}: no index of these data; do all processes see the same files?")
-    return found
+    return index
 
 
 def identity(config: PretrainConfig, data: TokenData) -> dict[str, str]:
-    """Facts that a run must find again to go on."""
+    """Fingerprints of the data. A run can only be resumed with the same ones."""
     if not config.objective.needs_tags:
         return {"data": data.fingerprint}
     return {"data": data.fingerprint, "tags": hashlib.sha256((data.folder / TAGS).read_bytes()).hexdigest()}
@@ -261,41 +266,42 @@ def identity(config: PretrainConfig, data: TokenData) -> dict[str, str]:
 def heldout_batches(
     config: PretrainConfig, data: TokenData, device: torch.device
 ) -> Iterator[tuple[Batch, Batch]]:
-    """The same held-out rows, masks and fakes every time, whatever the run's seed: as they are, and their copy.
+    """Held-out batches, each with a copy in which tokens are replaced by frequency; independent of the run's seed.
 
-    Those of a stream go on from batch to batch, too: each row reads a stretch of at least `STRETCH` windows,
-    if there are so many; interim evaluations end earlier in it.
+    In a stream, rows continue from batch to batch here, too: each row reads at least `MIN_WINDOWS` windows, if
+    there are so many. Interim evaluations use the first of them.
     """
     examples = ExampleSet(data.heldout, config.packing, seed=0)
     if len(examples) == 0:
-        raise DataError(f"{data.folder}: its held-out part has no text; prepare it with a larger --heldout")
+        raise DataError(f"{data.folder}: the held-out split has no text; prepare it with a larger --heldout")
     count, size = min(config.evaluation.examples, len(examples)), HELDOUT_ROWS
     if config.packing.streams:
-        size = max(1, min(HELDOUT_ROWS, count // STRETCH))
+        size = max(1, min(HELDOUT_ROWS, count // MIN_WINDOWS))
         count -= count % size
     sampler = Sampler(seed=0, batch_size=count, examples=len(examples))
     if config.packing.streams:
-        chosen = StreamOrder(count, size).locate(np.arange(count), seed=0)[1]
+        rows = StreamOrder(count, size).locate(np.arange(count), seed=0)[1]
     else:
-        chosen = sampler.rows(0)
+        rows = sampler.rows(0)
     seeds = sampler.seeds(0)
     for start in range(0, count, size):
-        place = slice(start, start + size)
-        read = partial(
-            collate, examples, chosen[place], special=data.special, seed=step_seed(0, start), seeds=seeds[place],
+        part = slice(start, start + size)
+        collate_rows = partial(
+            collate, examples, rows[part], special=data.special, seed=step_seed(0, start), seeds=seeds[part],
             trim=False, reset=start == 0,
         )  # fmt: skip
-        yield read().to(device), read(source="unigram").to(device)
+        yield collate_rows().to(device), collate_rows(source="unigram").to(device)
 
 
 def evaluation(
     config: PretrainConfig, data: TokenData, objective: Objective, precision: Precision, device: torch.device
 ) -> Callable[[int], dict[str, float]]:
+    """A function that evaluates the objective on a number of held-out examples."""
     batches = list(heldout_batches(config, data, device))
     for memory in stream_memories(objective).values():
         memory.evaluation_length = config.evaluation.memory_length
-    # Other shapes than in training: they would be compiled, too.
-    eager = partial(torch.compiler.set_stance, "force_eager") if _compiled(config, device) else nullcontext
+    # Shapes differ from training, so they would be compiled again.
+    eager = partial(torch.compiler.set_stance, "force_eager") if _is_compiled(config, device) else nullcontext
 
     def evaluate(examples: int) -> dict[str, float]:
         with precision.autocast(device), eager():
@@ -313,7 +319,7 @@ def _precision(
         objective(batch).loss.backward()
         objective.zero_grad(set_to_none=True)
 
-    chosen = Precision(**broadcast_object(asdict(choose_precision(config.train.precision, device, step))))
-    for memory in stream_memories(objective).values():  # as if nothing had been read
+    precision = Precision(**broadcast_object(asdict(choose_precision(config.train.precision, device, step))))
+    for memory in stream_memories(objective).values():  # forget the batch of the measurement
         memory.restore(None)
-    return chosen
+    return precision

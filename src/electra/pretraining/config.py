@@ -1,4 +1,4 @@
-"""The config of a pre-training run, and the objective that it describes."""
+"""The config of a pre-training run."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -33,8 +33,8 @@ class InitConfig:
     """The initial weights: those of trained networks, or random ones, of which some can be replaced."""
 
     discriminator: str | None = None
-    """An export, a run, or a Hugging Face folder or id to continue (docs/guides/checkpoints.md lists the types);
-    for masked-lm, its one encoder. The shape of [model] is taken from it."""
+    """Pre-trained network to start from: an export, a run, or a Hugging Face folder or id
+    (docs/guides/checkpoints.md lists the types). For masked-lm, its encoder. [model] gets its shape."""
     generator: str | None = None
     """The same for the generator, with its masked-LM head. Default: a new generator, as in [generator]. To
     continue a generator, give init.discriminator, too, unless objective.fakes is frozen."""
@@ -56,7 +56,7 @@ class InitConfig:
 
 @dataclass(frozen=True)
 class PretrainConfig:
-    """Everything that decides what a pre-training run computes."""
+    """The config of a pre-training run."""
 
     data: Path | None = None
     """A folder of prepared data (electra prepare)."""
@@ -75,13 +75,13 @@ class PretrainConfig:
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
     def problems(self) -> Iterator[str]:
-        """Where sections contradict each other."""
-        if self.init.discriminator is None:  # else it brings the shapes, which are checked when it is loaded
+        """Contradictions between sections."""
+        if self.init.discriminator is None:  # else the shapes are known, and checked, after it is loaded
             yield from self.shape_problems()
         if self.optimizer.warmup_over_decay and self.train.minutes is not None:
-            yield "optimizer.warmup_over_decay: the decay begins at once, so give train.steps, not train.minutes"
+            yield "optimizer.warmup_over_decay: the decay starts at step 0, so give train.steps, not train.minutes"
         if self.optimizer.steps_before and self.train.minutes is not None:
-            yield "optimizer.steps_before: the schedule goes on at once, so give train.steps, not train.minutes"
+            yield "optimizer.steps_before: the decay starts at step 0, so give train.steps, not train.minutes"
         objective = self.objective
         if self.init.generator is not None and not objective.accepts_pretrained_generator:
             yield "init.generator: this objective has no separate generator; leave it out"
@@ -92,39 +92,39 @@ class PretrainConfig:
         yield from self._stream_problems()
 
     def _sentence_problems(self) -> Iterator[str]:
-        """The loss for pairs of segments needs pairs."""
+        """Contradictions between the loss for pairs of segments and the packing."""
         loss = self.objective.sentence_loss
         if loss == "none":
             return
         if self.packing.builder in ONE_SEGMENT:
             yield (
-                f"objective.sentence_loss: {loss} is about two segments, and rows of packing.builder "
-                f"{self.packing.builder} have one; choose contiguous or sentence-pairs, or none"
+                f"objective.sentence_loss: {loss} needs two segments, but rows of packing.builder "
+                f"{self.packing.builder} have one; set packing.builder contiguous or sentence-pairs"
             )
         if self.packing.one_segment_share == 1:
             yield "packing.one_segment_share: 1 leaves no pair of segments for objective.sentence_loss"
 
     def _stream_problems(self) -> Iterator[str]:
-        """Rows that continue from batch to batch."""
+        """Contradictions of streams and memories."""
         model, packing = self.model, self.packing
-        remembers = "memory" in model.capabilities
+        has_memory = "memory" in model.capabilities
         if packing.streams and self.train.batch_ramp_steps:
             yield "train.batch_ramp_steps: every batch of a stream has the same number of rows; set it to 0"
         if model.memory_length and not packing.streams:
             yield (
-                f"model.memory_length: examples of packing.builder {packing.builder} are shuffled, so there is "
-                "nothing to remember; set packing.builder stream, or a memory_length of 0"
+                f"model.memory_length: examples of packing.builder {packing.builder} are shuffled, so a memory is "
+                "useless; set packing.builder stream, or model.memory_length 0"
             )
         if model.memory_length and not self.objective.carries_memory:
             yield f"model.memory_length: {self.objective.kind} has no memory; set it to 0"
-        two = remembers and model.type_vocabulary_size > 1
-        if packing.streams and two and self.init.discriminator is None:  # it may have been trained on pairs
+        segments = has_memory and model.type_vocabulary_size > 1
+        if packing.streams and segments and self.init.discriminator is None:  # else it may be trained on pairs
             yield "model.type_vocabulary_size: rows of a stream have one segment; set it to 1"
         if self.evaluation.memory_length and not model.memory_length:
             yield "evaluation.memory_length: the model has no memory; set it to 0, or set model.memory_length"
 
     def shape_problems(self) -> Iterator[str]:
-        """Where the shapes of the networks contradict each other or other sections."""
+        """Contradictions between the shapes of the networks, or with other sections."""
         model, objective = self.model, self.objective
         generator = self.generator.encoder(model) if objective.has_generator else None
         length = self.packing.sequence_length
@@ -137,7 +137,7 @@ class PretrainConfig:
         if self.init.discriminator is None and self.init.attention != "random":
             networks = [model] if generator is None else [model, generator]
             if not any("neighbor-start" in network.capabilities for network in networks):
-                yield f"init.attention: kind {model.kind} has no such start; set it to random"
+                yield f"init.attention: kind {model.kind} does not support {self.init.attention}; set it to random"
         if generator is not None:
             yield from self._generator_problems(generator)
 
@@ -149,7 +149,7 @@ class PretrainConfig:
         if sharing != "none" and own:
             yield f"generator.embedding_size: shared tables are {size} wide; leave it at 0, or share none"
         if generator.square_only and sharing != "none":
-            yield f"objective.sharing: a generator of kind {generator.kind} shares nothing; set it to none"
+            yield f"objective.sharing: a generator of kind {generator.kind} cannot share weights; set it to none"
         elif sharing not in ("none", "tokens") and not self._can_share_tables(generator):
             yield (
                 f"objective.sharing: {sharing} needs two encoders of one kind that can share tables; next to "
@@ -170,10 +170,10 @@ class PretrainConfig:
 def _missing_capabilities(
     objective: ObjectiveConfig, model: EncoderConfig, missing: Collection[Capability]
 ) -> str:
-    """What an objective needs that an encoder cannot do, and which encoders can."""
+    """The message that an encoder lacks capabilities that an objective needs."""
     needs = ", ".join(sorted(missing))
     able = [name for name, kind in encoders if kind().capabilities >= objective.encoder_capabilities]
-    hint = f"encoders that have it: {', '.join(able)}" if able else "no encoder has it as it is by default"
+    hint = f"encoders that have it: {', '.join(able)}" if able else "no encoder has it with default settings"
     if "left-to-right" in missing and model.kind not in able:
         hint = "set model.kind relative and model.direction left"
     elif "bidirectional" in missing:
@@ -182,30 +182,31 @@ def _missing_capabilities(
 
 
 def load_config(source: str | Path, settings: Mapping[str, Any] | None = None) -> PretrainConfig:
-    """The config of a preset or TOML file, with some settings changed.
+    """Load a preset or TOML file, with some settings changed.
 
     Args:
         source: the name of a preset, or the path of a TOML file.
         settings: values by dotted name, such as `{"data": "DATA", "out": "RUN", "train.steps": 1000}`.
 
     Raises:
-        ConfigError: with every problem that was found.
+        ConfigError: it lists all problems.
     """
     return config.load_config(PretrainConfig, source, config.overrides_of(settings or {}))
 
 
 def with_vocabulary(settings: PretrainConfig, size: int = 30_522) -> PretrainConfig:
-    """The config with a vocabulary's size where it leaves that to the data (BERT's, where there are none)."""
+    """Set the vocabulary size if the config leaves it open (default: BERT's)."""
     return replace(settings, model=replace(settings.model, vocabulary_size=settings.model.vocabulary_size or size))
 
 
 def build_objective(
     settings: PretrainConfig, special: SpecialTokens, tables: Mapping[str, Tensor] | None = None
 ) -> Objective:
-    """The objective that a config describes, freshly initialized.
+    """Build the objective of a config, freshly initialized.
 
     Args:
-        tables: of the data, as `Vocabulary` takes them; without them, what needs them cannot be trained.
+        tables: tables over the vocabulary (see `Vocabulary`); settings that need a missing table cannot be
+            trained.
     """
     vocabulary = Vocabulary(special, settings.model.vocabulary_size, **(tables or {}))
     parts = ObjectiveParts(settings.model, settings.generator, settings.masking, vocabulary)

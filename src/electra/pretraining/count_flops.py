@@ -45,14 +45,15 @@ class ReferenceConfig:
 
 @dataclass(frozen=True)
 class FlopsCount:
-    """The operations of a model.
+    """The FLOPs of a model.
 
     Attributes:
-        terms: of a forward pass over one training sequence, by network and term.
-        inference: of each network's forward pass over one sequence without its head.
-        training: of the whole training; None if its length is given in minutes.
-        parameters: of each network that is exported, without its head (BERT's pooler counts); empty for models of
-            the paper, of which only the compute is known.
+        terms: FLOPs of a forward pass over one training sequence, by network and term.
+        inference: FLOPs of each network's forward pass over one sequence, without its head.
+        training_sequence: training FLOPs per sequence.
+        training: FLOPs of the whole training; None if its length is given in minutes.
+        parameters: number of parameters of each exported network, without its head (BERT's pooler counts); empty
+            for models of the paper, of which only the compute is known.
     """
 
     name: str
@@ -68,7 +69,7 @@ class FlopsCount:
 
 
 def count_flops(model: str, convention: Convention) -> FlopsCount:
-    """The operations of a preset, a TOML file, or one of the paper's models.
+    """Count the FLOPs of a preset, a TOML file, or one of the paper's models.
 
     Raises:
         ConfigError: there is no such model, or its config has problems.
@@ -94,7 +95,9 @@ def count_flops(model: str, convention: Convention) -> FlopsCount:
         steps = None if config.train.minutes is not None else config.train.steps
         with torch.device("meta"):
             objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
-        parameters = {name: _parameters(network) for name, network in objective.exportable_networks().items()}
+        parameters = {
+            name: _count_parameters(network) for name, network in objective.exportable_networks().items()
+        }
         sequence = flops_per_sequence(objective, length, steps=steps, convention=convention)
         networks, sequences = objective.networks(length), config.train.sequences(steps or 0)  # of the last stage
     return FlopsCount(
@@ -111,7 +114,7 @@ def count_flops(model: str, convention: Convention) -> FlopsCount:
     )
 
 
-def _parameters(network: ExportableNetwork) -> int:
+def _count_parameters(network: ExportableNetwork) -> int:
     """The number of learned parameters; shared ones count once."""
     modules = [network.encoder, *([] if network.pairs is None else [network.pairs.dense])]
     return sum(parameter.numel() for module in modules for parameter in module.parameters())
@@ -122,7 +125,7 @@ class PaperRow:
     """A row of the paper's comparison.
 
     Attributes:
-        training: operations of the whole training.
+        training: FLOPs of the whole training.
         source: the config that they are counted from, or "cited".
         to_bert, to_electra: ratio to the training of the paper's own BERT, and to that of ELECTRA-1.75M.
         printed: the ratios as the paper prints them, for the development ("dev") and the test set; None: not
@@ -150,7 +153,7 @@ _PAPER_ROWS: list[tuple[str, str | float, tuple[str | None, str | None]]] = [
     ("ELECTRA-400K", "electra_400k", ("1x", None)),
     ("ELECTRA-1.75M", "electra_1.75M", ("4.4x", "1x")),
 ]
-"""Model, its config or its cited operations, and the ratios that the paper prints (dev, test)."""
+"""Model, its config or its cited FLOPs, and the ratios that the paper prints (dev, test)."""
 
 
 def paper_rows() -> list[PaperRow]:

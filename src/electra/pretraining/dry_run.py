@@ -1,4 +1,4 @@
-"""What a pre-training run would cost, without starting it."""
+"""The cost of a pre-training run, without starting it."""
 
 from dataclasses import dataclass
 
@@ -17,10 +17,10 @@ from electra.training.run_folder import RunFolder, check_out_folder
 
 
 def dry_run(config: PretrainConfig, *, fresh: bool = False) -> "DryRun":
-    """What a run would cost, and whether it would resume one that is there.
+    """Estimate the cost of a run, and find out whether it would resume an existing one.
 
     Raises:
-        ElectraError: the config, the data or the content of the run's folder cannot be used.
+        ElectraError: the config, the data or the run's folder cannot be used.
     """
     run_folder = None if config.out is None or fresh else RunFolder(config.out)
     if run_folder:
@@ -39,23 +39,23 @@ def dry_run(config: PretrainConfig, *, fresh: bool = False) -> "DryRun":
 
 @dataclass(frozen=True)
 class DryRun:
-    """A run's resolved config and what it would take.
+    """The resolved config of a run, and its cost.
 
     Attributes:
-        begun: the step of the newest checkpoint in its folder; None: the run has not begun.
+        resume_step: the step of the newest checkpoint in its folder; None: there is no checkpoint.
     """
 
     config: PretrainConfig
-    plan: CostEstimate
-    begun: int | None = None
+    cost: CostEstimate
+    resume_step: int | None = None
 
     def __rich__(self) -> RenderableType:
         table = Table("", "", show_header=False)
-        for name, value in self.plan.rows():
+        for name, value in self.cost.rows():
             table.add_row(name, value)
-        if self.begun is not None:
+        if self.resume_step is not None:
             steps = self.config.train.steps
             of = "" if steps is None else f" of {steps:,}"
-            then = "finished" if self.begun == steps else "with which it would go on"
-            table.add_row("already there", f"{self.begun:,}{of} steps, {then}")
+            then = "finished" if self.resume_step == steps else "would be resumed"
+            table.add_row("already trained", f"{self.resume_step:,}{of} steps, {then}")
         return Group(to_toml(self.config), table)

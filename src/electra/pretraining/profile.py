@@ -18,17 +18,17 @@ from electra.training.optim import build_optimizer
 from electra.training.run_folder import open_run
 from electra.training.update import Update
 
-WARM_UP = 3
-"""Steps before those that are profiled: the first ones ask for memory, and compile where that is wanted."""
-SHOWN = 10
+WARMUP_STEPS = 3
+"""Steps before the profiled ones: the first steps allocate memory and compile."""
+TABLE_ROWS = 10
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of all profiled steps together, without what it calls.
+    """An operation in all profiled steps together, without the operations that it calls.
 
     Attributes:
-        seconds: on the device that the run is on.
+        seconds: time on the device of the run.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Profile:
-    """What was measured: the operations, the dearest first, and where the trace lies."""
+    """The profile: operations in descending order of time, and the path of the trace."""
 
     trace: Path
     device: torch.device
@@ -52,20 +52,20 @@ class Profile:
         table.add_column("operation")
         for column in ("share", "ms a step", "calls a step"):
             table.add_column(column, justify="right")
-        for operation in self.operations[:SHOWN]:
+        for operation in self.operations[:TABLE_ROWS]:
             share, milliseconds = operation.seconds / total, 1000 * operation.seconds / self.steps
             calls = f"{operation.calls / self.steps:,.0f}"
             table.add_row(operation.name, f"{share:.1%}", f"{milliseconds:,.1f}", calls)
-        others = sum(operation.seconds for operation in self.operations[SHOWN:])
+        others = sum(operation.seconds for operation in self.operations[TABLE_ROWS:])
         table.add_row("all others", f"{others / total:.1%}", f"{1000 * others / self.steps:,.1f}", "", style="dim")
         return Group(table, f"trace: {self.trace} (for https://ui.perfetto.dev or chrome://tracing)")
 
 
 def profile_steps(config: PretrainConfig, steps: int) -> Profile:
-    """Train for a few steps from the start, write a Chrome trace of them, and keep nothing else.
+    """Train for a few steps and write a Chrome trace; weights and metrics are discarded.
 
     Raises:
-        ElectraError: the config, the data or the run's folder cannot be used as they are.
+        ElectraError: the config, the data or the run's folder cannot be used.
     """
     data, out = open_data(config)
     resolved = resolve(config, data)
@@ -87,26 +87,26 @@ def profile_steps(config: PretrainConfig, steps: int) -> Profile:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
 
-    train(0, WARM_UP)
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler writes to the console
+    train(0, WARMUP_STEPS)
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # without it, the profiler writes to the console
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     with profile(activities=activities) as profiler:
-        train(WARM_UP, WARM_UP + steps)
+        train(WARMUP_STEPS, WARMUP_STEPS + steps)
     trace.parent.mkdir(exist_ok=True)
     profiler.export_chrome_trace(str(trace))
     return Profile(trace, device, steps, operations(profiler.key_averages(), on_cpu=device.type == "cpu"))
 
 
 def operations(events: Iterable[Any], *, on_cpu: bool) -> list[Operation]:
-    """Operations by the seconds that they spend themselves, the dearest first.
+    """Operations in descending order of their own time.
 
-    For another device these are those of its kernels, by the kernels' names: the operations that launch them, and
-    the spans of named parts of the program, hold the same seconds once more.
+    On a GPU these are the kernels: the operations that launch them, and user annotations, contain the same time
+    again.
     """
-    found = []
+    result = []
     for event in events:
         if on_cpu:
-            found.append(Operation(event.key, event.self_cpu_time_total / 1e6, event.count))
+            result.append(Operation(event.key, event.self_cpu_time_total / 1e6, event.count))
         elif event.device_type.name != "CPU" and not event.is_user_annotation:
-            found.append(Operation(event.key, event.self_device_time_total / 1e6, event.count))
-    return sorted(found, key=lambda operation: -operation.seconds)
+            result.append(Operation(event.key, event.self_device_time_total / 1e6, event.count))
+    return sorted(result, key=lambda operation: -operation.seconds)

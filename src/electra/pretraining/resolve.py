@@ -1,4 +1,4 @@
-"""Fill in everything that a config leaves open: one way for runs, dry runs, profiles and studies."""
+"""Fill in settings that a config leaves open, for runs, dry runs, profiles and studies."""
 
 from dataclasses import dataclass, replace
 
@@ -18,19 +18,19 @@ from electra.training.checkpoint_io import check_newest
 from electra.training.distributed import broadcast_object
 from electra.training.run_folder import RunFolder, require_same_config, stored_config
 
-SETTLED = {"train.steps": None, "train.precision": "auto", "model.vocabulary_size": 0}
+FILLED_IN = {"train.steps": None, "train.precision": "auto", "model.vocabulary_size": 0}
 """Settings that a run fills in, with the value that leaves them open."""
 IGNORED = ("data", "out", "train.compile", "train.timeout_minutes", "train.sharding", "tracking.on_event")
-"""Settings that may differ when a run is resumed: they do not change its result."""
+"""Settings that may differ when a run is resumed, because they do not change its result."""
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """A config without open settings, and what it was resolved with.
+    """A config without open settings, and its data and networks.
 
     Attributes:
-        data: None where only parameters and FLOPs are counted.
-        warm_start: the pre-trained networks to start from; none for a run that is resumed.
+        data: None if only parameters and FLOPs are counted.
+        warm_start: the pre-trained networks to start from; empty for a resumed run.
         resumed: whether the run has a checkpoint already.
     """
 
@@ -41,14 +41,14 @@ class Resolved:
 
 
 def resolve(config: PretrainConfig, data: TokenData | None = None, *, resumed: bool = False) -> Resolved:
-    """Fill in the shapes of the pre-trained networks that a run starts from, and the vocabulary of its data.
+    """Fill in the shapes of the pre-trained networks that a run starts from, and the vocabulary size of its data.
 
     Raises:
         ConfigError: settings contradict the networks or the data.
         CheckpointError: a network cannot be loaded.
         DataError: the data has another vocabulary than the networks.
     """
-    if config.train.minutes is not None:  # the number of steps is measured later
+    if config.train.minutes is not None:  # the number of steps is computed later
         config = replace(config, train=replace(config.train, steps=None))
     warm_start = WarmStart() if resumed else load_warm_start(config.init)
     config = with_shapes(config, warm_start)
@@ -62,7 +62,7 @@ def resolve(config: PretrainConfig, data: TokenData | None = None, *, resumed: b
 
 
 def resolve_for_run(resolved: Resolved, run_folder: RunFolder) -> Resolved:
-    """The same, with the settings that the run in a folder filled in when it began.
+    """Take over the settings that an existing run in the folder filled in when it started.
 
     Raises:
         CheckpointError: the config or the data differ from those of the run.
@@ -72,6 +72,6 @@ def resolve_for_run(resolved: Resolved, run_folder: RunFolder) -> Resolved:
     if resolved.resumed:
         config = with_shapes_of_run(config, stored_config(run_folder, PretrainConfig))
     if broadcast_object(run_folder.config.exists()):
-        config = require_same_config(run_folder, config, settled=SETTLED, ignore=IGNORED)
+        config = require_same_config(run_folder, config, settled=FILLED_IN, ignore=IGNORED)
     check_newest(Checkpoints(run_folder.checkpoints, config.checkpoint), identity(config, data))
     return replace(resolved, config=config)

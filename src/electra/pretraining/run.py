@@ -1,4 +1,4 @@
-"""Pre-train: from token shards to a trained, exported network."""
+"""Pre-training, from token shards to exported networks."""
 
 import contextlib
 import logging
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult":
-    """Run a config to its end, or resume it; `fresh` starts a new run next to the one that is there.
+    """Start or resume a run; `fresh` starts a new run next to an existing one.
 
     Raises:
         ElectraError: the config, the data or the run's folder cannot be used.
@@ -68,14 +68,14 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
 
 @dataclass(frozen=True)
 class _Session:
-    """A run's folder, held by this process group: locked, with its log and its event hook open."""
+    """The locked folder of a run, with open log and event hook."""
 
     resolved: Resolved
     run_folder: RunFolder
     on_event: EventHook
 
     def build(self) -> RunParts:
-        """The parts of the run; a run that is resumed takes its weights from the checkpoint."""
+        """Build the parts of the run; a resumed run gets its weights from the checkpoint later."""
         resolved = self.resolved
         assert resolved.data is not None
         return build(resolved.config, resolved.data, None if resolved.resumed else resolved.warm_start)
@@ -83,17 +83,17 @@ class _Session:
 
 @contextlib.contextmanager
 def _open_session(resolved: Resolved, out: Path, *, fresh: bool) -> Iterator[_Session]:
-    """Lock the run's folder and resolve the config with what the run has settled already.
+    """Lock the run's folder, and resolve the config with the settings of an existing run.
 
     Raises:
-        CheckpointError: another process runs there, or the run there has other settings.
+        CheckpointError: another process works on the run, or the run has other settings.
     """
     path = broadcast_object(str(open_run(out, fresh=fresh).path if is_main_process() else out))
     run_folder, config = RunFolder(Path(path)), resolved.config
     with contextlib.ExitStack() as stack:
         stack.enter_context(_lock(run_folder.path))
         resolved = resolve_for_run(resolved, run_folder)
-        # Only now: a command that is refused leaves a run as it was.
+        # Only after the checks, so that a refused command does not change the folder.
         stack.enter_context(log_file(run_folder.log_of_rank(rank())))
         on_event = stack.enter_context(open_event_hook(run_folder, config.tracking.on_event))
         stack.enter_context(name_lost_peers(minutes=config.train.timeout_minutes))
@@ -112,15 +112,14 @@ def _lock(folder: Path) -> Iterator[None]:
         CheckpointError: another process holds it.
     """
     with contextlib.ExitStack() as stack:
-        mine = False
+        acquired = False
         if is_main_process():
             wait_for_heartbeat(folder)
-            mine = stack.enter_context(acquire(folder))
-        if not broadcast_object(mine):
-            who = owner(folder) or {}
-            name = (
-                f"process {who['process']} on {who['host']}" if who.keys() >= {"process", "host"} else "a process"
-            )
+            acquired = stack.enter_context(acquire(folder))
+        if not broadcast_object(acquired):
+            other = owner(folder) or {}
+            known = other.keys() >= {"process", "host"}
+            name = f"process {other['process']} on {other['host']}" if known else "a process"
             raise CheckpointError(
                 f"{folder}: {name} is training this run; wait for its end, or give another --out"
             )
@@ -128,7 +127,7 @@ def _lock(folder: Path) -> Iterator[None]:
 
 
 def _build_trainer(session: _Session, parts: RunParts) -> Trainer:
-    """The trainer of a run; the settings that are still open are settled here and written to the run's folder."""
+    """Build the trainer of a run."""
     data, run_folder, precision = session.resolved.data, session.run_folder, parts.precision
     assert data is not None
     config = session.resolved.config
@@ -153,10 +152,10 @@ def _build_trainer(session: _Session, parts: RunParts) -> Trainer:
 
 
 def _trainer_options(config: PretrainConfig) -> TrainerOptions:
-    """Each stage of an objective has a warm-up and a decay of its own."""
+    """The trainer's options: each stage of an objective has its own warm-up and decay of the learning rate."""
 
     def stage_of(step: int, steps: int | None) -> tuple[int, int | None]:
-        if steps is None:  # still measured; objectives in stages refuse a length in minutes
+        if steps is None:  # not known yet; objectives with stages do not accept a length in minutes
             return step, steps
         starts = config.objective.stage_starts(steps)
         number = bisect_right(starts, step) - 1
@@ -167,11 +166,11 @@ def _trainer_options(config: PretrainConfig) -> TrainerOptions:
 
 
 def _finish(session: _Session, outcome: Outcome) -> "PretrainResult":
-    """Export a run that reached its end, and report how it ended."""
+    """Export a finished run, and report how the run ended."""
     run_folder, on_event = session.run_folder, session.on_event
     finished = outcome.stopped_by is None and is_main_process()
     exported = export_run(run_folder.path) if finished else None
-    if finished:  # the index is not needed any more
+    if finished:  # the index is no longer needed
         shutil.rmtree(run_folder.index, ignore_errors=True)
     picture = plot_curves(run_folder.path, run_folder.curves) if finished else None
     if outcome.stopped_by is None:
@@ -182,24 +181,23 @@ def _finish(session: _Session, outcome: Outcome) -> "PretrainResult":
 
 
 def _write_environment(run_folder: RunFolder, data: TokenData, precision: Precision) -> None:
-    """Record where the run goes on; the data's own account is kept for the model card."""
+    """Write environment.json: versions, hardware, and a summary of the data for the model card."""
     now, reason = environment(), precision.reason
     if before := read_json(run_folder.environment, optional=True):
-        reason = before.get("precision", reason)  # why it was chosen; now it is as it was
+        reason = before.get("precision", reason)  # a resumed run keeps its precision, and the reason for it
         for name in ("threads", "processor", "accelerator", "torch"):
             if before.get(name) != now.get(name):
                 logger.warning(
-                    "%s is %s here and was %s: the result will not be the same bit for bit",
+                    "%s is now %s and was %s: the result will not be bit-identical to an uninterrupted run",
                     name, now.get(name), before.get(name),
                 )  # fmt: skip
-    account = {name: data.manifest[name] for name in ("fingerprint", "tokenizer", "statistics", "made")}
-    facts = {**now, "precision": reason, "data": account}
-    write_json(run_folder.environment, facts)
+    data_summary = {name: data.manifest[name] for name in ("fingerprint", "tokenizer", "statistics", "made")}
+    write_json(run_folder.environment, {**now, "precision": reason, "data": data_summary})
 
 
 @dataclass(frozen=True)
 class PretrainResult:
-    """How a run ended, and what came out of it (no exports and no picture where it was stopped)."""
+    """The result of a run; exports and picture are None if the run was stopped."""
 
     run: Path
     outcome: Outcome
@@ -208,12 +206,12 @@ class PretrainResult:
 
     @property
     def exit_code(self) -> int:
-        """0, or 128 + the signal's number, as shells have it."""
+        """0, or 128 + the number of the signal, as in shells."""
         return 128 + self.outcome.stopped_by if self.outcome.stopped_by else 0
 
     def __rich__(self) -> RenderableType:
-        seen, step = self.outcome.evaluation["step"], self.outcome.step
-        title = f"step {seen:,}" if seen == step else f"evaluated at step {seen:,}; stopped at step {step:,}"
+        evaluated, step = self.outcome.evaluation["step"], self.outcome.step
+        title = f"step {step:,}" if evaluated == step else f"evaluated at step {evaluated:,}; stopped at {step:,}"
         table = Table("held-out metric", "value", title=title, title_justify="left")
         for name, value in self.outcome.evaluation.items():
             if name.startswith("eval/"):

@@ -28,7 +28,7 @@ class RunStatus:
             reported for long); finished; stopped (by a signal, after it saved a checkpoint); failed (by an
             error); dead (none of these, and no process works on it).
         step: the last reported step, or that of the newest checkpoint if it is later.
-        message: why the run failed, or what is left to do; None: nothing to say.
+        message: why the run failed, or what is left to do; None: no message.
         seconds_left: None if unknown.
         since: seconds since the last report.
         health: findings of the health checks, each with its step and remedy.

@@ -1,4 +1,4 @@
-"""What the weights of a run start from: random numbers, counts of the data, or networks trained before."""
+"""Initial weights of a run: random, from counts of the data, or from pre-trained networks."""
 
 import logging
 from collections.abc import Collection, Iterator
@@ -26,17 +26,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The networks that a run continues; None: fresh ones."""
+    """The pre-trained networks that a run starts from; None: fresh ones."""
 
     discriminator: Pretrained | None = None
     generator: Pretrained | None = None
 
 
 def refuse_fixed(init: InitConfig, given: Collection[str]) -> None:
-    """Refuse settings that were given by name although the networks that a run starts from decide them.
+    """Refuse settings on the command line that the pre-trained networks decide.
 
     Raises:
-        ConfigError: naming each one.
+        ConfigError: it names each one.
     """
     fixed = []
     if init.discriminator is not None:
@@ -45,35 +45,35 @@ def refuse_fixed(init: InitConfig, given: Collection[str]) -> None:
     if init.generator is not None:
         names = [field.name for field in fields(GeneratorConfig)]
         fixed += [f"generator.{name}" for name in (*names, "positions")] + ["init.output_bias"]
-    if found := sorted(set(fixed) & set(given)):
-        raise ConfigError(f"{', '.join(found)}: decided by the networks that [init] names; leave it out")
+    if refused := sorted(set(fixed) & set(given)):
+        raise ConfigError(f"{', '.join(refused)}: decided by the networks that [init] names; leave it out")
 
 
 def refuse_unused(objective: ObjectiveConfig, given: Collection[str]) -> None:
-    """Refuse settings that were given by name although the objective does not read them; presets may have them.
+    """Refuse settings on the command line that the objective does not read; presets may have them.
 
     Raises:
-        ConfigError: naming each one.
+        ConfigError: it names each one.
     """
-    if found := sorted(name for name in given if name.startswith(objective.unused_settings or ("-",))):
-        raise ConfigError(f"{', '.join(found)}: {objective.kind} has {objective.unused_reason}; leave it out")
+    if refused := sorted(name for name in given if name.startswith(objective.unused_settings or ("-",))):
+        raise ConfigError(f"{', '.join(refused)}: {objective.kind} has {objective.unused_reason}; leave it out")
 
 
 def load_warm_start(config: InitConfig) -> WarmStart:
-    """Read the folders that the config names.
+    """Load the networks that the config names.
 
     Raises:
-        CheckpointError: one cannot be loaded, or the generator's has no masked language model.
+        CheckpointError: a network cannot be loaded, or the generator is not a masked language model.
         DataError: a tokenizer cannot be read.
     """
     discriminator = None if config.discriminator is None else load_pretrained(config.discriminator)
     if config.generator is None:
         return WarmStart(discriminator)
-    generator = load_pretrained(_generator_of(config.generator))
+    generator = load_pretrained(_generator_folder(config.generator))
     if not isinstance(generator.head, MaskedLanguageModelHead):
         what = "has no head" if generator.head is None else "is a discriminator"
         if isinstance(generator.head, LanguageModelHead):
-            what = "predicts words in an order, not masked ones"
+            what = "is a causal or permutation language model"
         raise CheckpointError(
             f"init.generator: {config.generator} {what}; a generator is a masked language model with its head, "
             "such as RUN/export/generator"
@@ -81,13 +81,13 @@ def load_warm_start(config: InitConfig) -> WarmStart:
     if generator.head.activation is not ACTIVATIONS["gelu"]:
         raise CheckpointError(
             f"init.generator: the head of {config.generator} has another activation than GELU, "
-            "which is that of generators"
+            "which generators have"
         )
     return WarmStart(discriminator, generator)
 
 
-def _generator_of(model: str) -> str | Path:
-    """Of a run or an export its generator; any other MODEL is one itself."""
+def _generator_folder(model: str) -> str | Path:
+    """The generator's folder in a run or an export; any other model is the generator itself."""
     for folder in (Path(model) / "export/generator", Path(model) / "generator"):
         if folder.is_dir():
             return folder
@@ -95,27 +95,27 @@ def _generator_of(model: str) -> str | Path:
 
 
 def with_shapes(config: PretrainConfig, start: WarmStart) -> PretrainConfig:
-    """The config with the shapes of the networks that the run starts from.
+    """Set the shapes in the config to those of the pre-trained networks.
 
     Raises:
-        ConfigError: what was loaded does not fit together, or not with the rest of the config.
+        ConfigError: the networks do not fit together, or do not fit the rest of the config.
     """
     if start.discriminator is None and start.generator is None:
         return config
     problems: list[str] = []
     if start.discriminator is not None:
-        problems += _other_kind(config, start.discriminator.encoder.config)
-        config = replace(config, model=_reshaped(config.model, start.discriminator.encoder.config))
+        problems += _kind_problems(config, start.discriminator.encoder.config)
+        config = replace(config, model=_with_shape(config.model, start.discriminator.encoder.config))
     elif start.generator is not None:  # a frozen one, for a fresh discriminator
         size = start.generator.encoder.config.vocabulary_size
         config = replace(config, model=replace(config.model, vocabulary_size=size))
     if config.objective.sharing == "all":
-        config = replace(config, generator=_generator(config.model, config.model))
+        config = replace(config, generator=_generator_config(config.model, config.model))
     elif start.generator is not None:
-        config = replace(config, generator=_generator(start.generator.encoder.config, config.model))
+        config = replace(config, generator=_generator_config(start.generator.encoder.config, config.model))
     if start.generator is not None and not problems:
-        problems += _unlike(start.discriminator, start.generator.encoder, config)
-    if not problems:  # they would name what follows from these
+        problems += _generator_problems(start.discriminator, start.generator.encoder, config)
+    if not problems:  # else these would only be consequences
         problems += [*problems_of(config.model), *problems_of(config.generator)]
         problems += [*config.problems(), *config.shape_problems()]
     if problems:
@@ -124,62 +124,70 @@ def with_shapes(config: PretrainConfig, start: WarmStart) -> PretrainConfig:
 
 
 def with_shapes_of_run(config: PretrainConfig, run: PretrainConfig) -> PretrainConfig:
-    """The config with the shapes of a run that has begun, where both start from networks trained before."""
+    """Set the shapes in the config to those of an existing run, if both start from pre-trained networks."""
     if config.init.generator and run.init.generator:
         config = replace(config, generator=run.generator)
     if config.init.discriminator and run.init.discriminator:
-        config = replace(config, model=_reshaped(config.model, run.model))
+        config = replace(config, model=_with_shape(config.model, run.model))
     return config
 
 
 def with_vocabulary_of(config: PretrainConfig, data: TokenData) -> EncoderConfig:
-    """The model with the vocabulary of the data; one that was trained before keeps its rows."""
+    """Set the vocabulary size of the model to that of the data; a pre-trained network keeps its own.
+
+    Raises:
+        ConfigError: the config has another size.
+    """
     model = config.model
     if config.init.discriminator is not None:
         return model
     if model.vocabulary_size not in (0, data.vocabulary_size):
         raise ConfigError(
             f"model.vocabulary_size is {model.vocabulary_size}, but the tokenizer of {data.folder} has "
-            f"{data.vocabulary_size} entries; leave the setting at 0 or prepare the data with the right tokenizer"
+            f"{data.vocabulary_size} entries; set it to 0, or prepare the data with the right tokenizer"
         )
     return replace(model, vocabulary_size=data.vocabulary_size)
 
 
 def check_vocabulary(start: WarmStart, data: TokenData, init: InitConfig) -> None:
-    """Refuse data whose ids mean other words than those that the networks know.
+    """Refuse data with another vocabulary than the pre-trained networks.
 
     Raises:
         DataError: the vocabularies differ.
     """
     if start.discriminator is None and start.generator is None:
         return
-    ours = load_tokenizer(data.tokenizer_path)
+    data_tokenizer = load_tokenizer(data.tokenizer_path)
     for pretrained, name in ((start.discriminator, init.discriminator), (start.generator, init.generator)):
         if pretrained is None or name is None:
             continue
-        here, there = ours.get_vocab(), pretrained.tokenizer.get_vocab()
-        differing = sorted(token for token in here.keys() | there.keys() if here.get(token) != there.get(token))
+        ids, model_ids = data_tokenizer.get_vocab(), pretrained.tokenizer.get_vocab()
+        differing = sorted(
+            token for token in ids.keys() | model_ids.keys() if ids.get(token) != model_ids.get(token)
+        )
         if differing:
             examples = ", ".join(
-                f"{token!r} is {here.get(token, 'no entry')} in the data's, {there.get(token, 'no entry')} there"
+                f"{token!r} is {ids.get(token, 'no entry')} in the data, "
+                f"{model_ids.get(token, 'no entry')} in the model"
                 for token in differing[:3]
             )
             raise DataError(
-                f"{data.folder} was prepared with another vocabulary than that of {name}: {len(differing):,} "
-                f"entries differ ({examples}); prepare the data with --tokenizer {find(name)}"
+                f"{data.folder} was prepared with another vocabulary than {name}: {len(differing):,} entries "
+                f"differ ({examples}); prepare the data with --tokenizer {find(name)}"
             )
-        case = [describe_tokenizer(tokenizer)["lowercase"] for tokenizer in (ours, pretrained.tokenizer)]
+        tokenizers = data_tokenizer, pretrained.tokenizer
+        case = [describe_tokenizer(tokenizer)["lowercase"] for tokenizer in tokenizers]
         if case[0] != case[1]:
             logger.warning("%s was trained on %s text, the data is not", name, "lowercase" if case[1] else "cased")
 
 
 @torch.no_grad()
 def initialize(objective: Objective, config: PretrainConfig, data: TokenData, start: WarmStart) -> None:
-    """Give a fresh objective the weights that its run starts from.
+    """Set the initial weights of a fresh objective.
 
-    What was trained before is taken as it is; the starts that are counted or built are for fresh networks alone.
+    Pre-trained networks are loaded. The other settings of [init] are for fresh networks only.
     """
-    init, towers = config.init, objective.exportable_networks()
+    init, networks = config.init, objective.exportable_networks()
     if start.generator is None and init.output_bias == "unigram":
         counted_V = torch.from_numpy(data.unigram_counts).float()
         for bias_V in objective.output_biases():
@@ -187,30 +195,30 @@ def initialize(objective: Objective, config: PretrainConfig, data: TokenData, st
             counts_V[: len(counted_V)] += counted_V
             bias_V.copy_((counts_V / counts_V.sum()).log())
     if start.discriminator is None and start.generator is not None:
-        _take(towers.pop("generator"), start.generator, str(init.generator), config.objective)
+        _load_weights(networks.pop("generator"), start.generator, str(init.generator), config.objective)
     if start.discriminator is not None:
-        main = towers.get("discriminator") or towers["encoder"]
-        _take(main, start.discriminator, str(init.discriminator), config.objective)
+        main = networks.get("discriminator") or networks["encoder"]
+        _load_weights(main, start.discriminator, str(init.discriminator), config.objective)
         if start.generator is not None:
-            _take(towers["generator"], start.generator, str(init.generator), config.objective)
-        elif "generator" in towers and towers["generator"].encoder is not main.encoder:
-            shape = towers["generator"].encoder.config
+            _load_weights(networks["generator"], start.generator, str(init.generator), config.objective)
+        elif "generator" in networks and networks["generator"].encoder is not main.encoder:
+            shape = networks["generator"].encoder.config
             logger.info("the generator is fresh: %s layers of %s", shape.layers, shape.hidden_size)
         return
-    encoders = list({id(tower.encoder): tower.encoder for tower in towers.values()}.values())
+    encoders = list({id(network.encoder): network.encoder for network in networks.values()}.values())
     if init.attention == "neighbours":
         for encoder in encoders:
             if "neighbor-start" in encoder.config.capabilities:
                 encoder.attend_to_neighbors()
     if init.token_table == "cooccurrence":
-        _count_table(encoders, data)
+        _start_from_cooccurrence(encoders, data)
 
 
-def _other_kind(config: PretrainConfig, shape: EncoderConfig) -> Iterator[str]:
-    """The objective, or settings of [model], need another kind of network than the one that is continued."""
+def _kind_problems(config: PretrainConfig, shape: EncoderConfig) -> Iterator[str]:
+    """Problems if the objective or settings of [model] need another kind of encoder than the pre-trained one."""
     folder, objective = config.init.discriminator, config.objective
-    able = _reshaped(config.model, shape)
-    if missing := objective.encoder_capabilities - able.capabilities:
+    model = _with_shape(config.model, shape)
+    if missing := objective.encoder_capabilities - model.capabilities:
         able_kinds = [name for name, kind in encoders if kind().capabilities >= objective.encoder_capabilities]
         hint = f", such as one of kind {', '.join(able_kinds)}" if able_kinds else ""
         yield (
@@ -233,13 +241,13 @@ def _other_kind(config: PretrainConfig, shape: EncoderConfig) -> Iterator[str]:
         )
 
 
-def _reshaped(model: EncoderConfig, shape: EncoderConfig) -> EncoderConfig:
-    """The shape of trained weights, with the dropout and so on of the run."""
+def _with_shape(model: EncoderConfig, shape: EncoderConfig) -> EncoderConfig:
+    """The shape of the pre-trained weights, with settings of the run such as dropout."""
     return shape.with_run_settings_of(model)
 
 
-def _generator(shape: EncoderConfig, model: EncoderConfig) -> GeneratorConfig:
-    """The settings of a generator of a certain shape next to a discriminator."""
+def _generator_config(shape: EncoderConfig, model: EncoderConfig) -> GeneratorConfig:
+    """The [generator] settings for a generator of this shape, given the discriminator."""
     kind = "" if shape.kind == GeneratorConfig().encoder_kind(model) else shape.kind
     return GeneratorConfig(
         kind=kind,
@@ -251,78 +259,83 @@ def _generator(shape: EncoderConfig, model: EncoderConfig) -> GeneratorConfig:
     )
 
 
-def _unlike(discriminator: Pretrained | None, generator: EncoderModule, config: PretrainConfig) -> Iterator[str]:
-    """Where a generator cannot stand beside a discriminator: another shape, or other weights that are shared."""
+def _generator_problems(
+    discriminator: Pretrained | None, generator: EncoderModule, config: PretrainConfig
+) -> Iterator[str]:
+    """Problems of a pre-trained generator: another shape than needed, or shared weights that differ."""
     expected, sharing = config.generator.encoder(config.model), config.objective.sharing
     if sharing != "none":
         expected = replace(expected, embedding_size=config.model.embedding_size)
-    here = generator.config.shape()
-    found = [
-        f"init.generator: its {name} is {here.get(name)}, where {wanted} is needed"
-        for name, wanted in expected.shape().items()
-        if here.get(name) != wanted
+    shape = generator.config.shape()
+    problems = [
+        f"init.generator: its {name} is {shape.get(name)}, but must be {value}"
+        for name, value in expected.shape().items()
+        if shape.get(name) != value
     ]
-    yield from found
-    if any("embedding_size" in problem for problem in found):
+    yield from problems
+    if any("embedding_size" in problem for problem in problems):
         yield "init.generator: tables of another width cannot be shared; set objective.sharing none"
-    if found or sharing == "none" or discriminator is None:
+    if problems or sharing == "none" or discriminator is None:
         return
     tables = ["token"] if sharing == "tokens" else ["token", "position", "segment"]
     shared = [*tables, *(["norm"] if config.objective.share_norm else [])]
     prefixes = ("",) if sharing == "all" else tuple(f"embeddings.{name}." for name in shared)
-    theirs = generator.state_dict()
+    state_dict = generator.state_dict()
     for name, tensor in discriminator.encoder.state_dict().items():
-        difference = float((tensor - theirs[name]).abs().max()) if name.startswith(prefixes) else 0.0
+        difference = float((tensor - state_dict[name]).abs().max()) if name.startswith(prefixes) else 0.0
         if difference:
             yield (
-                f"init.generator: its {name} differs from the discriminator's (by up to {difference:.2g}), and "
-                "the two are to be shared; set objective.sharing none, or leave init.generator out"
+                f"init.generator: its {name} differs from the discriminator's (by up to {difference:.2g}), but "
+                f"objective.sharing {sharing} shares it; set objective.sharing none, or leave init.generator out"
             )
 
 
-def _take(tower: ExportableNetwork, pretrained: Pretrained, name: str, objective: ObjectiveConfig) -> None:
-    """Copy an encoder, and its head where it predicts the same.
+def _load_weights(
+    network: ExportableNetwork, pretrained: Pretrained, name: str, objective: ObjectiveConfig
+) -> None:
+    """Load a pre-trained encoder, and its head if it is of the same kind.
 
     Raises:
         ConfigError: the head has another activation than the objective's.
     """
     state = pretrained.encoder.state_dict()
-    if "query_stream.weight" not in tower.encoder.state_dict():  # an objective of one stream
+    if "query_stream.weight" not in network.encoder.state_dict():  # the objective has no query stream
         state.pop("query_stream.weight", None)
-    tower.encoder.load_state_dict(state)
-    was, is_now = pretrained.encoder.config.direction, tower.encoder.config.direction
+    network.encoder.load_state_dict(state)
+    was, is_now = pretrained.encoder.config.direction, network.encoder.config.direction
     if was != is_now:
-        sides = {"left": "to the left alone", "both": "to both sides"}
-        logger.info("%s looked %s; from here on it looks %s", name, sides[was], sides[is_now])
-    fresh = type(tower.head) is not type(pretrained.head)
-    if isinstance(tower.head, ReplacedTokenHead):  # an energy is no log-odds
+        kinds = {"left": "left-to-right", "both": "bidirectional"}
+        logger.info("%s was %s; in this run it is %s", name, kinds[was], kinds[is_now])
+    fresh = type(network.head) is not type(pretrained.head)
+    if isinstance(network.head, ReplacedTokenHead):  # energies are not log-odds
         fresh |= scores_of(pretrained.objective) != objective.scores
     if not fresh:
         assert pretrained.head is not None
-        assert isinstance(tower.head, type(pretrained.head))
-        if getattr(tower.head, "activation", None) is not getattr(pretrained.head, "activation", None):
+        assert isinstance(network.head, type(pretrained.head))
+        if getattr(network.head, "activation", None) is not getattr(pretrained.head, "activation", None):
             raise ConfigError(
-                f"{name}: its head has GELU, but a masked language model with embeddings as wide as its states "
-                "goes out as a BERT, whose head has the activation of the blocks; it cannot be continued here"
+                f"{name}: its head has another activation than the head of this objective (embeddings as wide as "
+                "the states are exported as BERT, whose head has the activation of the blocks); start from "
+                "another network"
             )
-        tower.head.load_state_dict(pretrained.head.state_dict())
-    if tower.pairs is not None and pretrained.pairs is not None:
-        tower.pairs.load_state_dict(pretrained.pairs.state_dict())
+        network.head.load_state_dict(pretrained.head.state_dict())
+    if network.pairs is not None and pretrained.pairs is not None:
+        network.pairs.load_state_dict(pretrained.pairs.state_dict())
     logger.info(
         "starting from %s, %s layers of %s; the head is %s",
-        name, tower.encoder.config.layers, tower.encoder.config.hidden_size, "fresh" if fresh else "its own",
+        name, network.encoder.config.layers, network.encoder.config.hidden_size, "fresh" if fresh else "its own",
     )  # fmt: skip
 
 
-def _count_table(encoders: list[EncoderModule], data: TokenData) -> None:
-    """Token tables from counts; each keeps the deviation that it would have had with random numbers."""
+def _start_from_cooccurrence(encoders: list[EncoderModule], data: TokenData) -> None:
+    """Set token embeddings from co-occurrence counts, with the standard deviation of the random initialization."""
     logger.info("counting which token follows which, for the token embeddings to start from")
     for size in {encoder.config.embedding_size for encoder in encoders}:
         counted_VE = torch.from_numpy(
             cooccurrence_table(data.train, vocabulary_size=data.vocabulary_size, size=size)
         )
-        seen_V1 = counted_VE.abs().amax(1, keepdim=True) > 0
+        occurs_V1 = counted_VE.abs().amax(1, keepdim=True) > 0
         for encoder in encoders:
             weight_VE = encoder.embeddings.token.weight
             if weight_VE.shape[1] == size:
-                weight_VE.copy_(torch.where(seen_V1, counted_VE * encoder.config.initializer_range, weight_VE))
+                weight_VE.copy_(torch.where(occurs_V1, counted_VE * encoder.config.initializer_range, weight_VE))
