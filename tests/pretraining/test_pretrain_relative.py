@@ -57,7 +57,7 @@ def refused(
         (
             "xlnet-tiny",
             ["model.memory_length=16"],
-            "contiguous are shuffled, .*set packing.builder stream, or a mem",
+            "contiguous are shuffled, .*set packing.builder stream, or model.mem",
         ),
         ("txl-tiny", ["packing.builder=full-sentences"], "of packing.builder full-sentences are shuffled"),
         ("electra-tiny", ["model.memory_length=16"], "memory_length: needs kind relative"),
@@ -116,7 +116,7 @@ def refused(
         ),
         ("xlnet-tiny", ["objective.discriminator_positions=masked"], "is for .* objective is permutation-lm"),
         ("xlnet-tiny", ["model.share_layers=all"], "share_layers: needs kind bert, got 'all'"),
-        ("xlnet-tiny", ["model.embedding_size=64"], "it is the hidden_size, 128; got 64"),
+        ("xlnet-tiny", ["model.embedding_size=64"], "it must equal hidden_size, 128; got 64"),
         ("xlnet-tiny", ["model.hidden_size=33", "model.embedding_size=33", "model.heads=3"], "must be even"),
         ("txl-tiny", ["packing.builder=streams"], "did you mean 'stream'"),
         ("txl-tny", [], "did you mean 'txl-tiny'"),
