@@ -1,4 +1,4 @@
-"""Text to token shards with datatrove: quality filters, exact and near deduplication, tokenising.
+"""Text to token shards with datatrove: quality filters, exact and near deduplication, tokenizing.
 
     pip install 'electra[corpus]'
     electra prepare SAMPLE --out SAMPLED       # trains the tokenizer on some of the text
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Launches the stages, each after the one before."""
+    """Launch the stages one after the other."""
     out, language = options.out, options.language
     exact = ExactDedupConfig(content_getter=lambda document: document.text)
     near = MinhashConfig()  # 5-grams of words, 14 buckets of 8 hashes: copies of .8 are found with .92
@@ -112,7 +112,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def table(out: Path) -> str:
-    """What came into each step and what it left out, from the statistics that datatrove keeps."""
+    """Print how many documents each step received and removed, from datatrove's statistics."""
     lines = [f"{'stage':19} {'step':37} {'documents':>9} {'left out':>9} {'seconds':>8}"]
     for file in sorted(out.glob("logs/*/stats.json")):
         for step in json.loads(file.read_text(encoding="utf-8")):

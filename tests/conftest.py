@@ -48,7 +48,7 @@ def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def data_folder(corpus_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `electra prepare` makes of it, with a vocabulary of 600. Not to be written to."""
+    """The same text prepared, with a vocabulary of 600. Tests must not write to it."""
     from electra.preparation.config import PrepareConfig
     from electra.preparation.run import prepare
 

@@ -19,7 +19,7 @@ YELLOW, RED = "\x1b[33m", "\x1b[31m"
 
 
 class Clock:
-    """A clock that moves only when it is told to."""
+    """A clock that tests move."""
 
     def __init__(self) -> None:
         self.seconds = 100.0
@@ -33,7 +33,7 @@ Attach = Callable[[logging.Handler], None]
 
 @pytest.fixture
 def attach(monkeypatch: pytest.MonkeyPatch) -> Iterator[Attach]:
-    """Gives the logger a handler for the time of a test."""
+    """Adds a handler to the logger during a test."""
     handlers: list[logging.Handler] = []
 
     def attach(handler: logging.Handler) -> None:
@@ -114,7 +114,7 @@ def test_a_stage_that_ends_early_leaves_its_last_line(attach: Attach):
 
 
 @pytest.mark.parametrize("total", [100, 1000])
-def test_the_end_is_said_once(attach: Attach, total: int):
+def test_the_end_is_reported_once(attach: Attach, total: int):
     stream, clock = io.StringIO(), Clock()
     attach(LineHandler(stream, clock=clock))
     for done in (0, total - 1, total, total, total):
@@ -129,7 +129,7 @@ def test_the_end_is_said_once(attach: Attach, total: int):
     assert on_screen(stream.getvalue()) == ["reading"]
 
 
-def test_work_goes_on_when_the_reader_of_stderr_has_gone(attach: Attach, capsys: pytest.CaptureFixture[str]):
+def test_work_continues_when_stderr_is_closed(attach: Attach, capsys: pytest.CaptureFixture[str]):
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w", buffering=1, closefd=False) as stream:
@@ -207,7 +207,7 @@ def test_the_bar_is_drawn_no_more_than_ten_times_a_second(attach: Attach):
     handler.close()
 
 
-def test_the_next_stage_gets_a_bar_of_its_own(attach: Attach):
+def test_the_next_stage_gets_a_new_bar(attach: Attach):
     stream, clock = io.StringIO(), Clock()
     handler = BarHandler(terminal(stream), clock=clock)
     attach(handler)
@@ -231,7 +231,7 @@ def test_nothing_stays_attached_after_the_block(capsys: pytest.CaptureFixture[st
     assert (package.handlers, package.level) == before
 
 
-def test_complaints_are_plain_off_a_terminal(capsys: pytest.CaptureFixture[str]):
+def test_error_messages_are_plain_if_stderr_is_no_terminal(capsys: pytest.CaptureFixture[str]):
     complain("electra: [MASK] is missing")
     assert capsys.readouterr().err == "electra: [MASK] is missing\n"
 
@@ -249,7 +249,7 @@ complain("electra: done for")
 
 
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
-def test_a_real_terminal_gets_colour_and_a_bar_unless_it_is_dumb(term: str):
+def test_a_terminal_gets_colors_and_a_bar_unless_it_is_dumb(term: str):
     """The choice is made by what stderr really is, so this one runs behind a pseudo-terminal."""
     master, slave = pty.openpty()
     environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}

@@ -22,7 +22,7 @@ def test_a_file_is_the_old_one_or_the_new_one(tmp_path: Path) -> None:
     assert survived(tmp_path, act, check, before=before) == 3, "sync of the file, name, sync of the folder"
 
 
-def test_what_was_written_stays(tmp_path: Path) -> None:
+def test_a_written_file_survives_a_power_failure(tmp_path: Path) -> None:
     def act(folder: Path) -> None:
         durable.write_text(folder / "first", "1")
         durable.write_text(folder / "second", "2")
@@ -34,8 +34,8 @@ def test_what_was_written_stays(tmp_path: Path) -> None:
     assert survived(tmp_path, act, check) == 6
 
 
-def test_without_a_sync_of_the_file_it_would_be_noticed(tmp_path: Path) -> None:
-    """The test's own disk does forget."""
+def test_a_file_that_is_not_synced_is_lost(tmp_path: Path) -> None:
+    """The simulated disk does lose files."""
 
     def careless(folder: Path) -> None:
         (folder / "partial").write_text("content")
@@ -46,7 +46,7 @@ def test_without_a_sync_of_the_file_it_would_be_noticed(tmp_path: Path) -> None:
         survived(tmp_path, careless, lambda folder: _whole(folder / "file"))
 
 
-def test_the_disk_forgets_names_whose_folder_was_not_synced(tmp_path: Path) -> None:
+def test_a_name_whose_folder_is_not_synced_is_lost(tmp_path: Path) -> None:
     (tmp_path / "partial").write_text("content")
     with pytest.MonkeyPatch.context() as patch:
         disk = Disk(tmp_path, patch)
@@ -71,7 +71,7 @@ def _whole(path: Path) -> None:
     assert not path.exists() or path.read_text() == "content"
 
 
-def test_what_the_killed_have_left_goes_in_the_end(tmp_path: Path) -> None:
+def test_files_of_killed_processes_are_removed_later(tmp_path: Path) -> None:
     old, young, another = (tmp_path / name for name in (".f.1.partial", ".f.2.partial", ".g.1.partial"))
     for left in (old, young, another):
         left.write_text("half")
@@ -81,8 +81,8 @@ def test_what_the_killed_have_left_goes_in_the_end(tmp_path: Path) -> None:
     assert not old.exists() and young.exists() and another.exists()
 
 
-def test_others_may_read_what_they_may_read_of_any_file(tmp_path: Path) -> None:
-    """safetensors, for one, writes files for their owner alone."""
+def test_the_file_has_the_permissions_of_any_new_file(tmp_path: Path) -> None:
+    """safetensors writes files that only their owner can read."""
     (plain := tmp_path / "plain").touch()
 
     def private(partial: Path) -> None:

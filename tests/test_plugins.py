@@ -33,7 +33,7 @@ SMALL = [
 
 
 def electra(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, which knows no plugin yet."""
+    """Run the command in another process, in which no plugin is loaded yet."""
     command = [sys.executable, "-m", "electra", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
@@ -67,7 +67,7 @@ def test_an_objective_of_a_plugin_trains_an_encoder_of_the_package(data_folder: 
     assert (out / "export/discriminator/model.safetensors").is_file()
 
 
-def test_an_installed_package_announces_its_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_package_registers_its_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = (PLUGINS / "convolution_encoder.py").read_text().replace('"convolution"', '"installed"')
     (tmp_path / "my_encoders.py").write_text(source.replace('@register_encoder("installed")\n', ""))
     info = tmp_path / "my_encoders-1.0.dist-info"
@@ -89,7 +89,7 @@ def test_an_installed_package_announces_its_encoder(tmp_path: Path, monkeypatch:
         ("from electra import register_objective\nregister_objective('masked-lm')(object)", "exists already"),
     ],
 )
-def test_what_is_no_plugin_is_named(content: str | None, message: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_plugin_is_refused(content: str | None, message: str, tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     if content is not None:
         file.write_text(content)
@@ -97,7 +97,7 @@ def test_what_is_no_plugin_is_named(content: str | None, message: str, tmp_path:
         registry.load_plugin(file)
 
 
-def test_a_kind_that_nobody_registered_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unregistered_kind_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pretrain", "electra-nano", "--model.kind", "bart", "--dry-run"]) == 2
     error = capsys.readouterr().err
     assert "model.kind: there is no encoder 'bart'; did you mean 'bert'?" in error and "--plugin FILE" in error

@@ -52,7 +52,7 @@ def altered(folder: Path, out: Path, *, name: str, change: float) -> Path:
         ("final/electra/embeddings/position_embeddings", "final parameters"),
     ],
 )
-def test_a_single_other_number_is_seen(replaying: ModuleType, tmp_path: Path, name: str, row: str) -> None:
+def test_a_single_changed_number_is_detected(replaying: ModuleType, tmp_path: Path, name: str, row: str) -> None:
     folder = altered(RECORDED / "electra", tmp_path / "altered", name=name, change=1e-3)
     rows = {actual.name: actual for actual in replaying.replay(folder)}
     assert rows.pop(row).difference > 5e-4

@@ -1,4 +1,4 @@
-"""A trainer of a toy objective, and what it leaves behind."""
+"""A trainer of a toy objective, and the files that it writes."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -127,7 +127,7 @@ def same(one: dict[str, Tensor], two: dict[str, Tensor]) -> bool:
 
 
 def metrics(path: Path) -> list[dict[str, Any]]:
-    """metrics.jsonl without what a clock says."""
+    """metrics.jsonl without times and speeds."""
     records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     records = [record for record in records if record.get("health") != "tokens/s falling"]
     return [{k: v for k, v in r.items() if k not in ("seconds", "tokens_per_second")} for r in records]

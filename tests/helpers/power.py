@@ -1,4 +1,4 @@
-"""A disk that forgets: what a folder looks like after the power went between two calls.
+"""Simulated power failures: what a folder contains after the power failed between two calls.
 
 A file whose content was not synced since it last changed comes back with half of what is new, and a name that was
 given without its folder having been synced is as it was before. (Real disks forget less.)
@@ -15,7 +15,7 @@ import pytest
 
 
 class PowerLoss(BaseException):
-    """No handler of errors may catch it: with the power, they are gone too."""
+    """The power failed. It is no `Exception`, because no error handler would run either."""
 
 
 class Disk:
@@ -32,7 +32,7 @@ class Disk:
             patch.setattr(os, name, self._ticking(getattr(os, name)))
 
     def fail(self) -> None:
-        """What is left of the folder."""
+        """Return what is left of the folder."""
         for _, undo in reversed(self.names):
             undo()
         for path in self.folder.rglob("*"):
@@ -84,7 +84,7 @@ class Disk:
 def survived(
     tmp_path: Path, act: Callable[[Path], object], check: Callable[[Path], object], *, before: Path | None = None
 ) -> int:
-    """Let the power go at each of the calls that `act` makes in a folder; how many there were.
+    """Let the power fail at each of the calls that `act` makes in a folder, and return their number.
 
     Args:
         check: raises if what is left, or what becomes of it when it goes on, is not as it should be.

@@ -50,7 +50,7 @@ def small_model(make_model: Callable[[Sequence[str], int, int], str]) -> str:
 
 @pytest.fixture
 def breaks(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], None]:
-    """Has something happen when the batch of a step of a fine-tuning is made."""
+    """Calls a function when the batch of a step of a fine-tuning is built."""
     whole = seed_run.micro_batches
 
     def at(breaking_step: int, happens: Callable[[], None]) -> None:
@@ -66,7 +66,7 @@ def breaks(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]
 
 @pytest.fixture
 def without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which every export is compared with, a second or two each time; other tests see to that."""
+    """Skips the comparison of every export with transformers, which takes a second or two. Other tests do it."""
     monkeypatch.setattr("electra.pretraining.export.parity", lambda *_, **__: None)
 
 

@@ -1,4 +1,4 @@
-"""The smallest run that is worth a test."""
+"""The settings of a very small run."""
 
 from pathlib import Path
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# What has a discriminator learnt, beside a masked language model of as much compute? The figures of
+# What has a discriminator learned, compared with a masked language model with the same compute? The results are in
 # docs/results/answers.md.
 #
-#   examples/what_it_learnt.sh DATA TASKS OUT [FLOPS [RESAMPLES]]
+#   examples/what_it_learned.sh DATA TASKS OUT [FLOPS [RESAMPLES]]
 #
-# DATA is what `electra prepare` made of English text; TASKS has the folders blimp, ged, jfleg, asr-snips, and those of
-# docs/guides/studies.md. Two networks train at once, a thread each; the third, Electric, for its likelihoods, comes
-# after. Run again, it goes on where it was stopped.
+# DATA is English text prepared by `electra prepare`. TASKS has the folders blimp, ged, jfleg, asr-snips, and the tasks
+# of docs/guides/studies.md. Two networks train at the same time, with one thread each; then Electric is trained, for
+# its likelihoods. The same command resumes after an interruption.
 set -euo pipefail
 data=$1 tasks=$2 out=$3 flops=${4:-6e14} resamples=${5:-1000}
-base=$(dirname "$0")/what_it_learnt.toml
+base=$(dirname "$0")/what_it_learned.toml
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
 study() {
@@ -18,14 +18,14 @@ study() {
     --seeds 1 --task-seeds 3 --suite chunking:0.1 upos:0.1 \
     --tune train.epochs=10 optimizer.learning_rate=2e-3 optimizer.layer_decay=1
 }
-study & study; wait # two share the folder, and each takes a run that nobody is at
+study & study; wait # two processes share the folder; each one does the runs that the other does not
 
 electra=$out/study/runs/electra/1/seed-0/run
 masked=$out/study/runs/bert/1/seed-0/run
 electric=$out/study/runs/electric/1/seed-0/run
 generator=$electra/export/generator
 
-tagger() { # NAME RUN: of wrong words, learnt from English learners
+tagger() { # NAME RUN: a tagger of wrong words, trained on texts of English learners
   [ -f "$out/$1/results.json" ] ||
     electra finetune "$2" --task ged-en-realec --data "$tasks/ged" --out "$out/$1" --seeds 1
 }
