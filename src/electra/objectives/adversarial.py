@@ -32,7 +32,7 @@ from electra.data.collate import Batch
 from electra.modeling.encoders.base import Capability, EncoderConfig, gather_positions
 from electra.modeling.flops import Network, Networks
 from electra.modeling.init import initialize
-from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
+from electra.modeling.kernels.cross_entropy import cross_entropy
 from electra.objectives.base import Counts, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts, Sections
 from electra.objectives.generator_objective import (
@@ -187,10 +187,9 @@ class Adversarial(ReplacedToken):
         reward_n = corrupted.masking.gather(losses_BL)
         sure_n = self.baseline(x_nD.detach()).squeeze(-1).float()
         advantage_n = (reward_n - F.softplus(-sure_n.detach())) * used_n
-        by_reward, _ = sampled_cross_entropy(
-            self.generator.head(x_nD), self.generator.table_VE, self.generator.head.bias, samples_n, advantage_n,
-            torch.zeros_like(advantage_n),
-        )  # fmt: skip
+        by_reward = cross_entropy(
+            self.generator.head(x_nD), self.generator.table_VE, self.generator.head.bias, samples_n, advantage_n
+        )
         losses_n = F.binary_cross_entropy_with_logits(sure_n, (-reward_n).exp(), reduction="none")
         baseline_loss = (losses_n * used_n).sum()
         parts = {

@@ -21,7 +21,7 @@ from electra.data.collate import Batch
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import CopyHead
-from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
+from electra.modeling.kernels.cross_entropy import cross_entropy
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts
 from electra.objectives.description import ModelDescription
@@ -148,9 +148,7 @@ def copying_loss(
         share_N[rows_n] = share_n = (generated_n - both_n).exp()
         return share_n
 
-    vocabulary, _ = sampled_cross_entropy(
-        hidden_NE, table_VE, bias_V, targets_N, weights_N, torch.zeros_like(weights_N), reweigh=reweigh
-    )
+    vocabulary = cross_entropy(hidden_NE, table_VE, bias_V, targets_N, weights_N, reweigh=reweigh)
     gates = (weights_N * (gates_N.sigmoid() - (1 - share_N)).detach() * gates_N).sum()
     return -(weights_N * both_N).sum() + (vocabulary - vocabulary.detach()) + (gates - gates.detach())
 

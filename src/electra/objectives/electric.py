@@ -28,7 +28,12 @@ from electra.data.collate import Batch
 from electra.modeling.encoders.base import Capability, EncoderConfig, EncoderModule, attention_mask
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
-from electra.modeling.kernels.cross_entropy import Sampling, log_probabilities, sampled_cross_entropy
+from electra.modeling.kernels.cross_entropy import (
+    Sampling,
+    cross_entropy,
+    log_probabilities,
+    sampled_cross_entropy,
+)
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
 from electra.objectives.config import (
     ObjectiveConfig,
@@ -150,10 +155,9 @@ class Electric(Objective):
         hidden_BLE = self.cloze(batch)
         table_VE, bias_V = self.left.embeddings.token.weight, self.cloze_head.bias
         text_BL = self._text_mask(ids_BL)
-        negative_log_likelihood, _ = sampled_cross_entropy(
-            hidden_BLE.flatten(0, 1), table_VE, bias_V, ids_BL.flatten(), text_BL.flatten().float(),
-            torch.zeros_like(ids_BL, dtype=torch.float32).flatten(),
-        )  # fmt: skip
+        negative_log_likelihood = cross_entropy(
+            hidden_BLE.flatten(0, 1), table_VE, bias_V, ids_BL.flatten(), text_BL.flatten().float()
+        )
         generator_loss = negative_log_likelihood / counts["generator"]
         if samples_n is None:
             samples_n = self._sample(masking, hidden_BLE, ids_BL, uniforms_n)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.heads import LanguageModelHead
-from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
+from electra.modeling.kernels.cross_entropy import cross_entropy
 from electra.objectives.base import ExportableNetwork, NetworkName, Objective
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.stream_memory import StreamMemory
@@ -25,9 +25,8 @@ class LanguageModel(Objective):
 
     def negative_log_likelihood(self, x_nD: Tensor, targets_n: Tensor, used_n: Tensor) -> Tensor:
         """The sum of negative log-likelihoods over the used positions."""
-        weights_n = used_n.float()
-        table_VD, uniforms_n = self.encoder.embeddings.token.weight, torch.zeros_like(weights_n)
-        return sampled_cross_entropy(x_nD, table_VD, self.head.bias, targets_n, weights_n, uniforms_n)[0]
+        table_VD = self.encoder.embeddings.token.weight
+        return cross_entropy(x_nD, table_VD, self.head.bias, targets_n, used_n.float())
 
     def add_metrics(
         self, metrics: MaskedLanguageModelMetrics, x_nD: Tensor, targets_n: Tensor, used_n: Tensor

@@ -19,7 +19,7 @@ from electra.config import NonNegativeFloat
 from electra.data.collate import Batch
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
-from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
+from electra.modeling.kernels.cross_entropy import cross_entropy
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts, SentenceLossConfig
 from electra.objectives.description import ModelDescription
@@ -80,13 +80,12 @@ class MaskedLanguageModel(Objective):
         counts = counts or self.counts(batch, masking)
         x_nD, x_BD = self.states(batch, masking, self.memory)
         used_n = masking.used_BN.flatten().float()
-        negative_log_likelihood, _ = sampled_cross_entropy(
+        negative_log_likelihood = cross_entropy(
             self.head(x_nD),
             self.encoder.embeddings.token.weight,
             self.head.bias,
             masking.gather(batch.input_ids_BL),
             used_n,
-            torch.zeros_like(used_n),
         )
         generator_loss = negative_log_likelihood / counts["generator"]
         output = StepOutput(

@@ -10,7 +10,7 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
-from electra.modeling.kernels.cross_entropy import PLAIN, ROWS, Sampling, draw
+from electra.modeling.kernels.cross_entropy import PLAIN, ROWS, Sampling, draw, sum_slices
 
 
 class MaskedLanguageModelMetrics:
@@ -47,9 +47,13 @@ class MaskedLanguageModelMetrics:
             logits_Vn = (table_VE @ hidden_NE[rows].T).float().add_(bias_V[:, None])
             logits_Vn -= logits_Vn.amax(0)
             weights_Vn = logits_Vn.exp()
-            total_n, sample_n = draw(weights_Vn, uniforms_N[rows])
-            if not sampling.plain:
-                _, sample_n = draw(sampling.weights(logits_Vn, target_n), uniforms_N[rows])
+            sums_nS = sum_slices(weights_Vn)
+            total_n = sums_nS.cumsum(1)[:, -1]
+            if sampling.plain:
+                sample_n = draw(weights_Vn, sums_nS, uniforms_N[rows])
+            else:
+                sampling_weights_Vn = sampling.weights(logits_Vn, target_n)
+                sample_n = draw(sampling_weights_Vn, sum_slices(sampling_weights_Vn), uniforms_N[rows])
             samples.append(sample_n)
             target_logit_n = logits_Vn.gather(0, target_n[None]).squeeze(0)
             loss_n = total_n.log() - target_logit_n

@@ -20,7 +20,7 @@ from electra.data.collate import Batch
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
-from electra.modeling.kernels.cross_entropy import sampled_cross_entropy
+from electra.modeling.kernels.cross_entropy import cross_entropy
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts
 from electra.objectives.description import ModelDescription
@@ -60,13 +60,12 @@ class ReplaceMlm(GeneratorObjective):
         counts = counts or self.counts(batch, corrupted.masking)
         x_nD, x_BD = self._states(batch, corrupted)
         used_n = corrupted.masking.used_BN.flatten().float()
-        total, _ = sampled_cross_entropy(
+        total = cross_entropy(
             self.head(x_nD),
             self.encoder.embeddings.token.weight,
             self.head.bias,
             corrupted.masking.gather(batch.input_ids_BL),
             used_n,
-            torch.zeros_like(used_n),
         )
         encoder_loss = total / counts["generator"]
         output = StepOutput(encoder_loss, {"encoder_loss": encoder_loss.detach()})

@@ -67,7 +67,6 @@ def sampled_cross_entropy(
     uniforms_N: Tensor,
     *,
     sampling: Sampling = PLAIN,
-    reweigh: Reweigh | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute the softmax cross-entropy and draw one sample for each row, in one pass over the logits.
 
@@ -81,17 +80,54 @@ def sampled_cross_entropy(
         weights_N: weight of each row in the loss. Rows of weight 0 may be skipped; their samples have no meaning.
         uniforms_N: one number in [0, 1) per row, which selects the sample by inverting the distribution function.
         sampling: how samples are drawn; the loss does not depend on it.
-        reweigh: for losses that are functions of the log-likelihoods. It is called for every row whose weight is
-            not 0 before its gradient is computed, so no second pass is needed.
 
     Returns:
         The weighted sum of the negative log-likelihoods (a scalar with a gradient), and the samples (N,).
 
     It equals `sampled_cross_entropy_plain` up to rounding.
     """
+    loss, samples_N = _cross_entropy(
+        hidden_NE, table_VE, bias_V, targets_N, weights_N, uniforms_N, sampling, reweigh=None
+    )
+    assert samples_N is not None
+    return loss, samples_N
+
+
+def cross_entropy(
+    hidden_NE: Tensor,
+    table_VE: Tensor,
+    bias_V: Tensor,
+    targets_N: Tensor,
+    weights_N: Tensor,
+    *,
+    reweigh: Reweigh | None = None,
+) -> Tensor:
+    """Compute the softmax cross-entropy as `sampled_cross_entropy` does, without samples.
+
+    Args:
+        reweigh: for losses that are functions of the log-likelihoods. It is called for every row whose weight is
+            not 0 before its gradient is computed, so no second pass is needed.
+
+    Returns:
+        The weighted sum of the negative log-likelihoods (a scalar with a gradient).
+    """
+    return _cross_entropy(hidden_NE, table_VE, bias_V, targets_N, weights_N, None, PLAIN, reweigh=reweigh)[0]
+
+
+def _cross_entropy(
+    hidden_NE: Tensor,
+    table_VE: Tensor,
+    bias_V: Tensor,
+    targets_N: Tensor,
+    weights_N: Tensor,
+    uniforms_N: Tensor | None,
+    sampling: Sampling,
+    *,
+    reweigh: Reweigh | None,
+) -> tuple[Tensor, Tensor | None]:
     # Read here, because gradients are always disabled inside an autograd function.
     needs_gradient = torch.is_grad_enabled() and any(x.requires_grad for x in (hidden_NE, table_VE, bias_V))
-    loss, samples_N = _SampledCrossEntropy.apply(  # type: ignore[no-untyped-call]
+    loss, samples_N = _CrossEntropy.apply(  # type: ignore[no-untyped-call]
         hidden_NE, table_VE, bias_V, targets_N, weights_N, uniforms_N, sampling, reweigh, needs_gradient
     )
     return loss, samples_N
@@ -132,7 +168,7 @@ def log_probabilities(hidden_NE: Tensor, table_VE: Tensor, bias_V: Tensor, ids_N
     return torch.cat(blocks) if blocks else hidden_NE.new_zeros(0, dtype=torch.float32)
 
 
-class _SampledCrossEntropy(torch.autograd.Function):
+class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -141,11 +177,11 @@ class _SampledCrossEntropy(torch.autograd.Function):
         bias_V: Tensor,
         targets_N: Tensor,
         weights_N: Tensor,
-        uniforms_N: Tensor,
+        uniforms_N: Tensor | None,
         sampling: Sampling,
         reweigh: Reweigh | None,
         needs_gradient: bool,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor | None]:
         # Under autocast matrix products have its dtype, as in F.linear; everything else is in fp32.
         device = hidden_NE.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else table_VE.dtype
@@ -155,11 +191,12 @@ class _SampledCrossEntropy(torch.autograd.Function):
                 sampling, reweigh, needs_gradient=needs_gradient,
             )  # fmt: skip
         ctx.save_for_backward(*gradients)
-        ctx.mark_non_differentiable(samples_N)
+        if samples_N is not None:
+            ctx.mark_non_differentiable(samples_N)
         return loss, samples_N
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         # The loss is a sum, so the gradients that were computed in forward only need the incoming factor.
         hidden_NE, table_VE, bias_V = (saved * grads[0] for saved in ctx.saved_tensors)
         return hidden_NE, table_VE, bias_V, None, None, None, None, None, None
@@ -171,13 +208,14 @@ def _in_blocks(
     bias_V: Tensor,
     targets_N: Tensor,
     weights_N: Tensor,
-    uniforms_N: Tensor,
+    uniforms_N: Tensor | None,
     sampling: Sampling,
     reweigh: Reweigh | None,
     *,
     needs_gradient: bool,
-) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor]]:
-    """Return the loss, the samples, and the gradients of hidden states, table and bias in fp32.
+) -> tuple[Tensor, Tensor | None, tuple[Tensor, Tensor, Tensor]]:
+    """Return the loss, the samples (None without `uniforms_N`), and the gradients of hidden states, table and bias
+    in fp32.
 
     The gradients are zeros unless `needs_gradient`.
     """
@@ -186,7 +224,7 @@ def _in_blocks(
         torch.zeros_like(tensor, dtype=torch.float32) for tensor in (hidden_NE, table_VE, bias_V)
     )
     loss = weights_N.new_zeros(())
-    samples_N = targets_N.clone()
+    samples_N = None if uniforms_N is None else targets_N.clone()
     # All blocks use the same memory for their logits: new memory pages would cost a third of the matrix product.
     memory = table_VE.new_empty(V * min(ROWS, len(hidden_NE)))
     for rows_n in _weighted_rows(weights_N).split(ROWS):
@@ -195,12 +233,14 @@ def _in_blocks(
         logits_Vn = torch.mm(table_VE, hidden_nE.T, out=products_Vn).float().add_(bias_V[:, None])
         target_logits_n = logits_Vn.gather(0, targets_n[None]).squeeze(0)
         largest_n = logits_Vn.amax(0)
-        if not sampling.plain:
-            _, samples_N[rows_n] = draw(sampling.weights(logits_Vn - largest_n, targets_n), uniforms_N[rows_n])
+        if samples_N is not None and uniforms_N is not None and not sampling.plain:
+            sampling_weights_Vn = sampling.weights(logits_Vn - largest_n, targets_n)
+            samples_N[rows_n] = draw(sampling_weights_Vn, sum_slices(sampling_weights_Vn), uniforms_N[rows_n])
         weights_Vn = logits_Vn.sub_(largest_n).exp_()  # the logits are not needed anymore
-        total_n, samples_n = draw(weights_Vn, uniforms_N[rows_n])
-        if sampling.plain:
-            samples_N[rows_n] = samples_n
+        sums_nS = sum_slices(weights_Vn)
+        total_n = sums_nS.cumsum(1)[:, -1]
+        if samples_N is not None and uniforms_N is not None and sampling.plain:
+            samples_N[rows_n] = draw(weights_Vn, sums_nS, uniforms_N[rows_n])
         log_likelihood_n = target_logits_n - (largest_n + total_n.log())
         loss -= weights_n @ log_likelihood_n
         if reweigh is not None:
@@ -239,26 +279,33 @@ def _weighted_rows(weights_N: Tensor) -> Tensor:
     return order_N[: (count + 31) // 32 * 32]
 
 
-def draw(weights_Vn: Tensor, uniforms_n: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sum of each column of nonnegative weights (n,), and one sample in proportion to them (n,).
-
-    The distribution function is inverted in two steps: the sums of slices select a slice, then the cumulative sum
-    of this slice selects the token. Only reading the weights once takes time; noise for every entry, as in the
-    Gumbel trick, takes several times as long.
-    """
+def sum_slices(weights_Vn: Tensor) -> Tensor:
+    """Return the sums of each column over slices of the vocabulary (n, S)."""
     V, n = weights_Vn.shape
     slices, rest = divmod(V, _SLICE)
     sums_Sn = weights_Vn[: V - rest].view(slices, _SLICE, n).sum(1)
     if rest:
         sums_Sn = torch.cat([sums_Sn, weights_Vn[V - rest :].sum(0, keepdim=True)])
-    sums_nS = sums_Sn.T.contiguous()
+    return sums_Sn.T.contiguous()
+
+
+def draw(weights_Vn: Tensor, sums_nS: Tensor, uniforms_n: Tensor) -> Tensor:
+    """Return one sample of each column (n,), in proportion to its nonnegative weights.
+
+    The distribution function is inverted in two steps: the sums of slices select a slice, then the cumulative sum
+    of this slice selects the token. Only reading the weights once takes time; noise for every entry, as in the
+    Gumbel trick, takes several times as long.
+
+    Args:
+        sums_nS: `sum_slices` of the weights.
+    """
+    V, n = weights_Vn.shape
     cumulative_nS = sums_nS.cumsum(1)
-    total_n1 = cumulative_nS[:, -1:]
-    threshold_n1 = uniforms_n[:, None] * total_n1
+    threshold_n1 = uniforms_n[:, None] * cumulative_nS[:, -1:]
     slice_n1 = torch.searchsorted(cumulative_nS, threshold_n1, right=True).clamp_(max=sums_nS.shape[1] - 1)
     before_n1 = cumulative_nS.gather(1, slice_n1) - sums_nS.gather(1, slice_n1)
     ids_nK = slice_n1 * _SLICE + torch.arange(_SLICE, device=weights_Vn.device)
     columns_n1 = torch.arange(n, device=weights_Vn.device)[:, None]
     inside_nK = weights_Vn[ids_nK.clamp(max=V - 1), columns_n1].masked_fill_(ids_nK >= V, 0.0)
     offset_n1 = (inside_nK.cumsum(1) <= threshold_n1 - before_n1).sum(1, keepdim=True).clamp_(max=_SLICE - 1)
-    return total_n1.squeeze(1), (slice_n1 * _SLICE + offset_n1).squeeze(1).clamp_(max=V - 1)
+    return (slice_n1 * _SLICE + offset_n1).squeeze(1).clamp_(max=V - 1)
