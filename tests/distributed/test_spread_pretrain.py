@@ -70,7 +70,7 @@ def test_losses_are_those_of_one_process(one: Path, two: tuple[Path, subprocess.
     assert json.loads((run / "environment.json").read_text())["processes"] == 2
 
 
-def test_a_large_text_is_packed_by_the_leader_while_the_other_waits(
+def test_a_large_text_is_packed_by_the_main_process_while_the_other_waits(
     one: Path, data_folder: Path, tmp_path: Path
 ) -> None:
     command = arguments(data_folder, tmp_path / "run", "--train.timeout_minutes", "0.01")
@@ -80,7 +80,9 @@ def test_a_large_text_is_packed_by_the_leader_while_the_other_waits(
     assert done.stderr.count("tokens into examples, once") == 1
 
 
-def test_the_leader_alone_prints_and_writes(one: Path, two: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+def test_only_the_main_process_prints_and_writes(
+    one: Path, two: tuple[Path, subprocess.CompletedProcess[str]]
+) -> None:
     run, done = two
     assert done.stdout.count("run: ") == 1 and done.stderr.count(f"saved step-{STEPS:08d}") == 1
     assert "2 processes; one that gives no answer for 10 minutes is given up" in done.stderr
@@ -99,7 +101,7 @@ def test_a_run_goes_on_with_another_number_of_processes(
     assert_same_losses(run, one)
 
 
-def test_two_processes_remember_their_rows_and_so_does_one_that_goes_on(data_folder: Path, tmp_path: Path) -> None:
+def test_two_processes_save_their_memories_and_one_process_resumes_them(data_folder: Path, tmp_path: Path) -> None:
     stream: dict[str, str | int] = {
         "model.positions": "relative", "model.memory_length": 32, "model.type_vocabulary_size": 1,
         "objective.sharing": "tokens", "init.attention": "random", "packing.builder": "stream",
@@ -117,7 +119,9 @@ def test_two_processes_remember_their_rows_and_so_does_one_that_goes_on(data_fol
     assert_same_losses(run, expected)
 
 
-def test_parts_that_two_processes_hold_are_the_run_of_one(one: Path, data_folder: Path, tmp_path: Path) -> None:
+def test_a_sharded_run_of_two_processes_equals_the_run_of_one(
+    one: Path, data_folder: Path, tmp_path: Path
+) -> None:
     """Sharded from a whole checkpoint on; then one process from a sharded one."""
     run, sharded = tmp_path / "run", ("--train.sharding", "full")
     shutil.copytree(one, run)

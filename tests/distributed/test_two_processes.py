@@ -1,4 +1,4 @@
-"""Two real processes do what one does."""
+"""Two real processes compute the same as one."""
 
 import json
 import sys
@@ -23,7 +23,7 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_processes_are_told_what_the_leader_has(worked: Path) -> None:
+def test_values_of_the_main_process_are_broadcast(worked: Path) -> None:
     facts = [json.loads((worked / f"facts-{rank}.json").read_text()) for rank in (0, 1)]
     assert [one["rank"] for one in facts] == [0, 1] and [one["size"] for one in facts] == [2, 2]
     assert all(one["told"] == {"from": 0, "length": None, "text": "ü"} for one in facts)

@@ -85,7 +85,7 @@ def test_reinforce_is_the_formula(share: float) -> None:
 
 
 @pytest.mark.parametrize("adversary", ["gumbel", "gumbel-straight"])
-def test_gumbel_turns_the_gradient_of_the_discriminators_loss(adversary: str) -> None:
+def test_gumbel_reverses_the_gradient_of_the_discriminators_loss(adversary: str) -> None:
     """That of G is (1 - α) of the likelihood's, less α of the mean of D's loss over the chosen positions."""
     ours, one = objective(adversary=adversary, sharing="none", temperature=0.7), batch()
     masking = ours.draw_masks(one)
@@ -130,7 +130,7 @@ def test_gumbel_turns_the_gradient_of_the_discriminators_loss(adversary: str) ->
         ({"sampling_dropout": False}, "learns from unmodified samples; set it to True"),
     ],
 )
-def test_what_does_not_go_with_it_is_named(settings: dict[str, Any], problem: str) -> None:
+def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], problem: str) -> None:
     (found,) = make_objective_config(kind="adversarial", **settings).problems()
     assert problem in found
     others = {name: value for name, value in settings.items() if name != "adversary"}
@@ -141,7 +141,7 @@ def test_what_does_not_go_with_it_is_named(settings: dict[str, Any], problem: st
     ("anneal", "shares"),
     [("none", [1, 1, 1, 1]), ("linear", [0, 0.25, 0.5, 1]), ("cosine", [0, (1 - math.sqrt(0.5)) / 2, 0.5, 1])],
 )
-def test_the_adversarial_loss_takes_over(anneal: str, shares: list[float]) -> None:
+def test_the_share_of_the_adversarial_loss_grows(anneal: str, shares: list[float]) -> None:
     ours = objective(anneal=anneal)
     ours.adversarial_share = float(anneal == "none")
     found = []

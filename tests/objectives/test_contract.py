@@ -97,7 +97,7 @@ def test_a_step_follows_from_weights_batch_and_number(name: str) -> None:
 
 
 @each
-def test_evaluation_is_repeatable_and_leaves_all_as_it_was(name: str) -> None:
+def test_evaluation_is_repeatable_and_changes_nothing(name: str) -> None:
     ours = objective(name)
     ours.train()
     one = batch(8, seed=1)
@@ -108,7 +108,7 @@ def test_evaluation_is_repeatable_and_leaves_all_as_it_was(name: str) -> None:
 
 
 @each
-def test_its_towers_have_names_and_its_cost_is_counted_in_both_conventions(name: str) -> None:
+def test_networks_have_names_and_flops_in_both_conventions(name: str) -> None:
     ours = objective(name)
     assert ours.exportable_networks().keys() <= {"discriminator", "generator", "encoder"}
     for step in (2, 8):
@@ -118,7 +118,7 @@ def test_its_towers_have_names_and_its_cost_is_counted_in_both_conventions(name:
 
 
 @pytest.mark.parametrize("name", ["replaced-token", "top 3", "masked positions", "replace-mlm", "all-tokens-mlm"])
-def test_no_gradient_comes_to_the_generator_through_its_samples(name: str) -> None:
+def test_no_gradient_flows_through_samples(name: str) -> None:
     ours = objective(name)
     ours.config = replace(ours.config, generator_weight=0.0)  # type: ignore[union-attr]
     ours(batch(8, seed=2)).loss.backward()
@@ -127,7 +127,7 @@ def test_no_gradient_comes_to_the_generator_through_its_samples(name: str) -> No
 
 
 @pytest.mark.parametrize("name", ["gumbel", "gumbel-straight"])
-def test_soft_samples_bring_the_generator_a_gradient(name: str) -> None:
+def test_a_gradient_flows_through_soft_samples(name: str) -> None:
     ours = objective(name)
     ours.adversarial_share = 1.0  # type: ignore[assignment, union-attr]
     ours(batch(8, seed=2)).loss.backward()
@@ -143,7 +143,7 @@ def test_a_frozen_generator_gets_no_gradient() -> None:
     assert found and not any(name.startswith("generator.") for name in found)
 
 
-def test_the_first_stage_hands_its_weights_over_and_stays_as_it_is() -> None:
+def test_the_discriminator_starts_from_the_generator_which_is_then_frozen() -> None:
     ours = objective("generator first")
     ours.begin_step(4, 10)
     ours(batch(8, seed=2)).loss.backward()
@@ -156,7 +156,7 @@ def test_the_first_stage_hands_its_weights_over_and_stays_as_it_is() -> None:
     assert found and not any(n.startswith("generator.") for n in found)
 
 
-def test_detached_tables_are_trained_by_the_generator_alone() -> None:
+def test_detached_tables_are_trained_by_the_generator_only() -> None:
     ours = objective("tables detached")
     ours.config = replace(ours.config, generator_weight=0.0)  # type: ignore[union-attr]
     ours(batch(8, seed=2)).loss.backward()
@@ -174,7 +174,7 @@ PAIRED = ("replaced-token", "masked-lm", "replace-mlm", "all-tokens-mlm", "reinf
 
 
 @pytest.mark.parametrize("name", PAIRED)
-def test_a_loss_for_pairs_of_segments_comes_to_any_objective(name: str) -> None:
+def test_a_sentence_loss_can_be_added_to_any_objective(name: str) -> None:
     config, generator = KINDS[name]
     torch.manual_seed(0)
     settings = PretrainConfig(model=MODEL, generator=generator, objective=replace(config, sentence_loss="order"))

@@ -52,7 +52,7 @@ def test_the_cloze_model_sees_all_tokens_but_the_one_it_predicts(electric: Elect
         assert moved_BL[others_BL].all()
 
 
-def test_the_loss_is_that_of_the_paper(electric: Electric) -> None:
+def test_the_loss_equals_the_formula_of_the_paper(electric: Electric) -> None:
     one = batch([20, 14])
     masking = electric.draw_masks(one)
     samples_n = torch.randint(5, 300, (masking.used_BN.numel(),))
@@ -81,7 +81,7 @@ def test_a_sample_that_is_the_original_still_counts_as_sampled(electric: Electri
     assert int(output.debug["replaced"].sum()) == int(masking.used_BN.sum()) > 0
 
 
-def test_the_discriminators_loss_does_not_teach_the_towers(electric: Electric) -> None:
+def test_the_discriminators_loss_has_no_gradient_in_the_towers(electric: Electric) -> None:
     electric.config = replace(electric.config, generator_weight=0.0)
     electric(batch([20, 14])).loss.backward()
     for name, parameter in [*electric.left.blocks.named_parameters(), *electric.cloze_head.named_parameters()]:
@@ -89,7 +89,7 @@ def test_the_discriminators_loss_does_not_teach_the_towers(electric: Electric) -
     assert electric.head.dense.weight.grad.abs().sum() > 0
 
 
-def test_it_learns_and_its_figures_are_numbers(electric: Electric) -> None:
+def test_it_learns_and_its_metrics_are_finite(electric: Electric) -> None:
     optimizer = torch.optim.AdamW(electric.parameters(), lr=3e-3)
     rows = [batch([20, 14]), batch([18, 20])]
     losses = []

@@ -1,4 +1,4 @@
-"""Fakes by counts of the text."""
+"""Replacements sampled by token frequency."""
 
 import pytest
 import torch
@@ -25,16 +25,16 @@ def close(found: torch.Tensor, weights: list[float]) -> None:
     assert not found[:5].any()  # special tokens are never drawn
 
 
-def test_uniform_fakes_are_any_token_of_text() -> None:
+def test_uniform_samples_are_any_token_of_text() -> None:
     close(shares("uniform", 6), [1, 1, 1, 1, 1])
 
 
 @pytest.mark.parametrize("power", [1.0, 0.5, 0.0])
-def test_unigram_fakes_follow_the_counts(power: float) -> None:
+def test_unigram_samples_follow_the_counts(power: float) -> None:
     close(shares("unigram", 6, power=power), [100**power, 50**power, 25**power, 10**power, 1])
 
 
-def test_fakes_of_the_same_tag_follow_the_counts_within_it() -> None:
+def test_same_tag_samples_follow_the_counts_within_the_tag() -> None:
     close(shares("same-tag", 6), [100, 50, 0, 0, 0])
     close(shares("same-tag", 9), [0, 0, 25, 10, 1])
 

@@ -111,7 +111,7 @@ def test_an_empty_row_changes_nothing() -> None:
     assert not masking.used_BN.any() and torch.equal(masking.input_ids_BL, ids_BL)
 
 
-def test_slots_are_those_of_the_paper() -> None:
+def test_the_number_of_slots_is_that_of_the_paper() -> None:
     assert (max_predictions(128, 0.15), max_predictions(512, 0.15), max_predictions(512, 0.25)) == (19, 79, 130)
 
 
@@ -120,7 +120,7 @@ FAITHFUL = MaskingConfig(
 )
 
 
-def test_with_replacement_a_position_may_come_twice_and_every_one_is_as_likely() -> None:
+def test_with_replacement_a_position_may_repeat_and_all_are_equally_likely() -> None:
     ids_BL = text([8] * 400, 10)
     masking = drawn(ids_BL, FAITHFUL, seed=0)
     assert (masking.used_BN.sum(1) == 4).all()  # .4 of ten tokens, of which eight are text
@@ -137,7 +137,7 @@ def test_with_replacement_a_position_may_come_twice_and_every_one_is_as_likely()
 
 @pytest.mark.parametrize("average", [True, False])
 @pytest.mark.parametrize("spare", [True, False])
-def test_what_is_written_where_a_position_was_drawn_twice(average: bool, spare: bool) -> None:
+def test_the_id_at_a_position_that_was_drawn_twice(average: bool, spare: bool) -> None:
     config = MaskingConfig(replacement=True, average_repeats=average, spare_first_position=spare)
     ids_BL = torch.tensor([[20, 21, 22, 23, 24]])
     positions_BN = torch.tensor([[3, 1, 3, 0, 2]])
@@ -215,7 +215,7 @@ def test_ngrams_are_whole_words_of_the_distribution_of_albert() -> None:
     torch.testing.assert_close(shares, torch.tensor([0, 6, 3, 2]).double() / 11, atol=0.01, rtol=0)
 
 
-def test_spans_are_stretches_of_the_length_that_is_asked_for() -> None:
+def test_spans_have_the_configured_mean_length() -> None:
     ids_BL = text([126] * 64, 128)
     stretches, chosen = 0, 0
     for seed in range(20):
@@ -228,7 +228,7 @@ def test_spans_are_stretches_of_the_length_that_is_asked_for() -> None:
     assert 2.5 < chosen / stretches < 4.5  # long ones are passed over where they do not fit
 
 
-def test_other_tokens_stand_at_their_share() -> None:
+def test_random_tokens_have_their_share() -> None:
     ids_BL = text([126] * 64, 128)
     masked = kept = other = 0
     for seed in range(20):
@@ -244,7 +244,7 @@ def test_other_tokens_stand_at_their_share() -> None:
     assert other / total == pytest.approx(0.1, abs=0.01)
 
 
-def test_a_row_is_masked_alike_in_any_batch() -> None:
+def test_the_masks_of_a_row_do_not_depend_on_the_batch() -> None:
     ids_BL = text([30, 12, 20], 32)
     whole = batch(ids_BL, seed=5)
     alone = Batch(ids_BL[1:2], ids_BL[1:2], whole.lengths_B[1:2], seed=99, seeds_B=whole.row_seeds[1:2])

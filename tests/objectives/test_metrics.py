@@ -1,4 +1,4 @@
-"""Held-out figures against their definitions."""
+"""Held-out metrics against their definitions."""
 
 import math
 
@@ -25,7 +25,7 @@ def test_detection_by_hand() -> None:
     assert found["eval/replaced_share"] == 0.4
 
 
-def test_one_class_alone_has_no_auc() -> None:
+def test_a_single_class_has_no_auc() -> None:
     figures = DetectionMetrics()
     figures.add(torch.tensor([2.0, -1.0]), torch.tensor([False, False]))
     assert math.isnan(figures.auc()) and math.isnan(figures.compute()["eval/discriminator_average_precision"])
@@ -37,7 +37,7 @@ def test_logits_that_are_not_finite_do_not_stop_an_evaluation() -> None:
     assert math.isnan(figures.auc())
 
 
-def test_generator_figures_count_masked_positions_only() -> None:
+def test_generator_metrics_count_masked_positions_only() -> None:
     logits_NV = torch.log(torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8], [0.3, 0.3, 0.4]]))
     figures = MaskedLanguageModelMetrics()
     samples_N = figures.add(

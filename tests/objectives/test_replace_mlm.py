@@ -40,7 +40,7 @@ def batch() -> Batch:
 
 
 def parts(ours: GeneratorObjective, one: Batch) -> tuple[CorruptedBatch, torch.Tensor, torch.Tensor]:
-    """The text with fakes; the generator's loss, and the encoder's states of that text."""
+    """The corrupted text, the generator's loss, and the encoder's states of that text."""
     corrupted = ours.corrupt(one)
     masking, used_n = corrupted.masking, corrupted.masking.used_BN.flatten()
     assert ours.generator is not None
@@ -55,7 +55,7 @@ def parts(ours: GeneratorObjective, one: Batch) -> tuple[CorruptedBatch, torch.T
     return corrupted, of_generator, ours.encoder(corrupted.ids_BL, one.segment_ids_BL, None)
 
 
-def test_replace_mlm_predicts_the_chosen_positions_of_a_text_with_fakes() -> None:
+def test_replace_mlm_predicts_the_chosen_positions_of_a_corrupted_text() -> None:
     ours, one = objective("replace-mlm"), batch()
     corrupted, of_generator, x_BLD = parts(ours, one)
     masking, used_n = corrupted.masking, corrupted.masking.used_BN.flatten()
@@ -64,7 +64,7 @@ def test_replace_mlm_predicts_the_chosen_positions_of_a_text_with_fakes() -> Non
     torch.testing.assert_close(ours(one).loss, 0.7 * of_generator + WEIGHT * of_encoder, rtol=1e-5, atol=1e-5)
 
 
-def test_all_tokens_mlm_predicts_all_of_it_and_may_copy() -> None:
+def test_all_tokens_mlm_predicts_every_token_and_can_copy() -> None:
     ours, one = objective("all-tokens-mlm"), batch()
     corrupted, of_generator, x_BLD = parts(ours, one)
     softmax_BLV = ours.head.words.logits(x_BLD, ours.encoder.embeddings.token.weight).softmax(-1)

@@ -43,19 +43,19 @@ def batch(lengths: list[int], *, seed: int = 5) -> Batch:
 
 
 def asked(positions: str, one: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-    """Where the discriminator is asked, and where tokens were chosen."""
+    """The positions of the discriminator's loss, and the chosen positions."""
     ours = objective(make_objective_config(discriminator_positions=positions))  # type: ignore[arg-type]
     masking = ours.draw_masks(one)
     chosen_BL = torch.zeros_like(one.input_ids_BL).scatter_add_(1, masking.positions_BN, masking.used_BN.long())
     return ours.loss_mask(one, masking), chosen_BL > 0
 
 
-def test_electra_15_asks_at_the_chosen_positions_and_nowhere_else() -> None:
+def test_the_loss_of_electra_15_is_at_the_chosen_positions_only() -> None:
     asked_BL, chosen_BL = asked("masked", batch([60, 41, 17]))
     assert chosen_BL.sum() > 0 and torch.equal(asked_BL, chosen_BL)
 
 
-def test_the_control_asks_at_as_many_positions_that_the_masks_say_nothing_of() -> None:
+def test_random_positions_are_as_many_and_independent_of_the_masks() -> None:
     one = batch([60] * 400)
     asked_BL, chosen_BL = asked("random", one)
     assert torch.equal(asked_BL.sum(1), chosen_BL.sum(1))
@@ -156,7 +156,7 @@ def test_no_gradient_reaches_the_generator_through_the_samples() -> None:
         assert torch.equal(with_both[name], parameter.grad), name  # type: ignore[arg-type]
 
 
-def test_what_is_shared() -> None:
+def test_the_networks_share_the_configured_weights() -> None:
     none, tables, everything = (
         objective(make_objective_config(sharing=sharing), generator=32)  # type: ignore[arg-type]
         for sharing in ("none", "embeddings", "all")
@@ -188,7 +188,7 @@ def test_counts_are_what_the_losses_are_means_over() -> None:
     torch.testing.assert_close(2 * halved.loss, ours(batch([24, 14])).loss)
 
 
-def test_evaluation_leaves_training_as_it_was() -> None:
+def test_evaluation_does_not_change_training() -> None:
     ours = objective(model=replace(MODEL, dropout=0.3))
     ours.train()
     torch.manual_seed(3)
@@ -213,7 +213,7 @@ def test_evaluation_counts_the_unigram_copy_where_it_differs() -> None:
     assert figures["eval/unigram_auc"] == pytest.approx(float(expected), abs=1e-6)
 
 
-def test_a_generator_follows_the_discriminator_where_it_is_not_named() -> None:
+def test_a_generator_has_the_discriminators_shape_by_default() -> None:
     shape = GeneratorConfig(hidden_size=64).encoder(BertConfig(layers=12, vocabulary_size=9))
     assert (shape.layers, shape.feed_forward_size, shape.heads, shape.embedding_size) == (12, 256, 1, 128)
     assert list(GeneratorConfig(hidden_size=100, heads=3).problems())

@@ -1,4 +1,4 @@
-"""What is remembered of the rows of a stream between the batches of a run."""
+"""The memory of a stream's rows between batches."""
 
 import math
 from dataclasses import replace
@@ -44,7 +44,7 @@ def losses(one: Objective, *, steps: int, begin: int = 0) -> list[float]:
 
 
 @each
-def test_the_past_counts_and_is_that_of_the_row(name: str) -> None:
+def test_the_memory_of_a_row_affects_that_row(name: str) -> None:
     one = ours(name)
     remembering = losses(one, steps=3)
     without = [ours(name)(window(step)).loss.item() for step in range(3)]
@@ -56,7 +56,7 @@ def test_the_past_counts_and_is_that_of_the_row(name: str) -> None:
 
 
 @each
-def test_micro_batches_remember_as_the_batch_does(name: str) -> None:
+def test_memories_of_micro_batches_equal_those_of_the_batch(name: str) -> None:
     whole, parted = ours(name), ours(name)
     for step in range(3):
         parts = [window(step, first=first, count=2) for first in (0, 2, 4)]
@@ -68,7 +68,7 @@ def test_micro_batches_remember_as_the_batch_does(name: str) -> None:
 
 
 @each
-def test_what_is_remembered_can_be_put_back(name: str) -> None:
+def test_a_memory_can_be_restored(name: str) -> None:
     one, other = ours(name), ours(name)
     losses(one, steps=2)
     for place, memory in stream_memories(one).items():
@@ -80,7 +80,7 @@ def test_what_is_remembered_can_be_put_back(name: str) -> None:
 
 
 @each
-def test_an_evaluation_begins_with_nothing_and_forgets_nothing(name: str) -> None:
+def test_an_evaluation_starts_empty_and_keeps_the_memory_of_training(name: str) -> None:
     one = ours(name)
     losses(one, steps=2)
     before = one.memory.rows()
@@ -93,7 +93,7 @@ def test_an_evaluation_begins_with_nothing_and_forgets_nothing(name: str) -> Non
     assert one.memory.length == 16
 
 
-def test_what_is_not_finite_is_forgotten() -> None:
+def test_states_that_are_not_finite_become_zero() -> None:
     one = ours("causal-lm")
     losses(one, steps=1)
     spoilt = one.memory.rows().clone()  # type: ignore[union-attr]
@@ -104,13 +104,13 @@ def test_what_is_not_finite_is_forgotten() -> None:
     assert memory is not None and bool(memory.isfinite().all())
 
 
-def test_rows_that_are_no_stream_have_no_past() -> None:
+def test_without_a_stream_there_is_no_memory() -> None:
     one = ours("causal-lm")
     first, second = (one(batch(4, seed=1)).loss.item() for _ in range(2))
     assert first == second and one.memory.rows() is None
 
 
-def test_compiled_reading_is_the_same() -> None:
+def test_a_compiled_encoder_has_the_same_memory() -> None:
     from electra.training.update import compile_encoders
 
     plain, compiled = ours("causal-lm"), ours("causal-lm")

@@ -8,7 +8,7 @@ from electra.objectives.row_rng import Purpose, uniforms
 
 
 def splitmix(x: int) -> int:
-    """The finaliser as its authors have it, on numbers of 64 bits."""
+    """The finalizer of SplitMix64 as published, on numbers of 64 bits."""
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) % 2**64
     return x ^ (x >> 31)

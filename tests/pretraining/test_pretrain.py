@@ -1,4 +1,4 @@
-"""The run as a user has it: from the command line, killed, resumed, refused, exported."""
+"""A run from the command line: killed, resumed, refused, exported."""
 
 import dataclasses
 import json
@@ -85,7 +85,7 @@ def test_the_exports_load_in_transformers(finished: PretrainResult) -> None:
     assert type(transformers.AutoModel.from_pretrained(folders["discriminator"])).__name__ == "ElectraModel"
 
 
-def test_a_run_that_was_stopped_says_of_which_step_its_figures_are(finished: PretrainResult) -> None:
+def test_a_stopped_run_shows_the_step_of_its_metrics(finished: PretrainResult) -> None:
     stopped = dataclasses.replace(finished.outcome, step=43, stopped_by=2)
     table = dataclasses.replace(finished, outcome=stopped).__rich__().renderables[0]  # type: ignore[union-attr]
     assert table.title == "evaluated at step 40; stopped at step 43"
@@ -136,7 +136,9 @@ def test_another_config_is_refused(finished: PretrainResult, data_folder: Path) 
     assert contents(finished.run) == before, "it stays as it is, finished"
 
 
-def test_a_config_that_is_garbled_has_a_copy(finished: PretrainResult, data_folder: Path, tmp_path: Path) -> None:
+def test_a_damaged_config_has_a_copy_in_the_checkpoint(
+    finished: PretrainResult, data_folder: Path, tmp_path: Path
+) -> None:
     shutil.copytree(finished.run, tmp_path / "run")
     (tmp_path / "run/config.toml").write_text("[[[")
     copy = tmp_path / "run/checkpoints/step-00000040/config.toml"
@@ -264,7 +266,7 @@ def test_a_dry_run_writes_nothing_and_says_what_it_would_take(
         assert words in shown
 
 
-def test_a_dry_run_says_that_it_would_go_on_and_refuses_what_the_run_would(
+def test_a_dry_run_shows_that_it_would_resume_and_refuses_like_the_run(
     finished: PretrainResult, data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there = command(data_folder, finished.run, "--dry-run", "--train.steps", "40")
@@ -294,7 +296,7 @@ def test_a_dry_run_refuses_another_config_before_the_first_checkpoint(
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
-def test_a_dry_run_refuses_a_place_that_holds_no_run(
+def test_a_dry_run_refuses_a_folder_that_is_not_a_run(
     what: str, data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"

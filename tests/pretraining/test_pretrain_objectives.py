@@ -142,10 +142,10 @@ def test_a_run_that_died_ends_as_if_it_had_not_and_goes_out(
         assert "# " in (folder / "README.md").read_text()
 
 
-def test_fakes_of_the_same_part_of_speech_want_tags(
+def test_same_tag_replacements_need_tags(
     tried: Callable[..., PretrainResult], data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(DataError, match="make them with `electra data tags"):
+    with pytest.raises(DataError, match="has no part-of-speech tags; run `electra data tags"):
         tried("without", "same-tag-fakes")
     data = tmp_path / "data"
     shutil.copytree(data_folder, data)
@@ -191,7 +191,7 @@ def test_a_tagger_of_ones_own_tags_the_data(
 
 
 @pytest.mark.parametrize("both", [True, False], ids=["beside its discriminator", "beside a fresh one"])
-def test_fakes_of_a_generator_that_was_trained_before(both: bool, tried: Callable[..., PretrainResult]) -> None:
+def test_a_frozen_pretrained_generator(both: bool, tried: Callable[..., PretrainResult]) -> None:
     before = tried("before", None, "objective.sharing=none", "generator.hidden_size=24")
     start = [f"init.generator={before.run}", *([f"init.discriminator={before.run}"] if both else [])]
     after = tried("after", None, "objective.fakes=frozen", "objective.sharing=none", *start)
@@ -226,12 +226,12 @@ def test_fakes_of_a_generator_that_was_trained_before(both: bool, tried: Callabl
         (["objective.kind=two-stage", "objective.first_share=1"], "first_share: must be above 0 and below 1"),
     ],
 )
-def test_settings_at_odds_are_named_before_anything_runs(settings: list[str], problem: str) -> None:
+def test_contradictory_settings_are_refused_before_training(settings: list[str], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         load_config(PretrainConfig, "electra-tiny", settings)
 
 
-def test_each_of_two_stages_has_its_own_schedule_and_figures(tried: Callable[..., PretrainResult]) -> None:
+def test_each_of_two_stages_has_its_own_schedule_and_metrics(tried: Callable[..., PretrainResult]) -> None:
     result = tried("two", "two-stage", "train.report_every=1")
     reports = read_metrics(result.run).reports
     rates = [one["learning_rate"] for one in reports]

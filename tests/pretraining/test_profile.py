@@ -12,7 +12,7 @@ from electra.cli import main
 from electra.pretraining.profile import TABLE_ROWS, operations, profile_steps
 
 
-def test_a_profile_has_the_dearest_operations_first_and_a_trace_of_all(data_folder: Path, tmp_path: Path) -> None:
+def test_a_profile_is_sorted_by_time_and_has_a_trace(data_folder: Path, tmp_path: Path) -> None:
     profile = profile_steps(config(data_folder, tmp_path / "run", "train.steps=9"), 2)
     seconds = [operation.seconds for operation in profile.operations]
     assert seconds == sorted(seconds, reverse=True) and seconds[-1] >= 0

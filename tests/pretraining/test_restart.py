@@ -1,4 +1,4 @@
-"""What a run that is begun again does not do a second time."""
+"""A restarted run does not repeat packing and verification."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Runs that continue networks of others: both towers, a BERT, and everything that does not fit."""
+"""Runs that start from pre-trained networks: both networks, a BERT, and networks that do not fit."""
 
 import json
 import shutil
@@ -56,7 +56,9 @@ def same(a: torch.nn.Module, b: torch.nn.Module) -> bool:
     return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
 
 
-def test_both_towers_go_on_with_their_shapes_and_heads(first: Path, data_folder: Path, tmp_path: Path) -> None:
+def test_both_networks_continue_with_their_shapes_and_heads(
+    first: Path, data_folder: Path, tmp_path: Path
+) -> None:
     # The preset asks for other sizes; the networks decide.
     towers = [f"init.discriminator={first / 'discriminator'}", f"init.generator={first / 'generator'}"]
     settings = load_config(PretrainConfig, "electra-tiny", [f"data={data_folder}", *towers])
@@ -182,7 +184,7 @@ def test_settings_that_the_networks_decide_are_refused_by_name(
     assert not (tmp_path / "run").exists()
 
 
-def test_an_energy_is_no_replaced_token_head(
+def test_an_energy_head_is_not_a_replaced_token_head(
     first: Path, data_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = pretrain(config(data_folder, tmp_path / "made", "objective.kind=electric")).run
@@ -201,7 +203,7 @@ def test_a_dry_run_shows_the_shape_that_is_taken(first: Path) -> None:
     assert (plan.config.model.hidden_size, plan.config.model.layers) == (32, 1)
 
 
-def test_what_does_not_fit_is_named(
+def test_networks_that_do_not_fit_are_refused(
     first: Path, data_folder: Path, corpus_file: Path, tmp_path: Path
 ) -> None:  # the vocabulary, the kind, the tables, the shapes, the objective
     discriminator, generator = first / "discriminator", first / "generator"
@@ -245,7 +247,7 @@ def test_what_does_not_fit_is_named(
 
 
 @pytest.mark.parametrize("kind", ["replaced-token", "masked-lm"])
-def test_what_blocks_share_goes_on_to_be_shared(data_folder: Path, tmp_path: Path, kind: str) -> None:
+def test_shared_blocks_stay_shared(data_folder: Path, tmp_path: Path, kind: str) -> None:
     shape = "model.share_layers=all", "model.layers=2", "model.embedding_size=16", f"objective.kind={kind}"
     made = pretrain(config(data_folder, tmp_path / "made", *shape)).run / "export"
     tower = made / ("discriminator" if kind == "replaced-token" else "encoder")

@@ -1,4 +1,4 @@
-"""What is freed stays with the process."""
+"""Freed memory stays in the process."""
 
 import platform
 import subprocess

@@ -1,4 +1,4 @@
-"""Batches made ahead are the batches; errors arrive where they are asked for."""
+"""Prefetched batches are the same batches; an error is raised at its step."""
 
 import threading
 

@@ -35,7 +35,7 @@ def test_what_is_saved_is_read_back(tmp_path: Path) -> None:
     assert {file.stat().st_mode for file in latest.path.iterdir()} == {plain.stat().st_mode}, "others may read it"
 
 
-def test_the_last_ones_and_milestones_stay(tmp_path: Path) -> None:
+def test_the_latest_checkpoints_and_milestones_are_kept(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, CheckpointConfig(keep=2, milestone_every=20))
     for step in (10, 20, 30, 40, 50, 60):
         save(checkpoints, step)
@@ -43,7 +43,7 @@ def test_the_last_ones_and_milestones_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "state.json", "config.toml"])
-def test_a_file_cut_in_half_falls_back_and_says_so(
+def test_after_a_truncated_file_the_checkpoint_before_is_used(
     tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     checkpoints = Checkpoints(tmp_path, CheckpointConfig())
@@ -153,7 +153,7 @@ def test_there_is_a_whole_checkpoint_whenever_the_power_goes(tmp_path: Path) -> 
     assert survived(tmp_path, lambda folder: save(Checkpoints(folder, config), 30), check, before=before) > 10
 
 
-def test_a_state_that_lacks_something_is_damaged(tmp_path: Path) -> None:
+def test_an_incomplete_state_is_damaged(tmp_path: Path) -> None:
     path = save(Checkpoints(tmp_path, CheckpointConfig()), 1)
     (path / "state.json").write_text("{}")
     with pytest.raises(CheckpointError, match=r"state\.json is damaged, or state\.sha256 is"):
@@ -164,7 +164,7 @@ def test_a_state_that_lacks_something_is_damaged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../outside", "a" * 300])
-def test_a_state_that_names_what_cannot_be_its_own_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_state_with_an_impossible_file_name_is_refused(tmp_path: Path, name: str) -> None:
     path = save(Checkpoints(tmp_path, CheckpointConfig()), 1)
     state = json.loads((path / "state.json").read_text())
     state["files"] = {name: {"bytes": 1, "sha256": ""}}

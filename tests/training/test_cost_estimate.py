@@ -1,4 +1,4 @@
-"""What a run is said to take before it is begun."""
+"""Estimates of the cost of a run."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ def told(memory: int, at_once: int = 16) -> float:
     return (kept + memory_bytes(config, 16, at_once=at_once, length=128)) / 2**20
 
 
-def test_a_memory_takes_memory() -> None:
+def test_a_transformer_xl_memory_needs_bytes() -> None:
     """Peaks of a process that made steps of a language model of this shape, in MiB, weights and all."""
     for memory, measured in ((0, 161), (128, 232), (512, 432)):
         assert 0.6 < told(memory) / measured < 0.9

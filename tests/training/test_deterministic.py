@@ -1,4 +1,4 @@
-"""Kernels of a fixed order, in the block alone."""
+"""Deterministic kernels within a block."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from electra.pretraining.run import pretrain
 from electra.training.deterministic import deterministic_algorithms
 
 
-def test_it_holds_in_the_block_alone() -> None:
+def test_deterministic_only_within_the_block() -> None:
     with deterministic_algorithms(False):
         assert not torch.are_deterministic_algorithms_enabled()
     with deterministic_algorithms(True):
@@ -21,7 +21,7 @@ def test_it_holds_in_the_block_alone() -> None:
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_an_operation_that_has_no_such_kernel_is_named() -> None:
+def test_an_operation_without_a_deterministic_kernel_is_an_error() -> None:
     problem = r"train\.deterministic: put_ does not have a deterministic"
     with pytest.raises(ConfigError, match=problem), deterministic_algorithms(True):
         torch.zeros(3).put_(torch.tensor([0, 0]), torch.ones(2), accumulate=False)
@@ -30,7 +30,7 @@ def test_an_operation_that_has_no_such_kernel_is_named() -> None:
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_a_run_takes_it_and_is_what_it_was(data_folder: Path, tmp_path: Path) -> None:
+def test_a_deterministic_run_equals_a_normal_run_on_a_cpu(data_folder: Path, tmp_path: Path) -> None:
     """All operations of a run have such a kernel, and on a CPU they are the ones that are used anyway."""
     settings = ["train.steps=3", "train.batch_size=4", "train.precision=float32", "evaluation.examples=8"]
     weights = []

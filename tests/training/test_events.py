@@ -1,4 +1,4 @@
-"""A command of the user's at every event, and how a run ended."""
+"""The user's command at every event, and the record of how a run ended."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ COMMAND = (
 )
 
 
-def test_a_command_hears_of_every_event(tmp_path: Path) -> None:
+def test_the_command_is_started_at_every_event(tmp_path: Path) -> None:
     file, run = tmp_path / "heard", RunFolder(tmp_path)
     with open_event_hook(run, COMMAND.format(file=file)) as events:
         events("started", "at step 0")
@@ -31,7 +31,7 @@ def test_a_command_hears_of_every_event(tmp_path: Path) -> None:
     assert json.loads(run.end.read_text())["how"] == "finished"
 
 
-def test_what_goes_wrong_is_told_and_kept(tmp_path: Path) -> None:
+def test_a_failure_is_an_event_and_is_recorded(tmp_path: Path) -> None:
     file, run = tmp_path / "heard", RunFolder(tmp_path)
     run.end.write_text("of before")
     with pytest.raises(DivergedError), open_event_hook(run, COMMAND.format(file=file)):
@@ -44,14 +44,14 @@ def test_what_goes_wrong_is_told_and_kept(tmp_path: Path) -> None:
     assert json.loads(run.end.read_text())["how"] == "stopped"
 
 
-def test_an_end_has_the_step_that_was_reached(tmp_path: Path) -> None:
+def test_an_end_event_has_the_current_step(tmp_path: Path) -> None:
     with pytest.raises(DivergedError), open_event_hook(RunFolder(tmp_path), "") as events:
         events.current_step = lambda: 63
         raise DivergedError("steps are not finite")
     assert json.loads((tmp_path / "ended.json").read_text())["step"] == 63
 
 
-def test_a_command_that_fails_disturbs_nobody_and_is_named_once(
+def test_a_failing_command_is_reported_once_and_does_not_stop_the_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), open_event_hook(RunFolder(tmp_path), "exit 7") as events:

@@ -1,4 +1,4 @@
-"""Each known failure is provoked, named once, and not named for a healthy run."""
+"""Each known failure is provoked and found once; a healthy run has no findings."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def test_failures_seen_in_evaluations(name: str, figures: dict[str, Any]) -> Non
     assert monitor.check_evaluation(HEALTHY | figures, progress=0.7) == []
 
 
-def test_a_discriminator_that_has_not_started_yet_is_no_failure() -> None:
+def test_a_discriminator_is_not_stuck_early_in_training() -> None:
     figures = HEALTHY | {"eval/discriminator_auc": 0.5, "eval/unigram_auc": 0.5, "eval/discriminator_loss": 0.4}
     assert HealthMonitor().check_evaluation(figures, progress=0.1) == []
 
@@ -74,13 +74,13 @@ def test_steps_that_are_not_finite() -> None:
     assert monitor.check_skipped(18, rows="another") == []
 
 
-def test_what_is_certain_from_the_start() -> None:
+def test_findings_from_the_length_of_the_run() -> None:
     assert HealthMonitor().check_plan(steps=1000, warmup_steps=100, epochs=3.0) == []
     names = [f.name for f in HealthMonitor().check_plan(steps=100, warmup_steps=100, epochs=50.0)]
     assert names == ["still warming up", "corpus too small"]
 
 
-def test_its_memory_survives_a_checkpoint() -> None:
+def test_its_state_survives_a_checkpoint() -> None:
     monitor, resumed = HealthMonitor(), HealthMonitor()
     monitor.check_skipped(1, rows="a file")
     for step in range(10):

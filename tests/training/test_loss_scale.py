@@ -1,4 +1,4 @@
-"""The loss's scale: what it makes of overflows, and that a run in float16 goes on as if it had not been killed."""
+"""Loss scaling: overflows, and exact resuming of a run in float16."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def test_it_halves_when_a_gradient_overflows_and_doubles_after_long() -> None:
     assert scale.value == INITIAL_SCALE and scale.steps == 0
 
 
-def test_overflows_are_skipped_and_no_reason_to_go_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overflows_are_skipped_without_a_rollback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss_scale, "INITIAL_SCALE", 2.0**24)
     config = TrainConfig(steps=24, report_every=1)
     trainer, _ = train(tmp_path / "run", config, precision="float16", checkpoint=CheckpointConfig(every=2))

@@ -1,4 +1,4 @@
-"""Steps that are not finite: skipped, kept, gone back from, once."""
+"""Steps that are not finite: they are skipped and recorded, and the run rolls back once."""
 
 import json
 import logging
@@ -65,7 +65,7 @@ def test_a_skipped_step_changes_no_weight(tmp_path: Path) -> None:
     assert before.read_bytes() == after.read_bytes()
 
 
-def test_many_of_them_in_a_row_stop_a_run_without_a_checkpoint(tmp_path: Path) -> None:
+def test_many_skipped_steps_in_a_row_end_a_run(tmp_path: Path) -> None:
     with pytest.raises(
         DivergedError, match=r"last at step 8 \(loss nan, .*; 5 in a row(.|\n)*there is no checkpoint yet"
     ):
@@ -73,7 +73,7 @@ def test_many_of_them_in_a_row_stop_a_run_without_a_checkpoint(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("waits_seldom", [False, True])
-def test_a_run_goes_back_once_and_on_without_the_batch(
+def test_a_run_rolls_back_once_and_leaves_the_batch_out(
     tmp_path: Path, waits_seldom: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The batches of steps 10 and 18 are poisoned; there is a newer checkpoint between the two."""
@@ -99,7 +99,7 @@ def test_a_run_goes_back_once_and_on_without_the_batch(
     assert [r for r in metrics(tmp_path / "run") if "health" not in r] == metrics(tmp_path / "without")
 
 
-def test_a_run_stops_if_it_comes_again_before_there_is_a_newer_checkpoint(tmp_path: Path) -> None:
+def test_a_second_skipped_step_before_a_newer_checkpoint_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(
         DivergedError,
         match=r"last at step 11 (.|\n)*gone back to a checkpoint because of step 10 already(.|\n)*8 in",
@@ -110,7 +110,7 @@ def test_a_run_stops_if_it_comes_again_before_there_is_a_newer_checkpoint(tmp_pa
     ]  # fmt: skip
 
 
-def test_weights_that_were_poisoned_are_those_of_the_checkpoint_again(tmp_path: Path) -> None:
+def test_a_rollback_restores_the_weights_of_the_checkpoint(tmp_path: Path) -> None:
     objective, done = NextId(), []
 
     def poison(step: int) -> list[Batch]:
@@ -139,7 +139,7 @@ def test_a_gradient_that_is_infinite_is_caught_in_its_step(tmp_path: Path) -> No
 
 
 def leaping(steps: set[int]) -> NextId:
-    """An objective whose loss leaps at some steps."""
+    """An objective whose loss jumps at some steps."""
     objective = NextId()
     plain = objective.forward
 
@@ -151,9 +151,7 @@ def leaping(steps: set[int]) -> NextId:
     return objective
 
 
-def test_a_run_goes_back_from_a_spike_where_that_is_wanted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_run_rolls_back_from_a_spike_if_configured(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     config, objective = TrainConfig(steps=32, report_every=2, on_spike="go-back"), leaping({25})
     with caplog.at_level(logging.WARNING, logger="electra"):
         trainer, _ = train(tmp_path / "run", config, objective=objective)

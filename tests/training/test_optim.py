@@ -26,7 +26,7 @@ def steps(module: Small, optimizer: torch.optim.Optimizer, count: int) -> None:
         optimizer.zero_grad()
 
 
-def test_biases_and_norms_are_spared_and_shared_parameters_come_once() -> None:
+def test_biases_and_norms_do_not_decay_and_shared_parameters_occur_once() -> None:
     module = Small()
     decayed, spared = build_optimizer(module, OptimizerConfig()).param_groups
     assert {id(p) for p in decayed["params"]} == {id(module.table.weight), id(module.dense.weight)}
@@ -34,7 +34,7 @@ def test_biases_and_norms_are_spared_and_shared_parameters_come_once() -> None:
     assert len(decayed["params"]) == 2 and len(spared["params"]) == 3
 
 
-def test_restored_state_goes_on_bit_for_bit() -> None:
+def test_restored_state_continues_bit_for_bit() -> None:
     torch.manual_seed(0)
     module = Small()
     optimizer = build_optimizer(module, OptimizerConfig(learning_rate=0.1))

@@ -1,4 +1,4 @@
-"""The precision is chosen by what is measured."""
+"""The precision is chosen by measurement."""
 
 import time
 
@@ -24,7 +24,7 @@ def test_slow_bfloat16_products_decide_without_running_a_step(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("quicker", ["float32", "bfloat16"])
-def test_where_products_favour_bfloat16_whole_steps_decide(monkeypatch: pytest.MonkeyPatch, quicker: str) -> None:
+def test_if_bfloat16_products_are_faster_whole_steps_decide(monkeypatch: pytest.MonkeyPatch, quicker: str) -> None:
     speeds(monkeypatch, float32=195e9, bfloat16=400e9)
 
     def step() -> None:

@@ -1,4 +1,4 @@
-"""A run's folder is resumed by its own config and by no other."""
+"""A run can only be resumed with its own config."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_a_folder_with_other_things_in_it_is_refused(tmp_path: Path) -> None:
         open_run(tmp_path, fresh=False)
 
 
-def test_what_the_run_settled_agrees_with_what_was_left_open(tmp_path: Path) -> None:
+def test_open_settings_agree_with_the_values_of_the_run(tmp_path: Path) -> None:
     run = open_run(tmp_path / "run", fresh=False)
     stored = Settings(train=Section(steps=500))
     durable.write_text(run.config, to_toml(stored))
@@ -56,7 +56,7 @@ def test_what_the_run_settled_agrees_with_what_was_left_open(tmp_path: Path) -> 
     )
 
 
-def test_every_difference_is_named(tmp_path: Path) -> None:
+def test_every_difference_is_listed(tmp_path: Path) -> None:
     run = open_run(tmp_path / "run", fresh=False)
     durable.write_text(run.config, to_toml(Settings(train=Section(steps=500))))
     wanted = replace(Settings(), train=Section(steps=600, rate=0.2))

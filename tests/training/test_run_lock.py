@@ -1,4 +1,4 @@
-"""Who is at a run: one at a time, and whoever is alive after one who is not."""
+"""The lock of a run: one process at a time, and another one after its death."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def abandoned(path: Path, text: str) -> None:
     os.utime(path, (time.time() - 2 * STALE_SECONDS,) * 2)
 
 
-def test_a_run_is_taken_by_one_and_a_dead_ones_by_the_next(tmp_path: Path) -> None:
+def test_one_process_gets_the_lock_and_the_next_after_its_death(tmp_path: Path) -> None:
     with acquire(tmp_path / "run") as first, acquire(tmp_path / "run") as second:
         assert first and not second
     path = tmp_path / "run" / "taken.json"
@@ -35,7 +35,7 @@ def test_a_run_is_taken_by_one_and_a_dead_ones_by_the_next(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("written", ["", '{"host": "an', "3", "[]"])
-def test_a_claim_that_its_owner_died_over_is_no_claim_for_ever(written: str, tmp_path: Path) -> None:
+def test_a_damaged_lock_file_does_not_lock_forever(written: str, tmp_path: Path) -> None:
     path = tmp_path / "taken.json"
     path.write_text(written)
     assert is_locked(tmp_path)
@@ -48,7 +48,7 @@ def test_a_claim_that_its_owner_died_over_is_no_claim_for_ever(written: str, tmp
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux")
-def test_a_claim_that_the_disk_has_no_room_for_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_full_disk_nobody_gets_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Path.open
 
     def on_a_full_disk(path: Path, *args: Any, **options: Any) -> Any:
@@ -64,7 +64,7 @@ def test_a_claim_that_the_disk_has_no_room_for_is_none(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("later", [-2 * STALE_SECONDS, 2 * STALE_SECONDS])
-def test_a_clock_that_was_set_back_takes_no_run_for_ever(tmp_path: Path, later: float) -> None:
+def test_a_clock_that_was_set_back_does_not_lock_forever(tmp_path: Path, later: float) -> None:
     path = tmp_path / "taken.json"
     path.write_text(json.dumps(ANOTHER))
     assert is_locked(tmp_path)
@@ -72,7 +72,7 @@ def test_a_clock_that_was_set_back_takes_no_run_for_ever(tmp_path: Path, later: 
     assert not is_locked(tmp_path)
 
 
-def test_a_process_that_is_gone_is_known_at_once(tmp_path: Path) -> None:
+def test_a_dead_process_of_this_machine_is_noticed_at_once(tmp_path: Path) -> None:
     with acquire(tmp_path):
         mine = json.loads((tmp_path / "taken.json").read_text())
     gone = {**mine, "process": 2**22 + 1}  # above the largest number of a process
@@ -82,7 +82,7 @@ def test_a_process_that_is_gone_is_known_at_once(tmp_path: Path) -> None:
     assert is_locked(tmp_path), "a machine of the same name, whose processes nobody here can see"
 
 
-def test_of_many_that_find_a_run_abandoned_one_takes_it(tmp_path: Path) -> None:
+def test_one_of_many_processes_takes_over_an_abandoned_lock(tmp_path: Path) -> None:
     for _ in range(20):
         abandoned(tmp_path / "taken.json", json.dumps(ANOTHER))
         found, gate = [], threading.Barrier(6)
@@ -102,7 +102,7 @@ def test_of_many_that_find_a_run_abandoned_one_takes_it(tmp_path: Path) -> None:
         assert not list(tmp_path.iterdir())
 
 
-def test_who_comes_while_another_decides_goes_on_and_a_decision_may_be_left_behind(tmp_path: Path) -> None:
+def test_a_take_over_in_progress_is_respected_unless_its_process_died(tmp_path: Path) -> None:
     abandoned(tmp_path / "taken.json", json.dumps(ANOTHER))
     deciding = tmp_path / "taken.deciding"
     deciding.write_text(json.dumps({**ANOTHER, "since": 0}))
@@ -115,7 +115,7 @@ def test_who_comes_while_another_decides_goes_on_and_a_decision_may_be_left_behi
         assert fourth
 
 
-def test_a_number_that_came_again_is_another_process(tmp_path: Path) -> None:
+def test_a_reused_process_id_is_another_process(tmp_path: Path) -> None:
     with acquire(tmp_path):
         mine = json.loads((tmp_path / "taken.json").read_text())
         assert owner(tmp_path) == mine
@@ -124,7 +124,7 @@ def test_a_number_that_came_again_is_another_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lives", [False, True])
-def test_who_wants_a_run_of_another_machine_listens_for_a_sign_of_life(
+def test_a_lock_of_another_machine_needs_a_heartbeat(
     lives: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_lock, "HEARTBEAT_SECONDS", 0.1)

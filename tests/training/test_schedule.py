@@ -32,7 +32,7 @@ def test_warm_up_over_decay_is_their_product() -> None:
 
 @pytest.mark.parametrize("over", [True, False])
 @pytest.mark.parametrize("before", [20, 4000])
-def test_a_schedule_that_goes_on_is_the_late_part_of_the_originals(over: bool, before: int) -> None:
+def test_a_continued_schedule_is_the_last_part_of_the_originals(over: bool, before: int) -> None:
     """The original's rule: total steps 4e6 + n, and the rate times (4e6 + n) / n."""
     steps, warmup_steps = 1000, 50
     rates = [

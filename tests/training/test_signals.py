@@ -1,4 +1,4 @@
-"""A request to stop, and the same request again."""
+"""Signals to stop a run, and repeated signals."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from electra.training import signals
 from electra.training.signals import StopSignal
 
 
-def test_a_second_request_is_not_put_off() -> None:
+def test_a_second_signal_stops_at_once() -> None:
     stop = StopSignal()
     with stop.handling():
         os.kill(os.getpid(), signal.SIGINT)
@@ -18,7 +18,7 @@ def test_a_second_request_is_not_put_off() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_of_several_processes_one_request_may_come_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_several_processes_a_repeated_signal_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signals, "world_size", lambda: 2)
     stop = StopSignal()
     with stop.handling():
@@ -31,7 +31,7 @@ def test_of_several_processes_one_request_may_come_twice(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("processes", "left"), [(1, signal.SIG_DFL), (2, signal.SIG_IGN)])
-def test_one_of_several_that_fails_is_not_killed_before_it_has_said_why(
+def test_after_an_error_sigterm_does_not_stop_the_report(
     processes: int, left: signal.Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(signals, "world_size", lambda: processes)

@@ -1,4 +1,4 @@
-"""Minutes into steps."""
+"""The number of steps in train.minutes."""
 
 import pytest
 

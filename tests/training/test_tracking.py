@@ -11,7 +11,7 @@ from electra.training.config import TrackingConfig
 from electra.training.tracking import MetricsFile, Tracking, format_duration, log_file, report_line
 
 
-def test_resuming_cuts_off_what_lies_behind_the_checkpoint(tmp_path: Path) -> None:
+def test_resuming_cuts_off_metrics_after_the_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     metrics = MetricsFile(path)
     metrics.write({"step": 1, "loss": 2.5})
@@ -46,7 +46,7 @@ def test_tensorboard_has_every_step_once_after_a_kill(tmp_path: Path) -> None:
     assert all(found[step] == 100 * (0 if step < 9 else 8 if step < 15 else 14) + step for step in found)
 
 
-def test_tensorboard_holds_the_same_figures(tmp_path: Path) -> None:
+def test_tensorboard_has_the_same_metrics(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     tracking = Tracking(tmp_path, TrackingConfig(), resume_at=0, resume_step=0)
@@ -66,7 +66,7 @@ def test_tensorboard_can_be_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"), [(3, "3s"), (200, "3m 20s"), (18_420, "5h 07m"), (187_200, "2d 04h"), (-1, "0s")]
 )
-def test_clock(seconds: float, text: str) -> None:
+def test_format_duration(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
 
 
@@ -82,7 +82,7 @@ def test_a_report_is_one_line_with_everything_in_it() -> None:
     )
 
 
-def test_the_log_file_takes_what_the_library_logs(tmp_path: Path) -> None:
+def test_the_log_file_has_the_messages_of_the_library(tmp_path: Path) -> None:
     with log_file(tmp_path / "log.txt"):
         logging.getLogger("electra.training.trainer").info("a line")
     logging.getLogger("electra.training.trainer").info("not this one")

@@ -108,7 +108,7 @@ def test_the_length_is_settled_before_the_warm_up_ends(tmp_path: Path) -> None:
     assert outcome.steps is not None and outcome.step == outcome.steps
 
 
-def test_the_last_evaluation_looks_at_more_examples(tmp_path: Path) -> None:
+def test_the_last_evaluation_uses_more_examples(tmp_path: Path) -> None:
     looked: list[int] = []
 
     def evaluate(examples: int) -> dict[str, float]:
@@ -139,7 +139,7 @@ def test_a_signal_saves_and_stops_and_the_same_command_goes_on(
     assert outcome.stopped_by is None and same(weights(whole), weights(resumed))
 
 
-def test_a_damaged_checkpoint_is_passed_over_and_written_again(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_skipped_and_written_again(tmp_path: Path) -> None:
     config = TrainConfig(steps=8)
     whole, _ = train(tmp_path / "run", config)
     damaged = tmp_path / "run" / "checkpoints" / "step-00000008" / "model.safetensors"
@@ -149,7 +149,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_written_again(tmp_path: Path) -
     assert same(weights(whole), weights(resumed)) and damaged.read_bytes() == good
 
 
-def test_data_of_another_making_is_refused(tmp_path: Path) -> None:
+def test_other_data_is_refused(tmp_path: Path) -> None:
     train(tmp_path / "run", TrainConfig(steps=4))
     with pytest.raises(CheckpointError, match=r"other data \(fingerprint the data before, other now\)"):
         train(tmp_path / "run", TrainConfig(steps=4), identity="other")

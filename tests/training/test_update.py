@@ -1,4 +1,4 @@
-"""One update: that it never waits for a device, what it skips, and compiled networks."""
+"""One update: it never waits for the device, skips steps that are not finite, and works with compiled networks."""
 
 import copy
 from contextlib import nullcontext
@@ -109,7 +109,7 @@ def test_nothing_in_a_step_waits_for_the_device(settings: list[str], monkeypatch
             asked()
 
 
-def test_a_gradient_that_is_too_long_is_shortened_and_a_short_one_is_left() -> None:
+def test_a_large_gradient_is_clipped_and_a_small_one_is_not() -> None:
     weights = [nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(2))]
     for size in (0.1, 10.0):
         plain = [nn.Parameter(weight.detach().clone()) for weight in weights]
@@ -158,7 +158,7 @@ def test_compiled_networks_make_the_same_update(kind: str) -> None:
     assert losses[0][0] != pytest.approx(losses[0][2], rel=1e-3)
 
 
-def test_more_networks_than_torch_makes_versions_of_a_function() -> None:
+def test_more_networks_than_compiled_versions_of_a_function() -> None:
     for number in range(10):
         objective = objective_of("objective.kind=masked-lm", f"model.hidden_size={16 + 2 * number}")
         compile_encoders(objective, backend="eager")

@@ -211,7 +211,8 @@ class PretrainResult:
 
     def __rich__(self) -> RenderableType:
         evaluated, step = self.outcome.evaluation["step"], self.outcome.step
-        title = f"step {step:,}" if evaluated == step else f"evaluated at step {evaluated:,}; stopped at {step:,}"
+        title = f"evaluated at step {evaluated:,}; stopped at step {step:,}"
+        title = f"step {step:,}" if evaluated == step else title
         table = Table("held-out metric", "value", title=title, title_justify="left")
         for name, value in self.outcome.evaluation.items():
             if name.startswith("eval/"):
