@@ -30,17 +30,6 @@ class MaskedLanguageModelHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(config.vocabulary_size))
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
 
-    @classmethod
-    def like_transformers(cls, config: EncoderConfig) -> "MaskedLanguageModelHead":
-        """Return the head that the class of transformers for this encoder has.
-
-        The heads of Bert and Albert use the activation of the blocks; those of Roberta and Electra always use
-        GELU.
-        """
-        is_bert_or_albert = config.type_vocabulary_size > 1 if config.square else config.share_layers == "all"
-        is_bert_or_albert &= config.checkpoint_format == "bert"  # the class of XLNet has no such head
-        return cls(config, activation=config.activation if is_bert_or_albert else "gelu")
-
     def forward(self, x_ND: Tensor) -> Tensor:
         """Return the states whose products with the token table are the logits, without bias (N, E)."""
         return self.norm(self.activation(self.dense(x_ND)))
@@ -71,7 +60,7 @@ class CopyHead(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.words = MaskedLanguageModelHead.like_transformers(config)
+        self.words = MaskedLanguageModelHead(config, activation=config.head_activation)
         self.gate = nn.Linear(config.hidden_size, 1)
         initialize(self.gate, config.initializer_range, linear_range=config.linear_initializer_range)
 

@@ -72,7 +72,7 @@ class MaskedLanguageModel(Objective):
         self.config, self.masking, self.vocabulary = config, parts.masking, parts.vocabulary
         self.encoder = model.build()
         self.memory = StreamMemory(model)
-        self.head = MaskedLanguageModelHead.like_transformers(model)
+        self.head = MaskedLanguageModelHead(model, activation=model.head_activation)
 
     def forward(self, batch: Batch, counts: Counts | None = None, *, masking: Masking | None = None) -> StepOutput:
         """`loss` = generator_loss, the mean over the chosen positions (the same name in every objective)."""

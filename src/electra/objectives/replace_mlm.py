@@ -52,7 +52,7 @@ class ReplaceMlm(GeneratorObjective):
     """A full-size masked language model (`encoder`, `head`) that reads text with replaced tokens."""
 
     def add_heads(self, model: EncoderConfig) -> None:
-        self.head = MaskedLanguageModelHead.like_transformers(model)
+        self.head = MaskedLanguageModelHead(model, activation=model.head_activation)
 
     def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
         """`loss` = generator_loss + λ encoder_loss, both means over the chosen positions."""

@@ -169,7 +169,7 @@ def test_a_masked_language_model_goes_out_as_what_it_is(
         initializer_range=0.2, linear_initializer_range=0.2, **shape,
     )  # fmt: skip
     assert BertFormat().language_model_type(config) == family
-    encoder, head = BertEncoder(config), MaskedLanguageModelHead.like_transformers(config)
+    encoder, head = BertEncoder(config), MaskedLanguageModelHead(config, activation=config.head_activation)
     pairs = SentencePairHead(config) if with_pairs else None
     with torch.no_grad():
         head.bias.normal_()

@@ -120,6 +120,11 @@ class EncoderConfig(ABC):
         """Whether embedding_size equals hidden_size, as in BERT. Otherwise a linear projection joins them."""
         return self.embedding_size == self.hidden_size
 
+    @property
+    def head_activation(self) -> Activation:
+        """Activation in the head of a full-size masked language model, as in transformers' class."""
+        return "gelu"
+
     @abstractmethod
     def build(self, *, query_stream: bool = False) -> "EncoderModule":
         """Return a newly initialized network of this shape.

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from electra.config import PositiveInt
 from electra.modeling.encoders.base import (
+    Activation,
     Capability,
     EncoderConfig,
     EncoderModule,
@@ -50,6 +51,12 @@ class BertConfig(EncoderConfig):
             "bidirectional", "selected-positions", "pair-mask", "input-embeddings", "unpadding", "shared-tables",
             "neighbor-start",
         })  # fmt: skip
+
+    @property
+    def head_activation(self) -> Activation:
+        """The heads of Bert and Albert have the activation of the blocks; those of Roberta and Electra have GELU."""
+        is_bert_or_albert = self.type_vocabulary_size > 1 if self.square else self.share_layers == "all"
+        return self.activation if is_bert_or_albert else "gelu"
 
     def build(self, *, query_stream: bool = False) -> "BertEncoder":
         assert not query_stream, "this encoder has no query stream"
