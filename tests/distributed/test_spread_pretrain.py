@@ -85,7 +85,7 @@ def test_only_the_main_process_prints_and_writes(
 ) -> None:
     run, done = two
     assert done.stdout.count("run: ") == 1 and done.stderr.count(f"saved step-{STEPS:08d}") == 1
-    assert "2 processes; one that gives no answer for 10 minutes is given up" in done.stderr
+    assert "2 processes; the run ends if one of them does not answer for 10 minutes" in done.stderr
     assert {file.name for file in run.iterdir()} - {file.name for file in one.iterdir()} == {"log-1.txt"}
     assert f"step {STEPS}/{STEPS}" in (run / "log-1.txt").read_text()
 
