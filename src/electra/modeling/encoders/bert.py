@@ -54,7 +54,7 @@ class BertConfig(EncoderConfig):
 
     @property
     def head_activation(self) -> Activation:
-        """The heads of Bert and Albert have the activation of the blocks; those of Roberta and Electra have GELU."""
+        """Heads of Bert and Albert have the activation of the blocks; those of Roberta and Electra have GELU."""
         is_bert_or_albert = self.type_vocabulary_size > 1 if self.square else self.share_layers == "all"
         return self.activation if is_bert_or_albert else "gelu"
 
