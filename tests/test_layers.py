@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from electra.registry import encoders, objectives
+
 SOURCE = Path(__file__).parents[1] / "src"
 
 
@@ -64,3 +66,33 @@ def test_a_cycle_is_found_in_functions_but_not_for_type_checkers(tmp_path: Path)
     assert find_cycle(read_imports(tmp_path)) == []
     (tmp_path / "lower.py").write_text("def function():\n    from upper import Name\n")
     assert find_cycle(read_imports(tmp_path)) == ["lower", "upper", "lower"]
+
+
+def compared_strings(tree: ast.AST) -> Iterator[str]:
+    """Yield the strings that a file compares something with."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            for operand in [node.left, *node.comparators]:
+                yield from (
+                    part.value for part in ast.walk(operand)
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str)
+                )  # fmt: skip
+        elif isinstance(node, ast.MatchValue) and isinstance(node.value, ast.Constant):
+            yield str(node.value.value)
+
+
+def test_no_file_compares_the_name_of_an_objective_or_encoder() -> None:
+    """Their files say what they need and offer (capabilities, `describe`, ...), and the others ask for that."""
+    other_meanings = {
+        ("formats/bert.py", "bert"),  # model_type of Hugging Face folders
+        ("flops.py", "masked-lm"), ("flops.py", "replaced-token"),  # heads in FLOP counts
+        ("encoders/base.py", "bert"),  # the older setting `positions` in place of `kind`
+    }  # fmt: skip
+    kinds = {*objectives.names(), *encoders.names()}
+    compared = [
+        f"{file.relative_to(SOURCE)}: {text!r}"
+        for file in sorted(SOURCE.rglob("*.py"))
+        for text in set(compared_strings(ast.parse(file.read_text(encoding="utf-8")))) & kinds
+        if not any(file.as_posix().endswith(name) and text == other for name, other in other_meanings)
+    ]
+    assert not compared, f"compared with kind names: {', '.join(compared)}; ask the config class for a property"

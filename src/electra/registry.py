@@ -1,5 +1,7 @@
 """Encoders, objectives, tasks and checkpoint formats by name: those of the package, and those of plugins.
 
+Readers of corpus files are found by file endings; their registry is in readers/base.py.
+
 A plugin is one Python file. It registers what it defines with a decorator,
 
     @register_objective("my-objective")

@@ -11,7 +11,7 @@ from electra.errors import ConfigError, DataError
 from electra.preparation.corpus import find_sources
 from electra.readers import base
 from electra.readers.base import Document, Item, Reader, ReadOptions, find_reader, make_document, register_reader
-from electra.readers.files import open_file
+from electra.readers.lines import open_file
 from electra.readers.read import read_records, read_texts
 
 

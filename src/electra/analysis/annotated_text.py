@@ -11,7 +11,7 @@ import numpy as np
 from tokenizers import pre_tokenizers
 
 from electra.errors import DataError
-from electra.readers.files import check_is_text, read_lines
+from electra.readers.lines import check_is_text, read_lines
 from electra.tasks import conll
 from electra.tasks.conll import EMPTY_FIELD, UPOS, Columns, Sentence
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from electra.errors import DataError
-from electra.readers.files import check_is_text
+from electra.readers.lines import check_is_text
 from electra.tasks import conll
 from electra.tasks.conll import Columns
 from electra.tasks.tagging_datasets import CORRECT_TAGS

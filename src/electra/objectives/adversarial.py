@@ -39,7 +39,7 @@ from electra.objectives.generator_objective import (
     CorruptedBatch,
     generator_source_problem,
 )
-from electra.objectives.masking import Masking, max_predictions
+from electra.objectives.masking import Masking, max_predictions, replaced_labels
 from electra.objectives.replaced_token import ReplacedToken, ReplacedTokenConfig
 from electra.objectives.row_rng import Purpose, uniforms
 
@@ -182,7 +182,7 @@ class Adversarial(ReplacedToken):
         and their sums as metrics."""
         assert self.generator is not None
         used_n = corrupted.masking.used_BN.flatten()
-        replaced_BL = (corrupted.ids_BL != batch.input_ids_BL).float()
+        replaced_BL = replaced_labels(corrupted.ids_BL, batch.input_ids_BL).float()
         losses_BL = F.binary_cross_entropy_with_logits(logits_BL.detach().float(), replaced_BL, reduction="none")
         reward_n = corrupted.masking.gather(losses_BL)
         sure_n = self.baseline(x_nD.detach()).squeeze(-1).float()

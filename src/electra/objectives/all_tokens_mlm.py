@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.modeling.encoders.base import EncoderConfig
+from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import CopyHead
 from electra.modeling.kernels.cross_entropy import cross_entropy
@@ -88,20 +89,18 @@ class AllTokensMlm(GeneratorObjective):
         """Held-out metrics of the generator, and of the full-size network's softmax (without the gate) at all
         chosen positions."""
         generator, encoder_metrics = MaskedLanguageModelMetrics(), MaskedLanguageModelMetrics()
-        training = self.training
-        self.eval()
-        for batch, _ in batches:
-            corrupted = self.corrupt_for_evaluation(batch, generator)
-            masking = corrupted.masking
-            encoder_metrics.add(
-                self.head.words(masking.gather(self._states(batch, corrupted))),
-                self.encoder.embeddings.token.weight,
-                self.head.words.bias,
-                targets_N=masking.gather(batch.input_ids_BL),
-                masked_N=masking.used_BN.flatten(),
-                uniforms_N=self.sampling_uniforms(batch, masking),
-            )
-        self.train(training)
+        with evaluation_mode(self):
+            for batch, _ in batches:
+                corrupted = self.corrupt_for_evaluation(batch, generator)
+                masking = corrupted.masking
+                encoder_metrics.add(
+                    self.head.words(masking.gather(self._states(batch, corrupted))),
+                    self.encoder.embeddings.token.weight,
+                    self.head.words.bias,
+                    targets_N=masking.gather(batch.input_ids_BL),
+                    masked_N=masking.used_BN.flatten(),
+                    uniforms_N=self.sampling_uniforms(batch, masking),
+                )
         return generator.compute() | encoder_metrics.compute_restored()
 
     def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from electra.data.collate import Batch
 from electra.modeling.encoders.base import Capability
+from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network, Networks
 from electra.objectives.base import Counts, Objective, StepOutput
 from electra.objectives.config import ObjectiveConfig, ObjectiveParts
@@ -77,13 +78,11 @@ class CausalLanguageModel(LanguageModel):
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
         """Loss per token, perplexity and accuracy."""
         metrics = MaskedLanguageModelMetrics()
-        training = self.training
-        self.eval()
-        memory = self.memory.empty_copy()
-        for batch, _ in batches:
-            targets_BL, used_BL = next_tokens(batch)
-            self.add_metrics(metrics, self.states(batch, memory), targets_BL.flatten(), used_BL.flatten())
-        self.train(training)
+        with evaluation_mode(self):
+            memory = self.memory.empty_copy()
+            for batch, _ in batches:
+                targets_BL, used_BL = next_tokens(batch)
+                self.add_metrics(metrics, self.states(batch, memory), targets_BL.flatten(), used_BL.flatten())
         loss = metrics.loss / max(metrics.count, 1)
         return {
             "eval/language_model_loss": loss,

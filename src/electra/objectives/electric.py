@@ -26,6 +26,7 @@ from torch.nn import functional as F
 from electra.config import NonNegativeFloat, NonNegativeInt, PositiveFloat
 from electra.data.collate import Batch
 from electra.modeling.encoders.base import Capability, EncoderConfig, EncoderModule, attention_mask
+from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.kernels.cross_entropy import (
@@ -213,28 +214,26 @@ class Electric(Objective):
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
         """Held-out metrics of both networks; a token counts as replaced if it differs from the original one."""
         cloze, samples, unigram = MaskedLanguageModelMetrics(), DetectionMetrics(), DetectionMetrics()
-        training = self.training
-        self.eval()
-        for batch, unigram_batch in batches:
-            ids_BL = batch.input_ids_BL
-            text_BL, masking = self._text_mask(ids_BL), self.draw_masks(batch)
-            hidden_BLE = self.cloze(batch)
-            samples_N = cloze.add(
-                masking.gather(hidden_BLE),
-                self.left.embeddings.token.weight,
-                self.cloze_head.bias,
-                targets_N=masking.gather(ids_BL),
-                masked_N=masking.used_BN.flatten(),
-                uniforms_N=_uniforms(batch, masking),
-                sampling=self.sampling,
-            )
-            corrupted_BL = replace_tokens(ids_BL, samples_N, masking, self.masking)
-            z_BL = self.energies(corrupted_BL, batch) + self._noise_log_odds(corrupted_BL, hidden_BLE)
-            samples.add(z_BL[text_BL], (corrupted_BL != ids_BL)[text_BL])
-            # With the energy only, because the exported network has no log q.
-            unigram_BL = unigram_batch.input_ids_BL
-            unigram.add(self.energies(unigram_BL, batch)[text_BL], (unigram_BL != ids_BL)[text_BL])
-        self.train(training)
+        with evaluation_mode(self):
+            for batch, unigram_batch in batches:
+                ids_BL = batch.input_ids_BL
+                text_BL, masking = self._text_mask(ids_BL), self.draw_masks(batch)
+                hidden_BLE = self.cloze(batch)
+                samples_N = cloze.add(
+                    masking.gather(hidden_BLE),
+                    self.left.embeddings.token.weight,
+                    self.cloze_head.bias,
+                    targets_N=masking.gather(ids_BL),
+                    masked_N=masking.used_BN.flatten(),
+                    uniforms_N=_uniforms(batch, masking),
+                    sampling=self.sampling,
+                )
+                corrupted_BL = replace_tokens(ids_BL, samples_N, masking, self.masking)
+                z_BL = self.energies(corrupted_BL, batch) + self._noise_log_odds(corrupted_BL, hidden_BLE)
+                samples.add(z_BL[text_BL], (corrupted_BL != ids_BL)[text_BL])
+                # With the energy only, because the exported network has no log q.
+                unigram_BL = unigram_batch.input_ids_BL
+                unigram.add(self.energies(unigram_BL, batch)[text_BL], (unigram_BL != ids_BL)[text_BL])
         return cloze.compute() | samples.compute() | {"eval/unigram_auc": unigram.auc()}
 
     def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from electra.data.collate import Batch
 from electra.modeling.encoders.base import EncoderModule
+from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels.cross_entropy import PLAIN, Sampling, sampled_cross_entropy
@@ -99,10 +100,8 @@ class Generator(nn.Module):
     @torch.no_grad()
     def sample(self, batch: Batch, masking: Masking, mask_BL: Tensor | None, uniforms_n: Tensor) -> Tensor:
         """Sample a token for every slot (n), without dropout."""
-        training = self.training
-        self.eval()
-        _, samples_n = self(batch, masking, mask_BL, uniforms_n)
-        self.train(training)
+        with evaluation_mode(self):
+            _, samples_n = self(batch, masking, mask_BL, uniforms_n)
         return samples_n
 
     def network(self, share: float) -> Network:

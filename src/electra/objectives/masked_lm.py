@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from electra.config import NonNegativeFloat
 from electra.data.collate import Batch
+from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels.cross_entropy import cross_entropy
@@ -115,20 +116,18 @@ class MaskedLanguageModel(Objective):
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
         """Held-out metrics of the masked language model (docs/concepts/pretraining.md explains each)."""
         metrics = MaskedLanguageModelMetrics()
-        training = self.training
-        self.eval()
-        memory = self.memory.empty_copy()
-        for batch, _ in batches:
-            masking = self.draw_masks(batch)
-            metrics.add(
-                self.head(self.states(batch, masking, memory)[0]),
-                self.encoder.embeddings.token.weight,
-                self.head.bias,
-                targets_N=masking.gather(batch.input_ids_BL),
-                masked_N=masking.masked_BN.flatten(),
-                uniforms_N=uniforms(batch.row_seeds, Purpose.SAMPLES, masking.used_BN.shape[1]).flatten(),
-            )
-        self.train(training)
+        with evaluation_mode(self):
+            memory = self.memory.empty_copy()
+            for batch, _ in batches:
+                masking = self.draw_masks(batch)
+                metrics.add(
+                    self.head(self.states(batch, masking, memory)[0]),
+                    self.encoder.embeddings.token.weight,
+                    self.head.bias,
+                    targets_N=masking.gather(batch.input_ids_BL),
+                    masked_N=masking.masked_BN.flatten(),
+                    uniforms_N=uniforms(batch.row_seeds, Purpose.SAMPLES, masking.used_BN.shape[1]).flatten(),
+                )
         return metrics.compute()
 
     def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:

@@ -265,6 +265,14 @@ def count_predictions(text_BL: Tensor, tokens_B: Tensor, config: MaskingConfig) 
     return counts_B * (available_B > 0) if config.replacement else torch.minimum(counts_B, available_B)
 
 
+def replaced_labels(ids_BL: Tensor, original_ids_BL: Tensor) -> Tensor:
+    """The labels of a discriminator: True where a token was replaced (B, L).
+
+    A sample that happens to be the original token counts as original (paper, section 2).
+    """
+    return ids_BL != original_ids_BL
+
+
 def replace_tokens(ids_BL: Tensor, new_n: Tensor, masking: Masking, config: MaskingConfig) -> Tensor:
     """The ids with new ids (B × N) at the positions of used slots (B, L)."""
     new_BN, positions_BN, used_BN = new_n.view_as(masking.positions_BN), masking.positions_BN, masking.used_BN

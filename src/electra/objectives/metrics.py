@@ -1,5 +1,7 @@
 """Held-out metrics of masked language models and of discriminators, accumulated over batches.
 
+`compute` gives their keys, as in metrics.jsonl; metric_labels.py has their labels for people.
+
 Shapes: N chosen positions, n those of one block, E embedding size, V vocabulary, T tokens.
 """
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from electra.data.collate import Batch
 from electra.modeling.encoders.base import Capability
+from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network, Networks
 from electra.objectives.base import Counts, Objective, StepOutput
 from electra.objectives.config import ObjectiveConfig, ObjectiveParts, Sections
@@ -101,14 +102,12 @@ class PermutationLanguageModel(LanguageModel):
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
         """Loss per target and accuracy."""
         metrics = MaskedLanguageModelMetrics()
-        training = self.training
-        self.eval()
-        memory = self.memory.empty_copy()
-        for batch, _ in batches:
-            masking = self.draw_masks(batch)
-            x_nD, targets_n = self.states(batch, masking, memory), masking.gather(batch.input_ids_BL)
-            self.add_metrics(metrics, x_nD, targets_n, masking.used_BN.flatten())
-        self.train(training)
+        with evaluation_mode(self):
+            memory = self.memory.empty_copy()
+            for batch, _ in batches:
+                masking = self.draw_masks(batch)
+                x_nD, targets_n = self.states(batch, masking, memory), masking.gather(batch.input_ids_BL)
+                self.add_metrics(metrics, x_nD, targets_n, masking.used_BN.flatten())
         return {
             "eval/permutation_lm_loss": metrics.loss / max(metrics.count, 1),
             "eval/permutation_lm_accuracy": metrics.correct / max(metrics.count, 1),

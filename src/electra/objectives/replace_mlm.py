@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from electra.data.collate import Batch
 from electra.modeling.encoders.base import EncoderConfig
+from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels.cross_entropy import cross_entropy
@@ -79,19 +80,17 @@ class ReplaceMlm(GeneratorObjective):
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
         """Held-out metrics of the generator, and of the full-size network at all chosen positions."""
         generator, encoder_metrics = MaskedLanguageModelMetrics(), MaskedLanguageModelMetrics()
-        training = self.training
-        self.eval()
-        for batch, _ in batches:
-            corrupted = self.corrupt_for_evaluation(batch, generator)
-            encoder_metrics.add(
-                self.head(self._states(batch, corrupted)[0]),
-                self.encoder.embeddings.token.weight,
-                self.head.bias,
-                targets_N=corrupted.masking.gather(batch.input_ids_BL),
-                masked_N=corrupted.masking.used_BN.flatten(),
-                uniforms_N=self.sampling_uniforms(batch, corrupted.masking),
-            )
-        self.train(training)
+        with evaluation_mode(self):
+            for batch, _ in batches:
+                corrupted = self.corrupt_for_evaluation(batch, generator)
+                encoder_metrics.add(
+                    self.head(self._states(batch, corrupted)[0]),
+                    self.encoder.embeddings.token.weight,
+                    self.head.bias,
+                    targets_N=corrupted.masking.gather(batch.input_ids_BL),
+                    masked_N=corrupted.masking.used_BN.flatten(),
+                    uniforms_N=self.sampling_uniforms(batch, corrupted.masking),
+                )
         return generator.compute() | encoder_metrics.compute_restored()
 
     def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:

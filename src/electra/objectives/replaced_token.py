@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.modeling.encoders.base import EncoderConfig
+from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import ReplacedTokenHead
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
@@ -31,7 +32,7 @@ from electra.objectives.generator_objective import (
     GeneratorObjective,
     GeneratorObjectiveConfig,
 )
-from electra.objectives.masking import Masking, MaskingConfig, non_padding, top_positions
+from electra.objectives.masking import Masking, MaskingConfig, non_padding, replaced_labels, top_positions
 from electra.objectives.metrics import DetectionMetrics, MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.stream_memory import StreamMemory
@@ -112,7 +113,7 @@ class ReplacedToken(GeneratorObjective):
 
     def output(self, batch: Batch, corrupted: CorruptedBatch, logits_BL: Tensor, counts: Counts) -> StepOutput:
         """Compute the losses from the discriminator's logits."""
-        replaced_BL = corrupted.ids_BL != batch.input_ids_BL
+        replaced_BL = replaced_labels(corrupted.ids_BL, batch.input_ids_BL)
         losses_BL = F.binary_cross_entropy_with_logits(logits_BL.float(), replaced_BL.float(), reduction="none")
         discriminator_loss = (losses_BL * self.loss_mask(batch, corrupted.masking)).sum() / counts["discriminator"]
         parts = {
@@ -159,18 +160,16 @@ class ReplacedToken(GeneratorObjective):
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
         """Held-out metrics of both networks (docs/concepts/pretraining.md explains each)."""
         generator, samples, unigram = MaskedLanguageModelMetrics(), DetectionMetrics(), DetectionMetrics()
-        training = self.training
-        self.eval()
-        memories = self.memory.empty_copy(), self.memory.empty_copy()
-        generator_memory = None if self.generator is None else self.generator.memory.empty_copy()
-        for batch, unigram_batch in batches:
-            corrupted = self.corrupt_for_evaluation(batch, generator, generator_memory)
-            text_BL = self.text_mask(batch)
-            texts = (samples, corrupted.ids_BL), (unigram, unigram_batch.input_ids_BL)
-            for (metrics, ids_BL), memory in zip(texts, memories, strict=True):
-                logits_BL = self.head(self.discriminator_states(batch, ids_BL, corrupted.mask_BL, memory))
-                metrics.add(logits_BL[text_BL], (ids_BL != batch.input_ids_BL)[text_BL])
-        self.train(training)
+        with evaluation_mode(self):
+            memories = self.memory.empty_copy(), self.memory.empty_copy()
+            generator_memory = None if self.generator is None else self.generator.memory.empty_copy()
+            for batch, unigram_batch in batches:
+                corrupted = self.corrupt_for_evaluation(batch, generator, generator_memory)
+                text_BL = self.text_mask(batch)
+                texts = (samples, corrupted.ids_BL), (unigram, unigram_batch.input_ids_BL)
+                for (metrics, ids_BL), memory in zip(texts, memories, strict=True):
+                    logits_BL = self.head(self.discriminator_states(batch, ids_BL, corrupted.mask_BL, memory))
+                    metrics.add(logits_BL[text_BL], replaced_labels(ids_BL, batch.input_ids_BL)[text_BL])
         return generator.compute() | samples.compute() | {"eval/unigram_auc": unigram.auc()}
 
     def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:

@@ -18,6 +18,7 @@ from torch import Tensor
 from electra.config import OpenFraction
 from electra.data.collate import Batch
 from electra.modeling.encoders.base import EncoderConfig
+from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.objectives.base import Counts, Objective, StepOutput
@@ -149,14 +150,12 @@ class TwoStage(ReplacedToken):
         if not self.in_first_stage:
             return super().evaluate(batches)
         metrics, learner = MaskedLanguageModelMetrics(), self._first_stage_network()
-        training = self.training
-        self.eval()
-        for batch, _ in batches:
-            masking = self.draw_masks(batch)
-            learner.add_metrics(
-                batch, masking, self.attention_mask(batch), self.sampling_uniforms(batch, masking), metrics
-            )
-        self.train(training)
+        with evaluation_mode(self):
+            for batch, _ in batches:
+                masking = self.draw_masks(batch)
+                learner.add_metrics(
+                    batch, masking, self.attention_mask(batch), self.sampling_uniforms(batch, masking), metrics
+                )
         values = metrics.compute()
         if self.config.first_stage == "encoder":
             return {key.replace("eval/", "eval/encoder_"): value for key, value in values.items()}

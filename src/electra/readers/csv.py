@@ -8,7 +8,7 @@ from pathlib import Path
 
 from electra.errors import DataError
 from electra.readers.base import Record, Reject, TableReader, register_reader
-from electra.readers.files import MAX_LINE, decode_lines, read_lines
+from electra.readers.lines import MAX_LINE, decode_lines, read_lines
 
 
 @register_reader

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.readers.base import Record, Reject, TableReader, register_reader
-from electra.readers.files import decode_lines, read_lines
+from electra.readers.lines import decode_lines, read_lines
 
 
 @register_reader

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from electra.errors import DataError
 from electra.readers.base import COMPRESSIONS, Record, Reject, TableReader, register_reader
-from electra.readers.files import open_file
+from electra.readers.lines import open_file
 
 ROWS = 64
 """Number of rows that are in memory at once."""

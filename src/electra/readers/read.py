@@ -16,7 +16,7 @@ from electra.readers.base import (
     get_reader,
     known_endings,
 )
-from electra.readers.files import check_is_text
+from electra.readers.lines import check_is_text
 
 
 def open_reader(path: Path) -> Reader:

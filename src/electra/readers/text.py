@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from electra.readers.base import Document, Item, Reader, ReadOptions, Reject, register_reader
-from electra.readers.files import decode_lines, read_lines
+from electra.readers.lines import decode_lines, read_lines
 
 MAX_DOCUMENT = 1 << 24
 """Maximum number of characters in a document (16.8 million); the text after them starts another document."""

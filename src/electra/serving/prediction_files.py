@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from electra.errors import ConfigError, DataError
 from electra.readers.base import TableReader, get_reader
-from electra.readers.files import read_lines
+from electra.readers.lines import read_lines
 from electra.readers.read import read_records
 from electra.serving.text_files import STANDARD_INPUT, Lines, WrittenFile, no_text_error, write_lines
 from electra.tasks import conll

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from electra.errors import DataError
-from electra.readers.files import check_is_text, read_lines
+from electra.readers.lines import check_is_text, read_lines
 
 SPACES = re.compile(" +")
 """Separates columns, besides tabs. Other white space does not: a word can be a no-break space."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from electra import durable
 from electra.errors import DataError
-from electra.readers.files import check_is_text, read_lines
+from electra.readers.lines import check_is_text, read_lines
 from electra.tasks.base import Prediction, Task
 from electra.tasks.classification import Classification
 from electra.tasks.config import DataConfig, HeadConfig

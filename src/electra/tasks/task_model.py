@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from electra.modeling.encoders.base import EncoderModule, attention_mask, gather_positions
+from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network, Networks
 from electra.modeling.task_heads import TaskHead
 from electra.objectives.base import Counts, StepOutput
@@ -93,11 +94,9 @@ class TaskModel(nn.Module):
 
         Rows of similar length are in one batch.
         """
-        training = self.training
-        self.eval()
-        batches = self.batches(rows, device=device, batch_tokens=batch_tokens)
-        outputs = compute_outputs(rows, batches, self.logits, self.problem, pad=pad, device=device)
-        self.train(training)
+        with evaluation_mode(self):
+            batches = self.batches(rows, device=device, batch_tokens=batch_tokens)
+            outputs = compute_outputs(rows, batches, self.logits, self.problem, pad=pad, device=device)
         return outputs
 
     def batches(

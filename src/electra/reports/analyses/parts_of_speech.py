@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
+from electra.objectives.config import scores_of
 from electra.reports.analysis import Results, count_of, windowed_notes
 from electra.reports.figures import new_figure
 from electra.reports.tables import NO_INTERVAL_NOTE, NumericTable, format_number, format_with_interval
@@ -68,8 +69,10 @@ def build_notes(results: Results) -> list[str]:
             "words, read as words joined with spaces"
         )
     [overall] = results["groups"]["all tokens"]
-    if results["objective"] == "electric":
-        notes.append("The model was trained by Electric: its logits are energies, so read the AUC, not the rates")
+    if scores_of(results["objective"]) == "energy":
+        notes.append(
+            f"The objective was {results['objective']}: the logits are energies, so read the AUC, not the rates"
+        )
     elif overall["missed"] and overall["missed"]["value"] >= MOSTLY_MISSED:
         replaced = overall["fakes"] / (overall["tokens"] * results["draws"])
         notes.append(
