@@ -82,7 +82,7 @@ def quality(pretrained: Pretrained, models: dict[str, OnnxModel], texts: list[st
         one = compare_on_texts(pretrained, model, ids, texts=f"{JUDGED} sentences")
         print(f"{name}: {one}")
         found[name] = asdict(one)
-        if model.facts.kind == "discriminator":
+        if model.metadata.kind == "discriminator":
             ours, theirs = (np.concatenate(Scorer(each, device="cpu").logits(ids)) for each in (pretrained, model))
             away = float(np.sqrt(np.mean((ours - theirs) ** 2)) / ours.std())
             print(f"{name}: logits differ by {away:.4f} of their standard deviation (root mean square)")

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from electra.data.tokenizer import special_tokens
-from electra.export.onnx.check import reference, sample
+from electra.export.onnx.check import sample_batch, torch_network
 from electra.export.onnx.graph import MASK
 from electra.export.onnx.model import OnnxModel, load_onnx
 from electra.export.pretrained import Pretrained
@@ -59,14 +59,14 @@ def timed(
 def _timed(
     pretrained: Pretrained, models: Mapping[str, OnnxModel], lengths: Sequence[int], *, rounds: int
 ) -> Timed:
-    inputs = sample(pretrained, special_tokens(pretrained.tokenizer), lengths)
+    inputs = sample_batch(pretrained, special_tokens(pretrained.tokenizer), lengths)
     if len({*lengths}) == 1:
         del inputs[MASK]
-    first = next(iter(models.values())).facts
-    network = reference(pretrained, first.kind)
+    first = next(iter(models.values())).metadata
+    network = torch_network(pretrained, first.kind)
     works: dict[str, Callable[[], object]] = {"torch": lambda: network(inputs)}
     for name, model in models.items():
-        works[name] = lambda model=model: model.run(model.facts.outputs[:1], **inputs)  # type: ignore[misc]
+        works[name] = lambda model=model: model.run(model.metadata.outputs[:1], **inputs)  # type: ignore[misc]
     seconds: dict[str, list[float]] = {name: [] for name in works}
     with torch.inference_mode():
         for number in range(rounds + 1):

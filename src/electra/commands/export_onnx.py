@@ -13,7 +13,7 @@ from electra.errors import CheckpointError, ConfigError, ElectraError, require
 from electra.export.loading import find, load_pretrained
 from electra.export.onnx.check import TOLERANCE
 from electra.export.onnx.model import load_onnx
-from electra.export.onnx.write import OnnxWritten, save_onnx
+from electra.export.onnx.write import SavedOnnx, save_onnx
 from electra.export.pretrained import Pretrained
 from electra.pretraining.export import save_networks
 
@@ -27,7 +27,7 @@ MEBIBYTE = 2**20
 class OnnxExport:
     """A folder that was written, and the effect of quantization (None: not quantized, or not measured)."""
 
-    written: OnnxWritten
+    written: SavedOnnx
     quality: QuantizationEffect | None
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ def export_onnx(
     def export(folder: Path, out: Path) -> OnnxExport:
         pretrained = load_pretrained(folder)
         if part == "encoder":
-            pretrained = pretrained.alone()
+            pretrained = pretrained.encoder_only()
         written = save_onnx(pretrained, out, weights=quantize or "float32", config_json=folder / "config.json")
         _warn(pretrained)
         if not quantize:

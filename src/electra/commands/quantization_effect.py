@@ -12,7 +12,7 @@ from electra.data.shards import MANIFEST, TokenData
 from electra.errors import ConfigError, DataError
 from electra.export.loading import load_pretrained
 from electra.export.onnx.model import OnnxModel
-from electra.export.onnx.write import outgoing_task
+from electra.export.onnx.write import exported_task
 from electra.export.pretrained import Pretrained
 from electra.finetuning.load_task import load_task
 from electra.finetuning.results import find_finetuning, load_finetuning_config
@@ -58,7 +58,7 @@ def measure_quantization(
         DataError: there are no data to measure on.
     """
     if pretrained.task is not None:
-        exported = replace(pretrained, task=outgoing_task(pretrained))
+        exported = replace(pretrained, task=exported_task(pretrained))
         return compare_on_task(exported, model, _read_examples(name, data))
     texts, ids = _read_texts(name, pretrained, data)
     generator_folder = folder.parent / "generator"

@@ -82,6 +82,6 @@ class Pretrained:
         """Width of the states."""
         return self.encoder.config.hidden_size
 
-    def alone(self) -> "Pretrained":
+    def encoder_only(self) -> "Pretrained":
         """Return the encoder without head and task."""
         return replace(self, head=None, task=None, pairs=None)

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from electra.errors import CheckpointError
-from electra.export.onnx.graph import FACTS, MODEL
+from electra.export.onnx.graph import METADATA_FILE, MODEL_FILE
 
 WEIGHTS = "model.safetensors"
 OLD_WEIGHTS = "pytorch_model.bin"
@@ -26,7 +26,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         if path.is_file():
             return {name: tensor.float() for name, tensor in load_file(path).items()}
         if not (path := folder / OLD_WEIGHTS).is_file():
-            hint = f"; for an ONNX folder, {FACTS} is missing" if (folder / MODEL).is_file() else ""
+            hint = f"; for an ONNX folder, {METADATA_FILE} is missing" if (folder / MODEL_FILE).is_file() else ""
             raise CheckpointError(f"{folder} has neither {WEIGHTS} nor {OLD_WEIGHTS}{hint}")
         tensors = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, OSError, RuntimeError, UnpicklingError, EOFError) as error:

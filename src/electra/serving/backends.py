@@ -72,7 +72,7 @@ def name_in_messages(model: str | Path | LoadedModel) -> str:
 def head_kind(loaded: LoadedModel) -> str:
     """The kind of the model's head (`electra.export.pretrained.HeadKind`); "encoder" if it has no head."""
     if isinstance(loaded, OnnxModel):
-        return loaded.facts.kind
+        return loaded.metadata.kind
     return "encoder" if loaded.head is None else pretrained.head_kind(loaded.head)
 
 
@@ -211,9 +211,9 @@ class OnnxTaskBackend:
         mask_BL = attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
         if mask_BL is not None:
             inputs[MASK] = mask_BL
-        flags = [name for name in (ALLOWED, BEGINS) if name in self.model.facts.inputs]
+        flags = [name for name in (ALLOWED, BEGINS) if name in self.model.metadata.inputs]
         return self.model.run(
-            self.model.facts.outputs, **inputs, **{name: batch.targets[name] == 1 for name in flags}
+            self.model.metadata.outputs, **inputs, **{name: batch.targets[name] == 1 for name in flags}
         )
 
 

@@ -40,7 +40,7 @@ class TextEncoder:
         long: LongTextMode | None = None,
     ) -> None:
         loaded = load_model(model)
-        if isinstance(loaded, OnnxModel) and "states" not in loaded.facts.outputs:
+        if isinstance(loaded, OnnxModel) and "states" not in loaded.metadata.outputs:
             raise CheckpointError(
                 f"{name_in_messages(model)} is an ONNX model that gives the outputs of its head, no hidden "
                 "states; export the encoder: electra export MODEL --to onnx --part encoder"

@@ -1,12 +1,11 @@
-"""Networks as ONNX graphs, operator by operator, of the standard's own operators alone (opset 20).
+"""Networks as ONNX graphs, built from the standard operators of opset 20.
 
-PyTorch's exporter gives the same numbers, but needs 10 to 40 seconds a network and writes four times as many
-operators, among them a test for NaN in each attention and axes that it computes from one another; from opset 23 on
-it writes `Attention`, which onnxruntime refuses for a mask of padding. The networks here are few, so what they
-compute is written down once more, and every graph is compared with its network before a file is made of it
-(`onnx_check`).
+PyTorch's exporter gives the same numbers, but needs 10 to 40 seconds for a network and writes four times as many
+operators: each attention tests for NaN, and axes are computed from one another. From opset 23 on it writes
+`Attention`, which onnxruntime refuses if there is a mask for padding. electra has few kinds of networks, so their
+computation is written here a second time. Each graph is compared with its network before it is saved (`check`).
 
-Shapes: B batch, L length, D hidden size, E embedding size, H heads, K head size; C classes; n places of words.
+Shapes: B batch, L length, V vocabulary, D hidden size, H heads, K head size.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,89 +20,89 @@ from torch import Tensor, nn
 from electra.modeling.encoders.base import ACTIVATIONS
 
 OPSET, IR_VERSION = 20, 9
-"""20 is the first with Gelu; onnxruntime knows both from 1.17 on."""
+"""Opset 20 is the first with Gelu. onnxruntime supports both versions from 1.17 on."""
 
 IDS, MASK, SEGMENTS = "input_ids", "attention_mask", "token_type_ids"
-"""The inputs of every graph, int64 (B, L); segments only where the network tells two apart."""
+"""The inputs of every graph, int64 (B, L). Networks with one segment have no SEGMENTS."""
 
-FACTS, MODEL = "onnx.json", "model.onnx"
-"""What such a folder holds beside the tokenizer."""
+METADATA_FILE, MODEL_FILE = "onnx.json", "model.onnx"
+"""The files of an ONNX folder next to those of the tokenizer."""
 
 
 def is_onnx(folder: Path) -> bool:
-    """Whether a folder is for onnxruntime."""
-    return (folder / FACTS).is_file()
+    """Whether a folder is an ONNX folder."""
+    return (folder / METADATA_FILE).is_file()
 
 
 class Graph:
-    """Operators and tables as they are added; a value is known by its name.
+    """An ONNX graph to which operators and initializers are added. A value is known by its name.
 
     Args:
-        small_tables: tables of embeddings are held in 8 bits, with a scale for each row.
+        int8_embeddings: whether embedding tables are stored in 8 bits, with a scale for each row.
     """
 
-    def __init__(self, *, small_tables: bool = False) -> None:
+    def __init__(self, *, int8_embeddings: bool = False) -> None:
         from onnx import TensorProto, helper
 
         self._helper, self.types = helper, TensorProto
-        self.small_tables = small_tables
+        self.int8_embeddings = int8_embeddings
         self.nodes: list[Any] = []
-        self._tables: dict[Any, tuple[str, NDArray[Any]]] = {}
-        self._parameters: list[Tensor] = []  # whose places in memory are keys, so they must not be freed
+        self._initializers: dict[Any, tuple[str, NDArray[Any]]] = {}
+        self._parameters: list[Tensor] = []  # kept alive, because their memory addresses are keys
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """One operator with one output."""
-        return self.several(kind, 1, *inputs, **attributes)[0]
+        """Add an operator with one output; return the name of the output."""
+        return self.multi_output_op(kind, 1, *inputs, **attributes)[0]
 
-    def several(self, kind: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
-        """One operator with so many outputs."""
+    def multi_output_op(self, kind: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
+        """Add an operator with `count` outputs; return their names."""
         number = len(self.nodes)
         outputs = [f"{kind}_{number}" if count == 1 else f"{kind}_{number}_{i}" for i in range(count)]
         self.nodes.append(self._helper.make_node(kind, inputs, outputs, name=f"{kind}_{number}", **attributes))
         return outputs
 
-    def numbers(self, *values: int) -> str:
-        """A short list of whole numbers, such as axes."""
-        return self._table(("numbers", values), np.array(values, np.int64))
+    def integers(self, *values: int) -> str:
+        """A constant int64 vector, such as axes."""
+        return self._initializer(("integers", values), np.array(values, np.int64))
 
-    def number(self, value: float) -> str:
-        """A float32."""
-        return self._table(("number", value), np.array(value, np.float32))
+    def scalar(self, value: float) -> str:
+        """A constant float32 scalar."""
+        return self._initializer(("scalar", value), np.array(value, np.float32))
 
-    def parameter(self, tensor: Tensor, *, turned: bool = False) -> str:
-        """A network's weights; what several blocks share is held once.
+    def parameter(self, tensor: Tensor, *, transpose: bool = False) -> str:
+        """A parameter of the network. A parameter that several blocks share is stored once.
 
         Args:
-            turned: the transpose, which is what a product takes.
+            transpose: whether to store the transpose, as MatMul expects for the weight of a linear layer.
         """
         tensor = tensor.detach()
         self._parameters.append(tensor)
-        key = ("parameter", tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), turned)
-        if key in self._tables:
-            return self._tables[key][0]
+        key = ("parameter", tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), transpose)
+        if key in self._initializers:
+            return self._initializers[key][0]
         values = (tensor if tensor.dtype == torch.int8 else tensor.float()).cpu().numpy()
-        return self._table(key, np.ascontiguousarray(values.T if turned else values))
+        return self._initializer(key, np.ascontiguousarray(values.T if transpose else values))
 
-    def _table(self, key: Any, values: NDArray[Any]) -> str:
-        if key not in self._tables:
-            self._tables[key] = f"table_{len(self._tables)}", values
-        return self._tables[key][0]
+    def _initializer(self, key: Any, values: NDArray[Any]) -> str:
+        if key not in self._initializers:
+            self._initializers[key] = f"table_{len(self._initializers)}", values
+        return self._initializers[key][0]
 
     def linear(self, x: str, layer: nn.Linear) -> str:
-        """A product with the weights, and the bias where there is one."""
-        y = self.op("MatMul", x, self.parameter(layer.weight, turned=True))
+        """A linear layer, with or without bias."""
+        y = self.op("MatMul", x, self.parameter(layer.weight, transpose=True))
         return y if layer.bias is None else self.op("Add", y, self.parameter(layer.bias))
 
-    def rows(self, table: Tensor, places: str) -> str:
-        """Rows of a table of embeddings."""
-        if not self.small_tables:
-            return self.op("Gather", self.parameter(table), places)
-        scales_V1 = table.detach().abs().amax(1, keepdim=True).clamp(min=1e-12) / 127
-        whole = self.parameter(torch.round(table.detach() / scales_V1).to(torch.int8))
-        values = self.op("Cast", self.op("Gather", whole, places), to=self.types.FLOAT)
-        return self.op("Mul", values, self.op("Gather", self.parameter(scales_V1), places))
+    def embedding(self, weight: Tensor, indices: str) -> str:
+        """Rows of an embedding table."""
+        if not self.int8_embeddings:
+            return self.op("Gather", self.parameter(weight), indices)
+        scales_V1 = weight.detach().abs().amax(1, keepdim=True).clamp(min=1e-12) / 127
+        int8_weight = self.parameter(torch.round(weight.detach() / scales_V1).to(torch.int8))
+        values = self.op("Cast", self.op("Gather", int8_weight, indices), to=self.types.FLOAT)
+        return self.op("Mul", values, self.op("Gather", self.parameter(scales_V1), indices))
 
     def norm(self, x: str, layer: nn.LayerNorm) -> str:
         return self.op(
@@ -111,8 +110,8 @@ class Graph:
         )
 
     def activation(self, x: str, function: Callable[[Tensor], Tensor]) -> str:
-        """One of `modeling.encoder.ACTIVATIONS`."""
-        match next(name for name, known in ACTIVATIONS.items() if known is function):
+        """One of `modeling.encoders.base.ACTIVATIONS`."""
+        match next(name for name, activation in ACTIVATIONS.items() if activation is function):
             case "gelu":
                 return self.op("Gelu", x)
             case "gelu_tanh":
@@ -122,29 +121,29 @@ class Graph:
             case "silu":
                 return self.op("Mul", x, self.op("Sigmoid", x))
 
-    def heads(self, x: str, heads: int, size: int, *, keys: bool = False) -> str:
-        """(B, L, D) as (B, H, L, K), or for keys as (B, H, K, L)."""
-        parted = self.op("Reshape", x, self.numbers(0, 0, heads, size))
-        return self.op("Transpose", parted, perm=[0, 2, 3, 1] if keys else [0, 2, 1, 3])
+    def split_heads(self, x: str, heads: int, size: int, *, keys: bool = False) -> str:
+        """Reshape (B, L, D) to (B, H, L, K), or for keys to (B, H, K, L)."""
+        x_BLHK = self.op("Reshape", x, self.integers(0, 0, heads, size))
+        return self.op("Transpose", x_BLHK, perm=[0, 2, 3, 1] if keys else [0, 2, 1, 3])
 
-    def joined(self, x: str, width: int) -> str:
-        """(B, H, L, K) as (B, L, D)."""
-        return self.op("Reshape", self.op("Transpose", x, perm=[0, 2, 1, 3]), self.numbers(0, 0, width))
+    def merge_heads(self, x: str, width: int) -> str:
+        """Reshape (B, H, L, K) to (B, L, D)."""
+        return self.op("Reshape", self.op("Transpose", x, perm=[0, 2, 1, 3]), self.integers(0, 0, width))
 
     def input(self, name: str, *axes: str) -> str:
-        """An input of whole numbers."""
+        """Declare an int64 input, unless there is one of this name."""
         if name not in self.inputs:
             self._inputs.append(self._helper.make_tensor_value_info(name, self.types.INT64, axes))
         return name
 
-    def output(self, name: str, value: str, *axes: str | int, whole: bool = False) -> None:
-        """Give a value a name to the outside.
+    def output(self, name: str, value: str, *axes: str | int, integer: bool = False) -> None:
+        """Declare a value as an output.
 
         Args:
-            whole: it holds whole numbers, not float32.
+            integer: whether the value is int64 instead of float32.
         """
         self.nodes.append(self._helper.make_node("Identity", [value], [name], name=name))
-        kind = self.types.INT64 if whole else self.types.FLOAT
+        kind = self.types.INT64 if integer else self.types.FLOAT
         self._outputs.append(self._helper.make_tensor_value_info(name, kind, axes))
 
     @property
@@ -156,25 +155,25 @@ class Graph:
         return [value.name for value in self._outputs]
 
     def shapes(self, names: Sequence[str]) -> dict[str, list[str | int]]:
-        """The axes of inputs or outputs: their sizes, or the names of those that are open."""
-        found = {
+        """The axes of inputs or outputs: sizes, or names for dynamic axes."""
+        shapes = {
             value.name: [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim]
             for value in (*self._inputs, *self._outputs)
         }
-        return {name: found[name] for name in names}
+        return {name: shapes[name] for name in names}
 
     @property
-    def size(self) -> int:
-        """Bytes of the tables."""
-        return sum(values.nbytes for _, values in self._tables.values())
+    def num_bytes(self) -> int:
+        """Size of the initializers in bytes."""
+        return sum(values.nbytes for _, values in self._initializers.values())
 
     def model(self, producer: str, version: str) -> Any:
-        """The graph as a model of the `onnx` package, checked by it."""
+        """The graph as a model of the `onnx` package, after its checks."""
         import onnx
         from onnx import numpy_helper
 
-        tables = [numpy_helper.from_array(values, name) for name, values in self._tables.values()]
-        graph = self._helper.make_graph(self.nodes, producer, self._inputs, self._outputs, tables)
+        initializers = [numpy_helper.from_array(values, name) for name, values in self._initializers.values()]
+        graph = self._helper.make_graph(self.nodes, producer, self._inputs, self._outputs, initializers)
         opsets = [self._helper.make_opsetid("", OPSET)]
         model = self._helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
         model.producer_name, model.producer_version = producer, version

@@ -1,10 +1,8 @@
-"""A folder that onnxruntime runs: what it holds, and the network in it behind the door of one of PyTorch's.
+"""ONNX folders: their metadata, and the network that onnxruntime computes.
 
-`model.onnx` is the graph; `onnx.json` says what it is and what goes in and out, so that a program in any language
-can use it; `tokenizer.json` is that of the `tokenizers` library; `config.json` and `tokenizer_config.json` are
-there for other tools.
-
-Shapes: B batch, L length, D hidden size, N positions, V vocabulary.
+`model.onnx` is the graph. `onnx.json` describes its inputs, outputs and special tokens, so that programs in any
+language can use it. `tokenizer.json` is in the format of the `tokenizers` library. Other tools read `config.json`
+and `tokenizer_config.json`.
 """
 
 from dataclasses import dataclass
@@ -19,25 +17,26 @@ from torch import Tensor
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, require
-from electra.export.onnx.graph import FACTS, IDS, MASK, MODEL, SEGMENTS
+from electra.export.onnx.graph import IDS, MASK, METADATA_FILE, MODEL_FILE, SEGMENTS
 from electra.export.onnx.heads import KINDS, OnnxKind
 from electra.json_files import raise_if_damaged, read_json
 
 FORMAT = 1
-"""Of onnx.json; one that is higher was written by a later version."""
+"""Version of onnx.json. Later versions of electra may write a higher one."""
 
 
 @dataclass(frozen=True)
-class OnnxFacts:
-    """What onnx.json says.
+class OnnxMetadata:
+    """The content of onnx.json.
 
     Attributes:
-        kind: what the head is for.
-        max_length: the longest input, special tokens included.
-        hidden_size: of the states.
-        stream: a text stands between two [SEP]s, as in the training of networks with a memory, not behind [CLS].
-        objective: what a network was trained by that was not fine-tuned.
-        task: what a fine-tuned one knows of its task.
+        kind: the kind of head.
+        max_length: the longest input in tokens, special tokens included.
+        hidden_size: width of the hidden states.
+        stream: whether a text is read between two [SEP] instead of after [CLS], as networks with a memory are
+            trained.
+        objective: the objective that trained the network; None if it was fine-tuned.
+        task: the description of the fine-tuning task; None without fine-tuning.
     """
 
     kind: OnnxKind
@@ -50,32 +49,33 @@ class OnnxFacts:
     task: dict[str, Any] | None
 
     @classmethod
-    def read(cls, path: Path) -> "OnnxFacts":
-        """
+    def read(cls, path: Path) -> "OnnxMetadata":
+        """Read an onnx.json.
+
         Raises:
-            CheckpointError: the file is garbled, or of a later version.
+            CheckpointError: the file is damaged, or was written by a later version.
         """
-        facts = read_json(path)
+        fields = read_json(path)
         with raise_if_damaged(path):
-            if not isinstance(version := facts["format"], int) or version < 1:
+            if not isinstance(version := fields["format"], int) or version < 1:
                 raise ValueError(f"format {version!r}")
             if version > FORMAT:
                 raise CheckpointError(
-                    f"{path} has format {version}, and this version of electra reads up to {FORMAT}; take a newer "
-                    "one, or export the model again"
+                    f"{path} has format {version}, and this version of electra reads up to {FORMAT}; install a "
+                    "newer electra, or export the model again"
                 )
-            kind = next((known for known in KINDS if known == facts["kind"]), None)
+            kind = next((kind for kind in KINDS if kind == fields["kind"]), None)
             if kind is None:
-                raise ValueError(f"kind {facts['kind']!r}")
+                raise ValueError(f"kind {fields['kind']!r}")
             return cls(
                 kind,
-                tuple(map(str, facts["inputs"])),
-                tuple(map(str, facts["outputs"])),
-                int(facts["max_length"]),
-                int(facts["hidden_size"]),
-                facts["special_tokens"]["begin"] == facts["special_tokens"]["end"],
-                facts.get("objective"),
-                facts.get("task"),
+                tuple(map(str, fields["inputs"])),
+                tuple(map(str, fields["outputs"])),
+                int(fields["max_length"]),
+                int(fields["hidden_size"]),
+                fields["special_tokens"]["begin"] == fields["special_tokens"]["end"],
+                fields.get("objective"),
+                fields.get("task"),
             )
 
 
@@ -83,94 +83,97 @@ class OnnxFacts:
 class OnnxModel:
     """A network that onnxruntime computes, on the CPU, and its tokenizer."""
 
-    facts: OnnxFacts
+    metadata: OnnxMetadata
     tokenizer: Tokenizer
     session: Any
 
     @property
     def max_length(self) -> int:
-        return self.facts.max_length
+        return self.metadata.max_length
 
     @property
     def objective(self) -> str | None:
-        return self.facts.objective
+        return self.metadata.objective
 
     @property
     def task(self) -> dict[str, Any] | None:
-        return self.facts.task
+        return self.metadata.task
 
     @property
     def stream(self) -> bool:
-        return self.facts.stream
+        return self.metadata.stream
 
     @property
     def memory_length(self) -> int:
-        """None goes out: each window is read by itself."""
+        """0: the memory is not exported, so each window is read independently."""
         return 0
 
     @property
     def hidden_size(self) -> int:
-        return self.facts.hidden_size
+        return self.metadata.hidden_size
 
     def run(self, names: tuple[str, ...], **inputs: Tensor) -> dict[str, Tensor]:
-        """Some of the outputs by name.
+        """Compute some of the outputs; return them by name.
 
         Args:
-            inputs: by name; those that the graph does not take are passed over. Where the mask or the segments
-                are left out, there is no padding, and all tokens are of segment 0.
+            names: names of outputs.
+            inputs: inputs by name. Inputs that the graph does not have are ignored. Default of the mask: no
+                padding; of the segments: all 0.
         """
         ids = inputs[IDS].numpy()
-        given = {MASK: np.ones_like(ids), SEGMENTS: np.zeros_like(ids)} | {
+        arrays = {MASK: np.ones_like(ids), SEGMENTS: np.zeros_like(ids)} | {
             name: tensor.numpy().astype(np.int64) for name, tensor in inputs.items()
         }
-        found = self.session.run(names, {name: given[name] for name in self.facts.inputs})
-        return {name: torch.from_numpy(values) for name, values in zip(names, found, strict=True)}
+        values = self.session.run(names, {name: arrays[name] for name in self.metadata.inputs})
+        return {name: torch.from_numpy(value) for name, value in zip(names, values, strict=True)}
 
 
 def load_onnx(folder: Path) -> OnnxModel:
-    """What a folder holds.
+    """Load an ONNX folder.
 
     Raises:
-        CheckpointError: onnxruntime is missing, or a file is garbled, missing, or of a later version.
+        CheckpointError: onnxruntime is missing, or a file is damaged, missing, or of a later version.
         DataError: the tokenizer cannot be read or lacks a special token.
     """
     require("ONNX", "onnx", "onnxruntime")
-    facts = OnnxFacts.read(folder / FACTS)
-    session = open_session(folder / MODEL)
-    for what, said, names in (
-        ("inputs", facts.inputs, session.get_inputs()), ("outputs", facts.outputs, session.get_outputs())
+    metadata = OnnxMetadata.read(folder / METADATA_FILE)
+    session = open_session(folder / MODEL_FILE)
+    for what, names, values in (
+        ("inputs", metadata.inputs, session.get_inputs()), ("outputs", metadata.outputs, session.get_outputs())
     ):  # fmt: skip
-        if {*said} != {value.name for value in names}:
+        graph_names = [value.name for value in values]
+        if {*names} != {*graph_names}:
             raise CheckpointError(
-                f"{folder}: {FACTS} names the {what} {', '.join(said)}, {MODEL} has "
-                f"{', '.join(value.name for value in names)}; the two belong to different models"
+                f"{folder}: {METADATA_FILE} names the {what} {', '.join(names)}, {MODEL_FILE} has "
+                f"{', '.join(graph_names)}; the two files belong to different models"
             )
     tokenizer = load_tokenizer(folder)
     tokenizers.special_tokens(tokenizer, folder)
-    return OnnxModel(facts, tokenizer, session)
+    return OnnxModel(metadata, tokenizer, session)
 
 
 def open_session(model: Path | bytes, *, threads: int | None = None) -> Any:
-    """A session of onnxruntime on the CPU.
+    """Open a graph in onnxruntime on the CPU.
 
     Args:
-        threads: None: as many as PyTorch takes. onnxruntime's own choice ties each to a core, which container
-            rules often forbid, and leaves PyTorch's setting unheard.
+        model: the file, or its content.
+        threads: the number of threads; None: PyTorch's. onnxruntime's default pins each thread to a core, which
+            containers often forbid, and ignores PyTorch's setting.
 
     Raises:
-        CheckpointError: it is no graph that it can run.
+        CheckpointError: the file is missing, or onnxruntime cannot run the graph.
     """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads() if threads is None else threads
     options.log_severity_level = 3
-    where = model if isinstance(model, bytes) else str(model)
+    source = model if isinstance(model, bytes) else str(model)
     if isinstance(model, Path) and not model.is_file():
-        raise CheckpointError(f"{model} is missing; put back a copy of the folder, or export the model again")
+        raise CheckpointError(f"{model} is missing; copy the folder again, or export the model again")
     try:
-        return onnxruntime.InferenceSession(where, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # its errors have no class in common but this
+        return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its errors have no other common class
         name = "the graph" if isinstance(model, bytes) else model
         reason = " ".join(str(error).split())[:200]
-        raise CheckpointError(f"{name} is damaged, or this onnxruntime is too old for it: {reason}") from error
+        raise CheckpointError(f"{name} is damaged, or onnxruntime is too old for it: {reason}") from error
