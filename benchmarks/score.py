@@ -40,7 +40,7 @@ import electra
 from electra.config import load_config
 from electra.data.tokenizer import load_tokenizer
 from electra.export import huggingface
-from electra.export.loading import find
+from electra.export.loading import find_model
 from electra.modeling.encoders.bert import BertEncoder
 from electra.modeling.heads import ReplacedTokenHead
 from electra.pretraining.config import PretrainConfig, with_vocabulary
@@ -199,7 +199,7 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as name:
-        folder = find(options.model) if options.model else write_untrained(options.preset, Path(name))
+        folder = find_model(options.model) if options.model else write_untrained(options.preset, Path(name))
         peer, scorer = Peer(folder), electra.Scorer(folder, device="cpu")
         encoder = electra.TextEncoder(folder, device="cpu")
         file = SHARED / "tasks/ged/en_realec_dev.tsv"

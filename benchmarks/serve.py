@@ -37,7 +37,7 @@ import psutil
 import torch
 
 from electra.data.tokenizer import load_tokenizer
-from electra.export.loading import find
+from electra.export.loading import find_model
 from score import SHARED, write_untrained
 
 HERE = Path(__file__).parent
@@ -247,7 +247,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = find(options.model) if options.model else write_untrained(options.preset, Path(name))
+        folder = find_model(options.model) if options.model else write_untrained(options.preset, Path(name))
         tokenizer = load_tokenizer(folder)
         texts = [text for text in sentences() if len(tokenizer.encode(text).ids) <= 128]
         what = str(options.model.name if options.model else options.preset)

@@ -350,7 +350,7 @@ def test_json_lines_mark_cut_texts(models: Models, tmp_path: Path) -> None:
 def test_a_folder_of_several_models_is_refused_with_their_names(models: Models) -> None:
     folder = Path(models("labels")).parent
     models("pair")
-    with pytest.raises(CheckpointError, match=r"holds several models: .*labels.*pair.*; give one, as"):
+    with pytest.raises(CheckpointError, match=r"has several models: .*labels.*pair.*; give one of them"):
         run(PredictConfig(str(folder), ("a",)))
 
 

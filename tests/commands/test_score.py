@@ -162,7 +162,7 @@ def test_mistakes_are_explained(model, tmp_path) -> None:  # type: ignore[no-unt
         (ScoreConfig(model, input=str(tmp_path / "a.doc")), DataError, "unknown file format"),
         (ScoreConfig(model, input=str(tmp_path / "b.txt")), DataError, "a binary file"),
         (ScoreConfig(model, input=str(tmp_path / "c.csv"), text_column="c"), DataError, "no column 'c'"),
-        (ScoreConfig(str(tmp_path), ("a",)), CheckpointError, "is no model"),
+        (ScoreConfig(str(tmp_path), ("a",)), CheckpointError, "is not a model"),
         (ScoreConfig(model, ("a",), output=tmp_path / "no/where"), DataError, "cannot be written"),
     ):
         with pytest.raises(error) as caught:
@@ -206,4 +206,4 @@ def test_an_input_without_any_text_is_an_error(model, tmp_path, capsys, content)
 
 def test_a_mistake_ends_with_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["score", str(tmp_path), "a text"]) == 2
-    assert "is no model" in capsys.readouterr().err
+    assert "is not a model" in capsys.readouterr().err

@@ -30,7 +30,7 @@ from electra.analysis.held_out_text import sample_document_rows
 from electra.analysis.load_models import check_vocabulary
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, DataError
-from electra.export.loading import find
+from electra.export.loading import find_model
 from electra.export.onnx.graph import is_onnx
 from electra.objectives.config import scores_of
 from electra.serving.calibration import CALIBRATION_FILE, Calibration, CalibrationKind
@@ -275,7 +275,7 @@ def _error_row(
 
 def check_accepts_correction(model: str) -> None:
     """Raise a CheckpointError if no correction can be stored with a model."""
-    if is_onnx(find(model)):
+    if is_onnx(find_model(model)):
         raise CheckpointError(
             f"{model} is an ONNX folder, which cannot hold a correction; give the model that it was made from"
         )
@@ -299,4 +299,6 @@ def store_correction(calibration: Calibration, model: str) -> str | None:
             reason = f"the model's folder cannot be written to ({error.strerror})"
         else:
             return None
-    return f"{reason}; the earlier correction stays" if (find(model) / CALIBRATION_FILE).is_file() else reason
+    return (
+        f"{reason}; the earlier correction stays" if (find_model(model) / CALIBRATION_FILE).is_file() else reason
+    )

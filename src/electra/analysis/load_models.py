@@ -5,7 +5,7 @@ from tokenizers import Tokenizer
 from electra.data.shards import TokenData
 from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, DataError
-from electra.export.loading import generator_beside
+from electra.export.loading import find_generator
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
 from electra.serving.scorer import Scorer
 
@@ -30,13 +30,13 @@ def load_generator(model: str, generator: str | None, scorer: Scorer) -> MaskedT
         CheckpointError: there is none.
         DataError: its vocabulary is not the discriminator's.
     """
-    name = generator or generator_beside(model)
+    name = generator or find_generator(model)
     if name is None:
         raise CheckpointError(
             f"{model} has no generator next to it that could replace tokens; name one: --generator MODEL (such as "
             "RUN/export/generator, or another masked language model with the same vocabulary)"
         )
-    predictor = MaskedTokenPredictor(generator_beside(name) or name)
+    predictor = MaskedTokenPredictor(find_generator(name) or name)
     if scorer.tokenizer.get_vocab() != predictor.tokenizer.get_vocab():
         raise DataError(
             f"{model} and {name} have different vocabularies; give a generator with the discriminator's vocabulary"

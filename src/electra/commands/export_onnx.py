@@ -10,7 +10,7 @@ from typing import Literal
 from electra.analysis.quantization import QuantizationEffect
 from electra.commands.quantization_effect import measure_quantization
 from electra.errors import CheckpointError, ConfigError, ElectraError, require
-from electra.export.loading import find, load_pretrained
+from electra.export.loading import find_model, load_pretrained
 from electra.export.onnx.check import TOLERANCE
 from electra.export.onnx.model import load_onnx
 from electra.export.onnx.write import SavedOnnx, save_onnx
@@ -93,7 +93,7 @@ def export_onnx(
     if not any((path / "checkpoints").glob("step-*")):
         if checkpoint is not None:
             raise ConfigError(f"--checkpoint is for runs, and {path} is not one; leave it out")
-        folder = find(model)
+        folder = find_model(model)
         if out is None and not path.is_dir():
             raise ConfigError(f"{model} is not a local folder to write into; give --out FOLDER")
         return OnnxResult([export(folder, out or path / name)])

@@ -1,4 +1,4 @@
-"""The names by which tables, figures, reports and model cards call models and runs."""
+"""Display names of models and runs in tables, figures, reports and model cards."""
 
 import re
 from collections import Counter
@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 NETWORKS = ("discriminator", "generator", "encoder")
-"""Folders of an export that name a network of a run, but not the run."""
+"""Names of the folders of a run's networks, which do not identify the run."""
 UNNAMED = ("export", "model")
-"""Folders that name neither."""
+"""Names of folders that identify neither a run nor a network."""
 STUDY_RUN = re.compile(r"(?P<arm>[^/]+)/(?P<share>[\d.]+)/(?P<seed>seed-\d+)/run")
 """The folders of a run in a study; the arm identifies it."""
 
 
 def display_names(models: Sequence[str | Path]) -> list[str]:
-    """The display names of MODELs: the shortest ends of their paths that differ from each other.
+    """Return the display names of MODELs: the shortest ends of their paths that differ from each other.
 
-    A network of a run is named with the run: RUN/export/generator is "RUN generator". If the same model is given
-    twice, the names are numbered. A run of a study is named by its arm, with the seed and the share of the budget
-    only if necessary. A Hugging Face id is named without its owner if that is clear.
+    The name of a network includes the run: RUN/export/generator is "RUN generator". If the same model is given
+    twice, the names are numbered. A run of a study has the name of its arm, with the seed and the share of the
+    budget only if necessary. The owner of a Hugging Face id is left out if no other id has the same name.
     """
     parts = [_study_run_parts(_naming_parts(model)) for model in models]
     sizes = {names: 2 if len(names) > 1 and names[-1] in NETWORKS else 1 for names in parts}
@@ -38,7 +38,7 @@ def display_names(models: Sequence[str | Path]) -> list[str]:
 
 
 def display_name(model: str | Path) -> str:
-    """The display name of one MODEL."""
+    """Return the display name of one MODEL."""
     return display_names([model])[0]
 
 
@@ -52,6 +52,6 @@ def _study_run_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _naming_parts(model: str | Path) -> tuple[str, ...]:
-    """The folders of a MODEL that say something about it."""
+    """The folders in the path of a MODEL that identify it."""
     path = Path(model).absolute() if Path(model).is_dir() else Path(model)  # so that "." has a name
     return tuple(part for part in path.parts if part not in UNNAMED) or path.parts

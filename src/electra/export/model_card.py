@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from electra import __version__
 from electra.export.formats.base import format_of_encoder
-from electra.export.loading import is_id
+from electra.export.loading import is_hub_id
 from electra.export.pretrained import HeadKind
 from electra.modeling.encoders.base import EncoderConfig
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
@@ -92,7 +92,7 @@ def model_card(
         is_energy=is_energy,
         model_type=_model_type(encoder, about.head) if classes[main] else "electra",
         fills_masks=fills_masks,
-        base=start if start and is_id(start) and not Path(start).exists() else None,
+        base=start if start and is_hub_id(start) and not Path(start).exists() else None,
         sources=[source.removeprefix("hub:") for source in sources if source.startswith("hub:")],
         # An energy does not detect replaced tokens, so its AUC must not rank models.
         results=[] if is_energy else _results(evaluation, fills_masks=fills_masks),
@@ -204,7 +204,7 @@ def _results(evaluation: Mapping[str, Any], *, fills_masks: bool) -> list[dict[s
 
 def _model(name: str) -> str:
     """An id of the hub as it is; of a folder its name alone."""
-    return name if is_id(name) and not Path(name).exists() else _source(name)
+    return name if is_hub_id(name) and not Path(name).exists() else _source(name)
 
 
 def _warmup(optimizer: Mapping[str, Any]) -> str:

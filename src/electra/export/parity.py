@@ -1,4 +1,4 @@
-"""Whether an exported folder computes in transformers what our own network computes.
+"""Compare the outputs of an exported network in transformers with those of the original network.
 
 Shapes: B batch, L length, V vocabulary.
 """
@@ -24,7 +24,7 @@ from electra.modeling.task_heads import SpanHead, TextHead
 
 PAIR_LOGITS = ("seq_relationship_logits", "sop_logits")
 TOLERANCE = 1e-5
-"""An export whose logits differ by more than this computes something else."""
+"""Largest difference of logits that rounding can explain."""
 
 
 @torch.inference_mode()
@@ -38,11 +38,11 @@ def parity(
     *,
     pairs: SentencePairHead | None = None,
 ) -> float | None:
-    """Return the largest absolute difference between our logits and transformers', at tokens.
+    """Return the largest absolute difference between electra's logits and transformers', without padding.
 
-    States are compared where transformers has a class for the encoder but none for the head. Both compute in
-    float64, so that rounding does not hide a difference in what is computed: in float32, logits of 20 differ by up
-    to 1e-5 from the order of sums alone.
+    If transformers has a class for the encoder but none for the head, hidden states are compared. Both compute in
+    float64, because rounding in float32 could hide an error: the order of sums alone changes logits of 20 by up to
+    1e-5.
 
     Args:
         folder: written by `electra.export.huggingface.save` from this encoder and head.
@@ -82,7 +82,7 @@ def parity(
     pair_logits_B2 = next((outputs[name] for name in PAIR_LOGITS if name in outputs), None)
     if pairs is None or pair_logits_B2 is None:
         return float(differences.max())
-    # Ours is one logit, the difference of transformers' two.
+    # electra has one logit for a pair: the difference of transformers' two logits.
     pair_logits_B = copy.deepcopy(pairs).double()(x_BLD[:, 0])
     pair_differences_B = (pair_logits_B2[:, 1] - pair_logits_B2[:, 0] - pair_logits_B).abs()
     return max(float(differences.max()), float(pair_differences_B.max()))
@@ -90,14 +90,14 @@ def parity(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """No bars and no reports of transformers between the lines of a run."""
-    theirs: Any = importlib.import_module("transformers.utils.logging")  # has no types
-    bars, level = theirs.is_progress_bar_enabled(), theirs.get_verbosity()
-    theirs.disable_progress_bar()
-    theirs.set_verbosity(logging.ERROR)
+    """Disable transformers' progress bars and warnings."""
+    transformers_logging: Any = importlib.import_module("transformers.utils.logging")  # has no types
+    bars, level = transformers_logging.is_progress_bar_enabled(), transformers_logging.get_verbosity()
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity(logging.ERROR)
     try:
         yield
     finally:
-        theirs.set_verbosity(level)
+        transformers_logging.set_verbosity(level)
         if bars:
-            theirs.enable_progress_bar()
+            transformers_logging.enable_progress_bar()

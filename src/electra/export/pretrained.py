@@ -1,4 +1,4 @@
-"""A pre-trained or fine-tuned model: encoder, head and tokenizer, as a folder holds them."""
+"""A pre-trained or fine-tuned model: encoder, head and tokenizer."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -74,7 +74,8 @@ class Pretrained:
 
     @property
     def stream(self) -> bool:
-        """Whether it was trained on a stream, so that it reads a text between two [SEP] (`serving.batching`)."""
+        """Whether the network was trained on a stream, so that it reads a text between two [SEP]
+        (`serving.batching`)."""
         return self.memory_length > 0
 
     @property

@@ -1,4 +1,4 @@
-"""The file of weights in a Hugging Face folder."""
+"""Read the weights of a Hugging Face folder."""
 
 from pathlib import Path
 from pickle import UnpicklingError
@@ -19,7 +19,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     """Return the tensors of a folder by name, in float32.
 
     Raises:
-        CheckpointError: there is no such file, or it is damaged.
+        CheckpointError: there is no file of weights, or it is damaged.
     """
     path = folder / WEIGHTS
     try:

@@ -9,7 +9,7 @@ import torch
 from electra.export.display_name import display_name
 from electra.export.formats.base import format_of_encoder
 from electra.export.huggingface import save
-from electra.export.loading import is_id
+from electra.export.loading import is_hub_id
 from electra.export.parity import TOLERANCE, parity
 from electra.export.pretrained import HeadKind, head_kind
 from electra.finetuning.results import SeedResult
@@ -82,7 +82,9 @@ def build_model_card(setup: FinetuneSetup, problem: Problem, result: SeedResult,
         loads_whole: transformers has a class for the encoder with this head.
     """
     config = setup.config
-    base = config.model if is_id(config.model) and not Path(config.model).exists() else display_name(config.model)
+    base = (
+        config.model if is_hub_id(config.model) and not Path(config.model).exists() else display_name(config.model)
+    )
     return str(
         TaskCard(
             setup.task.name,

@@ -28,7 +28,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ExportResult:
-    """The folders that were written, and how far transformers' logits are from ours (None: not installed)."""
+    """The folders that were written.
+
+    Attributes:
+        differences: the largest difference between each network's logits and transformers'; None: not compared.
+    """
 
     step: int
     folders: dict[NetworkName, Path]
@@ -45,28 +49,33 @@ class ExportResult:
 
 
 def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = None) -> ExportResult:
-    """Export every network of a run's checkpoint (the latest one where none is named).
+    """Export all networks of a run, with model cards, and compare them with transformers.
+
+    Args:
+        path: the run's folder.
+        checkpoint: the name of the checkpoint; None: the latest one.
+        out: the folder to write to; None: RUN/export.
 
     Raises:
         CheckpointError: there is no such run or checkpoint, or it is damaged.
     """
     run_folder = RunFolder(path)
-    found = _find(run_folder, checkpoint)
-    config, objective = load_trained(found)
+    source = _find_checkpoint(run_folder, checkpoint)
+    config, objective = load_objective(source)
     folder = out or run_folder.export
     folders: dict[NetworkName, Path] = {}
     differences: dict[NetworkName, float | None] = {}
-    cards = _cards(run_folder, found, config)
+    cards = _cards(run_folder, source, config)
     if out is None:
         durable.write_text(run_folder.card, cards["run"])
-    for name, tower in objective.exportable_networks().items():
+    for name, network in objective.exportable_networks().items():
         folders[name] = folder / name
-        _save(name, tower, folders[name], found, config, card=cards[name])
+        _save(name, network, folders[name], source, config, card=cards[name])
         ids_BL, segment_ids_BL, mask_BL = _sample(config.model, config.packing.sequence_length)
         differences[name] = parity(
-            folders[name], tower.encoder, tower.head, ids_BL, segment_ids_BL, mask_BL, pairs=tower.pairs
+            folders[name], network.encoder, network.head, ids_BL, segment_ids_BL, mask_BL, pairs=network.pairs
         )
-    result = ExportResult(found.state["step"], folders, differences)
+    result = ExportResult(source.state["step"], folders, differences)
     for line in str(result).splitlines():
         logger.info("exported %s", line)
     if any(difference is not None and not difference <= TOLERANCE for difference in differences.values()):
@@ -75,88 +84,90 @@ def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = 
 
 
 def save_networks(path: Path, out: Path, *, checkpoint: str | None = None) -> None:
-    """Write every network of a run's checkpoint as a folder in OUT, without a model card, and not compared.
+    """Export all networks of a run without model cards, and without a comparison with transformers.
 
     Raises:
         CheckpointError: as `export_run`.
     """
-    found = _find(RunFolder(path), checkpoint)
-    config, objective = load_trained(found)
-    for name, tower in objective.exportable_networks().items():
-        _save(name, tower, out / name, found, config, card="")
+    source = _find_checkpoint(RunFolder(path), checkpoint)
+    config, objective = load_objective(source)
+    for name, network in objective.exportable_networks().items():
+        _save(name, network, out / name, source, config, card="")
 
 
 def _save(
     name: NetworkName,
-    tower: ExportableNetwork,
+    network: ExportableNetwork,
     folder: Path,
-    found: Checkpoint,
+    checkpoint: Checkpoint,
     config: PretrainConfig,
     *,
     card: str,
 ) -> None:
-    shape = tower.encoder.config
+    encoder_config = network.encoder.config
     save(
         folder,
-        encoder=tower.encoder,
-        head=tower.head,
-        tokenizer_json=found.path / "tokenizer.json",
+        encoder=network.encoder,
+        head=network.head,
+        tokenizer_json=checkpoint.path / "tokenizer.json",
         card=card,
         max_length=longest_input(config),
         objective=config.objective.kind,
-        model_type=format_of_encoder(shape).language_model_type(shape) if name == "encoder" else None,
-        pairs=tower.pairs,
+        model_type=(
+            format_of_encoder(encoder_config).language_model_type(encoder_config) if name == "encoder" else None
+        ),
+        pairs=network.pairs,
     )
 
 
-def load_trained(found: Checkpoint) -> tuple[PretrainConfig, Objective]:
-    """A checkpoint's config, and its objective with the weights that it holds.
+def load_objective(checkpoint: Checkpoint) -> tuple[PretrainConfig, Objective]:
+    """Return the config of a checkpoint, and the objective with its weights.
 
     Raises:
-        CheckpointError: the weights are not those of the config.
+        CheckpointError: the weights do not fit the config.
         DataError: the tokenizer cannot be read or lacks a special token.
     """
-    tokenizer_json = found.path / "tokenizer.json"
+    tokenizer_json = checkpoint.path / "tokenizer.json"
     special = tokenizers.special_tokens(load_tokenizer(tokenizer_json), tokenizer_json)
-    config = load_config(PretrainConfig, found.path / "config.toml")
+    config = load_config(PretrainConfig, checkpoint.path / "config.toml")
     objective = build_objective(config, special)
-    tensors = found.tensors("model")
-    # Shared tables are stored once, under the name that the objective gives first.
-    expected = dict(objective.named_parameters())
-    if odd := sorted(expected.keys() ^ tensors.keys()):
-        raise CheckpointError(f"{found.path}: its tensors do not fit its config: {', '.join(odd[:5])}")
+    tensors = checkpoint.tensors("model")
+    # Shared parameters are stored once, under the first name in `named_parameters`.
+    names = {name for name, _ in objective.named_parameters()}
+    if mismatched := sorted(names ^ tensors.keys()):
+        raise CheckpointError(f"{checkpoint.path}: its tensors do not fit its config: {', '.join(mismatched[:5])}")
     objective.load_state_dict(tensors, strict=False)
     return config, objective
 
 
 def longest_input(config: PretrainConfig) -> int:
-    """Tokens that a run's networks know to read at once.
+    """The longest input in tokens that the networks of a run were trained on.
 
-    What was trained before knows longer inputs than those that it was continued with, as long as its table;
-    relative positions have none.
+    A run that continues a pre-trained network may use shorter inputs than its first training. The longest input is
+    then the size of the position table, if there is one.
     """
     continued = config.init.discriminator is not None and config.model.position_table
     return config.model.max_positions if continued else config.packing.sequence_length
 
 
-def _find(run_folder: RunFolder, name: str | None) -> Checkpoint:
+def _find_checkpoint(run_folder: RunFolder, name: str | None) -> Checkpoint:
     checkpoints = Checkpoints(run_folder.checkpoints, CheckpointConfig())
     names = checkpoints.names()
     if not names:
-        raise CheckpointError(f"{run_folder.path} holds no checkpoint; is it the folder of a run?")
+        raise CheckpointError(f"{run_folder.path} has no checkpoint; is it the folder of a run?")
     if name is None:
         latest = checkpoints.latest()
         assert latest is not None
         return latest
     number = name.removeprefix("step-")
-    wanted = f"step-{int(number):08d}" if number.isdigit() else name
-    if wanted not in names:
+    full_name = f"step-{int(number):08d}" if number.isdigit() else name
+    if full_name not in names:
         raise CheckpointError(f"{run_folder.path} has no checkpoint {name!r}; it has {', '.join(names)}")
-    return read_checkpoint(run_folder.checkpoints / wanted)
+    return read_checkpoint(run_folder.checkpoints / full_name)
 
 
 def _sample(model: EncoderConfig, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Random ids in two segments where the model knows two, with padding behind some of them."""
+    """A random batch: ids, segments (two if the model has two), and the mask of tokens, False at padding."""
     random = torch.Generator().manual_seed(0)
     ids_BL = torch.randint(model.vocabulary_size, (4, length), generator=random)
     segment_ids_BL = (
@@ -166,16 +177,16 @@ def _sample(model: EncoderConfig, length: int) -> tuple[torch.Tensor, torch.Tens
     return ids_BL, segment_ids_BL, torch.arange(length) < lengths_B[:, None]
 
 
-def _cards(run_folder: RunFolder, found: Checkpoint, config: PretrainConfig) -> dict[CardKind, str]:
-    """The model cards of the run and of its towers."""
+def _cards(run_folder: RunFolder, checkpoint: Checkpoint, config: PretrainConfig) -> dict[CardKind, str]:
+    """The model cards of the run and of its networks."""
     environment = read_json(run_folder.environment, optional=True)
     kinds: tuple[CardKind, ...] = ("run", "discriminator", "generator", "encoder")
     return {
         kind: model_card(
             kind,
             config=to_table(config),
-            progress=found.state["progress"],
-            evaluation=found.state["evaluation"],
+            progress=checkpoint.state["progress"],
+            evaluation=checkpoint.state["evaluation"],
             environment=environment,
         )
         for kind in kinds

@@ -12,7 +12,7 @@ from electra.data.cooccurrence import cooccurrence_table
 from electra.data.shards import TokenData
 from electra.data.tokenizer import describe_tokenizer, load_tokenizer
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.export.loading import find, load_pretrained
+from electra.export.loading import find_model, load_pretrained
 from electra.export.pretrained import Pretrained
 from electra.modeling.encoders.base import ACTIVATIONS, EncoderConfig, EncoderModule
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
@@ -173,7 +173,7 @@ def check_vocabulary(start: WarmStart, data: TokenData, init: InitConfig) -> Non
             )
             raise DataError(
                 f"{data.folder} was prepared with another vocabulary than {name}: {len(differing):,} entries "
-                f"differ ({examples}); prepare the data with --tokenizer {find(name)}"
+                f"differ ({examples}); prepare the data with --tokenizer {find_model(name)}"
             )
         tokenizers = data_tokenizer, pretrained.tokenizer
         case = [describe_tokenizer(tokenizer)["lowercase"] for tokenizer in tokenizers]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from electra.errors import CheckpointError
 from electra.export import pretrained
-from electra.export.loading import find, load_pretrained
+from electra.export.loading import find_model, load_pretrained
 from electra.export.onnx.graph import IDS, MASK, SEGMENTS, is_onnx
 from electra.export.onnx.heads import ALLOWED, BEGINS, POSITIONS
 from electra.export.onnx.model import OnnxModel, load_onnx
@@ -60,7 +60,7 @@ def load_model(model: str | Path | LoadedModel) -> LoadedModel:
     """
     if isinstance(model, Pretrained | OnnxModel):
         return model
-    folder = find(model)
+    folder = find_model(model)
     return load_onnx(folder) if is_onnx(folder) else load_pretrained(folder)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from electra.data.shards import file_sha256
 from electra.errors import CheckpointError
-from electra.export.loading import find
+from electra.export.loading import find_model
 from electra.export.onnx.graph import is_onnx
 from electra.export.weights import OLD_WEIGHTS, WEIGHTS
 from electra.json_files import raise_if_damaged, read_json, write_json
@@ -72,7 +72,7 @@ class Calibration:
         Raises:
             CheckpointError: the model has no calibration, the file cannot be read, or it is for other weights.
         """
-        folder = find(model)
+        folder = find_model(model)
         if is_onnx(folder):
             raise CheckpointError(
                 f"{model} is an ONNX folder, which has no {CALIBRATION_FILE}; give the model that it was "
@@ -108,7 +108,7 @@ class Calibration:
 
     def save(self, model: str | Path) -> Path:
         """Save it next to the weights of a MODEL, which must be a folder. Returns the path of the file."""
-        folder = find(model)
+        folder = find_model(model)
         content = {name: value for name, value in asdict(self).items() if name != "target_prior"}
         content["weights"] = _weights(folder)
         write_json(folder / CALIBRATION_FILE, content, indent=2, ensure_ascii=False)

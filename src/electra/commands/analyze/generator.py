@@ -117,13 +117,13 @@ class Source:
 
 def _find_sources(model: str, name: str, config: AnalyzeGeneratorConfig) -> list[Source]:
     from electra.errors import CheckpointError
-    from electra.export.loading import generator_beside, load_pretrained
+    from electra.export.loading import find_generator, load_pretrained
     from electra.training.checkpoint import Checkpoints
     from electra.training.config import CheckpointConfig
     from electra.training.run_folder import RunFolder
 
     if not config.checkpoints:
-        folder = generator_beside(model) or model
+        folder = find_generator(model) or model
         return [Source(name, None, lambda: load_pretrained(folder))]
     checkpoints = Checkpoints(RunFolder(Path(model)).checkpoints, CheckpointConfig())
     if not checkpoints.names():
@@ -143,11 +143,11 @@ def _checkpoint_loader(folder: Path) -> Callable[[], Pretrained]:
     from electra.errors import CheckpointError
     from electra.export.pretrained import Pretrained
     from electra.modeling.heads import MaskedLanguageModelHead
-    from electra.pretraining.export import load_trained, longest_input
+    from electra.pretraining.export import load_objective, longest_input
     from electra.training.checkpoint import read_checkpoint
 
     def load() -> Pretrained:
-        config, objective = load_trained(read_checkpoint(folder))
+        config, objective = load_objective(read_checkpoint(folder))
         networks = objective.exportable_networks()
         network = networks.get("generator") or networks.get("encoder")
         kind = config.objective.kind
