@@ -19,7 +19,7 @@ TEXTS = [
     "中文 and English",
 ]
 
-Tower = tuple[BertEncoder, MaskedLanguageModelHead | ReplacedTokenHead]
+Network = tuple[BertEncoder, MaskedLanguageModelHead | ReplacedTokenHead]
 
 
 @pytest.fixture(scope="session")
@@ -30,10 +30,10 @@ def tokenizer_json(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tower(tokenizer_json: Path) -> Callable[..., Tower]:
+def network(tokenizer_json: Path) -> Callable[..., Network]:
     """Makes an encoder with its head; weights are large enough for a difference to show."""
 
-    def make(kind: str = "discriminator", *, embedding_size: int = 16, hidden_size: int = 32) -> Tower:
+    def make(kind: str = "discriminator", *, embedding_size: int = 16, hidden_size: int = 32) -> Network:
         torch.manual_seed(0)
         config = BertConfig(
             layers=2, hidden_size=hidden_size, embedding_size=embedding_size, feed_forward_size=48, heads=4,

@@ -25,11 +25,11 @@ VOCABULARY = Path(__file__).parents[3] / "shared/data/vocab/bert-uncased/vocab.t
 
 
 @pytest.fixture
-def export(tower, tokenizer_json, tmp_path):  # type: ignore[no-untyped-def]
-    """Writes a tower and returns its folder."""
+def export(network, tokenizer_json, tmp_path):  # type: ignore[no-untyped-def]
+    """Writes a network and returns its folder."""
 
     def write(kind: str = "discriminator", folder: Path = tmp_path / "model", **shape: int) -> Path:
-        encoder, head = tower(kind, **shape)
+        encoder, head = network(kind, **shape)
         huggingface.save(
             folder, encoder=encoder, head=head, tokenizer_json=tokenizer_json, card="# A card", max_length=24
         )
@@ -48,10 +48,10 @@ def sample(vocabulary_size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("embedding_size", [16, 32], ids=["projected", "square"])
-def test_transformers_computes_the_same_logits(export, tower, kind, embedding_size) -> None:  # type: ignore[no-untyped-def]
+def test_transformers_computes_the_same_logits(export, network, kind, embedding_size) -> None:  # type: ignore[no-untyped-def]
     pytest.importorskip("transformers")
     folder = export(kind, embedding_size=embedding_size)
-    encoder, head = tower(kind, embedding_size=embedding_size)
+    encoder, head = network(kind, embedding_size=embedding_size)
     difference = parity(folder, encoder, head, *sample(encoder.config.vocabulary_size))
     assert difference is not None and difference <= 1e-5
     assert encoder.training and head.training
@@ -60,11 +60,11 @@ def test_transformers_computes_the_same_logits(export, tower, kind, embedding_si
     assert (parity(folder, encoder, head, *sample(encoder.config.vocabulary_size)) or 0) > 1e-5
 
 
-def test_parity_is_none_without_transformers(export, tower, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_parity_is_none_without_transformers(export, network, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     folder = export()
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    encoder, head = tower()
+    encoder, head = network()
     assert parity(folder, encoder, head, torch.ones(1, 4, dtype=torch.long)) is None
 
 
@@ -84,13 +84,15 @@ def test_every_weight_has_its_place_in_transformers(export, kind, embedding_size
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("embedding_size", [16, 32])
-def test_weights_come_back_bit_for_bit_through_transformers(export, tower, tmp_path, kind, embedding_size) -> None:  # type: ignore[no-untyped-def]
+def test_weights_come_back_bit_for_bit_through_transformers(
+    export, network, tmp_path, kind, embedding_size
+) -> None:  # type: ignore[no-untyped-def]
     transformers = pytest.importorskip("transformers")
     folder = export(kind, embedding_size=embedding_size)
     model = getattr(transformers, KINDS[kind]).from_pretrained(folder)
     model.save_pretrained(tmp_path / "theirs")
     transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "theirs")
-    encoder, head = tower(kind, embedding_size=embedding_size)
+    encoder, head = network(kind, embedding_size=embedding_size)
     for back in (huggingface.load(folder), huggingface.load(tmp_path / "theirs")):
         assert type(back.head) is type(head) and back.max_length == 24
         assert not back.encoder.training
@@ -116,7 +118,7 @@ def test_the_config_says_what_the_network_is(export) -> None:  # type: ignore[no
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_transformers_reads_the_same_ids(tower, tmp_path, kind, lowercase) -> None:  # type: ignore[no-untyped-def]
+def test_transformers_reads_the_same_ids(network, tmp_path, kind, lowercase) -> None:  # type: ignore[no-untyped-def]
     transformers = pytest.importorskip("transformers")
     texts = [
         "The cat sat on the mat.",
@@ -126,7 +128,7 @@ def test_transformers_reads_the_same_ids(tower, tmp_path, kind, lowercase) -> No
     ]
     tokenizer = train_tokenizer(texts * 5, vocabulary_size=80, kind=kind, lowercase=lowercase)
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    encoder, head = tower()
+    encoder, head = network()
     encoder.config = type(encoder.config)(**{**vars(encoder.config), "vocabulary_size": 400})
     huggingface.save(
         tmp_path / "model", encoder=encoder, head=head, tokenizer_json=tmp_path / "tokenizer.json", card="",
@@ -157,10 +159,10 @@ def test_transformers_reads_the_same_ids(tower, tmp_path, kind, lowercase) -> No
         assert settings["do_lower_case"] is lowercase
 
 
-def test_a_tokenizer_of_other_weights_is_refused(export, tower, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_tokenizer_of_other_weights_is_refused(export, network, tmp_path) -> None:  # type: ignore[no-untyped-def]
     big = train_tokenizer(["".join(map(chr, range(0x4E00, 0x4F00)))] * 3, vocabulary_size=900)
     big.save(str(tmp_path / "big.json"))
-    encoder, head = tower()
+    encoder, head = network()
     with pytest.raises(CheckpointError, match=r"big.json: the tokenizer has \d+ entries"):
         huggingface.save(tmp_path / "x", encoder=encoder, head=head, tokenizer_json=tmp_path / "big.json", card="")
     assert not (tmp_path / "x").exists()
@@ -244,8 +246,8 @@ def test_a_config_of_another_network_is_refused(export, change, message) -> None
         ({"d_inner": 48}, r"layer\.0\.ff\.layer_1\.bias: expected \(48,\), found \(64,\)"),
     ],
 )
-def test_weights_of_another_xlnet_are_named(tower, tokenizer_json, tmp_path, change, message) -> None:  # type: ignore[no-untyped-def]
-    config = tower("discriminator")[0].config.with_kind("relative", layers=2, feed_forward_size=64)
+def test_weights_of_another_xlnet_are_named(network, tokenizer_json, tmp_path, change, message) -> None:  # type: ignore[no-untyped-def]
+    config = network("discriminator")[0].config.with_kind("relative", layers=2, feed_forward_size=64)
     config = replace(config, embedding_size=config.hidden_size)
     huggingface.save(
         tmp_path, encoder=RelativeEncoder(config), head=LanguageModelHead(config), tokenizer_json=tokenizer_json,
@@ -297,9 +299,9 @@ def test_old_weights_and_other_heads_are_read(export, caplog) -> None:  # type: 
     assert "ignored classifier.dense.weight" in caplog.text
 
 
-def test_a_full_disk_is_a_checkpoint_error(tower, tokenizer_json, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_full_disk_is_a_checkpoint_error(network, tokenizer_json, tmp_path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "file").write_text("")
-    encoder, head = tower()
+    encoder, head = network()
     with pytest.raises(CheckpointError, match="cannot be written"):
         huggingface.save(
             tmp_path / "file/model", encoder=encoder, head=head, tokenizer_json=tokenizer_json, card=""
@@ -375,13 +377,13 @@ def test_an_id_without_network_or_library_says_what_to_do(monkeypatch) -> None: 
 
 
 @pytest.mark.shared
-def test_the_vocabulary_of_bert_keeps_its_ids(tower, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_the_vocabulary_of_bert_keeps_its_ids(network, tmp_path) -> None:  # type: ignore[no-untyped-def]
     transformers = pytest.importorskip("transformers")
     if not VOCABULARY.is_file():
         pytest.skip(f"{VOCABULARY} is missing")
     tokenizer = load_tokenizer(VOCABULARY)
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    encoder, head = tower()
+    encoder, head = network()
     encoder.config = type(encoder.config)(**{**vars(encoder.config), "vocabulary_size": 30522})
     huggingface.save(
         tmp_path / "model", encoder=encoder, head=head, tokenizer_json=tmp_path / "tokenizer.json", card=""

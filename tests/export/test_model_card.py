@@ -1,4 +1,4 @@
-"""A card says what the run's files say, and its code runs."""
+"""A model card agrees with the files of the run, and the code in it runs."""
 
 import importlib.util
 import re
@@ -40,11 +40,11 @@ def card(kind: str = "discriminator", **changes: object) -> str:
     config = read_toml("electra-tiny")
     config["model"]["vocabulary_size"] = 30_522
     config |= {"data": "/home/somebody/private/data", "out": "/home/somebody/private/run"}
-    facts = {"config": config, "progress": PROGRESS, "evaluation": EVALUATION, "environment": ENVIRONMENT}
-    return model_card(kind, **{**facts, **changes})  # type: ignore[arg-type]
+    inputs = {"config": config, "progress": PROGRESS, "evaluation": EVALUATION, "environment": ENVIRONMENT}
+    return model_card(kind, **{**inputs, **changes})  # type: ignore[arg-type]
 
 
-def test_the_facts_of_the_run_are_there() -> None:
+def test_the_card_describes_the_run() -> None:
     text = card()
     assert "| layers | 4 | 4 |" in text and "| vocabulary | 30,522 | 30,522 |" in text
     assert "| hidden size | 128 | 64 |" in text
@@ -52,11 +52,11 @@ def test_the_facts_of_the_run_are_there() -> None:
     assert "7.0 minutes" in text and "on AVX2" in text
     assert "53,617 documents, 150,000,000 characters, 34,000,000 tokens." in text
     assert "wordpiece, 30,522 entries, lowercased, 4.41 characters a token, 0.12% unknown" in text
-    assert "at step 1,100 (the weights are those of step 1,200):" in text
+    assert "at step 1,100 (the weights are from step 1,200):" in text
     assert "| AUC on the generator's fakes | 0.7412 |" in text
     assert "| generator entropy (nats) | – |" in text and "| something new | 0.5000 |" in text
     assert "discriminator_weight = 1.0" in text and "up to 128 tokens" in text
-    assert "learned hardly" not in text
+    assert "learned almost nothing" not in text
     assert "{{" not in text and "{%" not in text
 
 
@@ -67,17 +67,17 @@ def test_no_path_of_the_machine_is_named() -> None:
 
 
 def test_an_auc_near_chance_is_a_warning() -> None:
-    assert "learned hardly anything yet**: an AUC of 0.532" in card(evaluation={"eval/discriminator_auc": 0.532})
+    assert "learned almost nothing yet**: an AUC of 0.532" in card(evaluation={"eval/discriminator_auc": 0.532})
 
 
-def test_figures_of_random_weights_are_not_those_of_the_model() -> None:
+def test_metrics_of_random_weights_are_left_out() -> None:
     text = card(evaluation={"step": 0, "eval/discriminator_auc": 0.5})
     assert "None were measured since training began." in text
-    assert "learned hardly" not in text and "model-index" not in text
+    assert "learned almost nothing" not in text and "model-index" not in text
     assert "None" not in card(evaluation={"step": 1200, "eval/discriminator_auc": 0.7}).partition("Held-out")[2]
 
 
-def test_the_front_matter_is_what_the_hub_reads() -> None:
+def test_the_hub_reads_the_front_matter() -> None:
     hub = pytest.importorskip("huggingface_hub")
     data = hub.ModelCard(card("generator")).data
     assert data.library_name == "transformers" and data.pipeline_tag == "fill-mask" and "electra" in data.tags
@@ -85,24 +85,21 @@ def test_the_front_matter_is_what_the_hub_reads() -> None:
     assert data.datasets == ["some/data"] and data.license is None and "\n# license: " in card()
 
 
-def test_the_hub_shows_the_figures_of_the_network_that_the_card_is_of() -> None:
+def test_the_hub_shows_the_metrics_of_the_network() -> None:
     hub = pytest.importorskip("huggingface_hub")
 
-    def shown(kind: str) -> list[tuple[str, str, float, str, str]]:
+    def eval_results(kind: str) -> list[tuple[str, str, float, str, str]]:
         results = hub.ModelCard(card(kind)).data.eval_results
-        return [
-            (one.task_type, one.metric_type, one.metric_value, one.dataset_type, one.dataset_name)
-            for one in results
-        ]
+        return [(r.task_type, r.metric_type, r.metric_value, r.dataset_type, r.dataset_name) for r in results]
 
-    on = ("articles", "held-out documents of articles.jsonl.zst and 1 more")
-    assert shown("discriminator") == shown("run") == [("other", "roc_auc", 0.7412, *on)]
-    assert shown("generator") == [("fill-mask", "accuracy", 0.361, *on)]
+    dataset = ("articles", "held-out documents of articles.jsonl.zst and 1 more")
+    assert eval_results("discriminator") == eval_results("run") == [("other", "roc_auc", 0.7412, *dataset)]
+    assert eval_results("generator") == [("fill-mask", "accuracy", 0.361, *dataset)]
     bare = hub.ModelCard(card(evaluation={"eval/discriminator_auc": None})).data
     assert bare.eval_results is None and "model-index" not in card(evaluation={})
 
 
-def test_a_model_of_the_hub_that_was_continued_is_named_as_the_base() -> None:
+def test_a_continued_model_of_the_hub_is_the_base_model() -> None:
     hub = pytest.importorskip("huggingface_hub")
     config = read_toml("electra-tiny")
     for start, base in (("somebody/a-model", "somebody/a-model"), ("/home/somebody/a-model", None)):
@@ -110,22 +107,22 @@ def test_a_model_of_the_hub_that_was_continued_is_named_as_the_base() -> None:
         assert hub.ModelCard(card(config=config)).data.base_model == base
 
 
-def test_it_says_what_each_network_is_for() -> None:
+def test_it_names_the_uses_of_each_network() -> None:
     assert "slips and errors" in card() and "To be fine-tuned" in card("run")
     assert "Do not fine-tune it" in card("generator") and "slips" not in card("generator")
 
 
-def test_a_run_that_has_little_data_still_has_a_card() -> None:
+def test_a_run_without_metadata_has_a_card() -> None:
     text = model_card("run", config={}, progress={}, evaluation={}, environment={})
     assert "None were measured." in text and "Not described." in text
 
 
-def test_the_code_runs_in_each_folder(tower, tokenizer_json, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_the_code_runs_in_each_folder(network, tokenizer_json, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     pytest.importorskip("transformers")
     folders = {"run": tmp_path}
     for kind in ("discriminator", "generator"):
         folders[kind] = tmp_path / "export" / kind
-        encoder, head = tower(kind)
+        encoder, head = network(kind)
         huggingface.save(
             folders[kind],
             encoder=encoder,
@@ -142,7 +139,7 @@ def test_the_code_runs_in_each_folder(tower, tokenizer_json, tmp_path, monkeypat
         names: dict[str, object] = {}
         for block in blocks:
             if "sentence_transformers" not in block or importlib.util.find_spec("sentence_transformers"):
-                with warnings.catch_warnings():  # those libraries' own
+                with warnings.catch_warnings():  # of those libraries
                     warnings.simplefilter("ignore")
                     exec(block, names)
         assert names["states"].shape[2] == 32  # type: ignore[attr-defined]
@@ -151,7 +148,7 @@ def test_the_code_runs_in_each_folder(tower, tokenizer_json, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("objective", ["masked-lm", "electric"])
-def test_cards_of_other_objectives_speak_of_themselves(objective: str) -> None:
+def test_other_objectives_have_their_own_descriptions(objective: str) -> None:
     config = read_toml("electra-tiny")
     config["objective"]["kind"] = objective
     config["init"]["discriminator"] = "somebody/a-model" if objective == "electric" else "/home/somebody/a-model"

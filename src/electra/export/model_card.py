@@ -1,4 +1,4 @@
-"""The model card of a run: what it is, what it was trained on and how, what it reached, how to use it."""
+"""Write the model card of a run: the networks, their training and data, held-out metrics, and examples of use."""
 
 from collections.abc import Mapping
 from pathlib import Path, PurePath
@@ -10,15 +10,16 @@ from electra.export.loading import is_hub_id
 from electra.export.pretrained import HeadKind
 from electra.modeling.encoders.base import EncoderConfig
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
+from electra.objectives.description import ModelDescription
 from electra.objectives.masking import MaskingConfig
 from electra.objectives.metric_labels import metric_label
 
 CardKind = Literal["discriminator", "generator", "encoder", "run"]
-"""Which folder a card is for: one of the exports, or the run's folder above them."""
+"""The folder for which a card is written: one of the exports, or the run's folder above them."""
 
 TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 WEAK = 0.6
-"""Below this AUC a card says that the discriminator has learned hardly anything."""
+"""Below this AUC a card says that the discriminator has learned almost nothing."""
 
 _METRICS = (
     "eval/discriminator_auc", "eval/unigram_auc", "eval/discriminator_average_precision",
@@ -26,14 +27,14 @@ _METRICS = (
     "eval/replaced_share", "eval/masked_lm_accuracy", "eval/masked_lm_sample_accuracy", "eval/masked_lm_loss",
     "eval/generator_entropy",
 )  # fmt: skip
-"""The metrics that come first in the card."""
+"""The metrics that come first in the card, in this order."""
 _RESULTS = {
     "eval/discriminator_auc": "roc_auc",
     "eval/discriminator_average_precision": "average_precision",
     "eval/masked_lm_accuracy": "accuracy",
     "eval/masked_lm_loss": "loss",
 }
-"""The metrics that the hub shows with a model, and the hub's name for the kind of each."""
+"""The metrics that the hub shows with a model, and the hub's name for each kind of metric."""
 _SHAPE = {
     "layers": "layers",
     "hidden_size": "hidden size",
@@ -52,69 +53,99 @@ def model_card(
     evaluation: Mapping[str, Any],
     environment: Mapping[str, Any],
 ) -> str:
-    """The text of a README.md, with the front matter that the Hugging Face hub reads.
+    """Return the text of a README.md, with the front matter that the Hugging Face hub reads.
 
-    It holds no path of the machine that trained: of the data's sources it names the files, of the config the
-    sections.
+    The card has no paths of the machine that trained: only names of data files, and only the sections of the
+    config.
 
     Args:
-        kind: which folder the card is for; "run" is the one above the exports.
+        kind: the folder for which the card is written; "run" is the folder above the exports.
         config: the run's config.toml as a dictionary.
-        progress: how far the run went: step, tokens, flops, seconds.
+        progress: the amount of training: step, tokens, flops, seconds.
         evaluation: the last evaluation: keys that start with `eval/`, and its step.
-        environment: the run's environment.json; its `data` says how the data was made and what it amounts to.
+        environment: the run's environment.json; its `data` describes the data.
     """
     import jinja2
 
     templates = jinja2.Environment(
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
     )
-    untrained = evaluation.get("step") == 0 < progress.get("step", 0)
-    if untrained:  # measured before the first step, so with random weights
-        evaluation = {}
-    auc, start = evaluation.get("eval/discriminator_auc"), config.get("init", {}).get("discriminator")
     objective, encoder, generator, masking = _configs(config)
     about = objective.describe(masking)
-    main = "discriminator" if about.head == "discriminator" else "encoder"
     fills_masks = kind == "generator" or about.fills_masks
-    sources, is_energy = _sources(environment.get("data", {})), objective.scores == "energy"
-    classes = {main: _transformers_class(encoder, about.head), "generator": None}
-    if objective.accepts_pretrained_generator:
-        classes["generator"] = _transformers_class(generator, "generator")
+    data, start = environment.get("data", {}), config.get("init", {}).get("discriminator")
     return templates.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         kind=kind,
         about=about,
         title="ELECTRA generator" if kind == "generator" else about.title,
         path=_paths(kind),
-        main=main,
-        classes=classes,
-        has_generator=objective.accepts_pretrained_generator,
-        is_energy=is_energy,
-        model_type=_model_type(encoder, about.head) if classes[main] else "electra",
         fills_masks=fills_masks,
         base=start if start and is_hub_id(start) and not Path(start).exists() else None,
-        sources=[source.removeprefix("hub:") for source in sources if source.startswith("hub:")],
-        # An energy does not detect replaced tokens, so its AUC must not rank models.
-        results=[] if is_energy else _results(evaluation, fills_masks=fills_masks),
-        measured_on=_measured_on(sources),
-        shape=_shape(encoder, generator),
+        sources=[source.removeprefix("hub:") for source in _sources(data) if source.startswith("hub:")],
+        measured_on=_measured_on(_sources(data)),
         length=config.get("packing", {}).get("sequence_length", encoder.max_positions),
-        data=_data(environment.get("data", {})),
-        training=_training(config, objective, main, progress, environment),
+        data=_data(data),
+        training=_training(config, objective, _main_network(about), progress, environment),
         settings=_settings(config),
-        metrics=_metrics(evaluation, has_generator=about.generator is not None),
-        step=_number(evaluation.get("step", progress.get("step"))),
-        last_step=_number(progress.get("step")),
-        untrained=untrained,
-        # The metrics do not show what a continued network learned before.
-        weak=f"{auc:.3f}" if auc is not None and auc < WEAK and not is_energy and not start else None,
         start=_model(start) if start else None,
         version=__version__,
+        **_network_values(objective, about, encoder, generator),
+        **_metric_values(objective, about, evaluation, progress, fills_masks=fills_masks, continued=bool(start)),
     )
 
 
+def _main_network(about: ModelDescription) -> str:
+    """The network that users fine-tune."""
+    return "discriminator" if about.head == "discriminator" else "encoder"
+
+
+def _network_values(
+    objective: ObjectiveConfig, about: ModelDescription, encoder: EncoderConfig, generator: EncoderConfig
+) -> dict[str, Any]:
+    """The values of the template that describe the networks."""
+    main = _main_network(about)
+    classes = {main: _transformers_class(encoder, about.head), "generator": None}
+    if objective.accepts_pretrained_generator:
+        classes["generator"] = _transformers_class(generator, "generator")
+    return {
+        "main": main,
+        "classes": classes,
+        "has_generator": objective.accepts_pretrained_generator,
+        "is_energy": objective.scores == "energy",
+        "model_type": _model_type(encoder, about.head) if classes[main] else "electra",
+        "shape": _shape(encoder, generator),
+    }
+
+
+def _metric_values(
+    objective: ObjectiveConfig,
+    about: ModelDescription,
+    evaluation: Mapping[str, Any],
+    progress: Mapping[str, Any],
+    *,
+    fills_masks: bool,
+    continued: bool,
+) -> dict[str, Any]:
+    """The values of the template that describe the last evaluation."""
+    untrained = evaluation.get("step") == 0 < progress.get("step", 0)
+    if untrained:  # the evaluation measured random weights
+        evaluation = {}
+    # The AUC of energies must not rank models, because energies do not detect replaced tokens.
+    is_energy, auc = objective.scores == "energy", evaluation.get("eval/discriminator_auc")
+    # The metrics do not show what a continued network learned before.
+    is_weak = auc is not None and auc < WEAK and not is_energy and not continued
+    return {
+        "results": [] if is_energy else _results(evaluation, fills_masks=fills_masks),
+        "metrics": _metrics(evaluation, has_generator=about.generator is not None),
+        "step": _number(evaluation.get("step", progress.get("step"))),
+        "last_step": _number(progress.get("step")),
+        "untrained": untrained,
+        "weak": f"{auc:.3f}" if is_weak else None,
+    }
+
+
 def _configs(config: Mapping[str, Any]) -> tuple[ObjectiveConfig, EncoderConfig, EncoderConfig, MaskingConfig]:
-    """The objective, the encoder that is trained, the generator's encoder, and the masking of a run's config."""
+    """The objective, the main encoder, the generator's encoder, and the masking of a run."""
     objective_class, objective = ObjectiveConfig.variant(config.get("objective", {}))
     encoder_class, encoder = EncoderConfig.variant(config.get("model", {}))
     generator_class, generator = GeneratorConfig.variant(config.get("generator", {}))
@@ -134,12 +165,12 @@ def _model_type(encoder: EncoderConfig, head: HeadKind) -> str:
 
 
 def _transformers_class(encoder: EncoderConfig, head: HeadKind) -> str | None:
-    """transformers' class for the encoder with its head; None: it has none."""
+    """transformers' class for the encoder with its head; None: there is none."""
     return format_of_encoder(encoder).architecture(_model_type(encoder, head), head)
 
 
 def _paths(kind: CardKind) -> dict[str, str]:
-    """The exports as seen from the folder that holds the card."""
+    """The paths of the exports, relative to the folder of the card."""
     networks = ("discriminator", "generator", "encoder")
     if kind == "run":
         return {name: f"export/{name}" for name in networks}
@@ -178,12 +209,12 @@ def _data(data: Mapping[str, Any]) -> str:
 
 
 def _sources(data: Mapping[str, Any]) -> list[str]:
-    """The names of the data's files, and ids of data sets of the hub, which begin with hub:."""
+    """The names of the data files, and ids of data sets of the hub, which begin with hub:."""
     return [_source(source["name"]) for source in data.get("made", {}).get("options", {}).get("sources", [])]
 
 
 def _measured_on(sources: list[str]) -> dict[str, str]:
-    """The data set of the hub's entry, which wants a short name and a full one."""
+    """The data set in the hub's form: a short name (`type`) and a full name."""
     if not sources:
         return {"type": "unknown", "name": "held-out documents"}
     first = sources[0].removeprefix("hub:")
@@ -193,29 +224,28 @@ def _measured_on(sources: list[str]) -> dict[str, str]:
 
 
 def _results(evaluation: Mapping[str, Any], *, fills_masks: bool) -> list[dict[str, str]]:
-    """The figures of one network in the hub's form; those that were not measured are left out."""
-    beginning = "eval/masked_lm" if fills_masks else "eval/discriminator"
+    """The metrics of one network in the hub's form, without metrics that were not measured."""
+    prefix = "eval/masked_lm" if fills_masks else "eval/discriminator"
     return [
         {"type": kind, "name": metric_label(key), "value": f"{evaluation[key]:.4f}"}
         for key, kind in _RESULTS.items()
-        if key.startswith(beginning) and evaluation.get(key) is not None
+        if key.startswith(prefix) and evaluation.get(key) is not None
     ]
 
 
 def _model(name: str) -> str:
-    """An id of the hub as it is; of a folder its name alone."""
+    """A model in the card: an id of the hub, or the name of a folder without its path."""
     return name if is_hub_id(name) and not Path(name).exists() else _source(name)
 
 
 def _warmup(optimizer: Mapping[str, Any]) -> str:
-    before = optimizer.get("steps_before")
-    if before:
-        return f"on the schedule of a run that had gone {_number(before)} steps"
+    if steps_before := optimizer.get("steps_before"):
+        return f"on the learning-rate schedule of a run after {_number(steps_before)} steps"
     return f"{_number(optimizer.get('warmup_steps'))} steps of warm-up"
 
 
 def _source(name: str) -> str:
-    """The file's name: a whole path says more of a machine than of the data."""
+    """The name of a data file without its path, which would describe the machine; ids of the hub are kept."""
     return name if name.startswith("hub:") else PurePath(name).name or name
 
 
@@ -237,7 +267,7 @@ def _training(
         f"{_duration(progress.get('seconds') or 0)}, in {train.get('precision')} on "
         f"{environment.get('accelerator') or environment.get('processor', 'an unknown processor')}.",
         f"Peak learning rate {optimizer.get('learning_rate')}, {_warmup(optimizer)}; "
-        f"{masking.get('share', 0):.0%} of the tokens chosen for prediction.",
+        f"{masking.get('share', 0):.0%} of the tokens are predicted.",
     ]
     if (weight := getattr(objective, "discriminator_weight", None)) is not None:
         lines.append(f"Weight of the {main}'s loss {weight}; shared by the networks: {objective.sharing}.")
@@ -247,7 +277,8 @@ def _training(
 def _settings(config: Mapping[str, Any]) -> str:
     import tomli_w
 
-    # What stands outside the sections is where data and run lie on one machine, and so may be where a run began.
+    # The settings outside the sections are paths on this machine. The names of pre-trained networks may be paths,
+    # too.
     sections = {name: dict(value) for name, value in config.items() if isinstance(value, dict)}
     for name in {"discriminator", "generator"} & sections.get("init", {}).keys():
         sections["init"][name] = _model(sections["init"][name])
