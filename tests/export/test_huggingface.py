@@ -186,12 +186,12 @@ def test_missing_odd_and_unknown_tensors_are_all_named(export) -> None:  # type:
     assert "electra.encoder.layer.1.attention.self.key.weight: is missing; expected (32, 32)" in message
     rows = json.loads((folder / "config.json").read_text())["vocab_size"]
     assert f"electra.embeddings.word_embeddings.weight: expected ({rows}, 16), found (7, 16)" in message
-    assert "electra.encoder.layer.0.crossattention.dense.weight: is not known here" in message
+    assert "electra.encoder.layer.0.crossattention.dense.weight: is unknown" in message
     assert message.count("electra.") == 3
     save_file(
         {**load_file(weights), "discriminator_predictions.dense.bias": torch.full((32,), torch.nan)}, weights
     )
-    with pytest.raises(CheckpointError, match=r"discriminator_predictions.dense.bias: holds numbers that are not"):
+    with pytest.raises(CheckpointError, match=r"discriminator_predictions.dense.bias: has values that are not"):
         huggingface.load(folder)
 
 
@@ -218,7 +218,7 @@ def test_an_untied_output_table_is_refused(export) -> None:  # type: ignore[no-u
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"hidden_act": "mish"}, "hidden_act is 'mish'; electra computes gelu, "),
+        ({"hidden_act": "mish"}, "hidden_act is 'mish'; electra supports gelu, "),
         ({"model_type": "gpt2"}, "model_type is 'gpt2'; electra reads electra, bert, roberta, albert, xlnet"),
         ({"model_type": None}, "model_type is None; electra reads electra, bert"),
         ({"model_type": ["bert"]}, "model_type is "),
@@ -242,7 +242,7 @@ def test_a_config_of_another_network_is_refused(export, change, message) -> None
     ("change", "message"),
     [
         ({"n_layer": 3}, r"layer\.2\.rel_attn\.r_w_bias: is missing"),
-        ({"n_layer": 1}, r"layer\.1\.rel_attn\.r_w_bias: is not known here"),
+        ({"n_layer": 1}, r"layer\.1\.rel_attn\.r_w_bias: is unknown"),
         ({"d_inner": 48}, r"layer\.0\.ff\.layer_1\.bias: expected \(48,\), found \(64,\)"),
     ],
 )

@@ -43,7 +43,7 @@ class TaskCard:
         examples = ", ".join(f"{count:,} examples of {split}" for split, count in self.examples.items())
         lines = [
             "---", "library_name: transformers", *pipeline_tag, "tags: [electra, fine-tuned]",
-            "# Only you know what the hub asks for here: fill it in and remove the #.",
+            "# The hub asks for these fields. Fill them in and remove the #.",
             "# license: apache-2.0", "# language: en", "---", "",
             f"# {self.name}", "",
             f"An encoder that electra fine-tuned for {task} ({problem.kind}), seed {self.seed}, starting from "

@@ -245,7 +245,7 @@ def test_no_id_of_padding_is_no_harm(tokenizer_json: Path, tmp_path: Path) -> No
     ("settings", "message"),
     [
         ({"embedding_size": 48}, "embedding_size is hidden_size"),
-        ({"embedding_size": 16, "inner_group_num": 2}, "inner_group_num is 2; electra computes only 1"),
+        ({"embedding_size": 16, "inner_group_num": 2}, "inner_group_num is 2; electra supports only 1"),
         ({"embedding_size": 16, "num_hidden_groups": 3}, "2 layers are not divisible into 3 groups"),
     ],
 )

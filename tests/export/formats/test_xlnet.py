@@ -262,7 +262,7 @@ def test_wrong_tensors_and_configs_are_all_named() -> None:
     broken = {**tensors, "lm_loss.weight": table_VD + 1, "transformer.layer.1.other": table_VD}
     del broken["transformer.layer.0.rel_attn.r"]
     _, problems = loaded(broken, CONFIG)
-    for message in ("layer.0.rel_attn.r: is missing", "layer.1.other: is not known", "lm_loss.weight: differs"):
+    for message in ("layer.0.rel_attn.r: is missing", "layer.1.other: is unknown", "lm_loss.weight: differs"):
         assert any(message in problem for problem in problems), message
     fields = {**fields_of(CONFIG), "bi_data": True, "clamp_len": 400, "attn_type": "other"}
     with pytest.raises(CheckpointError) as caught:

@@ -1,8 +1,7 @@
-"""What a format of model folders has: how a network is described in config.json, and under which names its tensors
-are stored.
+"""The base class for formats of model folders: the fields of config.json and the stored names of tensors.
 
-A format is one file with a subclass of `CheckpointFormat`, registered under the name that encoders give as their
-`checkpoint_format`. bert.py is the example.
+A format is one file with a subclass of `CheckpointFormat`. It is registered under the name that encoders have as
+`checkpoint_format`. See bert.py for an example.
 """
 
 from abc import ABC, abstractmethod
@@ -37,7 +36,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "silu": "silu",
     "swish": "silu",
 }
-"""transformers' names of activations, and ours."""
+"""electra's name for each of transformers' activations."""
 HEAD_NAMES: dict[HeadKind, dict[str, str]] = {
     "discriminator": {
         "dense": "discriminator_predictions.dense",
@@ -57,7 +56,7 @@ HEAD_NAMES: dict[HeadKind, dict[str, str]] = {
         for part in ("start", "end_dense", "end", "answerable_dense", "answerable")
     },
 }
-"""Modules of each head by the names of transformers' Electra classes, for formats without names of their own."""
+"""Stored names of the modules of each head, as in transformers' Electra classes; the default for all formats."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class FolderConfig:
 
     Attributes:
         pad_id: the id of [PAD].
-        head: the kind of head, if config.json says it; None: the names of the tensors say it.
+        head: the kind of head; None: not in config.json, so the names of the tensors decide.
     """
 
     model_type: str
@@ -84,7 +83,7 @@ class Networks:
     pairs: SentencePairHead | None = None
 
     def modules(self) -> Iterator[tuple[HeadKind | None, nn.Module]]:
-        """All modules; the encoder's kind is None."""
+        """All modules with their kind of head; None for the encoder."""
         yield None, self.encoder
         for head in (self.head, self.pairs):
             if head is not None:
@@ -95,9 +94,9 @@ class CheckpointFormat(ABC):
     """A format of model folders.
 
     Attributes:
-        model_types: values of `model_type` in config.json; the first one is the default for exports.
-        copies: names of tensors that a folder may hold a second time, with the name of the first.
-        builds_on_meta: whether encoders can be built without values, because folders hold all that they need.
+        model_types: values of `model_type` in config.json; the first one is the default for exports. copies: for
+        tensors that a folder may store twice: the name of the copy, and the name of the first. builds_on_meta:
+        whether encoders can be built on the meta device, because folders store all of their tensors.
     """
 
     model_types: ClassVar[tuple[str, ...]]
@@ -105,17 +104,20 @@ class CheckpointFormat(ABC):
     builds_on_meta: ClassVar[bool] = True
 
     def language_model_type(self, config: EncoderConfig) -> str:
-        """Return the model type whose class computes a full-size masked language model of this shape."""
+        """Return the model type of a full-size masked language model of this shape."""
         return self.model_types[0]
 
     @abstractmethod
     def architecture(self, model_type: str, kind: HeadKind) -> str | None:
-        """Return the name of transformers' class for an encoder with this head: of the bare encoder where
-        transformers has no class for the head, None where it has none for the encoder."""
+        """Return the name of transformers' class for an encoder with this head.
+
+        If transformers has no class for the head, it is the class of the bare encoder; None: there is no class for
+        the encoder.
+        """
 
     @abstractmethod
     def has_head_class(self, kind: HeadKind) -> bool:
-        """Whether that class includes the head."""
+        """Whether transformers has a class with this head."""
 
     def stores_pairs(self, model_type: str) -> bool:
         """Whether folders of this type may have a head for pairs of segments."""
@@ -129,18 +131,18 @@ class CheckpointFormat(ABC):
 
     @abstractmethod
     def read_config(self, fields: dict[str, Any], source: object) -> FolderConfig:
-        """Return the encoder that the fields of a config.json describe.
+        """Return the config of the encoder that the fields of a config.json describe.
 
         Args:
             source: the file, for messages.
 
         Raises:
-            CheckpointError: it is not an encoder that electra computes; every reason is named.
+            CheckpointError: electra has no such encoder; the message names every reason.
         """
 
     @abstractmethod
     def encoder_names(self, encoder: EncoderModule, name: str, model_type: str) -> tuple[str, ...]:
-        """Return the stored names of a parameter, without prefix; several are parts along the first axis."""
+        """Return the stored names of a parameter, without prefix. Several names: parts along the first axis."""
 
     @abstractmethod
     def prefix(self, model_type: str) -> str:
@@ -151,23 +153,27 @@ class CheckpointFormat(ABC):
         return HEAD_NAMES
 
     def to_stored(self, name: str, tensor: Tensor, config: FolderConfig) -> Tensor:
-        """Return a tensor in the layout of the folder, by its stored name."""
+        """Convert a tensor to the layout of the folder.
+
+        Args:
+            name: the stored name.
+        """
         return tensor
 
     def from_stored(self, name: str, tensor: Tensor, config: FolderConfig) -> Tensor:
-        """Return a stored tensor in our layout; a tensor of a wrong shape may be returned as it is."""
+        """Convert a stored tensor to electra's layout. A tensor of a wrong shape may be returned unchanged."""
         return tensor
 
     def additional_tensors(self, encoder: EncoderModule) -> dict[str, Tensor]:
-        """Return tensors that transformers' class has and this encoder has not, by their stored name."""
+        """Return tensors that only transformers' class has, by stored name."""
         return {}
 
     def rename(self, tensors: dict[str, Tensor], model_type: str) -> dict[str, Tensor]:
-        """Return stored tensors by the names that today's classes with a head use."""
+        """Return stored tensors by the names that transformers' current classes with a head use."""
         return tensors
 
     def match_sharing(self, config: EncoderConfig, tensors: dict[str, Tensor], model_type: str) -> EncoderConfig:
-        """Remove copies of weights that blocks share from `tensors`; return the config that fits the rest."""
+        """Remove copies of weights that blocks share from `tensors`; return the config that fits the others."""
         return config
 
     def head_activation(self, config: EncoderConfig, model_type: str) -> Activation:
@@ -175,7 +181,7 @@ class CheckpointFormat(ABC):
         return "gelu"
 
     def write_tensors(self, networks: Networks, config: FolderConfig) -> dict[str, Tensor]:
-        """Return the tensors of networks by their stored names, each a copy in float32 on the CPU."""
+        """Return the tensors of networks by stored name, each a copy in float32 on the CPU."""
         stored: dict[str, Tensor] = self.additional_tensors(networks.encoder)
         for kind, module in networks.modules():
             for name, parameter in standalone_parameters(module):
@@ -190,11 +196,11 @@ class CheckpointFormat(ABC):
     def load_networks(
         self, config: FolderConfig, tensors: dict[str, Tensor], *, task: bool, problems: list[str]
     ) -> Networks:
-        """Return networks with these weights, which are removed from `tensors`.
+        """Return networks with these weights, and remove the weights from `tensors`.
 
         Args:
-            task: whether config.json describes a fine-tuning task, whose head is then built.
-            problems: missing tensors and tensors of a wrong shape are added to it.
+            task: whether config.json describes a fine-tuning task; if not, heads for tasks are not loaded.
+            problems: a list to which problems are added: tensors that are missing, unknown or of a wrong shape.
         """
         model_type = config.model_type
         renamed = self.rename(dict(tensors), model_type)
@@ -202,15 +208,15 @@ class CheckpointFormat(ABC):
         tensors |= renamed
         networks = self._build(config, self.match_sharing(config.encoder, tensors, model_type), tensors, task=task)
         _remove_copies(tensors, self.copies, problems)
-        states = [
+        state_dicts = [
             self.read_state_dict(module, kind, tensors, config, problems) for kind, module in networks.modules()
         ]
         for name in self.additional_tensors(networks.encoder):
             tensors.pop(name, None)
         unknown = [name for name in tensors if name.startswith(self._encoder_prefixes(model_type))]
-        problems += [f"{name}: is not known here" for name in sorted(unknown)]
+        problems += [f"{name}: is unknown" for name in sorted(unknown)]
         if not problems:
-            for (_, module), state_dict in zip(networks.modules(), states, strict=True):
+            for (_, module), state_dict in zip(networks.modules(), state_dicts, strict=True):
                 module.load_state_dict(state_dict, assign=True, strict=False)  # shared weights appear once
                 module.eval()
         return networks
@@ -221,10 +227,10 @@ class CheckpointFormat(ABC):
     def _build(
         self, config: FolderConfig, encoder_config: EncoderConfig, tensors: dict[str, Tensor], *, task: bool
     ) -> Networks:
-        """Return the networks that these tensors are for, on the meta device, without values."""
-        kind = config.head or self._find_head(tensors, config.model_type)
+        """Return networks for these tensors, usually on the meta device."""
+        kind = config.head or self._head_kind(tensors, config.model_type)
         if not task and kind not in ("discriminator", "generator", "language-model"):
-            kind = None  # a head of another task, of which nothing is known
+            kind = None  # a head that was fine-tuned elsewhere, for an unknown task
         with without_values() if self.builds_on_meta else nullcontext():
             encoder = encoder_config.build(query_stream="two-streams" in encoder_config.capabilities)
             pair_names = self.head_names(config.model_type).get("pair", {})
@@ -242,8 +248,8 @@ class CheckpointFormat(ABC):
             )
         return Networks(encoder, head, pairs)
 
-    def _find_head(self, tensors: dict[str, Tensor], model_type: str) -> HeadKind | None:
-        """Return the kind of head that these tensors belong to; None: no head that electra knows."""
+    def _head_kind(self, tensors: dict[str, Tensor], model_type: str) -> HeadKind | None:
+        """Return the kind of head that these tensors belong to; None: no known head."""
         for kind, names in self.head_names(model_type).items():
             prefixes = tuple(f"{name}." for name in names.values())
             if kind != "pair" and any(name.startswith(prefixes) for name in tensors):
@@ -251,7 +257,7 @@ class CheckpointFormat(ABC):
         return None
 
     def _names(self, module: nn.Module, name: str, kind: HeadKind | None, model_type: str) -> tuple[str, ...]:
-        """Return the stored names of a parameter; several are parts along the first axis."""
+        """Return the stored names of a parameter. Several names: parts along the first axis."""
         if isinstance(module, EncoderModule):
             prefix = self.prefix(model_type)
             return tuple(prefix + stored for stored in self.encoder_names(module, name, model_type))
@@ -267,7 +273,7 @@ class CheckpointFormat(ABC):
         config: FolderConfig,
         problems: list[str],
     ) -> dict[str, Tensor]:
-        """Remove the tensors of a module from `tensors` and return them by the module's names."""
+        """Remove the tensors of a module from `tensors`; return them as a state dict of the module."""
         state_dict: dict[str, Tensor] = {}
         for name, parameter in module.named_parameters():
             names = self._names(module, name, kind, config.model_type)
@@ -281,7 +287,7 @@ class CheckpointFormat(ABC):
                 elif tuple(part.shape) != expected:
                     problems.append(f"{stored_name}: expected {expected}, found {tuple(part.shape)}")
                 elif not bool(part.isfinite().all()):
-                    problems.append(f"{stored_name}: holds numbers that are not finite; the model is broken")
+                    problems.append(f"{stored_name}: has values that are not finite; the model is damaged")
                 else:
                     parts.append(part)
             if len(parts) == len(names):
@@ -291,26 +297,26 @@ class CheckpointFormat(ABC):
     def transformers_inputs(
         self, model: Any, encoder: EncoderModule, ids_BL: Tensor, segment_ids_BL: Tensor | None, mask_BL: Tensor
     ) -> dict[str, Tensor]:
-        """Return the arguments with which transformers' model computes what our encoder computes."""
+        """Return the arguments for transformers' model that correspond to those of electra's encoder."""
         inputs = {"input_ids": ids_BL, "attention_mask": mask_BL.long()}
         if segment_ids_BL is not None and encoder.config.type_vocabulary_size > 1:
             inputs["token_type_ids"] = segment_ids_BL
         return inputs
 
     def prepare_float64(self, model: Any) -> Any:
-        """Return transformers' model, whose weights are in float64, such that all of it computes in float64."""
+        """Change transformers' model, whose weights are in float64, to compute everything in float64."""
         return model
 
 
 def _remove_copies(tensors: dict[str, Tensor], copies: Mapping[str, str], problems: list[str]) -> None:
-    """Remove second copies of tensors; a copy that differs from the first is added to `problems`."""
+    """Remove copies of tensors; add copies that differ from the first tensor to `problems`."""
     for copy, name in copies.items():
         tensor = tensors.pop(copy, None)
         if tensor is None:
             continue
         first = tensors.setdefault(name, tensor)
         if first.shape != tensor.shape or not bool((first == tensor).all()):
-            problems.append(f"{copy}: differs from {name}; in electra the two are one parameter")
+            problems.append(f"{copy}: differs from {name}; in electra both are one parameter")
 
 
 def build_head(
@@ -324,9 +330,9 @@ def build_head(
     """Return a new head.
 
     Args:
-        num_outputs: logits of a head for texts or tokens.
-        answerable: whether a conditional-span head says if there is an answer.
-        activation: of the head of a masked language model.
+        num_outputs: the number of logits of a head for texts or tokens.
+        answerable: whether a conditional-span head predicts if there is an answer.
+        activation: the activation in the head of a masked language model.
     """
     match kind:
         case "discriminator":
@@ -346,14 +352,13 @@ def build_head(
         case "conditional-span":
             return ConditionalSpanHead(config, answerable=answerable)
         case "pair":
-            raise AssertionError("a head for pairs stands next to another head")
+            raise AssertionError("a head for pairs is always added to another head")
 
 
 class _Uninitialized(TorchFunctionMode):
-    """Within it, the functions of `torch.nn.init` leave tensors unchanged.
+    """Disable the functions of `torch.nn.init`.
 
-    On the meta device there is nothing to fill, but PyTorch loads its compiler to find that out, which takes a
-    second or two.
+    They have no effect on the meta device, but they make PyTorch import its compiler, which takes a second or two.
     """
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -365,7 +370,7 @@ class _Uninitialized(TorchFunctionMode):
 
 @contextmanager
 def without_values() -> Iterator[None]:
-    """Build modules on the meta device: no time is spent on weights that are replaced at once."""
+    """Build modules on the meta device, because loaded weights replace the initial ones."""
     with torch.device("meta"), _Uninitialized():
         yield
 
@@ -380,7 +385,7 @@ def format_of_folder(fields: Mapping[str, Any], source: object) -> CheckpointFor
     """Return the format of a folder by the `model_type` of its config.json.
 
     Raises:
-        CheckpointError: no format has this type.
+        CheckpointError: there is no format for this type.
     """
     model_types: list[str] = []
     for _, format_class in checkpoint_formats:

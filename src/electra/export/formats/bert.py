@@ -35,9 +35,9 @@ ARCHITECTURES: dict[tuple[str, HeadKind], str] = {
     ("electra", "token"): "ElectraForTokenClassification",
     ("electra", "span"): "ElectraForQuestionAnswering",
 }
-"""transformers' classes. A class for pairs has both heads, of words and of pairs."""
+"""transformers' classes. A class for pairs also has the head of a masked language model."""
 ENCODER_ALONE = "ElectraModel"
-"""The class where transformers has none for the head: conditional spans, and texts without a hidden layer."""
+"""The class for heads that transformers does not have: conditional spans, and texts without a hidden layer."""
 
 _OUTSIDE_BLOCKS = {
     "embeddings.token": "embeddings.word_embeddings",
@@ -83,8 +83,8 @@ _TOKEN_TABLE = "embeddings.word_embeddings.weight"
 _ROBERTA_POSITIONS = "roberta.embeddings.position_embeddings.weight"
 
 _SHARING = {"share_layers": "electra_share_layers", "layer_groups": "electra_layer_groups"}
-"""Our keys for what blocks share, for model types that have no sharing."""
-# transformers' name for each field, and its default in each model type, in the order of `model_types`.
+"""Keys that only electra reads: the parameters that blocks share, for model types without sharing."""
+# transformers' name of each field, and its default for each model type, in the order of `model_types`.
 _FIELDS: dict[str, tuple[str, int | float, int | float, int | float, int | float]] = {
     "layers": ("num_hidden_layers", 12, 12, 12, 12),
     "hidden_size": ("hidden_size", 256, 768, 768, 4096),
@@ -100,7 +100,7 @@ _FIELDS: dict[str, tuple[str, int | float, int | float, int | float, int | float
     "initializer_range": ("initializer_range", 0.02, 0.02, 0.02, 0.02),
 }
 _DEFAULT_PAD_ID = {"electra": 0, "bert": 0, "roberta": 1, "albert": 0}
-# Fields that change what is computed, with the one value that electra computes (which is transformers' default).
+# Fields that change the computation, with the only value that electra supports, which is transformers' default.
 _REQUIRED: dict[str, str | bool | int] = {
     "position_embedding_type": "absolute",
     "is_decoder": False,
@@ -132,7 +132,7 @@ class BertFormat(CheckpointFormat):
         return ARCHITECTURES.get((model_type, kind), ENCODER_ALONE)
 
     def has_head_class(self, kind: HeadKind) -> bool:
-        return any(kind == known for _, known in ARCHITECTURES)
+        return kind in {head for _, head in ARCHITECTURES}
 
     def stores_pairs(self, model_type: str) -> bool:
         return (model_type, "pair") in ARCHITECTURES
@@ -146,8 +146,8 @@ class BertFormat(CheckpointFormat):
         if model_type in ("bert", "roberta"):
             del fields["embedding_size"]
         if model_type == "roberta":
-            fields["max_position_embeddings"] += special.pad + 1  # its positions start there
-        if model_type in ("roberta", "albert"):  # else they would be the ids of the released vocabularies
+            fields["max_position_embeddings"] += special.pad + 1  # RoBERTa's first position has this number
+        if model_type in ("roberta", "albert"):  # the defaults are ids of the released vocabularies
             fields |= {"bos_token_id": special.classify, "eos_token_id": special.separate}
         if model_type == "albert":
             fields |= {"num_hidden_groups": config.layer_groups, "inner_group_num": 1}
@@ -173,7 +173,7 @@ class BertFormat(CheckpointFormat):
             values["share_layers"], values["layer_groups"] = "all", fields.get("num_hidden_groups", 1)
             if values["embedding_size"] == values["hidden_size"]:
                 problems.append(
-                    "embedding_size is hidden_size; electra does not compute the projection between them then"
+                    "embedding_size is hidden_size; electra does not support a projection between equal sizes"
                 )
             if not isinstance(values["layer_groups"], int):
                 problems.append(f"num_hidden_groups must be a number, found {values['layer_groups']!r}")
@@ -183,7 +183,7 @@ class BertFormat(CheckpointFormat):
             values |= {name: fields[stored] for name, stored in _SHARING.items()}
         activation = fields.get("hidden_act", "gelu_new" if model_type == "albert" else "gelu")
         if not isinstance(activation, str) or activation not in ACTIVATIONS:
-            problems.append(f"hidden_act is {activation!r}; electra computes {', '.join(ACTIVATIONS)}")
+            problems.append(f"hidden_act is {activation!r}; electra supports {', '.join(ACTIVATIONS)}")
         if not problems and values["vocabulary_size"] < 1:
             problems.append(f"vocab_size must be at least 1, found {values['vocabulary_size']}")
         if not problems:
@@ -199,7 +199,7 @@ class BertFormat(CheckpointFormat):
         return f"{model_type}."
 
     def _encoder_prefixes(self, model_type: str) -> tuple[str, ...]:
-        return (f"{model_type}.embeddings", f"{model_type}.encoder.")  # a pooler may be left over
+        return (f"{model_type}.embeddings", f"{model_type}.encoder.")  # without the pooler, which may be unused
 
     def encoder_names(self, encoder: EncoderModule, name: str, model_type: str) -> tuple[str, ...]:
         path, _, leaf = name.rpartition(".")
@@ -223,9 +223,9 @@ class BertFormat(CheckpointFormat):
         return config.activation if model_type in ("bert", "albert") else "gelu"
 
     def to_stored(self, name: str, tensor: Tensor, config: FolderConfig) -> Tensor:
-        if name.startswith(_PAIR_LOGITS):  # two logits, of belonging together and of not, in place of one
+        if name.startswith(_PAIR_LOGITS):  # two logits instead of one: they belong together, they do not
             return torch.cat([torch.zeros_like(tensor), tensor])
-        if name == _ROBERTA_POSITIONS:  # positions start behind the id of padding
+        if name == _ROBERTA_POSITIONS:  # the first position is the id of padding + 1
             return torch.cat([tensor.new_zeros(config.pad_id + 1, tensor.shape[1]), tensor])
         return tensor
 
@@ -237,8 +237,8 @@ class BertFormat(CheckpointFormat):
         return tensor
 
     def rename(self, tensors: dict[str, Tensor], model_type: str) -> dict[str, Tensor]:
-        """The names of a bare encoder have no prefix, and old files call weight and bias of a LayerNorm gamma and
-        beta. Buffers, which can be computed, are left out."""
+        """Add the prefix to the names of a bare encoder, rename gamma and beta of old files, and leave out
+        buffers."""
         renamed = {}
         for name, tensor in tensors.items():
             if name.endswith(("position_ids", "embeddings.token_type_ids")):
@@ -249,8 +249,8 @@ class BertFormat(CheckpointFormat):
         return renamed
 
     def match_sharing(self, config: EncoderConfig, tensors: dict[str, Tensor], model_type: str) -> EncoderConfig:
-        """A folder that was fine-tuned elsewhere may hold different weights for blocks that shared them: these
-        stay, and the returned config shares nothing."""
+        """transformers may have fine-tuned copies of shared weights separately. If copies differ, all are kept,
+        and the returned config shares nothing."""
         if config.share_layers == "none" or model_type == "albert":
             return config
         with without_values():
@@ -261,8 +261,8 @@ class BertFormat(CheckpointFormat):
             names = self._names(encoder, name, None, model_type)
             copies |= dict(zip(names, first_names.setdefault(id(parameter), names), strict=True))
         for copy, name in copies.items():
-            one, other = tensors.get(copy), tensors.get(name)
-            if one is None or other is None or not torch.equal(one, other):
+            copied, first = tensors.get(copy), tensors.get(name)
+            if copied is None or first is None or not torch.equal(copied, first):
                 assert isinstance(config, BertConfig)
                 return replace(config, share_layers="none", layer_groups=1)
         for copy, name in copies.items():
@@ -274,15 +274,15 @@ class BertFormat(CheckpointFormat):
         self, model: Any, encoder: EncoderModule, ids_BL: Tensor, segment_ids_BL: Tensor | None, mask_BL: Tensor
     ) -> dict[str, Tensor]:
         inputs = super().transformers_inputs(model, encoder, ids_BL, segment_ids_BL, mask_BL)
-        if model.config.model_type == "roberta":  # which derives positions from where the id of padding is
+        if model.config.model_type == "roberta":  # it would derive positions from the ids of padding
             inputs["position_ids"] = model.config.pad_token_id + 1 + torch.arange(ids_BL.shape[1])[None]
         return inputs
 
 
 def _read_numbers(fields: dict[str, Any], model_type: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the settings of a `BertConfig` that are numbers, and what is wrong."""
+    """Return the numeric settings of a `BertConfig`, and problems."""
     problems = [
-        f"{name} is {value!r}; electra computes only {required!r}"
+        f"{name} is {value!r}; electra supports only {required!r}"
         for name, required in _REQUIRED.items()
         if (value := fields.get(name, required)) != required
     ]

@@ -1,6 +1,7 @@
-"""Folders of networks that transformers has no class for, such as encoders of plugins: our config and our names.
+"""Folders of networks for which transformers has no class, such as encoders of plugins.
 
-They have the same files as other folders, and can be loaded only by electra.
+They have the same files as other folders, but only electra can load them: config.json and the tensors have
+electra's own names.
 """
 
 from collections.abc import Mapping
@@ -48,7 +49,7 @@ class NativeFormat(CheckpointFormat):
             raise CheckpointError(f"{source}: {error}") from error
         except TypeError as error:
             raise CheckpointError(
-                f"{source}: the registered encoder has other settings than this one: {error}"
+                f"{source}: the registered encoder has other settings than this config: {error}"
             ) from error
         return FolderConfig(MODEL_TYPE, config, fields.get("pad_token_id", 0), fields.get("head"))
 

@@ -1,9 +1,9 @@
 """Folders of type xlnet: encoders with relative positions, of Transformer-XL and XLNet.
 
-transformers stores the projections of attention as (D, H, K), so that a product with a state gives the heads; ours
-are weights of linear layers. With the fields of `write_config` it computes what electra computes: distances are
-not clamped, no half of the batch is reversed, a query sees all keys before it, all tokens of a batch may enter the
-memory, and each layer has its own biases (`untie_r`, which transformers' code assumes).
+transformers stores the projections of attention as (D, H, K); electra's are weights of linear layers. With the
+fields of `write_config`, transformers computes the same as electra: distances are not clamped, no half of the
+batch is reversed, a query attends to all earlier keys, all tokens of a batch may enter the memory, and each layer
+has its own biases (`untie_r`, which transformers' code assumes).
 
 Shapes: D hidden size, H heads, K head size, V vocabulary.
 """
@@ -26,7 +26,7 @@ from electra.modeling.encoders.relative import RelativeConfig, RelativeEncoder
 
 PREFIX = "transformer."
 _SEGMENTS = "electra_segments"
-"""Our key for whether the network has segments; transformers' XLNet always has them."""
+"""A key that only electra reads: whether the network has segments. transformers' XLNet always has segments."""
 _OUTSIDE_BLOCKS = {"embeddings.token.weight": "word_embedding.weight", "query_stream.weight": "mask_emb"}
 _INSIDE_BLOCKS = {
     "attention.query.weight": ("rel_attn.q",),
@@ -67,7 +67,7 @@ _DEFAULTS: dict[str, Any] = {
     "n_layer": 24, "d_model": 1024, "d_inner": 4096, "n_head": 16, "vocab_size": 32000, "layer_norm_eps": 1e-12,
     "initializer_range": 0.02, "dropout": 0.1,
 }  # fmt: skip
-# Fields that change what is computed, with the one value that electra computes (which is transformers' default).
+# Fields that change the computation, with the only value that electra supports, which is transformers' default.
 _REQUIRED: dict[str, Any] = {"clamp_len": -1, "bi_data": False, "same_length": False, "untie_r": True}
 
 
@@ -86,8 +86,8 @@ class XLNetFormat(CheckpointFormat):
     def write_config(
         self, config: EncoderConfig, model_type: str, kind: HeadKind, special: SpecialTokens
     ) -> dict[str, Any]:
-        """XLNet has one dropout for states and none for attention. With `use_mems_train` a training step reads and
-        returns memories too, as ours does. `mem_len` is None without a memory, because 0 means to keep all."""
+        """XLNet has one dropout for states and none for attention. With `use_mems_train`, a training step reads
+        and returns memories, as in electra. Without a memory `mem_len` is None, because 0 would keep all."""
         has_memory = config.memory_length > 0
         return {
             **{stored: getattr(config, name) for name, stored in _FIELDS.items()},
@@ -106,18 +106,18 @@ class XLNetFormat(CheckpointFormat):
         }
 
     def read_config(self, fields: dict[str, Any], source: object) -> FolderConfig:
-        """`reuse_len` is not read: it decides which tokens enter the memory, not what is computed from them."""
+        """`reuse_len` is ignored: it decides which tokens enter the memory, but not what is computed."""
         problems = [
-            f"{name} is {value!r}; electra computes only {required!r}"
+            f"{name} is {value!r}; electra supports only {required!r}"
             for name, required in _REQUIRED.items()
             if (value := fields.get(name, required)) != required and not (name == "clamp_len" and value <= 0)
         ]
         values = {name: fields.get(stored, _DEFAULTS[stored]) for name, stored in _FIELDS.items()}
         activation, direction = fields.get("ff_activation", "gelu"), fields.get("attn_type", "bi")
         if activation not in ACTIVATIONS:
-            problems.append(f"ff_activation is {activation!r}; electra computes {', '.join(ACTIVATIONS)}")
+            problems.append(f"ff_activation is {activation!r}; electra supports {', '.join(ACTIVATIONS)}")
         if direction not in ("bi", "uni"):
-            problems.append(f"attn_type is {direction!r}; electra computes bi, uni")
+            problems.append(f"attn_type is {direction!r}; electra supports bi, uni")
         if not problems:
             config = RelativeConfig(
                 **values,
@@ -149,7 +149,7 @@ class XLNetFormat(CheckpointFormat):
         return {"language-model": {"": "lm_loss"}, **HEAD_NAMES}
 
     def additional_tensors(self, encoder: EncoderModule) -> dict[str, Tensor]:
-        """Zeros where our network has no query stream or no segments."""
+        """Zeros for the query stream and the segments, which electra's network may lack."""
         assert isinstance(encoder, RelativeEncoder)
         config = encoder.config
         heads, D = (config.heads, config.hidden_size // config.heads), config.hidden_size
@@ -176,7 +176,7 @@ class XLNetFormat(CheckpointFormat):
         return tensor.T if name.endswith(_TRANSPOSED) and tensor.ndim == 2 else tensor
 
     def rename(self, tensors: dict[str, Tensor], model_type: str) -> dict[str, Tensor]:
-        """The names of a bare XLNetModel have no prefix."""
+        """Add the prefix to the names of a bare XLNetModel."""
         return {
             re.sub(r"^(?=word_embedding\.|mask_emb$|layer\.\d)", PREFIX, name): tensor
             for name, tensor in tensors.items()
@@ -187,13 +187,13 @@ class XLNetFormat(CheckpointFormat):
     ) -> dict[str, Tensor]:
         inputs = super().transformers_inputs(model, encoder, ids_BL, segment_ids_BL, mask_BL)
         if encoder.config.direction == "left":
-            # A left-to-right XLNet takes no mask; later positions change nothing at a token.
+            # A left-to-right XLNet takes no mask. Padding at the end does not change the states of tokens.
             del inputs["attention_mask"]
         return inputs
 
     def prepare_float64(self, model: Any) -> Any:
-        """transformers makes the vectors of distances in float32, which cannot be multiplied with float64."""
-        inner = getattr(model, "transformer", model)
-        encoding = inner.relative_positional_encoding
-        inner.relative_positional_encoding = lambda *args, **kwargs: encoding(*args, **kwargs).double()
+        """transformers computes the encodings of distances in float32; they cannot be multiplied with float64."""
+        xlnet = getattr(model, "transformer", model)
+        encoding = xlnet.relative_positional_encoding
+        xlnet.relative_positional_encoding = lambda *args, **kwargs: encoding(*args, **kwargs).double()
         return model
