@@ -7,8 +7,8 @@ vocabulary are used. All three compute the same batches of random tokens alterna
 thread each; nothing else should run on the machine. Single texts have the 10th, 50th, 90th and 99th percentile of
 the lengths of learner English, special tokens included; a batch has 32 rows with lengths spread over the same
 range. Times are medians and quartiles; a ratio is the median of the ratios within the rounds. The quality of 8
-bits is measured on sentences of the same text with randomly replaced tokens; with random weights that is only the
-difference of the logits. For a fine-tuned model, `electra export --quantize int8` measures it.
+bits is measured on sentences of the same text with randomly replaced tokens; with random weights, only the
+difference of the logits has a meaning. For a fine-tuned model, `electra export --quantize int8` measures it.
 
 (A file named onnx.py would shadow the package.)
 """
@@ -34,15 +34,15 @@ from electra.modeling.encoders.bert import BertEncoder
 from electra.modeling.heads import ReplacedTokenHead
 from electra.pretraining.config import PretrainConfig, with_vocabulary
 from electra.serving.scorer import Scorer
-from onnx_timing import Timed, timed
+from onnx_timing import BatchTimes, time_batches
 
 SHARED = Path(__file__).parents[1] / "../shared/data"
 TEXT = SHARED / "tasks/ged/en_realec_dev.tsv"
-ROWS, JUDGED = 32, 200
+BATCH_ROWS, SENTENCES = 32, 200
 
 
 def untrained(preset: str) -> Pretrained:
-    """A discriminator with a preset's shape, before the first step."""
+    """A discriminator with a preset's shape and random weights."""
     config = with_vocabulary(load_config(PretrainConfig, preset)).model
     torch.manual_seed(0)
     tokenizer = load_tokenizer(SHARED / "vocab/bert-uncased")
@@ -57,43 +57,46 @@ def sentences() -> list[str]:
 
 def batches(lengths: np.ndarray[Any, Any], longest: int) -> list[list[int]]:
     """Single texts of several lengths, and one batch."""
-    cut = np.minimum(lengths + 2, longest)
-    singles = [[int(np.percentile(cut, share))] for share in (10, 50, 90, 99)]
-    return [*singles, [int(np.percentile(cut, 100 * (row + 0.5) / ROWS)) for row in range(ROWS)]]
+    lengths = np.minimum(lengths + 2, longest)  # with [CLS] and [SEP]
+    singles = [[int(np.percentile(lengths, percent))] for percent in (10, 50, 90, 99)]
+    percents = [100 * (row + 0.5) / BATCH_ROWS for row in range(BATCH_ROWS)]
+    return [*singles, [int(np.percentile(lengths, percent)) for percent in percents]]
 
 
-def shown(one: Timed) -> list[str]:
-    cells = [f"1 × {one.tokens}" if one.rows == 1 else f"{one.rows} rows, {one.tokens} tokens"]
-    for name, seconds in one.seconds.items():
+def table_row(times: BatchTimes) -> list[str]:
+    cells = [f"1 × {times.tokens}" if times.rows == 1 else f"{times.rows} rows, {times.tokens} tokens"]
+    for name, seconds in times.seconds.items():
         low, middle, high = np.percentile(np.array(seconds) * 1000, (25, 50, 75))
-        ratio = "" if name == "torch" else f", **{one.ratio(name):.2f} ×**"
+        ratio = "" if name == "torch" else f", **{times.ratio(name):.2f} ×**"
         cells.append(f"{middle:.2f} ({low:.2f}–{high:.2f}){ratio}")
     return cells
 
 
 def quality(pretrained: Pretrained, models: dict[str, OnnxModel], texts: list[str]) -> dict[str, Any]:
-    """The score of each graph, and the difference of its logits to PyTorch's."""
-    found: dict[str, Any] = {}
+    """The quality of each graph, and the difference between its logits and PyTorch's."""
+    results: dict[str, Any] = {}
     if pretrained.task is not None:
-        return found
-    encodings = pretrained.tokenizer.encode_batch(texts[:JUDGED], add_special_tokens=False)
+        return results
+    encodings = pretrained.tokenizer.encode_batch(texts[:SENTENCES], add_special_tokens=False)
     ids = [encoding.ids for encoding in encodings]
     for name, model in models.items():
-        one = compare_on_texts(pretrained, model, ids, texts=f"{JUDGED} sentences")
-        print(f"{name}: {one}")
-        found[name] = asdict(one)
+        effect = compare_on_texts(pretrained, model, ids, texts=f"{SENTENCES} sentences")
+        print(f"{name}: {effect}")
+        results[name] = asdict(effect)
         if model.metadata.kind == "discriminator":
-            ours, theirs = (np.concatenate(Scorer(each, device="cpu").logits(ids)) for each in (pretrained, model))
-            away = float(np.sqrt(np.mean((ours - theirs) ** 2)) / ours.std())
-            print(f"{name}: logits differ by {away:.4f} of their standard deviation (root mean square)")
-            found[name]["logits"] = away
-    return found
+            torch_logits, onnx_logits = (
+                np.concatenate(Scorer(each, device="cpu").logits(ids)) for each in (pretrained, model)
+            )
+            difference = float(np.sqrt(np.mean((torch_logits - onnx_logits) ** 2)) / torch_logits.std())
+            print(f"{name}: logits differ by {difference:.4f} of their standard deviation (root mean square)")
+            results[name]["logits"] = difference
+    return results
 
 
-def measured(name: str, pretrained: Pretrained, rounds: int) -> dict[str, Any]:
+def measure(name: str, pretrained: Pretrained, rounds: int) -> dict[str, Any]:
     texts = sentences()
     lengths = np.array(
-        [len(one.ids) for one in pretrained.tokenizer.encode_batch(texts, add_special_tokens=False)]
+        [len(encoding.ids) for encoding in pretrained.tokenizer.encode_batch(texts, add_special_tokens=False)]
     )
     with tempfile.TemporaryDirectory() as folder:
         paths = {"float32": Path(folder) / "float32", "int8": Path(folder) / "int8"}
@@ -104,13 +107,13 @@ def measured(name: str, pretrained: Pretrained, rounds: int) -> dict[str, Any]:
               + ", ".join(f"{kind} {size / 2**20:.1f} MiB" for kind, size in sizes.items()))  # fmt: skip
         times = []
         print("\n| tokens | PyTorch, ms | onnxruntime, ms | 8 bits, ms |\n|---|---|---|---|")
-        for found in timed(pretrained, paths, list(batches(lengths, pretrained.max_length)), rounds=rounds):
-            times.append(asdict(found))
-            print(f"| {' | '.join(shown(found))} |", flush=True)
+        for batch_times in time_batches(pretrained, paths, batches(lengths, pretrained.max_length), rounds=rounds):
+            times.append(asdict(batch_times))
+            print(f"| {' | '.join(table_row(batch_times))} |", flush=True)
         models = {kind: load_onnx(path) for kind, path in paths.items()}
         print()
-        lost = quality(pretrained, models, texts)
-    return {"model": name, "bytes": sizes, "times": times, "quality": lost}
+        results = quality(pretrained, models, texts)
+    return {"model": name, "bytes": sizes, "times": times, "quality": results}
 
 
 def main() -> None:
@@ -120,11 +123,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    known = {options.model.name: load_pretrained(options.model)} if options.model else None
-    networks = known or {preset: untrained(preset) for preset in options.presets}
-    facts = [measured(name, one, options.rounds) for name, one in networks.items()]
+    if options.model:
+        networks = {options.model.name: load_pretrained(options.model)}
+    else:
+        networks = {preset: untrained(preset) for preset in options.presets}
+    results = [measure(name, pretrained, options.rounds) for name, pretrained in networks.items()]
     if options.json:
-        options.json.write_text(json.dumps(facts, indent=1) + "\n")
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How long onnxruntime and PyTorch take for the same batches, in turn."""
+"""Time onnxruntime and PyTorch on the same batches, alternately."""
 
 import statistics
 import time
@@ -15,12 +15,12 @@ from electra.export.onnx.model import OnnxModel, load_onnx
 from electra.export.pretrained import Pretrained
 
 PAUSE = 0.005
-"""Seconds before each call: threads of the other library, which wait for work awake, then sleep."""
+"""Seconds before each call, so that waiting threads of the other library go to sleep."""
 
 
 @dataclass(frozen=True)
-class Timed:
-    """Seconds of each of several networks for one batch, in turn, by their names."""
+class BatchTimes:
+    """Seconds of each round for one batch, by the name of the network."""
 
     rows: int
     tokens: int
@@ -30,50 +30,50 @@ class Timed:
         return statistics.median(self.seconds[name])
 
     def ratio(self, name: str) -> float:
-        """How many times as quick as PyTorch: the median over the rounds."""
+        """The speed relative to PyTorch: the median over the rounds."""
         pairs = zip(self.seconds["torch"], self.seconds[name], strict=True)
         return statistics.median(torch_seconds / seconds for torch_seconds, seconds in pairs)
 
 
-def timed(
+def time_batches(
     pretrained: Pretrained, folders: Mapping[str, Path], batches: Sequence[Sequence[int]], *, rounds: int
-) -> Iterator[Timed]:
-    """Times of PyTorch, named `torch`, and of ONNX folders with the same inputs and outputs, on one thread.
+) -> Iterator[BatchTimes]:
+    """Time PyTorch, named `torch`, and ONNX folders with the same inputs and outputs, on one thread.
 
-    With more threads the waiting ones of one library slow the other down several times, within one process.
+    With more threads, the waiting threads of one library would slow down the other library several times.
 
     Args:
-        batches: tokens of each row of each batch, special ones included. PyTorch gets no mask where all are alike,
-            as in `serving`.
+        batches: the number of tokens in each row of each batch, special tokens included. There is no mask if all
+            rows of a batch have the same length, as in `serving`.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        models = {name: load_onnx(folder) for name, folder in folders.items()}  # with as many as PyTorch
+        models = {name: load_onnx(folder) for name, folder in folders.items()}  # with as many threads as PyTorch
         for lengths in batches:
-            yield _timed(pretrained, models, lengths, rounds=rounds)
+            yield _time_batch(pretrained, models, lengths, rounds=rounds)
     finally:
         torch.set_num_threads(threads)
 
 
-def _timed(
+def _time_batch(
     pretrained: Pretrained, models: Mapping[str, OnnxModel], lengths: Sequence[int], *, rounds: int
-) -> Timed:
+) -> BatchTimes:
     inputs = sample_batch(pretrained, special_tokens(pretrained.tokenizer), lengths)
     if len({*lengths}) == 1:
         del inputs[MASK]
-    first = next(iter(models.values())).metadata
-    network = torch_network(pretrained, first.kind)
-    works: dict[str, Callable[[], object]] = {"torch": lambda: network(inputs)}
+    kind = next(iter(models.values())).metadata.kind
+    network = torch_network(pretrained, kind)
+    calls: dict[str, Callable[[], object]] = {"torch": lambda: network(inputs)}
     for name, model in models.items():
-        works[name] = lambda model=model: model.run(model.metadata.outputs[:1], **inputs)  # type: ignore[misc]
-    seconds: dict[str, list[float]] = {name: [] for name in works}
+        calls[name] = lambda model=model: model.run(model.metadata.outputs[:1], **inputs)  # type: ignore[misc]
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
     with torch.inference_mode():
         for number in range(rounds + 1):
-            for name, work in works.items():
+            for name, call in calls.items():
                 time.sleep(PAUSE)
                 start = time.perf_counter()
-                work()
+                call()
                 if number:  # the first call of each is slower
                     seconds[name].append(time.perf_counter() - start)
-    return Timed(len(lengths), sum(lengths), seconds)
+    return BatchTimes(len(lengths), sum(lengths), seconds)

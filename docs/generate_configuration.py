@@ -22,8 +22,8 @@ from electra.pretraining.config import PretrainConfig
 
 PAGE = Path(__file__).parent / "reference/configuration.md"
 
-OTHERS = {"bert-": "BERT", "roberta-": "RoBERTa", "albert-": "ALBERT"}
-"""Other encoders, by the beginning of their presets' names."""
+OTHER_ENCODERS = {"bert-": "BERT", "roberta-": "RoBERTa", "albert-": "ALBERT"}
+"""Titles of the tables of other encoders, by the prefix of their presets' names."""
 
 INTRODUCTION = """\
 # Configuration reference
@@ -36,7 +36,8 @@ A pre-training run is described by a preset or a TOML file, and by settings on t
 $ electra pretrain electra-tiny --data DATA --out RUN --train.steps 2000 --optimizer.learning_rate 5e-4
 ```
 
-A file of your own names the preset or file that it extends, and the settings that differ. Its sections are below.
+Your own file names the preset or file that it extends, and the settings that differ. Its possible sections are
+below.
 
 ```toml
 extends = "electra-small"
@@ -72,11 +73,11 @@ def _presets() -> Iterator[str]:
     yield '\nSettings to combine with any of them (`extends = ["electra-base", "objectives/electra-15"]`):\n'
     for path in sorted((PRESETS / "objectives").glob("*.toml")):
         yield f"- `objectives/{path.stem}`: {_description(path)}"
-    ours = {name: shown for name, shown in resolved.items() if not name.startswith(tuple(OTHERS))}
-    yield from _differences("The settings in which they differ", ours)
+    electra = {name: values for name, values in resolved.items() if not name.startswith(tuple(OTHER_ENCODERS))}
+    yield from _differences("The settings in which they differ", electra)
     base = {"electra-base": resolved["electra-base"]}
-    for prefix, title in OTHERS.items():
-        members = {name: shown for name, shown in resolved.items() if name.startswith(prefix)}
+    for prefix, title in OTHER_ENCODERS.items():
+        members = {name: values for name, values in resolved.items() if name.startswith(prefix)}
         yield from _differences(f"{title}, compared with `electra-base`", base | members)
 
 
@@ -91,14 +92,14 @@ def _differences(title: str, resolved: dict[str, dict[str, Any]]) -> Iterator[st
     yield f"\n{title}:\n"
     yield "| setting | " + " | ".join(name.removeprefix("electra-") for name in resolved) + " |"
     yield "|---" * (len(resolved) + 1) + "|"
-    for setting in {name: None for shown in resolved.values() for name in shown}:
-        values = [shown.get(setting, "") for shown in resolved.values()]
+    for setting in {name: None for preset in resolved.values() for name in preset}:
+        values = [preset.get(setting, "") for preset in resolved.values()]
         if len(set(values)) > 1:
-            yield f"| `{setting}` | " + " | ".join(map(_shown, values)) + " |"
+            yield f"| `{setting}` | " + " | ".join(map(_cell, values)) + " |"
     yield ""
 
 
-def _shown(value: object) -> str:
+def _cell(value: object) -> str:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return f"{value:,}" if is_number else str(value)
 

@@ -2,8 +2,8 @@
 
     python scripts/check_wheel.py DIST
 
-The environment has the wheel and its core dependencies, no extra. In it prepare, pretrain, score and export
-must work, and what needs an extra must say which one. Takes about a minute.
+The environment has the wheel and its core dependencies, but no extra. There, prepare, pretrain, score and export
+must work, and commands that need an extra must name it. This takes about a minute.
 """
 
 import os
@@ -28,7 +28,7 @@ WORKING = [
     "report RUN",
     "flops electra-small",
 ]
-"""Commands that need no extra; each may read what the ones before it wrote."""
+"""Commands that need no extra; each may read the results of earlier ones."""
 REFUSED = {
     "serve RUN": "serve",
     "export RUN --to onnx --out ONNX": "onnx",
@@ -94,7 +94,7 @@ def install(wheel: Path, environment: Path) -> Path:
 
 
 def run(electra: Path, command: str, folder: Path) -> tuple[int, str]:
-    """Run a command away from the repository; return its exit status and all of its output."""
+    """Run a command outside the repository; return its exit status and its output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
         [electra, *command.split()],

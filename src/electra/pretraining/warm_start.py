@@ -115,7 +115,7 @@ def with_shapes(config: PretrainConfig, start: WarmStart) -> PretrainConfig:
         config = replace(config, generator=_generator_config(start.generator.encoder.config, config.model))
     if start.generator is not None and not problems:
         problems += _generator_problems(start.discriminator, start.generator.encoder, config)
-    if not problems:  # else these would only be consequences
+    if not problems:  # otherwise these problems only follow from the others
         problems += [*problems_of(config.model), *problems_of(config.generator)]
         problems += [*config.problems(), *config.shape_problems()]
     if problems:
@@ -189,10 +189,10 @@ def initialize(objective: Objective, config: PretrainConfig, data: TokenData, st
     """
     init, networks = config.init, objective.exportable_networks()
     if start.generator is None and init.output_bias == "unigram":
-        counted_V = torch.from_numpy(data.unigram_counts).float()
+        unigram_counts_V = torch.from_numpy(data.unigram_counts).float()
         for bias_V in objective.output_biases():
             counts_V = torch.ones_like(bias_V)
-            counts_V[: len(counted_V)] += counted_V
+            counts_V[: len(unigram_counts_V)] += unigram_counts_V
             bias_V.copy_((counts_V / counts_V.sum()).log())
     if start.discriminator is None and start.generator is not None:
         _load_weights(networks.pop("generator"), start.generator, str(init.generator), config.objective)
@@ -219,25 +219,25 @@ def _kind_problems(config: PretrainConfig, shape: EncoderConfig) -> Iterator[str
     folder, objective = config.init.discriminator, config.objective
     model = _with_shape(config.model, shape)
     if missing := objective.encoder_capabilities - model.capabilities:
-        able_kinds = [name for name, kind in encoders if kind().capabilities >= objective.encoder_capabilities]
-        hint = f", such as one of kind {', '.join(able_kinds)}" if able_kinds else ""
+        suitable_kinds = [name for name, kind in encoders if kind().capabilities >= objective.encoder_capabilities]
+        hint = f", such as one of kind {', '.join(suitable_kinds)}" if suitable_kinds else ""
         yield (
             f"init.discriminator: {folder} is of kind {shape.kind}, and objective.kind {objective.kind} needs "
             f"{', '.join(sorted(missing))}; start from another network{hint}, or choose another objective"
         )
     if shape.kind == config.model.kind:
         return
-    lost = [
+    unsupported = [
         f"model.{name} {value}"
         for name in config.model.run_settings
         if name not in shape.run_settings
         and (value := getattr(config.model, name)) != getattr(type(config.model), name)
     ]
-    if lost:
+    if unsupported:
         yield (
-            f"init.discriminator: {folder} is of kind {shape.kind}, and {' and '.join(lost)} "
-            f"{'needs' if len(lost) == 1 else 'need'} kind {config.model.kind}; start from a folder of that kind, "
-            "or take another preset"
+            f"init.discriminator: {folder} is of kind {shape.kind}, and {' and '.join(unsupported)} "
+            f"{'needs' if len(unsupported) == 1 else 'need'} kind {config.model.kind}; start from a folder of "
+            "that kind, or take another preset"
         )
 
 
@@ -298,14 +298,14 @@ def _load_weights(
     Raises:
         ConfigError: the head has another activation than the objective's.
     """
-    state = pretrained.encoder.state_dict()
+    state_dict = pretrained.encoder.state_dict()
     if "query_stream.weight" not in network.encoder.state_dict():  # the objective has no query stream
-        state.pop("query_stream.weight", None)
-    network.encoder.load_state_dict(state)
-    was, is_now = pretrained.encoder.config.direction, network.encoder.config.direction
-    if was != is_now:
-        kinds = {"left": "left-to-right", "both": "bidirectional"}
-        logger.info("%s was %s; in this run it is %s", name, kinds[was], kinds[is_now])
+        state_dict.pop("query_stream.weight", None)
+    network.encoder.load_state_dict(state_dict)
+    old, new = pretrained.encoder.config.direction, network.encoder.config.direction
+    if old != new:
+        labels = {"left": "left-to-right", "both": "bidirectional"}
+        logger.info("%s was %s; in this run it is %s", name, labels[old], labels[new])
     fresh = type(network.head) is not type(pretrained.head)
     if isinstance(network.head, ReplacedTokenHead):  # energies are not log-odds
         fresh |= scores_of(pretrained.objective) != objective.scores
@@ -322,20 +322,20 @@ def _load_weights(
     if network.pairs is not None and pretrained.pairs is not None:
         network.pairs.load_state_dict(pretrained.pairs.state_dict())
     logger.info(
-        "starting from %s, %s layers of %s; the head is %s",
-        name, network.encoder.config.layers, network.encoder.config.hidden_size, "fresh" if fresh else "its own",
+        "starting from %s, %s layers of %s; the head is %s", name, network.encoder.config.layers,
+        network.encoder.config.hidden_size, "fresh" if fresh else "pre-trained",
     )  # fmt: skip
 
 
 def _start_from_cooccurrence(encoders: list[EncoderModule], data: TokenData) -> None:
     """Set token embeddings from co-occurrence counts, with the standard deviation of the random initialization."""
-    logger.info("counting which token follows which, for the token embeddings to start from")
+    logger.info("counting co-occurrences of tokens, for the initial token embeddings")
     for size in {encoder.config.embedding_size for encoder in encoders}:
-        counted_VE = torch.from_numpy(
+        vectors_VE = torch.from_numpy(
             cooccurrence_table(data.train, vocabulary_size=data.vocabulary_size, size=size)
         )
-        occurs_V1 = counted_VE.abs().amax(1, keepdim=True) > 0
+        occurs_V1 = vectors_VE.abs().amax(1, keepdim=True) > 0
         for encoder in encoders:
             weight_VE = encoder.embeddings.token.weight
             if weight_VE.shape[1] == size:
-                weight_VE.copy_(torch.where(occurs_V1, counted_VE * encoder.config.initializer_range, weight_VE))
+                weight_VE.copy_(torch.where(occurs_V1, vectors_VE * encoder.config.initializer_range, weight_VE))
