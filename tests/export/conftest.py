@@ -1,4 +1,4 @@
-"""A small discriminator and generator with a tokenizer, as a run leaves them."""
+"""A small discriminator and generator with a tokenizer."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +31,7 @@ def tokenizer_json(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def network(tokenizer_json: Path) -> Callable[..., Network]:
-    """Makes an encoder with its head; weights are large enough for a difference to show."""
+    """Makes an encoder with its head; the weights are large enough that wrong computations change the outputs."""
 
     def make(kind: str = "discriminator", *, embedding_size: int = 16, hidden_size: int = 32) -> Network:
         torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Models and runs are named by as much of their paths as distinguishes them."""
+"""Display names are the shortest ends of paths that differ."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from electra.export.display_name import display_names
 
 
-def test_names_are_as_short_as_they_are_unique(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_short_and_unique(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert display_names(["a/run", "b/other"]) == ["run", "other"]
     assert display_names(["a/run", "b/run", "c"]) == ["a run", "b run", "c"]
     study = ["electra/1/seed-0/run", "electra/1/seed-0/run/export/generator", "bert/1/seed-0/run"]
@@ -23,10 +23,10 @@ def test_names_are_as_short_as_they_are_unique(tmp_path: Path, monkeypatch: pyte
         "1 seed-0 electra",
         "0.5 seed-0 electra",
     ]
-    assert display_names(["me/electra/1.0", "/run"]) == ["1.0", "run"], "no study's"
+    assert display_names(["me/electra/1.0", "/run"]) == ["1.0", "run"], "not runs of a study"
     assert display_names(["me/small", "you/small"]) == ["me small", "you small"]
     assert display_names(["x/run/export/generator", "x/run"]) == ["run generator", "run"]
-    assert display_names(["x/run", "x/run", "y"]) == ["run (1)", "run (2)", "y"], "the same one twice"
+    assert display_names(["x/run", "x/run", "y"]) == ["run (1)", "run (2)", "y"], "the same model twice"
     assert display_names(["x/tuned/model", "model"]) == ["tuned", "model"]
     monkeypatch.chdir(tmp_path)
     assert display_names(["."]) == [tmp_path.name]

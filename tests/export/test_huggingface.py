@@ -1,4 +1,4 @@
-"""Folders that transformers loads, and that come back bit for bit."""
+"""Hugging Face folders: transformers loads them, and the weights are unchanged after export and load."""
 
 import json
 import logging
@@ -55,7 +55,7 @@ def test_transformers_computes_the_same_logits(export, network, kind, embedding_
     difference = parity(folder, encoder, head, *sample(encoder.config.vocabulary_size))
     assert difference is not None and difference <= 1e-5
     assert encoder.training and head.training
-    with torch.no_grad():  # a difference in one late weight is found
+    with torch.no_grad():  # a change of one bias is noticed
         head.dense.bias += 1e-3
     assert (parity(folder, encoder, head, *sample(encoder.config.vocabulary_size)) or 0) > 1e-5
 
@@ -70,7 +70,7 @@ def test_parity_is_none_without_transformers(export, network, monkeypatch) -> No
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("embedding_size", [16, 32])
-def test_every_weight_has_its_place_in_transformers(export, kind, embedding_size) -> None:  # type: ignore[no-untyped-def]
+def test_transformers_loads_all_weights(export, kind, embedding_size) -> None:  # type: ignore[no-untyped-def]
     transformers = pytest.importorskip("transformers")
     folder = export(kind, embedding_size=embedding_size)
     _, info = getattr(transformers, KINDS[kind]).from_pretrained(folder, output_loading_info=True)
@@ -84,28 +84,28 @@ def test_every_weight_has_its_place_in_transformers(export, kind, embedding_size
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("embedding_size", [16, 32])
-def test_weights_come_back_bit_for_bit_through_transformers(
+def test_weights_are_unchanged_after_transformers_saved_them(
     export, network, tmp_path, kind, embedding_size
 ) -> None:  # type: ignore[no-untyped-def]
     transformers = pytest.importorskip("transformers")
     folder = export(kind, embedding_size=embedding_size)
     model = getattr(transformers, KINDS[kind]).from_pretrained(folder)
-    model.save_pretrained(tmp_path / "theirs")
-    transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "theirs")
+    model.save_pretrained(tmp_path / "saved")
+    transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "saved")
     encoder, head = network(kind, embedding_size=embedding_size)
-    for back in (huggingface.load(folder), huggingface.load(tmp_path / "theirs")):
-        assert type(back.head) is type(head) and back.max_length == 24
-        assert not back.encoder.training
-        for ours, found in ((encoder, back.encoder), (head, back.head)):
-            assert found is not None
-            expected = ours.state_dict()
-            assert expected.keys() == found.state_dict().keys()
-            for name, tensor in found.state_dict().items():
+    for loaded in (huggingface.load(folder), huggingface.load(tmp_path / "saved")):
+        assert type(loaded.head) is type(head) and loaded.max_length == 24
+        assert not loaded.encoder.training
+        for module, loaded_module in ((encoder, loaded.encoder), (head, loaded.head)):
+            assert loaded_module is not None
+            expected = module.state_dict()
+            assert expected.keys() == loaded_module.state_dict().keys()
+            for name, tensor in loaded_module.state_dict().items():
                 assert torch.equal(tensor, expected[name]), name
-            assert all(parameter.requires_grad for parameter in found.parameters())
+            assert all(parameter.requires_grad for parameter in loaded_module.parameters())
 
 
-def test_the_config_says_what_the_network_is(export) -> None:  # type: ignore[no-untyped-def]
+def test_config_json_describes_the_network(export) -> None:  # type: ignore[no-untyped-def]
     folder = export("generator")
     config = json.loads((folder / "config.json").read_text())
     assert config["architectures"] == ["ElectraForMaskedLM"] and config["model_type"] == "electra"
@@ -113,7 +113,7 @@ def test_the_config_says_what_the_network_is(export) -> None:  # type: ignore[no
     assert config["layer_norm_eps"] == 1e-12 and config["hidden_act"] == "gelu"
     assert huggingface.load(folder).encoder.config.layers == 2
     assert (folder / "README.md").read_text() == "# A card"
-    assert not list(folder.glob(".*")), "nothing half-written is left"
+    assert not list(folder.glob(".*")), "no temporary files remain"
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
@@ -134,22 +134,22 @@ def test_transformers_reads_the_same_ids(network, tmp_path, kind, lowercase) -> 
         tmp_path / "model", encoder=encoder, head=head, tokenizer_json=tmp_path / "tokenizer.json", card="",
         max_length=24,
     )  # fmt: skip
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    exported = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
     for text in (*texts, "  Two  Spaces\tand é\n", "", "unseen: Ω 😀"):
         expected = tokenizer.encode(text)
-        found = theirs(text)
-        assert found["input_ids"] == expected.ids
-        assert found["token_type_ids"] == expected.type_ids
-        pair, found = tokenizer.encode(text, "the Mat"), theirs(text, "the Mat")
-        assert (found["input_ids"], found["token_type_ids"]) == (pair.ids, pair.type_ids)
+        encoding = exported(text)
+        assert encoding["input_ids"] == expected.ids
+        assert encoding["token_type_ids"] == expected.type_ids
+        expected, encoding = tokenizer.encode(text, "the Mat"), exported(text, "the Mat")
+        assert (encoding["input_ids"], encoding["token_type_ids"]) == (expected.ids, expected.type_ids)
     special = tokenizers.special_tokens(tokenizer)
-    assert theirs.pad_token_id == special.pad and theirs.mask_token_id == special.mask
-    assert theirs.cls_token_id == special.classify and theirs.sep_token_id == special.separate
-    assert theirs.unk_token_id == special.unknown and theirs.model_max_length == 24
-    assert theirs("[MASK]")["input_ids"][1] == special.mask, "as people expect who fill masks"
-    batch = theirs(["a cat", "a"], padding=True)
+    assert exported.pad_token_id == special.pad and exported.mask_token_id == special.mask
+    assert exported.cls_token_id == special.classify and exported.sep_token_id == special.separate
+    assert exported.unk_token_id == special.unknown and exported.model_max_length == 24
+    assert exported("[MASK]")["input_ids"][1] == special.mask, "a text with [MASK] has the mask token"
+    batch = exported(["a cat", "a"], padding=True)
     assert batch["input_ids"][1][-1] == special.pad and batch["attention_mask"][1][-1] == 0
-    assert len(theirs("cat " * 50, truncation=True)["input_ids"]) == 24
+    assert len(exported("cat " * 50, truncation=True)["input_ids"]) == 24
     vocabulary = tmp_path / "model/vocab.txt"
     assert vocabulary.exists() == (kind == "wordpiece")
     if kind == "wordpiece":
@@ -172,7 +172,7 @@ def test_a_tokenizer_of_other_weights_is_refused(export, network, tmp_path) -> N
         huggingface.load(folder)
 
 
-def test_missing_odd_and_unknown_tensors_are_all_named(export) -> None:  # type: ignore[no-untyped-def]
+def test_missing_misshaped_and_unknown_tensors_are_all_named(export) -> None:  # type: ignore[no-untyped-def]
     folder = export()
     weights = folder / "model.safetensors"
     tensors = load_file(weights)
@@ -195,7 +195,7 @@ def test_missing_odd_and_unknown_tensors_are_all_named(export) -> None:  # type:
         huggingface.load(folder)
 
 
-def test_a_head_without_its_hidden_layer_is_no_encoder_alone(export) -> None:  # type: ignore[no-untyped-def]
+def test_a_head_without_its_hidden_layer_is_refused(export) -> None:  # type: ignore[no-untyped-def]
     folder = export()
     tensors = load_file(folder / "model.safetensors")
     del tensors["discriminator_predictions.dense.weight"], tensors["discriminator_predictions.dense.bias"]
@@ -290,8 +290,8 @@ def test_old_weights_and_other_heads_are_read(export, caplog) -> None:  # type: 
     (folder / "model.safetensors").unlink()
     tensors["electra.embeddings.position_ids"] = torch.arange(40)[None]
     torch.save(tensors, folder / "pytorch_model.bin")
-    found = huggingface.load(folder)
-    assert torch.equal(found.encoder.projection.weight, expected.encoder.projection.weight)
+    loaded = huggingface.load(folder)
+    assert torch.equal(loaded.encoder.projection.weight, expected.encoder.projection.weight)
     tuned = {name: tensor for name, tensor in tensors.items() if not name.startswith("discriminator_")}
     torch.save({**tuned, "classifier.dense.weight": torch.zeros(3)}, folder / "pytorch_model.bin")
     with caplog.at_level(logging.INFO, logger="electra"):
@@ -308,7 +308,7 @@ def test_a_full_disk_is_a_checkpoint_error(network, tokenizer_json, tmp_path) ->
         )
 
 
-def test_a_model_is_found_in_every_place_that_may_hold_it(export, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_model_is_found_in_a_run_and_its_export(export, tmp_path) -> None:  # type: ignore[no-untyped-def]
     run = tmp_path / "run"
     discriminator = export("discriminator", run / "export/discriminator")
     generator = export("generator", run / "export/generator")
@@ -323,10 +323,10 @@ def test_a_model_is_found_in_every_place_that_may_hold_it(export, tmp_path) -> N
 def test_loading_a_model_does_not_load_the_compiler(export) -> None:  # type: ignore[no-untyped-def]
     script = "import sys, electra; electra.load(sys.argv[1]); print('torch._dynamo' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script, export()], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False", "which takes a second or two"
+    assert done.stdout.strip() == "False", "importing the compiler takes a second or two"
 
 
-def test_what_is_no_model_is_told_apart(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_messages_about_paths_that_are_not_models(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     run = tmp_path / "run"
     checkpoint = run / "checkpoints/step-00000100"
     checkpoint.mkdir(parents=True)
@@ -350,16 +350,16 @@ def test_what_is_no_model_is_told_apart(tmp_path, monkeypatch) -> None:  # type:
 def test_an_id_is_downloaded(export, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     hub = pytest.importorskip("huggingface_hub")
     folder = export()
-    asked = []
+    downloads = []
 
     def snapshot_download(name: str, allow_patterns: list[str]) -> str:
-        asked.append((name, allow_patterns))
+        downloads.append((name, allow_patterns))
         return str(folder)
 
     monkeypatch.setattr(hub, "snapshot_download", snapshot_download)
     loading.load("someone/a-model")
-    assert [name for name, _ in asked] == ["someone/a-model"] and "model.safetensors" in asked[0][1]
-    assert not any("bin" in pattern for pattern in asked[0][1])
+    assert [name for name, _ in downloads] == ["someone/a-model"] and "model.safetensors" in downloads[0][1]
+    assert not any("bin" in pattern for pattern in downloads[0][1])
 
 
 def test_an_id_without_network_or_library_says_what_to_do(monkeypatch) -> None:  # type: ignore[no-untyped-def]
@@ -389,8 +389,8 @@ def test_the_vocabulary_of_bert_keeps_its_ids(network, tmp_path) -> None:  # typ
         tmp_path / "model", encoder=encoder, head=head, tokenizer_json=tmp_path / "tokenizer.json", card=""
     )
     assert (tmp_path / "model/vocab.txt").read_bytes() == VOCABULARY.read_bytes()
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    exported = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
     bert = transformers.BertTokenizer.from_pretrained(tmp_path / "model")
     for text in ("Hello, WORLD! Naïve café 中文 unaffable ﬁ\u200b…", "don't stop-believing 3.14 $5"):
-        assert theirs(text)["input_ids"] == bert(text)["input_ids"] == tokenizer.encode(text).ids
-    assert theirs("hello world")["input_ids"] == [101, 7592, 2088, 102]
+        assert exported(text)["input_ids"] == bert(text)["input_ids"] == tokenizer.encode(text).ids
+    assert exported("hello world")["input_ids"] == [101, 7592, 2088, 102]

