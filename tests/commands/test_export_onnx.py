@@ -124,7 +124,7 @@ def test_mistakes_end_with_status_2(
 def test_other_mistakes(small_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ElectraError, match="there is no folder"):
         exported(tmp_path / "none")
-    monkeypatch.setattr(export_onnx, "find", lambda model: Path(small_model))
+    monkeypatch.setattr(export_onnx, "find_model", lambda model: Path(small_model))
     with pytest.raises(ConfigError, match="give --out FOLDER"):
         exported("someone/model")
     with pytest.raises(DataError, match="neither a text file"):
