@@ -7,9 +7,10 @@ from typing import Literal
 
 import pytest
 
-from electra.config import flat, load_config, merged, preset_names, to_toml
+from electra.config import COMMAND_LINE, flat, load_config, merged, preset_names, to_toml
 from electra.config_fields import settings
 from electra.errors import ConfigError
+from electra.pretraining.config import PretrainConfig
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,47 @@ def test_checks_of_sections_and_of_the_whole_are_gathered() -> None:
     assert "engine.power: must be above 0, got 0.0" in str(caught.value)
     assert "wagons: too many for the engine" in str(caught.value)
     assert "wagosn: there is no such setting" in str(caught.value)
+
+
+def test_values_out_of_bounds_are_shown_with_values_of_the_wrong_type() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(PretrainConfig, None, ["train.steps=many", "train.report_every=0"])
+    assert "train.steps: must be a whole number, got 'many'" in str(caught.value)
+    assert "train.report_every: must be at least 1, got 0" in str(caught.value)
+
+
+def test_an_unknown_section_is_called_a_section() -> None:
+    with pytest.raises(ConfigError, match="engin: there is no such section; did you mean 'engine'"):
+        load_config(Train, None, ["name=x", "engin.power=2"])
+
+
+def test_the_message_names_the_file_or_the_command_line(tmp_path: Path) -> None:
+    def message(overrides: list[str]) -> str:
+        with pytest.raises(ConfigError) as caught:
+            load_config(Train, file, overrides, overrides_from=COMMAND_LINE)
+        return str(caught.value).partition(":\n")[0]
+
+    file = write(tmp_path, "a.toml", 'name = "local"\n')
+    assert message(["wagosn=2"]) == "1 problem on the command line"
+    file.write_text('name = "local"\nwagosn = 2\n')
+    assert message(["wagons=3"]) == f"1 problem in {file}"
+    assert message(["engine.powr=2"]) == f"2 problems in {file} and on the command line"
+    with pytest.raises(ConfigError, match=r"1 problem on the command line:\n  train\.minuts"):
+        load_config(
+            PretrainConfig, "electra-tiny", ["data=D", "out=O", "train.minuts=1"], overrides_from=COMMAND_LINE
+        )
+
+
+def test_extends_of_an_unknown_preset_names_the_file(tmp_path: Path) -> None:
+    file = write(tmp_path, "a.toml", 'extends = "electra-smal"\n')
+    with pytest.raises(ConfigError, match=r"a\.toml: extends: no preset .*did you mean 'electra-small'"):
+        load_config(Train, file)
+
+
+def test_extends_of_a_preset_for_another_type_of_config_is_one_problem(tmp_path: Path) -> None:
+    file = write(tmp_path, "a.toml", 'extends = "electra-nano"\n')
+    with pytest.raises(ConfigError, match=r"a\.toml: extends 'electra-nano', a preset of electra pretrain"):
+        load_config(Train, file)
 
 
 def test_a_setting_of_another_section_is_pointed_to() -> None:

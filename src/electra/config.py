@@ -12,7 +12,6 @@ values, and `variant(table)`, which selects a subclass by the values.
 
 import dataclasses
 import json
-import re
 import tomllib
 import types
 import typing
@@ -22,12 +21,14 @@ from typing import Annotated, Any, TypeVar
 
 import tomli_w
 
-from electra.config_fields import default_of, plain, settings, type_name
+from electra.config_fields import convert, default_of, plain, settings
 from electra.errors import ConfigError, did_you_mean
 
 PRESETS = Path(__file__).parent / "presets"
 PRESET_LAYERS = "objectives/"
 """Prefix of the presets that set an objective. A file combines one of them with a preset that sets a network."""
+COMMAND_LINE = "on the command line"
+"""Where overrides are from, for `load_config`."""
 Config = TypeVar("Config")
 Table = dict[str, Any]
 
@@ -94,8 +95,13 @@ def problems_of(section: Any) -> Iterator[str]:
 
 def out_of_bounds(section: Any) -> Iterator[str]:
     """Yield `"name: must be at least 1, got 0"` for each field whose value violates the `Range` of its type."""
-    for name, hint in typing.get_type_hints(type(section), include_extras=True).items():
-        value = getattr(section, name)
+    values = {field.name: getattr(section, field.name) for field in dataclasses.fields(section)}
+    return _out_of_bounds(type(section), values)
+
+
+def _out_of_bounds(cls: type[Any], values: Mapping[str, Any]) -> Iterator[str]:
+    for name, hint in typing.get_type_hints(cls, include_extras=True).items():
+        value = values.get(name)
         for limits in _ranges(hint):
             if isinstance(value, int | float) and (violation := limits.violation(value)):
                 yield f"{name}: {violation}"
@@ -109,12 +115,19 @@ def _ranges(hint: Any) -> Iterator[Range]:
             yield from _ranges(member)
 
 
-def load_config(cls: type[Config], source: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
+def load_config(
+    cls: type[Config],
+    source: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    *,
+    overrides_from: str = "in the overrides",
+) -> Config:
     """Return the config of type `cls` that a preset or TOML file describes, with overrides applied.
 
     Args:
         source: the name of a preset, the path of a TOML file, or None for the defaults alone.
         overrides: `"dotted.name=value"`, the value written as in TOML (a bare word is a string).
+        overrides_from: where the overrides are from, for messages, such as COMMAND_LINE.
 
     Raises:
         ConfigError: with every problem, one per line.
@@ -125,10 +138,48 @@ def load_config(cls: type[Config], source: str | Path | None = None, overrides: 
         _override(table, override, problems)
     config = _build(cls, table, "", problems, root=cls)
     if problems:
-        where = f" in {source}" if source is not None else ""
+        if source is not None:
+            _check_extended_presets(cls, find(source))
+        where = _where(problems, source, overrides, overrides_from)
         raise ConfigError(f"{_count(len(problems), 'problem')}{where}:\n" + "\n".join(f"  {p}" for p in problems))
     assert config is not None
     return config
+
+
+def _where(
+    problems: Sequence[str], source: str | Path | None, overrides: Sequence[str], overrides_from: str
+) -> str:
+    """Return where problems are: in the file, in the overrides, or in both. The package's presets have none."""
+    if not overrides:
+        return "" if source is None else f" in {source}"
+    if source is None or find(source).is_relative_to(PRESETS):
+        return f" {overrides_from}"
+    names = {override.partition("=")[0].replace("-", "_") for override in overrides}
+    sections = {name.partition(".")[0] for name in names if "." in name}
+    names_with_problems = [problem.partition(":")[0].removeprefix("--") for problem in problems]
+    are_overrides = [name in names or name in sections for name in names_with_problems]
+    if all(are_overrides):
+        return f" {overrides_from}"
+    return f" in {source} and {overrides_from}" if any(are_overrides) else f" in {source}"
+
+
+def _check_extended_presets(cls: type[Any], path: Path) -> None:
+    """Refuse a file that extends a preset of pre-training, if its config is of another type.
+
+    Raises:
+        ConfigError: naming the file and the preset.
+    """
+    parents = tomllib.loads(path.read_text(encoding="utf-8")).get("extends", [])
+    names = {field.name for field in dataclasses.fields(cls)}
+    for parent in parents if isinstance(parents, list) else [parents]:
+        file = _find_parent(parent, path)
+        if not file.is_relative_to(PRESETS):
+            _check_extended_presets(cls, file)
+        elif not path.is_relative_to(PRESETS) and (others := sorted(set(read_toml(file)) - names)):
+            raise ConfigError(
+                f"{path}: extends {parent!r}, a preset of electra pretrain, whose settings do not belong here "
+                f"({', '.join(others)})\n  remove it from extends"
+            )
 
 
 def overrides_of(values: Mapping[str, Any]) -> list[str]:
@@ -161,11 +212,22 @@ def read_toml(source: str | Path, *, above: tuple[Path, ...] = ()) -> Table:
     parents = table.pop("extends", [])
     below: Table = {}
     for parent in parents if isinstance(parents, list) else [parents]:
-        beside = path.parent / str(parent)
-        below = merged(
-            below, read_toml(beside if beside.is_file() else str(parent), above=(*above, path.resolve()))
-        )
+        below = merged(below, read_toml(_find_parent(parent, path), above=(*above, path.resolve())))
     return merged(below, table)
+
+
+def _find_parent(parent: Any, path: Path) -> Path:
+    """Return the file that `extends` of a file names: a file next to it, or as `find`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if (beside := path.parent / str(parent)).is_file():
+        return beside
+    try:
+        return find(str(parent))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: extends: {error}") from error
 
 
 def find(source: str | Path) -> Path:
@@ -271,6 +333,10 @@ def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, ro
     fields = {field.name: field for field in dataclasses.fields(cls)}
     for key in table:
         if key not in fields:
+            if isinstance(table[key], dict):
+                names = [name for name in fields if dataclasses.is_dataclass(hints[name])]
+                problems.append(f"{prefix}{key}: there is no such section{did_you_mean(key, names)}")
+                continue
             names = [setting.name for setting in settings(cls)]
             hint = did_you_mean(key, names) or _elsewhere(root, key)
             problems.append(f"{prefix}{key}: there is no such setting{hint}")
@@ -287,7 +353,7 @@ def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, ro
                 is_incomplete = True
         elif name in table:
             try:
-                values[name] = _convert(table[name], hint)
+                values[name] = convert(table[name], hint)
             except ValueError as error:
                 problems.append(f"{prefix}{name}: {error}, got {table[name]!r}")
                 is_incomplete = True
@@ -295,6 +361,7 @@ def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, ro
             problems.append(f"{prefix}{name}: is missing; give --{prefix}{name} VALUE")
             is_incomplete = True
     if is_incomplete:
+        problems.extend(prefix + problem for problem in _out_of_bounds(cls, values))
         return None
     config = cls(**values)
     problems.extend(prefix + problem for problem in problems_of(config))
@@ -305,38 +372,6 @@ def _elsewhere(cls: type[Any], key: str) -> str:
     """Return a hint for a setting that was written in the wrong section."""
     matches = [name for name in (s.name for s in settings(cls)) if name.rpartition(".")[2] == key]
     return f"; did you mean {matches[0]!r}?" if matches else ""
-
-
-def _convert(value: Any, hint: Any) -> Any:
-    """Convert a TOML value to the type of a field.
-
-    Raises:
-        ValueError: it has another type; the message says which one is expected.
-    """
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is typing.Annotated:
-        return _convert(value, arguments[0])
-    if origin in (typing.Union, types.UnionType):
-        return _convert(value, next(a for a in arguments if a is not types.NoneType))
-    if origin is typing.Literal:
-        if value in arguments:
-            return value
-        allowed = [str(a) for a in arguments]
-        near = did_you_mean(str(value), allowed).removeprefix("; ")
-        raise ValueError(f"must be one of {', '.join(allowed)}{f' ({near})' if near else ''}")
-    if origin is tuple:
-        return tuple(_convert(v, arguments[0]) for v in (value if isinstance(value, list) else [value]))
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if hint is float and isinstance(value, str) and re.fullmatch(r"[+-]?(\.\d+|\d+\.)", value):
-        return float(value)  # .25 and 5. are numbers on the command line, but not in TOML
-    if hint is Path and isinstance(value, str):
-        return Path(value)
-    if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    if type(value) is not hint:
-        raise ValueError(f"must be {type_name(hint)}")
-    return value
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,17 +1,20 @@
-"""The settings of config dataclasses: name, type, default and documentation of each.
+"""The settings of config dataclasses: name, type, default and documentation of each, and conversion of values.
 
-They are for the configuration reference, for the help of verbs, and for messages about wrong names.
+The documentation is for the configuration reference, for the help of verbs, and for messages about wrong names.
 """
 
 import ast
 import dataclasses
 import inspect
+import re
 import textwrap
 import types
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from electra.errors import did_you_mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +44,7 @@ def settings(cls: type[Any], prefix: str = "") -> Iterator[Setting]:
         prefix: the dotted name of the section, with a dot at its end.
     """
     variants: Mapping[str, type[Any]] = cls.variants() if hasattr(cls, "variants") else {"": cls}
+    documentation = {kind: field_documentation(variant) for kind, variant in variants.items()}
     owners: dict[str, list[str]] = {}
     for kind, variant in variants.items():
         for field in dataclasses.fields(variant):
@@ -58,10 +62,8 @@ def settings(cls: type[Any], prefix: str = "") -> Iterator[Setting]:
             shown = "unset" if default is None else repr(plain(default))
         is_kind = name == "kind" and len(variants) > 1
         type_text = f"one of {', '.join(variants)}" if is_kind else type_name(hint)
-        documentation = field_documentation(variant).get(name, "")
-        yield Setting(
-            prefix + name, type_text, shown, documentation, () if len(kinds) == len(variants) else tuple(kinds)
-        )
+        text = documentation[kinds[0]].get(name, "")
+        yield Setting(prefix + name, type_text, shown, text, () if len(kinds) == len(variants) else tuple(kinds))
 
 
 def field_documentation(cls: type[Any]) -> dict[str, str]:
@@ -110,3 +112,35 @@ def type_name(hint: Any) -> str:
     if origin is tuple:
         return f"a list of {type_name(arguments[0]).removeprefix('a ')}s"
     return names.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def convert(value: Any, hint: Any) -> Any:
+    """Convert a TOML value to the type of a field.
+
+    Raises:
+        ValueError: it has another type; the message says which one is expected.
+    """
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return convert(value, arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        return convert(value, next(a for a in arguments if a is not types.NoneType))
+    if origin is typing.Literal:
+        if value in arguments:
+            return value
+        allowed = [str(a) for a in arguments]
+        near = did_you_mean(str(value), allowed).removeprefix("; ")
+        raise ValueError(f"must be one of {', '.join(allowed)}{f' ({near})' if near else ''}")
+    if origin is tuple:
+        return tuple(convert(v, arguments[0]) for v in (value if isinstance(value, list) else [value]))
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if hint is float and isinstance(value, str) and re.fullmatch(r"[+-]?(\.\d+|\d+\.)", value):
+        return float(value)  # .25 and 5. are numbers on the command line, but not in TOML
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    if type(value) is not hint:
+        raise ValueError(f"must be {type_name(hint)}")
+    return value

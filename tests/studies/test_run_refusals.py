@@ -108,6 +108,28 @@ def test_an_invalid_study_file_is_refused(
     assert problem in capsys.readouterr().err
 
 
+def test_all_problems_of_a_study_file_are_shown_together(
+    study_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = study_file.read_text().replace("title", "titel").replace('control = "electra"', 'control = "electro"')
+    study_file.write_text(text + 'set = { "objective.temprature" = 2 }\nsay = "x"\n')
+    assert main(["study", str(study_file), "--data", "D", "--out", "O"]) == 2
+    shown = capsys.readouterr().err
+    for problem in (
+        "titel: there is no such setting; did you mean 'title'",
+        "title: is missing",
+        "control: there is no arm 'electro'",
+        "arms.bert.set: there is no setting 'objective.temprature'; did you mean 'objective.temperature'",
+        "arms.bert.say: there is no such setting; did you mean 'says'",
+    ):
+        assert problem in shown
+
+
+def test_an_unknown_base_is_refused_once(study_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study", str(study_file), "--base", "nope", "--data", "D", "--out", "O"]) == 2
+    assert capsys.readouterr().err.startswith("electra: --base: no preset and no file is called 'nope'")
+
+
 def test_a_folder_of_something_else_is_refused(study_file: Path, data_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="is not empty and holds no study"):
         run(command(study_file, data_folder, tmp_path, out=data_folder))
@@ -127,7 +149,10 @@ def test_an_unknown_study_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) 
         ),
         ('set = { "packing.sequence_length" = 16 }', r"bert: packing\.sequence_length is 16, and \d+ in electra"),
         ('set = { "objective.kind" = "replaced-token" }', "bert: has the same settings as electra"),
-        ('set = { "objective.temprature" = 2 }', "1 problem in arm bert of two:\n.*did you mean 'temperature'"),
+        (
+            'set = { "objective.temperature" = 2 }',
+            "1 problem in arm bert of two:\n.*objective.temperature: is for replaced-token",
+        ),
     ],
 )
 def test_arms_that_cannot_be_compared_are_named(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from electra.config import load_config, overrides_of
+from electra.config import COMMAND_LINE, load_config, overrides_of
 from electra.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -116,7 +116,9 @@ def read_command(command: FinetuneCommand) -> FinetuneConfig:
         "data.path": command.data, "data.fraction": command.fraction, "data.shots": command.shots,
     }  # fmt: skip
     given = overrides_of({name: value for name, value in options.items() if value is not None})
-    config = load_config(FinetuneConfig, file if is_file else None, [*command.overrides, *given])
+    config = load_config(
+        FinetuneConfig, file if is_file else None, [*command.overrides, *given], overrides_from=COMMAND_LINE
+    )
     return _resolve_data_path(replace(config, task=config.task or file.stem), file) if is_file else config
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from electra.config import PRESET_LAYERS, load_config, overrides_of
+from electra.config import COMMAND_LINE, PRESET_LAYERS, load_config, overrides_of
 from electra.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
     from electra.pretraining.config import PretrainConfig
     from electra.pretraining.warm_start import refuse_fixed, refuse_unused
 
-    config = load_config(PretrainConfig, command.preset, overrides)
+    config = load_config(PretrainConfig, command.preset, overrides, overrides_from=COMMAND_LINE)
     refuse_fixed(config.init, given)
     refuse_unused(config.objective, given)
     if command.dry_run:

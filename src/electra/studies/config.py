@@ -32,8 +32,10 @@ from typing import Any
 import tomli_w
 
 from electra import config
-from electra.config import PRESETS, read_toml
+from electra.config import PRESETS, find, read_toml
+from electra.config_fields import settings
 from electra.errors import ConfigError, did_you_mean
+from electra.pretraining.config import PretrainConfig
 from electra.reports.study_results import UNIGRAM_AUC
 from electra.tasks.catalog import NAMED_TASKS
 
@@ -178,6 +180,11 @@ def load_study(source: str, *, base: str | None = None) -> Study:
             f"  studies: {', '.join(study_names())}; or give the path of a TOML file"
         )
     table = read_toml(path)
+    if base is not None:
+        try:
+            find(base)
+        except ConfigError as error:
+            raise ConfigError(f"--base: {error}") from error
     if problems := list(_problems(table)):
         raise ConfigError(f"{path}:\n" + "\n".join(f"  {problem}" for problem in problems))
     arms = tuple(
@@ -237,17 +244,31 @@ ARM_KEYS = {
 
 
 def _problems(table: config.Table) -> Iterator[str]:
+    """All problems of a study's file. A value of the wrong type does not hide problems of other values."""
     problems = list(_type_problems(table, KEYS, ""))
     problems += [f"{key}: is missing" for key in ("title", "base", "control", "arms") if key not in table]
-    if not problems:
-        problems = list(_type_problems(table["arms"], dict.fromkeys(table["arms"], TABLE), "arms."))
-    if not problems:
-        for name, arm in table["arms"].items():
-            paper = {"paper": TABLE if isinstance(arm.get("paper"), dict) else NUMBER}
-            problems += _type_problems(arm, {**ARM_KEYS, **paper}, f"arms.{name}.")
-        thresholds = table.get("reached", {})
-        problems += _type_problems(thresholds, dict.fromkeys(thresholds, LIST), "reached.")
-    yield from problems or _value_problems(table)
+    table = _well_typed(table, KEYS)
+    arms = table.get("arms", {})
+    problems += _type_problems(arms, dict.fromkeys(arms, TABLE), "arms.")
+    arms = _well_typed(arms, dict.fromkeys(arms, TABLE))
+    for name, arm in arms.items():
+        keys = {**ARM_KEYS, "paper": TABLE if isinstance(arm.get("paper"), dict) else NUMBER}
+        problems += _type_problems(arm, keys, f"arms.{name}.")
+        arms[name] = _well_typed(arm, keys)
+    thresholds = table.get("reached", {})
+    problems += _type_problems(thresholds, dict.fromkeys(thresholds, LIST), "reached.")
+    thresholds = _well_typed(thresholds, dict.fromkeys(thresholds, LIST))
+    yield from problems
+    yield from _value_problems({**table, "arms": arms, "reached": thresholds})
+
+
+def _has_type(value: Any, expected: str) -> bool:
+    return isinstance(value, TYPES[expected]) and isinstance(value, bool) == (expected == BOOLEAN)
+
+
+def _well_typed(table: config.Table, keys: Mapping[str, str]) -> config.Table:
+    """The known keys whose values have the right type."""
+    return {key: value for key, value in table.items() if key in keys and _has_type(value, keys[key])}
 
 
 def _type_problems(table: config.Table, keys: Mapping[str, str], where: str) -> Iterator[str]:
@@ -255,16 +276,15 @@ def _type_problems(table: config.Table, keys: Mapping[str, str], where: str) -> 
     for key, value in table.items():
         if key not in keys:
             yield f"{where}{key}: there is no such setting{did_you_mean(key, sorted(keys))}"
-        elif not isinstance(value, TYPES[keys[key]]) or isinstance(value, bool) != (keys[key] == BOOLEAN):
+        elif not _has_type(value, keys[key]):
             yield f"{where}{key}: must be {keys[key]}, got {value!r}"
 
 
 def _value_problems(table: config.Table) -> Iterator[str]:
-    """Problems of a study whose keys and types are right."""
+    """Problems of values that have the right type."""
     arms, fractions = table["arms"], table.get("shares", [1.0])
-    controls = {"control": table["control"]} | {
-        f"arms.{name}.control": arm["control"] for name, arm in arms.items() if "control" in arm
-    }
+    controls = {"control": table["control"]} if "control" in table else {}
+    controls |= {f"arms.{name}.control": arm["control"] for name, arm in arms.items() if "control" in arm}
     for where, control in controls.items():
         if control not in arms:
             hint = did_you_mean(control, list(arms))
@@ -288,10 +308,13 @@ def _value_problems(table: config.Table) -> Iterator[str]:
     for name, levels in table.get("reached", {}).items():
         if not all(isinstance(level, int | float) for level in levels):
             yield f"reached.{name}: must be a list of numbers, got {levels}"
-    for where, settings in [
+    names = [setting.name for setting in settings(PretrainConfig)]
+    for where, given in [
         ("", table.get("set", {})),
         *((f"arms.{n}.", a.get("set", {})) for n, a in arms.items()),
     ]:
-        for setting in settings:
-            if setting in STUDY_DECIDES:
-                yield f"{where}set: {setting} is set by the study; leave it out"
+        for name in given:
+            if name in STUDY_DECIDES:
+                yield f"{where}set: {name} is set by the study; leave it out"
+            elif name not in names:
+                yield f"{where}set: there is no setting {name!r}{did_you_mean(name, names)}"

@@ -15,6 +15,7 @@ import torch
 
 from electra import __version__, durable
 from electra.config import flat, load_config
+from electra.config_fields import plain
 from electra.errors import CheckpointError, ConfigError
 from electra.json_files import read_json
 from electra.training.distributed import rank, world_size
@@ -160,7 +161,7 @@ def require_same_config(
     stored = stored_config(run, type(wanted))
     old, new = flat(stored), flat(wanted)
     differences = [
-        f"{name}: the run has {old[name]!r}, asked for {new[name]!r}"
+        f"{name}: the run has {_shown(old[name])}, asked for {_shown(new[name])}"
         for name in old
         if old[name] != new[name] and name not in ignore and not (name in settled and new[name] == settled[name])
     ]
@@ -173,6 +174,10 @@ def require_same_config(
     for name in ignore:
         stored = _with_setting(stored, name, new[name])
     return stored
+
+
+def _shown(value: Any) -> str:
+    return "no value" if value is None else repr(plain(value))
 
 
 def stored_config(run: RunFolder, kind: type[Config]) -> Config:

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from electra.config import NonNegativeInt, load_config
+from electra.config import COMMAND_LINE, NonNegativeInt, load_config
 
 if TYPE_CHECKING:
     from electra.data.inspection import Inspection, RowText
@@ -103,7 +103,7 @@ def run(config: InspectConfig) -> InspectResult:
     from electra.data.shards import TokenData
     from electra.pretraining.config import PretrainConfig
 
-    settings = load_config(PretrainConfig, config.preset, config.overrides)
+    settings = load_config(PretrainConfig, config.preset, config.overrides, overrides_from=COMMAND_LINE)
     inspection = inspect_data(
         TokenData.open(config.data, verify=False),
         settings.packing,
