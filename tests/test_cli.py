@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import tyro
@@ -24,6 +25,8 @@ class FakeConfig:
     """How often."""
     dry_run: bool = False
     """Only say what would be done."""
+    tone: Literal["warm", "formal"] | None = None
+    """How it sounds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,6 +169,36 @@ def test_an_unknown_option_gets_a_suggestion(electra: Electra, capsys: pytest.Ca
 def test_a_missing_argument_and_a_wrong_type_are_the_users_mistakes(electra: Electra):
     assert electra("greet") == 2
     assert electra("greet", "Ada", "--times", "often") == 2
+
+
+def test_without_arguments_all_required_ones_are_named(electra: Electra, capsys: pytest.CaptureFixture[str]):
+    assert electra("prepare") == 2
+    shown = capsys.readouterr().err
+    assert "CORPUS...: Files" in shown
+    assert "--out PATH: Output folder." in shown
+
+
+def test_an_unexpected_argument_is_not_called_an_option(electra: Electra, capsys: pytest.CaptureFixture[str]):
+    assert electra("greet", "Ada", "extra") == 2
+    assert "electra greet does not expect the argument 'extra'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--times", "abc", "must be a whole number, got 'abc'"),
+        ("--tone", "warn", "must be one of warm, formal (did you mean 'warm'?), got 'warn'"),
+        ("--tone", "None", "must be one of warm, formal, got 'None'"),
+    ],
+)
+def test_a_wrong_value_of_an_option_is_explained_in_plain_words(
+    electra: Electra, capsys: pytest.CaptureFixture[str], option: str, value: str, message: str
+):
+    assert electra("greet", "Ada", option, value) == 2
+    shown = " ".join(capsys.readouterr().err.replace("│", "").split())
+    assert message in shown
+    assert "INT " not in shown
+    assert "None)" not in shown
 
 
 def test_dotted_options_are_passed_on_as_overrides(electra: Electra, capsys: pytest.CaptureFixture[str]):

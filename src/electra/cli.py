@@ -6,6 +6,7 @@ fields are the options; the docstring of `run` is the help. Modules that import 
 
 import contextlib
 import errno
+import functools
 import importlib
 import os
 import sys
@@ -225,19 +226,37 @@ def _parse(verb: str, run: Callable[..., object], arguments: list[str]) -> objec
 
     import tyro
 
-    from electra.help import config_type
+    from electra.errors import ConfigError
+    from electra.help import config_type, verb_options
+    from electra.option_values import value_rules
 
     config_class = config_type(run)
+    required = [option for option in verb_options(config_class) if option.is_required]
+    if required and not arguments:
+        names_and_texts = "\n".join(f"  {option.heading}: {option.description}" for option in required)
+        raise ConfigError(
+            f"electra {verb} needs:\n{names_and_texts}\n  electra {verb} --help shows all options, with examples"
+        )
     names = [field.name for field in dataclasses.fields(config_class)]
     overrides: list[str] | None = None
     if "overrides" in names:
         arguments, overrides = _split_overrides(arguments, options=names)
-    config = tyro.cli(
+    parse = functools.partial(
+        tyro.cli,
         config_class,
         args=arguments,
         prog=f"electra {verb}",
         config=(tyro.conf.FlagCreatePairsOff, tyro.conf.PositionalMetavarFromFieldName),
+        registry=value_rules(),
     )
+    config, unknown = parse(return_unknown_args=True)
+    if unknown and not unknown[0].startswith("-"):
+        raise ConfigError(
+            f"electra {verb} does not expect the argument {unknown[0]!r}\n"
+            f"  leave it out, or write the name of its option before it (electra {verb} --help shows all options)"
+        )
+    if unknown:
+        parse()  # ends with a message that suggests similar options
     return config if overrides is None else dataclasses.replace(config, overrides=tuple(overrides))
 
 

@@ -65,3 +65,10 @@ def test_every_difference_is_listed(tmp_path: Path) -> None:
     assert "train.steps: the run has 500, asked for 600" in str(caught.value)
     assert "train.rate: the run has 0.1, asked for 0.2" in str(caught.value)
     assert "--fresh" in str(caught.value)
+
+
+def test_a_setting_without_a_value_is_not_called_none(tmp_path: Path) -> None:
+    run = open_run(tmp_path / "run", fresh=False)
+    durable.write_text(run.config, to_toml(Settings(train=Section(steps=500))))
+    with pytest.raises(CheckpointError, match=r"train\.steps: the run has 500, asked for no value"):
+        require_same_config(run, Settings(), settled={}, ignore=())

@@ -30,9 +30,10 @@ class FinetuneCommand:
     task: str | None = None
     """Name of a task, or a TOML file that describes one."""
     data: Path | None = None
-    """Folder of the task's data. For GLUE, the folder that contains its folders. For your own data, a table."""
+    """Folder of the task's data. For GLUE, the folder that contains its folders. For your own data, a table.
+    Required, here or in the TOML file."""
     out: Path | None = None
-    """Folder of the results. An existing fine-tuning is resumed."""
+    """Folder of the results. An existing fine-tuning is resumed. Required, here or in the TOML file."""
     kind: str | None = None
     """Kind of problem, for your own data: classification, pair, multilabel, regression, tagging or answering."""
     seeds: int | None = None

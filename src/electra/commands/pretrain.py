@@ -20,12 +20,12 @@ class PretrainCommand:
     """The command line of `electra pretrain`."""
 
     preset: tyro.conf.Positional[str]
-    """A preset (quickstart, electra-tiny, -small, -base, -large, ...-plus-plus, and bert-, roberta-, albert-, txl-
-    and xlnet- in their sizes) or a TOML file."""
+    """A preset (quickstart, electra-nano, -tiny, -small, -base, -large, ...-plus-plus, and bert-, roberta-, albert-,
+    txl- and xlnet- in their sizes) or a TOML file."""
     data: Path | None = None
-    """Folder made by `electra prepare`."""
+    """Folder made by `electra prepare`. Required, here or in the TOML file."""
     out: Path | None = None
-    """Folder of the run. An existing run is resumed."""
+    """Folder of the run. An existing run is resumed. Required, here or in the TOML file."""
     fresh: bool = False
     """Start a new run next to OUT (OUT-2, OUT-3, …) instead of resuming the existing one."""
     dry_run: bool = False
