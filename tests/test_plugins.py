@@ -52,6 +52,13 @@ def test_both_are_trained_resumed_exported_and_scored(data_folder: Path, tmp_pat
     scored = electra("score", run, "the fox watches the river", "--json", *plugins)
     assert scored.returncode == 0, scored.stderr
     assert len(json.loads(scored.stdout)["tokens"]) >= 5
+    table = tmp_path / "reviews.csv"
+    table.write_text("text,label\n" + "the fox watches,good\nthe river,bad\n" * 8)
+    task = ["--kind", "classification", "--data", table, "--train.epochs", "1", "--train.precision", "float32"]
+    tuned = electra("finetune", run, *task, "--out", tmp_path / "tuned", *plugins)
+    assert tuned.returncode == 0, tuned.stderr  # this encoder cannot select positions
+    predicted = electra("predict", tmp_path / "tuned", "the fox", *plugins)
+    assert predicted.returncode == 0, predicted.stderr
     without = electra("score", run, "the fox")
     assert without.returncode == 2 and "convolution" in without.stderr and "--plugin" in without.stderr
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError
 from electra.export.loading import load_pretrained
 from electra.export.pretrained import Pretrained
-from electra.modeling.encoders.relative import Memory
+from electra.modeling.encoders.base import compute_states
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.objectives.config import scores_of
 from electra.serving.backends import TorchBackend, describe_head, name_in_messages
@@ -222,10 +222,10 @@ class MaskedLikelihoodScorer:
             for row, value in zip(rows[part], values, strict=True):
                 totals[list(row.scores), row.text] += value
 
-    def _first_masked(self, ids_BL: Tensor, mask_BL: Tensor | None, **memory: Memory) -> Tensor:
+    def _first_masked(self, ids_BL: Tensor, mask_BL: Tensor | None, **memory: Any) -> Tensor:
         """The state of the first masked token of each row (B, 1, D). The last block computes only these."""
         positions_B1 = (ids_BL == self.predictor.batcher.special.mask).int().argmax(1, keepdim=True)
-        return self.encoder(ids_BL, None, mask_BL, positions_BN=positions_B1, **memory)
+        return compute_states(self.encoder, ids_BL, None, mask_BL, positions_BN=positions_B1, **memory)
 
     @torch.inference_mode()
     def _log_probabilities(self, states_ND: Tensor, targets_N: Tensor) -> list[float]:

@@ -7,13 +7,13 @@ Shapes: B texts, L length, K windows of all texts, W length of a window, D hidde
 """
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from electra.data.collate import Batch
-from electra.modeling.encoders.base import EncoderModule, attention_mask
+from electra.modeling.encoders.base import EncoderModule, attention_mask, compute_states
 from electra.modeling.encoders.relative import Memory
 
 LongTextMethod = Literal["windows", "memory"]
@@ -130,8 +130,6 @@ def _encode_windows(encoder: EncoderModule, windows: Windows, indices: Tensor, m
     lengths = windows.lengths_K[indices]
     width = int(lengths.max())
     inputs = windows.ids_KW[indices, :width], windows.segment_ids_KW[indices, :width]
-    more = {} if memory is None else {"memory": memory}
-    x: Tensor = encoder(
-        *inputs, attention_mask(lengths, width), positions_BN=summary_positions(encoder, lengths), **more
-    )
-    return x
+    more: dict[str, Any] = {} if memory is None else {"memory": memory}
+    mask, summary = attention_mask(lengths, width), summary_positions(encoder, lengths)
+    return compute_states(encoder, *inputs, mask, positions_BN=summary, **more)

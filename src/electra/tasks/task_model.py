@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from electra.modeling.encoders.base import EncoderModule, attention_mask, gather_positions
+from electra.modeling.encoders.base import EncoderModule, attention_mask, compute_states, gather_positions
 from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network, Networks
 from electra.modeling.task_heads import TaskHead
@@ -71,7 +71,8 @@ class TaskModel(nn.Module):
         if self.long is not None and length > self.long.window:
             return self.long.states(self.encoder, batch)
         summary_B1 = summary_positions(self.encoder, batch.lengths_B)
-        x_BLD: Tensor = self.encoder(
+        x_BLD = compute_states(
+            self.encoder,
             batch.input_ids_BL,
             batch.segment_ids_BL,
             attention_mask(batch.lengths_B, length),
