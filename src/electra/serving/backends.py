@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from electra.errors import CheckpointError
+from electra.errors import CheckpointError, ConfigError
 from electra.export import pretrained
 from electra.export.loading import find_model, load_pretrained
 from electra.export.onnx.graph import IDS, MASK, SEGMENTS, is_onnx
@@ -94,6 +94,7 @@ def build_backend(loaded: LoadedModel, device: str | torch.device | None) -> Bac
 
     Raises:
         CheckpointError: an ONNX model was asked to run on another device than the CPU.
+        ConfigError: there is no such device.
     """
     if isinstance(loaded, OnnxModel):
         _check_device(device)
@@ -174,6 +175,7 @@ def build_task_backend(
 
     Raises:
         CheckpointError: an ONNX model was asked to run on another device than the CPU.
+        ConfigError: there is no such device.
     """
     if isinstance(loaded, OnnxModel):
         _check_device(device)
@@ -218,11 +220,20 @@ class OnnxTaskBackend:
 
 
 def _resolve_device(device: str | torch.device | None) -> torch.device:
-    return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        resolved = torch.device(device)
+        torch.empty(0, device=resolved)
+    except (AssertionError, RuntimeError) as error:  # an unknown name, or a device that this machine lacks
+        is_gpu = str(device).startswith("cuda") and not torch.cuda.is_available()
+        reason = "torch finds no GPU" if is_gpu else str(error).partition("\n")[0]
+        raise ConfigError(f"device: {device} cannot be used: {reason}; set it to cpu, or leave it out") from error
+    return resolved
 
 
 def _check_device(device: str | torch.device | None) -> None:
-    if device is not None and torch.device(device).type != "cpu":
+    if _resolve_device(device or "cpu").type != "cpu":
         raise CheckpointError(
             f"an ONNX model runs on the CPU only, not on {device}; give the model that was exported to ONNX"
         )
