@@ -9,6 +9,7 @@ from rich.console import Console
 
 from electra.commands import quickstart
 from electra.commands.quickstart import QuickstartConfig, QuickstartResult
+from electra.errors import ConfigError
 from electra.preparation import documentation
 
 SENTENCES = [
@@ -61,6 +62,14 @@ def test_a_new_user_sees_results_and_next_steps(tmp_path: Path) -> None:
     again = quickstart.run(config)
     assert again.trained.outcome == result.trained.outcome
     assert [one.tokens for one in again.sentences] == [one.tokens for one in result.sentences]
+
+
+def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"is not the folder of a quickstart \(it has manifest.json\)"):
+        quickstart.run(QuickstartConfig(out=tmp_path))
+    with pytest.raises(ConfigError, match="is a file; give a new folder"):
+        quickstart.run(QuickstartConfig(out=tmp_path / "manifest.json"))
 
 
 @pytest.mark.usefixtures("little_corpus")

@@ -25,7 +25,8 @@ class ExportConfig:
     checkpoint: str | None = None
     """Name of a run's checkpoint, such as step-00010000 or step-10000. Default: the latest one."""
     out: Path | None = None
-    """Folder to write to. Default: RUN/export, or with --to onnx MODEL/onnx."""
+    """Folder to write to. Default: RUN/export. With --to onnx: RUN/export/onnx with one folder per network, or
+    MODEL/onnx for another model; the name is onnx-int8 with --quantize, and onnx-encoder with --part encoder."""
     quantize: Literal["int8"] | None = None
     """With --to onnx: store the weights in 8 bits, which needs a quarter of the space and is faster. The loss of
     quality is measured and shown."""

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from electra.config import PositiveFloat
+from electra.errors import ConfigError
 
 if TYPE_CHECKING:
     from electra.analysis.demonstration import Demonstration
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+CORPUS = "documentation.jsonl"
 VOCABULARY = 4096
 """Entries of the tokenizer: so few that each occurs often in the few million tokens of a quickstart."""
 
@@ -56,9 +58,10 @@ def run(config: QuickstartConfig) -> QuickstartResult:
     from electra.pretraining.run import pretrain
 
     data_folder = config.out / "data"
+    check_out_folder(config.out)
     if not (data_folder / MANIFEST).exists():
         logger.info("1/3 collecting the documentation of Python and the installed packages")
-        corpus = collect_documentation(config.out / "documentation.jsonl")
+        corpus = collect_documentation(config.out / CORPUS)
         logger.info("%s", corpus)
         logger.info("2/3 turning it into tokens")
         prepare(PrepareConfig(corpus=(str(corpus.path),), out=data_folder, vocabulary_size=VOCABULARY))
@@ -74,6 +77,24 @@ def run(config: QuickstartConfig) -> QuickstartResult:
         return QuickstartResult(data_folder, trained, [])
     sentences = demonstrate(trained.run / "export", TokenData.open(data_folder, verify=False))
     return QuickstartResult(data_folder, trained, sentences)
+
+
+def check_out_folder(out: Path) -> None:
+    """Refuse an output path that exists and is not the folder of a quickstart.
+
+    Raises:
+        ConfigError: it is a file, or a folder with something else.
+    """
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--out: {out} is a file; give a new folder")
+    names = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
+    if names and not any(
+        name == "data" or name.startswith(("documentation.", ".documentation.")) for name in names
+    ):
+        raise ConfigError(
+            f"--out: {out} is not empty and is not the folder of a quickstart (it has {', '.join(names[:3])}); "
+            "give a new folder"
+        )
 
 
 @dataclass(frozen=True)

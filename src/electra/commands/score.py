@@ -14,11 +14,14 @@ from tyro.conf import Positional
 
 from electra.config import OpenFraction
 from electra.errors import CheckpointError
-from electra.serving.text_files import Lines, WrittenFile, read_texts, write_lines
+from electra.serving.text_files import Lines, WrittenFile, check_suffix, read_texts, write_lines
 
 if TYPE_CHECKING:
     from electra.serving.calibration import Calibration
     from electra.serving.scorer import ScoredText
+
+SUFFIXES_JSON, SUFFIXES_TEXT = (".jsonl",), (".txt", ".tsv")
+"""Endings of the file of --output, with and without --json."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class ScoreConfig:
     """Print one JSON object per text: text, tokens, offsets (in characters) and probabilities; with
     --calibrated also the calibration."""
     output: Path | None = None
-    """File for the results. Default: they are printed."""
+    """File for the results, .jsonl with --json, else .txt or .tsv. Default: they are printed."""
     long: Literal["memory", "windows"] | None = None
     """How to read texts that are longer than the model's input: in consecutive windows with memory of the windows
     before, or in windows that overlap by half. Default: with memory if the model has one."""
@@ -86,6 +89,8 @@ def run(config: ScoreConfig) -> ScoredTexts | Lines | WrittenFile:
     from electra.serving.calibration import Calibration
     from electra.serving.scorer import Scorer
 
+    if config.output is not None:
+        check_suffix(config.output, SUFFIXES_JSON if config.json else SUFFIXES_TEXT)
     texts = read_texts(config.texts, config.input, text_column=config.text_column)
     calibration = Calibration.load(config.model).with_target_prior(config.prior) if config.calibrated else None
     scorer = Scorer(config.model, long=config.long, calibration=calibration)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from electra.data.shards import MANIFEST
 from electra.errors import CheckpointError, require
 from electra.export.huggingface import load as load_folder
 from electra.export.onnx.graph import is_onnx
@@ -12,6 +13,7 @@ from electra.export.pretrained import Pretrained
 from electra.export.weights import OLD_WEIGHTS, WEIGHTS
 from electra.modeling.encoders.base import EncoderModule
 
+MODEL_KINDS = "a run, an export, the output of a fine-tuning, a Hugging Face folder or an id (OWNER/NAME)"
 _FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
 
 
@@ -59,12 +61,19 @@ def find_model(model: str | Path) -> Path:
             raise CheckpointError(f"{path} has several models: {names}; give one of them, such as {models[0]}")
         if (path / "config.toml").is_file():
             raise CheckpointError(f"{path} is a run without an export yet; export it first: electra export {path}")
-        raise CheckpointError(f"{path} is not a model: it has no config.json, no export and no config.toml")
+        if (path / MANIFEST).is_file():
+            raise CheckpointError(
+                f"{path} is prepared data, not a model; give a run that was trained on it: "
+                f"electra pretrain PRESET --data {path} --out RUN"
+            )
+        raise CheckpointError(
+            f"{path} is not a model: it has no config.json, no export and no config.toml\n  give {MODEL_KINDS}"
+        )
     if path.exists():
         raise CheckpointError(f"{path} is a file; a model is a folder: an export, a run, or a Hugging Face folder")
-    if is_hub_id(str(model)):
+    if is_hub_id(str(model)) and not path.parent.is_dir():
         return _download(str(model))
-    raise CheckpointError(f"there is no folder {path}; give an export, a run, a Hugging Face folder or an id")
+    raise CheckpointError(f"there is no folder {path}; give {MODEL_KINDS}")
 
 
 def is_model_folder(folder: Path) -> bool:

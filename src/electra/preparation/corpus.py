@@ -13,6 +13,7 @@ from typing import IO
 import zstandard
 
 from electra import durable
+from electra.data.shards import MANIFEST, TOKENIZER
 from electra.errors import DataError
 from electra.readers.base import DocumentRule, Item, Reader, ReadOptions, find_reader, get_reader, known_endings
 from electra.readers.hub import PREFIX, find_hub_column, read_hub
@@ -96,12 +97,17 @@ def _find_files(name: str, out: Path) -> list[Path]:
     path = Path(name)
     if path.is_file():
         return [path]
+    if (path / MANIFEST).is_file() and (path / TOKENIZER).is_file():
+        raise DataError(
+            f"{path} is prepared data already, not text; give it to electra pretrain --data {path}, or prepare "
+            "the text that it was made from"
+        )
     if path.is_dir():
         inside = sorted(file for file in path.rglob("*") if file.is_file())
         inside = [file for file in inside if out.resolve() not in file.resolve().parents]
         readable = [file for file in inside if find_reader(file) and not file.name.startswith(".")]
         if len(readable) < len(inside):
-            logger.info("%s: %d of %d files have a known format", path, len(readable), len(inside))
+            logger.info("%s: files of a known format: %d of %d", path, len(readable), len(inside))
         if not readable:
             raise DataError(f"{path}: the folder holds no file of a known format; {known_endings()}")
         return readable

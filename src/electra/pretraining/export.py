@@ -1,5 +1,6 @@
 """Export the networks of a run's checkpoint as folders that transformers loads."""
 
+import importlib.util
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError
 from electra.export.formats.base import format_of_encoder
 from electra.export.huggingface import save
+from electra.export.loading import is_model_folder
 from electra.export.model_card import CardKind, model_card
 from electra.export.parity import TOLERANCE, parity
 from electra.json_files import read_json
@@ -44,7 +46,11 @@ class ExportResult:
     def _parity(self, name: NetworkName) -> str:
         difference = self.differences[name]
         if difference is None:
-            return "not compared: transformers is not installed"
+            if importlib.util.find_spec("transformers") is None:
+                return (
+                    'not compared: transformers is not installed; install it: pip install "electra[transformers]"'
+                )
+            return "not compared: transformers has no class for this network"
         return f"logits within {difference:.1e} of transformers'"
 
 
@@ -154,7 +160,7 @@ def _find_checkpoint(run_folder: RunFolder, name: str | None) -> Checkpoint:
     checkpoints = Checkpoints(run_folder.checkpoints, CheckpointConfig())
     names = checkpoints.names()
     if not names:
-        raise CheckpointError(f"{run_folder.path} has no checkpoint; is it the folder of a run?")
+        raise CheckpointError(_no_checkpoint_message(run_folder.path))
     if name is None:
         latest = checkpoints.latest()
         assert latest is not None
@@ -164,6 +170,17 @@ def _find_checkpoint(run_folder: RunFolder, name: str | None) -> Checkpoint:
     if full_name not in names:
         raise CheckpointError(f"{run_folder.path} has no checkpoint {name!r}; it has {', '.join(names)}")
     return read_checkpoint(run_folder.checkpoints / full_name)
+
+
+def _no_checkpoint_message(path: Path) -> str:
+    """What a folder without checkpoints is, and what to do."""
+    folders = [folder for folder in (path, path / "model") if is_model_folder(folder)]
+    if folders:
+        return (
+            f"{path} is not the folder of a run: {folders[0]} is a Hugging Face or ONNX folder already\n"
+            f"  load it as it is, or convert it for onnxruntime: electra export {path} --to onnx"
+        )
+    return f"{path} has no checkpoint; give the folder of a run that electra pretrain has written"
 
 
 def _sample(model: EncoderConfig, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

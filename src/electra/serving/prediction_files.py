@@ -16,7 +16,7 @@ from electra.errors import ConfigError, DataError
 from electra.readers.base import TableReader, get_reader
 from electra.readers.lines import read_lines
 from electra.readers.read import read_records
-from electra.serving.text_files import STANDARD_INPUT, Lines, WrittenFile, no_text_error, write_lines
+from electra.serving.text_files import STANDARD_INPUT, Lines, WrittenFile, check_suffix, no_text_error, write_lines
 from electra.tasks import conll
 from electra.tasks.table_columns import find_text_columns
 
@@ -127,9 +127,8 @@ def write_table(path: Path, predictions: Iterable[tuple[Record, "Prediction"]], 
         ConfigError: the suffix of the file is another one.
         DataError: the input has a column of the same name as the prediction, or the file cannot be written.
     """
+    check_suffix(path, TABLE_SUFFIXES)
     suffix = path.suffix.lower()
-    if suffix not in TABLE_SUFFIXES:
-        raise ConfigError(f"--output: {path.name} must end in .jsonl, .csv or .tsv")
     count = write_lines(path, _table_lines(path, predictions, answer_key, suffix))
     has_header = suffix != ".jsonl"
     return WrittenFile(max(0, count - has_header), "prediction", path)

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from electra import durable
-from electra.errors import DataError
+from electra.errors import ConfigError, DataError
 from electra.readers import read
 from electra.readers.base import Item, Reject, make_document
 from electra.readers.text import texts_of_lines
@@ -80,6 +80,17 @@ def no_text_error(name: str | None) -> DataError:
     """The error for an input file, or a command line (None), without any text."""
     where = {None: "the command line", STANDARD_INPUT: "standard input"}.get(name, name)
     return DataError(f"there is no text in {where}; give a text, or --input FILE with a text")
+
+
+def check_suffix(path: Path, suffixes: tuple[str, ...]) -> None:
+    """Check the ending of the file of --output.
+
+    Raises:
+        ConfigError: the file has another one.
+    """
+    if path.suffix.lower() not in suffixes:
+        *others, last = suffixes
+        raise ConfigError(f"--output: {path.name} must end in {', '.join(others)}{' or ' * bool(others)}{last}")
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:
