@@ -12,6 +12,7 @@ values, and `variant(table)`, which selects a subclass by the values.
 
 import dataclasses
 import json
+import math
 import tomllib
 import types
 import typing
@@ -54,7 +55,10 @@ class Range:
 
     def __str__(self) -> str:
         limits = {"at least": self.ge, "above": self.gt, "at most": self.le, "below": self.lt}
-        return " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if limit is not None)
+        given = {word: limit for word, limit in limits.items() if limit is not None}
+        return " and ".join(
+            "finite" if limit == math.inf else f"{word} {limit:g}" for word, limit in given.items()
+        )
 
 
 PositiveInt = Annotated[int, Range(ge=1)]

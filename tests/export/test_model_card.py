@@ -53,7 +53,7 @@ def test_the_card_describes_the_run() -> None:
     assert "53,617 documents, 150,000,000 characters, 34,000,000 tokens." in text
     assert "wordpiece, 30,522 entries, lowercased, 4.41 characters a token, 0.12% unknown" in text
     assert "at step 1,100 (the weights are from step 1,200):" in text
-    assert "| AUC on the generator's fakes | 0.7412 |" in text
+    assert "| AUC on replaced tokens | 0.7412 |" in text
     assert "| generator entropy (nats) | – |" in text and "| something new | 0.5000 |" in text
     assert "discriminator_weight = 1.0" in text and "up to 128 tokens" in text
     assert "learned almost nothing" not in text

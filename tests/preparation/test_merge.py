@@ -106,7 +106,8 @@ def test_verify_lists_all_damage(parts: list[Path], tmp_path: Path, capsys: pyte
     said = capsys.readouterr().err
     for words in (
         "train-00000.sentences: ", "unigram.npy: expected sha256", f"delete {copies[0]}, then repeat the command",
-        f"{parts[0]}: whole", f"manifest.json: it is damaged, or manifest.sha256 is; delete {copies[1]}",
+        f"{parts[0]}: complete, every checksum matches",
+        f"manifest.json: it is damaged, or manifest.sha256 is; delete {copies[1]}",
     ):  # fmt: skip
         assert words in said
 
@@ -114,7 +115,7 @@ def test_verify_lists_all_damage(parts: list[Path], tmp_path: Path, capsys: pyte
 def test_verify_and_stats(parts: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     merge_data(tuple(parts), tmp_path / "data")
     assert main(["data", "verify", str(tmp_path / "data"), str(parts[0])]) == 0
-    assert capsys.readouterr().out.count(": whole; ") == 2
+    assert capsys.readouterr().out.count(": complete, every checksum matches; ") == 2
     assert main(["data", "stats", str(tmp_path / "data")]) == 0
     shown = capsys.readouterr().out
     assert "tokens per document: 5%, 50%, 95%" in shown and "entries of the vocabulary occur" in shown

@@ -120,7 +120,7 @@ def test_notes_have_the_distribution_of_labels(tmp_path: Path) -> None:
     assert actual.notes == (
         "train: 40 rows; no 75.0%, yes 25.0%",
         "dev: 40 rows; no 75.0%, yes 25.0%",
-        "test: 1 rows, without answers",
+        "test: 1 row, without answers",
         "train: columns 'text', 'label'",
         "dev: columns 'text', 'label'",
         "test: columns 'text'",

@@ -38,7 +38,7 @@ def test_if_bfloat16_products_are_faster_whole_steps_decide(monkeypatch: pytest.
 def test_a_set_precision_is_kept_and_no_other_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "product_flops", lambda dtype, device: {torch.bfloat16: 2.0}[dtype])
     chosen = choose_precision("bfloat16", CPU, lambda: pytest.fail("no step should run"))
-    assert chosen.name == "bfloat16" and chosen.reason.startswith("as set")
+    assert chosen.name == "bfloat16" and chosen.reason.startswith("set by train.precision")
     with chosen.autocast(CPU):
         assert torch.mm(torch.ones(2, 2), torch.ones(2, 2)).dtype == torch.bfloat16
 

@@ -103,7 +103,8 @@ def run(config: PromptConfig) -> LabeledTexts | PromptEvaluation:
         )
     if len(label_words) != len(problem.labels):
         raise ConfigError(
-            f"--words: {config.task} has {len(problem.labels)} labels, but {len(label_words)} were given"
+            f"--words: {config.task} has {len(problem.labels)} labels; give one word for each, "
+            f"got {len(label_words)}"
         )
     names = dict(zip(label_words, problem.labels, strict=True))
     predictions = [{"label": names[one.label]} for one in classifier([example.first for example in examples])]

@@ -37,7 +37,7 @@ class SimilarityConfig:
 
     def problems(self) -> Iterator[str]:
         if len(self.texts) % 2:
-            yield f"texts are compared in pairs, but {len(self.texts)} were given"
+            yield f"texts are compared in pairs, so give an even number of them, got {len(self.texts)}"
         if not self.texts and self.data is None:
             yield "give two texts, or --data with pairs of texts and similarity ratings"
         if self.columns is not None and len(set(self.columns)) < 3:

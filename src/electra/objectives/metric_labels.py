@@ -1,7 +1,7 @@
 """The names of metrics for people: in console lines, tables, figures, reports and model cards."""
 
 METRIC_LABELS = {
-    "eval/discriminator_auc": "AUC on the generator's fakes",
+    "eval/discriminator_auc": "AUC on replaced tokens",
     "eval/unigram_auc": "AUC on unigram fakes",
     "eval/discriminator_average_precision": "discriminator average precision",
     "eval/discriminator_precision": "discriminator precision at 0.5",

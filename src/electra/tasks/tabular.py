@@ -94,7 +94,10 @@ def build_table_task(
             raise DataError(f"{file}: no label occurs twice, so no dev part can be split off; give a dev file")
         splits |= {"dev": [train[i] for i in held_out], "train": [train[i] for i in kept]}
         notes = [f"no dev file: {len(held_out):,} of the {len(train):,} training rows are used for it"]
-    notes += [f"{split}: {len(rows):,} rows{problem.describe_answers(rows)}" for split, rows in splits.items()]
+    notes += [
+        f"{split}: {len(rows):,} row{'s' * (len(rows) != 1)}{problem.describe_answers(rows)}"
+        for split, rows in splits.items()
+    ]
     return Task(name, problem, splits, (*notes, *table.notes))
 
 

@@ -42,13 +42,16 @@ class CostEstimate:
     def rows(self) -> list[tuple[str, str]]:
         """Name and value of each line of the table."""
         length = f"{self.steps:,} steps" if self.steps else "one step (the number of steps is measured)"
+        time = (
+            f"time of the steps alone, {length}, about" if self.steps else "time of the whole run (train.minutes)"
+        )
         return [
             *((f"parameters of the {name}", f"{count:,}") for name, count in self.parameters.items()),
             ("parameters that are trained (shared ones once)", f"{self.trained_parameters:,}"),
             ("tokens a step", f"{self.tokens_per_step:,}"),
             (f"training FLOPs, {length}", f"{self.flops:.3e}"),
             ("memory at the peak of a step, about", f"{self.memory / 2**30:.2f} GiB"),
-            (f"time of the steps alone, {length}, about", format_duration(self.seconds)),
+            (time, format_duration(self.seconds)),
         ]
 
 

@@ -57,7 +57,7 @@ def choose_precision(
     speeds = ", ".join(f"{name} {speed / 1e9:,.0f}" for name, speed in flops.items())
     products = f"matrix products in GFLOP/s: {speeds}"
     if wanted != "auto":
-        return Precision(wanted, f"as set; {products}", flops[wanted])
+        return Precision(wanted, f"set by train.precision; {products}", flops[wanted])
     if flops["bfloat16"] <= flops["float32"]:
         return Precision("float32", products, flops["float32"])
     seconds = dict.fromkeys(CANDIDATES, math.inf)

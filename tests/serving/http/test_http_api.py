@@ -245,7 +245,8 @@ def test_the_content_type_must_be_json(strict: httpx.Client) -> None:
     assert strict.post("/score", content=b'{"texts": ["a"]}').status_code == 415
     plain = strict.post("/score", content=b'{"texts": ["a"]}', headers={"Content-Type": "text/plain"})
     assert plain.status_code == 415 and "Content-Type: application/json" in plain.json()["error"]
-    assert strict.get("/score").status_code == 405
+    refused = strict.get("/score")
+    assert refused.status_code == 405 and "/score does not accept GET" in refused.json()["error"]
     assert strict.get("/score").json()["error"].endswith("; POST /score, /rescore, /predict, /embed, /proposals")
 
 

@@ -21,8 +21,8 @@ def run(config: FetchConfig) -> str:
     """Download prepared data from a web server or an object store, and check every file.
 
     Every file is compared with its checksum in the manifest. The manifest is written last; a folder without it is
-    not complete. After an interruption the same command resumes. Object stores need more libraries:
-    pip install "electra[remote]".
+    not complete. After an interruption the same command resumes. Web servers and object stores need more libraries
+    (a path does not): pip install "electra[remote]".
 
     Examples:
         electra data fetch https://data.example/wiki --out DATA

@@ -59,4 +59,4 @@ def run(config: VerifyConfig) -> str:
 
 def _describe(data: TokenData) -> str:
     shards = sum(len(split["shards"]) for split in data.manifest["splits"].values())
-    return f"{data.folder}: whole; {shards} shards, fingerprint {data.fingerprint}"
+    return f"{data.folder}: complete, every checksum matches; {shards} shards, fingerprint {data.fingerprint}"

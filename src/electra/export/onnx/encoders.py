@@ -39,7 +39,10 @@ def encode(graph: Graph, encoder: EncoderModule, *, summary_only: bool = False) 
         return summary(graph, states, left=encoder.config.direction == "left") if summary_only else states
     if isinstance(encoder, BertEncoder):
         return _bert_encoder(graph, encoder, summary_only=summary_only)
-    raise CheckpointError(f"encoders of kind {encoder.config.kind} cannot be exported as ONNX yet")
+    raise CheckpointError(
+        f"an encoder of kind {encoder.config.kind} cannot be exported to ONNX, only the kinds bert and "
+        "relative can; use the model in PyTorch: electra score, predict and serve take it as it is"
+    )
 
 
 def summary(graph: Graph, states: str, *, left: bool) -> str:

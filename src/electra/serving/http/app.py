@@ -190,5 +190,7 @@ async def _not_found_response(request: Request, error: Exception) -> Response:
     """Starlette's own errors (404 and 405) as our JSON."""
     assert isinstance(error, HTTPException)
     paths = f"GET {', '.join(GET_PATHS)}; POST {', '.join(POST_PATHS)}"
-    message = f"{request.method[:20]} {request.url.path[:200]} does not exist; the API has {paths}"
+    method, path = request.method[:20], request.url.path[:200]
+    problem = f"{path} does not accept {method}" if error.status_code == 405 else f"{method} {path} does not exist"
+    message = f"{problem}; the API has {paths}"
     return Response(json_bytes({"error": message}), error.status_code, error.headers, JSON)
