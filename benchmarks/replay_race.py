@@ -11,6 +11,7 @@ recorded numbers that must be reproduced to 1e-6, so a wrong backward pass canno
 """
 
 import contextlib
+import importlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -184,11 +185,19 @@ def _reading(parameters: Named, seen: dict[Read, Tensor], reads: list[Read]) -> 
     with contextlib.ExitStack() as stack:
         stack.enter_context(patch.object(F, "linear", linear))
         stack.enter_context(patch.object(F, "layer_norm", layer_norm))
-        for module in _MODULES:
-            stack.enter_context(
-                patch(f"electra.objectives.{module}.sampled_cross_entropy", sampled_cross_entropy_plain)
-            )
+        plain = {"sampled_cross_entropy": sampled_cross_entropy_plain, "cross_entropy": _plain_cross_entropy}
+        for name in _MODULES:
+            module = importlib.import_module(f"electra.objectives.{name}")
+            for function in plain.keys() & vars(module).keys():
+                stack.enter_context(patch.object(module, function, plain[function]))
         yield
+
+
+def _plain_cross_entropy(
+    hidden_NE: Tensor, table_VE: Tensor, bias_V: Tensor, targets_N: Tensor, weights_N: Tensor
+) -> Tensor:
+    uniforms_N = torch.zeros_like(weights_N)
+    return sampled_cross_entropy_plain(hidden_NE, table_VE, bias_V, targets_N, weights_N, uniforms_N)[0]
 
 
 class _Linear(torch.autograd.Function):

@@ -73,7 +73,7 @@ def test_losses_are_those_of_one_process(one: Path, two: tuple[Path, subprocess.
 def test_a_large_text_is_packed_by_the_main_process_while_the_other_waits(
     one: Path, data_folder: Path, tmp_path: Path
 ) -> None:
-    command = arguments(data_folder, tmp_path / "run", "--train.timeout_minutes", "0.01")
+    command = arguments(data_folder, tmp_path / "run", "--train.timeout_minutes", "0.08")
     done = torchrun(Path(__file__).with_name("large_worker.py"), *command)
     assert done.returncode == 0, done.stderr
     assert_same_losses(tmp_path / "run", one)
