@@ -1,5 +1,7 @@
-"""Started by torchrun: the command, for which any text is large, and whose main process packs slowly: for longer than
-the timeout, which is long enough for everything else on a busy machine."""
+"""Started by torchrun: the command, for which any text is large.
+
+Its main process packs for longer than the timeout, which is long enough for everything else on a busy machine.
+"""
 
 import sys
 import time
