@@ -9,7 +9,6 @@ import math
 
 import numpy as np
 import torch
-from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
 from electra.modeling.kernels.cross_entropy import PLAIN, ROWS, Sampling, draw, sum_slices
@@ -99,12 +98,16 @@ class DetectionMetrics:
 
     def auc(self) -> float:
         """Area under the ROC curve; NaN if there is only one class."""
+        from sklearn.metrics import roc_auc_score  # it takes a second to load
+
         logits_T, replaced_T = self._concatenate()
         if not 0 < replaced_T.sum() < len(replaced_T) or not np.isfinite(logits_T).all():
             return math.nan
         return float(roc_auc_score(replaced_T, logits_T))
 
     def compute(self) -> dict[str, float]:
+        from sklearn.metrics import average_precision_score
+
         logits_T, replaced_T = self._concatenate()
         share = float(replaced_T.mean()) if len(replaced_T) else 0.0
         # log(1 + e^x) - y x, the cross-entropy of a logit x and a label y, without overflow
