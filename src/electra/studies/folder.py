@@ -5,13 +5,14 @@ import os
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from electra.config import flat
+from electra.config import flat, load_config, overrides_of
+from electra.config_fields import default_of
 from electra.data.shards import TokenData
-from electra.errors import CheckpointError
+from electra.errors import CheckpointError, ConfigError
 from electra.json_files import write_json
 from electra.pretraining.build import build
 from electra.pretraining.config import PretrainConfig
@@ -75,8 +76,10 @@ def check_matches(setup: StudySetup, configs: ArmConfigs, data: TokenData, store
             f"lacks {' '.join(missing)}; {another}"
         )
     for name, config in configs.items():
-        old, new = stored["arms"].get(name, {}).get("settings"), _changed_settings(config)
-        if old is not None and old != new:
+        if name not in stored["arms"]:
+            continue
+        old, new = _as_written_now(stored["arms"][name]["settings"]), _changed_settings(config)
+        if old != new:
             changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
             lines = [f"{key}: {_or_default(old, key)} before, {_or_default(new, key)} now" for key in changed]
             raise CheckpointError(
@@ -146,12 +149,42 @@ def _study_record(setup: StudySetup, configs: ArmConfigs, data: TokenData) -> Re
 
 
 def _changed_settings(config: PretrainConfig) -> dict[str, Any]:
-    """The settings of an arm that are not the defaults, so that settings of later versions change nothing."""
-    defaults = flat(PretrainConfig())
+    """The settings of an arm that are not the defaults, so that settings of later versions change nothing.
+
+    A setting has the default of its section's class. Only `kind`, which selects the class, is compared with the
+    kind of the default config.
+    """
+    defaults = {**_class_defaults(config), **_kinds(PretrainConfig())}
     changed: dict[str, Any] = _as_json(
         {name: value for name, value in flat(config).items() if value != defaults[name] and name not in IGNORED}
     )
     return changed
+
+
+def _class_defaults(section: Any, prefix: str = "") -> dict[str, Any]:
+    """The default of every setting by its dotted name; `dataclasses.MISSING` if it has none."""
+    defaults: dict[str, Any] = {}
+    for field in fields(section):
+        value, name = getattr(section, field.name), prefix + field.name
+        defaults |= _class_defaults(value, f"{name}.") if is_dataclass(value) else {name: default_of(field)}
+    return defaults
+
+
+def _kinds(config: PretrainConfig) -> dict[str, Any]:
+    return {name: value for name, value in flat(config).items() if name.rpartition(".")[2] == "kind"}
+
+
+def _as_written_now(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The stored settings of an arm as this version writes them.
+
+    Earlier versions wrote `positions` for `kind`, and settings that belong to another kind. Settings that this
+    version refuses are returned as they are.
+    """
+    given = {name: value for name, value in settings.items() if value is not None}
+    try:
+        return _changed_settings(load_config(PretrainConfig, overrides=overrides_of(given)))
+    except ConfigError:
+        return settings
 
 
 def _or_default(settings: Mapping[str, Any], name: str) -> str:
