@@ -34,8 +34,8 @@ def _archive(name: str, tmp_path: Path, arms: tuple[str, ...]) -> tuple[StudySet
     base = str(ARCHIVES / name / stored["base"]) if stored["base"].endswith(".toml") else stored["base"]
     study = replace(load_study(stored["study"]).with_arms(arms), base=base)
     setup = StudySetup(
-        out=ARCHIVES / name, study=study, data=tmp_path, budget=stored["budget"], flops=stored["flops"], tasks=None,
-        suite=(), task_seeds=1,
+        out=ARCHIVES / name, study=study, data=tmp_path, budget=stored["budget"], flops=stored["flops"],
+        tasks=None, suite=(), task_seeds=1,
     )  # fmt: skip
     configs = {}
     for arm in study.arms:

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from electra import durable
-from electra.config import to_toml
+from electra.config import load_config, to_toml
 from electra.errors import CheckpointError
+from electra.pretraining.config import PretrainConfig
 from electra.training.run_folder import open_run, require_same_config
 
 
@@ -72,3 +73,29 @@ def test_a_setting_without_a_value_is_not_called_none(tmp_path: Path) -> None:
     durable.write_text(run.config, to_toml(Settings(train=Section(steps=500))))
     with pytest.raises(CheckpointError, match=r"train\.steps: the run has 500, asked for no value"):
         require_same_config(run, Settings(), settled={}, ignore=())
+
+
+@pytest.mark.parametrize(
+    ("settings", "difference"),
+    [
+        (["objective.kind=masked-lm"], "objective.kind: the run has 'replaced-token', asked for 'masked-lm'"),
+        (
+            ["model.kind=relative", "objective.kind=causal-lm", "model.direction=left"],
+            "model.kind: the run has 'bert', asked for 'relative'",
+        ),
+    ],
+)
+def test_a_config_of_another_kind_differs_by_its_kind(
+    settings: list[str], difference: str, tmp_path: Path
+) -> None:
+    """Settings that only one of the two kinds has are not listed."""
+    run = open_run(tmp_path / "run", fresh=False)
+    overrides = ["init.attention=random", "masking.share=0.2"]
+    first = load_config(PretrainConfig, "electra-nano", ["init.attention=random"])
+    second = load_config(PretrainConfig, "electra-nano", [*overrides, *settings])
+    for stored, wanted, names in ((first, second, difference), (second, first, "masking.share: the run has 0.2")):
+        durable.write_text(run.config, to_toml(stored))
+        with pytest.raises(CheckpointError) as caught:
+            require_same_config(run, wanted, settled={}, ignore=())
+        assert names in str(caught.value) and "masking.share" in str(caught.value)
+        assert "discriminator_weight" not in str(caught.value) and "direction" not in str(caught.value)

@@ -163,7 +163,11 @@ def require_same_config(
     differences = [
         f"{name}: the run has {_shown(old[name])}, asked for {_shown(new[name])}"
         for name in old
-        if old[name] != new[name] and name not in ignore and not (name in settled and new[name] == settled[name])
+        # A name is in one of them only if the kinds of a section differ, and then its `kind` is listed.
+        if name in new
+        and old[name] != new[name]
+        and name not in ignore
+        and not (name in settled and new[name] == settled[name])
     ]
     if differences:
         raise CheckpointError(
