@@ -98,13 +98,50 @@ def test_one_run_is_shown_in_full_and_many_in_a_table(folder: Path) -> None:
     assert "100/200" in text and "newest checkpoint step-00000080" in text and "at step 60; go back" in text
     shutil.copytree(folder, folder.parent / "two")
     text = shown(folder.parent)
-    assert text.count("dead") == 2 and "go back" not in text and text.count("loss spike") == 2
+    assert text.count("dead: the same command") == 2 and "go back" not in text and text.count("loss spike") == 2
 
 
 def test_a_line_of_json_for_each_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", str(folder), "--json"]) == 0
     actual = json.loads(capsys.readouterr().out)
     assert actual["state"] == "dead" and actual["evaluation"]["eval/unigram_auc"] == 0.61
+
+
+def test_a_dead_run_says_how_to_resume_it(folder: Path) -> None:
+    assert "dead: the same command resumes it" in shown(folder)
+
+
+def test_a_missing_folder_does_not_hide_the_others(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "nowhere", str(folder)]) == 2
+    output = capsys.readouterr()
+    assert "100/200" in output.out and "nowhere is not a folder" in output.err
+
+
+def test_the_warm_up_matters_only_while_the_run_lives(folder: Path) -> None:
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('\n{"step": 100, "health": "still warming up"}\n')
+    assert [name for name, _ in read_run_status(folder).health] == ["loss spike"]
+    with acquire(folder):
+        assert [name for name, _ in read_run_status(folder).health] == ["loss spike", "still warming up"]
+
+
+def test_the_steps_of_a_run_of_a_plugin_are_known(folder: Path) -> None:
+    (folder / "config.toml").write_text('[model]\nkind = "of-a-plugin"\n[train]\nsteps = 200\n')
+    assert read_run_status(folder).steps == 200
+
+
+def test_damaged_metrics_are_reported(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    read_run_status(folder)
+    assert not caplog.records
+    (folder / "metrics.jsonl").write_text("garbage\n")
+    read_run_status(folder)
+    assert "metrics.jsonl: no line of it has metrics; the file is damaged" in caplog.text
+
+
+def test_a_fine_tuning_is_named(tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="is a fine-tuning, and electra status is for"):
+        run(StatusConfig((tmp_path,)))
 
 
 def test_what_is_no_run_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,8 @@ from electra.objectives.metric_labels import metric_label
 
 if TYPE_CHECKING:
     from electra.pretraining.run_status import RunStatus
+
+logger = logging.getLogger(__name__)
 
 SHOWN = (
     "eval/unigram_auc", "eval/discriminator_loss", "eval/masked_lm_accuracy", "eval/perplexity",
@@ -49,8 +52,18 @@ def run(config: StatusConfig) -> Statuses:
         raise CheckpointError("electra status needs the folder of a run, or a folder that contains runs")
     from electra.pretraining.run_status import find_runs, read_run_status
 
-    folders = [run for folder in config.runs for run in find_runs(folder)]
-    return Statuses(tuple(read_run_status(folder) for folder in folders), config.json)
+    statuses: list[RunStatus] = []
+    errors: list[str] = []
+    for folder in config.runs:
+        try:
+            statuses += [read_run_status(run) for run in find_runs(folder)]
+        except CheckpointError as error:  # the other runs are shown all the same
+            errors.append(str(error))
+    if errors and not statuses:
+        raise CheckpointError("\n".join(errors))
+    for message in errors:
+        logger.error(message)
+    return Statuses(tuple(statuses), config.json, exit_code=2 if errors else 0)
 
 
 @dataclass(frozen=True)
@@ -59,6 +72,7 @@ class Statuses:
 
     runs: tuple[RunStatus, ...]
     json: bool
+    exit_code: int = 0
 
     def __rich__(self) -> RenderableType:
         if self.json:

@@ -1,21 +1,25 @@
 """The status of a run, read from its folder. The run itself is not contacted, and may be on another machine."""
 
+import logging
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from electra.config import load_config
+from electra.config import read_toml
 from electra.errors import CheckpointError, ElectraError
 from electra.json_files import raise_if_damaged, read_json
-from electra.pretraining.config import PretrainConfig
-from electra.reports.metrics import read_metrics
+from electra.reports.metrics import Metrics, read_metrics
 from electra.training.events import END_EVENTS
+from electra.training.health import WARMING_UP
 from electra.training.run_folder import RunFolder
 from electra.training.run_lock import owner
 
+logger = logging.getLogger(__name__)
+
 SILENT_REPORTS = 10.0
 """A live process without a report for this many times the usual interval is called silent."""
+KILLED = "the same command resumes it"
 NOT_EXPORTED = "trained, but the export is not written; the same command writes it"
 
 
@@ -61,6 +65,11 @@ def find_runs(folder: Path) -> list[Path]:
     if (folder / "metrics.jsonl").is_file():
         return [folder]
     runs = sorted(path.parent for path in folder.rglob("metrics.jsonl") if _steps(RunFolder(path.parent)))
+    if not runs and (folder / "results.json").is_file():
+        raise CheckpointError(
+            f"{folder} is a fine-tuning, and electra status is for runs of electra pretrain; its results are in "
+            f"{folder / 'results.json'}"
+        )
     if not runs:
         raise CheckpointError(f"{folder} contains no run; `electra pretrain ... --out` names the folder of one")
     return runs
@@ -85,6 +94,8 @@ def _read_run_status(folder: Path) -> RunStatus:
         number = checkpoints[-1].removeprefix("step-")
         step = max(step, int(number) if number.isdecimal() else 0)
     since = max(0.0, time.time() - run_folder.metrics.stat().st_mtime)
+    if process is None and run_folder.metrics.stat().st_size and metrics == Metrics([], [], []):
+        logger.warning("%s: no line of it has metrics; the file is damaged", run_folder.metrics)
     usual = last["seconds"] / len(metrics.reports) if last else float("inf")
     if process is not None:
         state, message = "silent" if since > SILENT_REPORTS * usual + 60 else "running", None
@@ -94,7 +105,7 @@ def _read_run_status(folder: Path) -> RunStatus:
     else:  # the process was killed, or its last writes are lost
         trained = steps is not None and step >= steps
         state = "finished" if trained and run_folder.curves.is_file() else "dead"
-        message = NOT_EXPORTED if trained and state == "dead" else None
+        message = (NOT_EXPORTED if trained else KILLED) if state == "dead" else None
     seconds_left = None
     if steps and last and step and state == "running":
         seconds_left = (steps - step) * last["seconds"] / step
@@ -110,7 +121,9 @@ def _read_run_status(folder: Path) -> RunStatus:
         tokens_per_second=last.get("tokens_per_second"),
         evaluation=metrics.evaluations[-1] if metrics.evaluations else {},
         health=tuple(
-            (str(one["health"]), f"at step {one['step']:,}; {one.get('remedy', '')}") for one in metrics.findings
+            (str(one["health"]), f"at step {one['step']:,}; {one.get('remedy', '')}")
+            for one in metrics.findings
+            if one["health"] != WARMING_UP or process is not None  # a forecast, of no use when the run has ended
         ),
         checkpoint=checkpoints[-1] if checkpoints else None,
         process=process,
@@ -129,7 +142,13 @@ def _end(run_folder: RunFolder) -> tuple[str, str | None] | None:
 
 
 def _steps(run_folder: RunFolder) -> int | None:
+    """The length of a pre-training run; None if it is not known yet, or the folder is not such a run.
+
+    The table is read, not the config, because the plugins of the run may not be loaded.
+    """
     try:
-        return load_config(PretrainConfig, run_folder.config).train.steps
+        train = read_toml(run_folder.config).get("train", {})
     except ElectraError:
         return None
+    steps = train.get("steps") if isinstance(train, dict) else None
+    return steps if isinstance(steps, int) else None

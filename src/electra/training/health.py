@@ -8,7 +8,7 @@ from typing import Any
 
 Metrics = Mapping[str, Any]
 
-LOSS_SPIKE = "loss spike"
+LOSS_SPIKE, WARMING_UP = "loss spike", "still warming up"
 SPIKE, MARGIN = 1.3, 1.0
 """A loss above SPIKE times the recent median, and more than MARGIN nats above it, is a spike."""
 SLOWDOWN = 0.6
@@ -114,7 +114,7 @@ class HealthMonitor:
 def _plan_findings(steps: int, warmup_steps: int, epochs: float) -> Iterator[Finding]:
     if warmup_steps >= steps:
         yield Finding(
-            "still warming up",
+            WARMING_UP,
             f"the learning rate would still be rising at the last step ({warmup_steps} steps of warm-up, "
             f"{steps} in all)",
             f"set optimizer.warmup_steps to about {max(1, steps // 20)}",
