@@ -338,3 +338,48 @@ def test_the_installed_command_has_this_version():
     command = Path(sys.executable).parent / "electra"
     shown = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
     assert shown.stdout == f"electra {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        ("steps = 5\nminutes = 1", (), "mine.toml: train.steps and train.minutes both set the length of the run"),
+        ("minutes = 1", ("--train.steps", "5"), "mine.toml sets train.minutes, which is also a length of the run"),
+        ("minutes = 1", (), ""),
+        ("steps = 5", ("--train.minutes", "1"), ""),
+    ],
+)
+def test_a_file_sets_one_length_of_a_run(
+    content: str, options: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The preset that the file extends sets train.steps; the file may set train.minutes instead."""
+    file = tmp_path / "mine.toml"
+    file.write_text(f'extends = "electra-nano"\n[train]\n{content}\n')
+    assert cli.main(["pretrain", str(file), "--dry-run", *options]) == (2 if message else 0)
+    output = capsys.readouterr()
+    assert message in output.err
+    if not message:
+        assert "time of the whole run (train.minutes)" in output.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("serve", "nope", "--generator", "none"), "--generator: there is no folder none"),
+        (
+            ("finetune", "MODEL", "--task", "cola", "--data", "D", "--out", "O", "--init-from-task", "none"),
+            "--init-from-task: there is no folder none",
+        ),
+        (("finetune", "none", "--task", "cola", "--data", "D", "--out", "O"), "electra: there is no folder none"),
+    ],
+)
+def test_a_missing_model_is_named_before_anything_is_read(
+    arguments: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(arguments) == 2
+    assert message in capsys.readouterr().err

@@ -209,15 +209,24 @@ def read_toml(source: str | Path, *, above: tuple[Path, ...] = ()) -> Table:
     if path.resolve() in above:
         names = " -> ".join(one.name for one in (*above[above.index(path.resolve()) :], path))
         raise ConfigError(f"{path}: extends itself ({names})")
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # of TOML, or of UTF-8
-        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    table = read_file(path)
     parents = table.pop("extends", [])
     below: Table = {}
     for parent in parents if isinstance(parents, list) else [parents]:
         below = merged(below, read_toml(_find_parent(parent, path), above=(*above, path.resolve())))
     return merged(below, table)
+
+
+def read_file(path: Path) -> Table:
+    """Read the table of one file, without what it extends.
+
+    Raises:
+        ConfigError: the file is not valid TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # of TOML, or of UTF-8
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
 
 
 def _find_parent(parent: Any, path: Path) -> Path:

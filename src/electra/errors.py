@@ -1,8 +1,9 @@
 """Errors that a user can cause and fix. Each message says what happened, where, and how to fix it."""
 
+import contextlib
 import difflib
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 
 class ElectraError(ValueError):
@@ -31,6 +32,15 @@ class ProcessError(ElectraError):
 
 class MissingExtraError(ElectraError):
     """A library is missing that only some verbs need. An extra of the package installs it."""
+
+
+@contextlib.contextmanager
+def in_option(name: str) -> Iterator[None]:
+    """Put the name of an option, such as --generator, in front of the message of an error."""
+    try:
+        yield
+    except ElectraError as error:
+        raise type(error)(f"{name}: {error}") from error
 
 
 def require(purpose: str, extra: str, *modules: str) -> None:

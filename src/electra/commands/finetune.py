@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from electra.config import COMMAND_LINE, load_config, overrides_of
-from electra.errors import ConfigError
+from electra.errors import ConfigError, in_option
 
 if TYPE_CHECKING:
     from electra.finetuning.config import FinetuneConfig
@@ -69,12 +69,16 @@ def run(command: FinetuneCommand) -> FinetuneResult | GlueResult | FinetuneEstim
         electra finetune RUN --task cola --data GLUE --out OUT --seeds 5
         electra finetune RUN --kind classification --data reviews.csv --out OUT
     """
+    from electra.export.loading import find_model
     from electra.finetuning.dry_run import dry_run
     from electra.finetuning.glue import finetune_glue, write_submission
     from electra.finetuning.run import finetune
     from electra.tasks import glue
 
     config = read_command(command)
+    if command.init_from_task == config.model:
+        with in_option("--init-from-task"):
+            find_model(config.model)
     is_all_of_glue = config.task == "glue" and config.kind == "named"
     if command.submission is not None and not command.submission.parent.is_dir():
         raise ConfigError(f"--submission: there is no folder {command.submission.parent}")

@@ -65,10 +65,11 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
             f'  combine it with one that does, in a file with extends = ["electra-base", "{command.preset}"],\n'
             "  or give its settings one by one, as --objective.NAME VALUE"
         )
-    from electra.pretraining.config import PretrainConfig
+    from electra.pretraining.config import PretrainConfig, refuse_two_lengths
     from electra.pretraining.warm_start import refuse_fixed, refuse_unused
 
     config = load_config(PretrainConfig, command.preset, overrides, overrides_from=COMMAND_LINE)
+    refuse_two_lengths(command.preset, given)
     refuse_fixed(config.init, given)
     refuse_unused(config.objective, given)
     if command.dry_run:

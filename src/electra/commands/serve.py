@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 
 from electra.config import PositiveInt, Range
-from electra.errors import require
+from electra.errors import in_option, require
 
 logger = logging.getLogger(__name__)
 
@@ -64,11 +64,15 @@ def run(config: ServeConfig) -> None:
     require("electra serve", "serve", "fastapi", "uvicorn", "prometheus_client")
     import torch
 
+    from electra.export.loading import find_model
     from electra.serving.http import process
     from electra.serving.http.app import ModelServer
     from electra.serving.http.hosted_model import HostedModel
     from electra.serving.http.limits import Limits
 
+    if config.generator is not None:
+        with in_option("--generator"):
+            find_model(config.generator)
     token = process.load_token(config.token_file)
     bound = process.bind_socket(config.host, config.port)
     if config.threads is not None:

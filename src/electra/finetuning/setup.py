@@ -11,7 +11,7 @@ import torch
 
 from electra.data.sampling import epoch_rows, step_seed
 from electra.data.tokenizer import special_tokens
-from electra.export.loading import load_pretrained
+from electra.export.loading import find_model, load_pretrained
 from electra.export.pretrained import Pretrained
 from electra.finetuning.config import FinetuneConfig, resolve
 from electra.finetuning.load_task import load_task
@@ -116,10 +116,11 @@ def build_setup(config: FinetuneConfig) -> FinetuneSetup:
         ElectraError: the config, the data or the model cannot be used.
     """
     device = resolve_device(config.train.device)
+    model = find_model(config.model)  # before the data are read, which can take minutes
     task = load_task(config)
     for note in task.notes:
         logger.info("%s: %s", task.name, note)
-    pretrained = load_pretrained(config.model)
+    pretrained = load_pretrained(model)
     config = resolve(config, pretrained.encoder.config, task, longest=pretrained.max_length)
     rows = _encode_splits(config, task, pretrained)
     if device.type == "cpu":

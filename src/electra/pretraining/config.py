@@ -11,6 +11,7 @@ from electra import config
 from electra.config import problems_of
 from electra.data.packing import ONE_SEGMENT, PackingConfig
 from electra.data.tokenizer import SpecialTokens
+from electra.errors import ConfigError
 from electra.modeling.encoders.base import Capability, EncoderConfig
 from electra.modeling.encoders.bert import BertConfig
 from electra.objectives.base import Objective
@@ -192,6 +193,31 @@ def load_config(source: str | Path, settings: Mapping[str, Any] | None = None) -
         ConfigError: it lists all problems.
     """
     return config.load_config(PretrainConfig, source, config.overrides_of(settings or {}))
+
+
+def refuse_two_lengths(source: str | Path, given: Collection[str]) -> None:
+    """Refuse a file that sets the length of the run twice, because `train.minutes` would hide `train.steps`.
+
+    Args:
+        source: the name of a preset, or the path of a TOML file.
+        given: the names of the settings on the command line.
+
+    Raises:
+        ConfigError: the file sets train.steps and train.minutes, or sets train.minutes and train.steps is given.
+    """
+    path = config.find(source)
+    if "minutes" not in config.read_toml(source).get("train", {}):
+        return
+    if "train.steps" in given:
+        raise ConfigError(
+            f"--train.steps: {path} sets train.minutes, which is also a length of the run; remove it from "
+            "the file, or give --train.minutes instead"
+        )
+    # The config.toml of a run has both: the minutes that were set, and the number of steps that was computed.
+    if path.name != "config.toml" and "steps" in config.read_file(path).get("train", {}):
+        raise ConfigError(
+            f"{path}: train.steps and train.minutes both set the length of the run; remove one of them"
+        )
 
 
 def with_vocabulary(settings: PretrainConfig, size: int = 30_522) -> PretrainConfig:
