@@ -10,6 +10,22 @@ from pathlib import Path
 
 PLUGIN = Path(__file__).parents[2] / "examples/plugins/ordinal_task.py"
 
+GRADED = """
+from electra import register_task
+from electra.tasks.classification import Classification
+
+
+@register_task("graded")
+class Graded(Classification):
+    kind, answer_key = "graded", "grade"
+
+    def decode(self, *inputs):
+        return [{"grade": prediction["label"]} for prediction in super().decode(*inputs)]
+
+    def compute_metrics(self, examples, predictions):
+        return super().compute_metrics(examples, [{"label": prediction["grade"]} for prediction in predictions])
+"""
+
 
 def electra(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the command in its own process, where no plugin is registered yet."""
@@ -43,3 +59,18 @@ def test_a_problem_in_one_file_is_trained_and_used(small_model: str, tmp_path: P
     without = electra("predict", out, "a splendid boat")
     assert without.returncode == 2
     assert "no kind of task 'ordinal'" in without.stderr and "--plugin FILE" in without.stderr
+
+
+def test_a_problem_may_name_its_answer_as_it_likes(small_model: str, tmp_path: Path) -> None:
+    plugin, data, out = tmp_path / "graded.py", tmp_path / "reviews.csv", tmp_path / "out"
+    plugin.write_text(GRADED)
+    data.write_text("text,label\n" + 20 * "a splendid boat,good\na dreadful boat,bad\n")
+    trained = electra(
+        "--plugin", plugin, "finetune", small_model, "--kind", "graded", "--data", data, "--out", out,
+        "--train.epochs", "1", "--train.precision", "float32", "--train.device", "cpu",
+        "--tracking.tensorboard", "false",
+    )  # fmt: skip
+    assert trained.returncode == 0, trained.stderr
+    predicted = electra("predict", out, "a splendid boat", "--plugin", plugin)
+    assert predicted.returncode == 0, predicted.stderr
+    assert predicted.stdout in ("good\ta splendid boat\n", "bad\ta splendid boat\n")

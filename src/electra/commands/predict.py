@@ -15,7 +15,6 @@ from electra.readers.read import is_table
 from electra.serving.text_files import Lines, WrittenFile
 
 if TYPE_CHECKING:
-    from electra.tasks.base import Prediction, Text
     from electra.tasks.conll import Columns
 
 
@@ -77,7 +76,11 @@ def run(config: PredictConfig) -> Lines | WrittenFile:
     inputs = prediction_files.read_inputs(predictor, config.texts, config.input, columns=columns)
     predictions = predictor.stream(inputs)
     if config.output is None:
-        return Lines([_format_line(text, prediction) for _, text, prediction in predictions])
+        lines = []
+        for _, text, prediction in predictions:
+            joined = text if isinstance(text, str) else "\t".join(text)
+            lines.append(predictor.problem.format_prediction(prediction, joined))
+        return Lines(lines)
     records = ((record, prediction) for record, _, prediction in predictions)
     return prediction_files.write_table(config.output, records, answer_key=predictor.problem.answer_key)
 
@@ -111,17 +114,3 @@ def _word_columns(config: PredictConfig, path: Path) -> Columns:
     if column is not None and not column.removeprefix("-").isdigit():
         raise ConfigError(f"--text-column: {column!r} is not a column of a CoNLL file; give its number, from 0")
     return conll.Columns(int(column or 0), None)
-
-
-def _format_line(given: Text, prediction: Prediction) -> str:
-    """Return the answer, its score, and the text or texts, separated by tabs."""
-    text = given if isinstance(given, str) else "\t".join(given)
-    if "tags" in prediction:
-        return " ".join(f"{word}/{tag}" for word, tag in zip(prediction["words"], prediction["tags"], strict=True))
-    if "label" in prediction:
-        return f"{prediction['label']}\t{prediction['scores'][prediction['label']]:.3f}\t{text}"
-    if "labels" in prediction:
-        return f"{', '.join(prediction['labels']) or '–'}\t{text}"
-    if "value" in prediction:
-        return f"{prediction['value']:.3f}\t{text}"
-    return f"{prediction['answer'] or '(no answer)'}\t{text}"

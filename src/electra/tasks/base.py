@@ -226,6 +226,14 @@ class Problem(ABC):
     def decode(self, examples: Sequence[Any], rows: Rows, outputs: Sequence[Outputs]) -> list[Prediction]:
         """Return the prediction for each example, in order."""
 
+    def format_prediction(self, prediction: Prediction, text: str) -> str:
+        """Return the line that `electra predict` prints: the answer and the text, separated by a tab.
+
+        Args:
+            text: the text, or both texts separated by a tab.
+        """
+        return f"{prediction[self.answer_key]}\t{text}"
+
     @abstractmethod
     def compute_metrics(self, examples: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, float]:
         """Return metrics of examples with answers, `metric` among them. Shares and correlations are in [-1, 1]."""

@@ -63,6 +63,12 @@ class Classification(TextProblem):
             for best, scores in zip(logits_NK.argmax(-1).tolist(), logits_NK.softmax(-1).tolist(), strict=True)
         ]
 
+    def format_prediction(self, prediction: Prediction, text: str) -> str:
+        """Return the label, its probability if the prediction has it, and the text."""
+        answer = prediction[self.answer_key]
+        score = prediction.get("scores", {}).get(answer)
+        return f"{answer}\t{text}" if score is None else f"{answer}\t{score:.3f}\t{text}"
+
     def compute_metrics(
         self, examples: Sequence[TextExample], predictions: Sequence[Prediction]
     ) -> dict[str, float]:

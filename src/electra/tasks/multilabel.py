@@ -85,6 +85,9 @@ class Multilabel(TextProblem):
             for scores in logits_NK.sigmoid().tolist()
         ]
 
+    def format_prediction(self, prediction: Prediction, text: str) -> str:
+        return f"{', '.join(prediction[self.answer_key]) or '–'}\t{text}"
+
     def compute_metrics(
         self, examples: Sequence[TextExample], predictions: Sequence[Prediction]
     ) -> dict[str, float]:

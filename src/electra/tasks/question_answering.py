@@ -274,6 +274,9 @@ class QuestionAnswering(Problem):
             nulls[number] = min(nulls[number], float(output["null"]))
         return [self._predict(*each) for each in zip(examples, spans, nulls, strict=True)]
 
+    def format_prediction(self, prediction: Prediction, text: str) -> str:
+        return f"{prediction[self.answer_key] or '(no answer)'}\t{text}"
+
     def _predict(self, example: Question, spans: list[tuple[float, int, int]], null: float) -> Prediction:
         best: dict[str, Prediction] = {}
         for score, start, end in sorted(spans, key=lambda span: -span[0]):

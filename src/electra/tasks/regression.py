@@ -73,6 +73,9 @@ class Regression(TextProblem):
         values = [float(output["logits"][0]) for output in outputs]
         return [{"value": round(self.low + value * (self.high - self.low), 6)} for value in values]
 
+    def format_prediction(self, prediction: Prediction, text: str) -> str:
+        return f"{prediction[self.answer_key]:.3f}\t{text}"
+
     def compute_metrics(
         self, examples: Sequence[TextExample], predictions: Sequence[Prediction]
     ) -> dict[str, float]:

@@ -188,6 +188,11 @@ class Tagging(Problem):
             for example, labels, score_W in zip(examples, predicted, scores, strict=True)
         ]
 
+    def format_prediction(self, prediction: Prediction, text: str) -> str:
+        """Return the words, each with its tag, instead of the text."""
+        pairs = zip(prediction["words"], prediction[self.answer_key], strict=True)
+        return " ".join(f"{word}/{tag}" for word, tag in pairs)
+
     def compute_metrics(self, examples: Sequence[Sentence], predictions: Sequence[Prediction]) -> dict[str, float]:
         """Return those of `span_scores`, those of `detection_scores`, or the accuracy, depending on `metric`."""
         gold = [example.tags or () for example in examples]
