@@ -49,7 +49,8 @@ def _number(info: PrimitiveTypeInfo) -> Spec:
 
 
 def _choice(info: PrimitiveTypeInfo) -> Spec:
-    if info.type_origin is not typing.Literal:
+    origin: Any = info.type_origin
+    if origin is not typing.Literal:
         return None
     words = typing.get_args(info.type)
     if not all(isinstance(word, str) for word in words):
