@@ -3,7 +3,7 @@
 A resample draws as many examples as there are, with replacement. It is stored as the number of times that it
 contains each example: sums over its examples are then products of matrices, and several metrics can be computed on
 the same resamples (paired comparison). If cases depend on each other, as the words of a sentence do, whole groups
-such as sentences are the examples (cluster bootstrap). Intervals are 95 % percentile intervals.
+such as sentences are the examples (cluster bootstrap). Intervals are 95% percentile intervals.
 
 Shapes: R resamples, N examples; `...` any leading dimensions, such as layers.
 """
@@ -45,7 +45,7 @@ def resampled_means(sums: Floats, counts_N: Floats, resample_counts_RN: Floats) 
 
 
 def percentile_interval(values_R: Floats) -> Interval:
-    """The interval of the middle 95 % of the resampled values.
+    """The interval of the middle 95% of the resampled values.
 
     Values that are not finite are ignored; the interval is nan if none is finite.
     """

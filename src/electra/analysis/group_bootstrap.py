@@ -25,7 +25,7 @@ WEIGHTS_AT_ONCE = 4_000_000
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and its 95 % interval."""
+    """A value and its 95% interval."""
 
     value: float
     low: float

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 PENALTY = 1.0
 """L2 penalty (ridge) of the effects: it keeps the effect of a level without any error finite."""
 Z_95 = 1.959964
-"""Half the width of a 95 % interval, in standard errors."""
+"""Half the width of a 95% interval, in standard errors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Effect:
     """The effect of a level on the probability of an error, with all other factors held equal.
 
     Attributes:
-        value, low, high: log-odds relative to the mean over the factor's tokens, with a 95 % interval.
+        value, low, high: log-odds relative to the mean over the factor's tokens, with a 95% interval.
     """
 
     level: str

@@ -53,7 +53,7 @@ class ComparisonResult:
             table.add_row(name, f"{value:.4f}", str(seeds), "–" if deviation is None else f"{deviation:.4f}")
         low, high = result.interval
         verdict = "significant" if result.probability < 0.05 else "not significant"
-        line = f"second - first: {result.second - result.first:+.4f}, 95 % interval {low:+.4f} to {high:+.4f}"
+        line = f"second - first: {result.second - result.first:+.4f}, 95% interval {low:+.4f} to {high:+.4f}"
         lines = [f"{line}, p = {result.probability:.3f} ({verdict}; {result.examples:,} examples)"]
         if min(result.seeds) < 3:
             lines.append("with fewer than three seeds, the variation over seeds is unknown")

@@ -5,7 +5,7 @@ A shard NAME is several files with raw little-endian arrays:
     NAME.tokens      uint16, or uint32 for vocabularies above 65,536 entries; no special tokens
     NAME.sentences   int64, the END of each sentence, in tokens of this shard
     NAME.documents   int64, the END of each document, in sentences of this shard
-    NAME.unigram     held-out only: NAME.tokens with 15 % of the positions replaced by draws from the unigram
+    NAME.unigram     held-out only: NAME.tokens with 15% of the positions replaced by draws from the unigram
                      distribution of the training part, drawn once; `eval/unigram_auc` is measured on it
 
 `manifest.json` is written last, so a folder that has one is complete.

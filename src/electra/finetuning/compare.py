@@ -27,7 +27,7 @@ class Comparison:
 
     Attributes:
         metric: its name; the values are means over the seeds.
-        interval: the 95 % interval of the difference, second - first.
+        interval: the 95% interval of the difference, second - first.
         probability: the two-sided p-value: how often a difference of this size comes from the choice of examples
             alone.
         seeds: the number of seeds of each.

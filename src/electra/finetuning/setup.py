@@ -149,7 +149,7 @@ def _encode_splits(config: FinetuneConfig, task: Task, pretrained: Pretrained) -
         unknown = int((rows.ids == unknown_id).sum())
         if unknown > MAX_UNKNOWN_SHARE * len(rows.ids):
             logger.warning(
-                "%s: %.0f %% of the tokens of %s are unknown to the model, which reads all of them as [UNK]; its "
+                "%s: %.0f%% of the tokens of %s are unknown to the model, which reads all of them as [UNK]; its "
                 "vocabulary was made for other text", task.name, 100 * unknown / len(rows.ids), split,
             )  # fmt: skip
     return encoded

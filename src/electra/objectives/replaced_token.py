@@ -45,7 +45,7 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
     kind: str = "replaced-token"
     discriminator_positions: Literal["text", "all", "masked", "random"] = "text"
     """Positions of the discriminator's loss. text: all tokens except special ones. all: also [CLS] and [SEP],
-    which are never replaced (as in the original code). masked: the chosen positions only (ELECTRA 15 %). random:
+    which are never replaced (as in the original code). masked: the chosen positions only (ELECTRA 15%). random:
     as many positions of text, drawn independently of the masks."""
 
     carries_memory: ClassVar[bool] = True

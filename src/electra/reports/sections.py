@@ -175,7 +175,7 @@ def _study(folder: Path, name: str) -> list[Section]:
         ("base", str(report.study["base"])),
         ("precision", ", ".join(precisions) or "–"),
         ("fine-tuning", " ".join(report.study["tune"]) or "defaults"),
-        ("interval", "95 %, Student's t over the seeds, of the difference to the control with the same seed"),
+        ("interval", "95%, Student's t over the seeds, of the difference to the control with the same seed"),
     ]
     if report.study["paper"]:
         properties.append(("published", report.study["paper"]))

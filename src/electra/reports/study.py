@@ -55,7 +55,7 @@ class StudyReport:
         line = f"{self.study['flops']:.3e} FLOPs a run (modern convention)"
         if self.study["suite"]:
             line += f"; {self.summarize_agreement()}"
-        line += "; difference: 95 % t-interval over the seeds, no correction for the number of arms"
+        line += "; difference: 95% t-interval over the seeds, no correction for the number of arms"
         if self.study.get("own_rows"):
             line += "; the arms cut the text into different held-out rows, so compare only the tasks"
         if settings := self.study["tune"]:

@@ -47,7 +47,7 @@ def build_notes(results: Results) -> list[str]:
         "corrections were fitted on one half of the documents and evaluated on the other half; selected: "
         f"{selected['correction']}{_describe_parameters(selected)}",
         f"ECE: {results['bins']} bins of equal width; adaptive ECE, reliability and resolution: the same number "
-        f"of bins with equally many items; 95 % intervals: {results['resamples']:,} resamples of documents (for "
+        f"of bins with equally many items; 95% intervals: {results['resamples']:,} resamples of documents (for "
         "real errors: of sentences), with the same bins",
         "noise increases an ECE, and resamples have more of it than the data: an ECE may be at the lower end of "
         "its interval, or below it",

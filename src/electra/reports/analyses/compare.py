@@ -52,7 +52,7 @@ def build_notes(results: Results) -> list[str]:
         f"sentences, {sentences['overlap']:.1%} ({_format_percent(sentences['interval'])}; by chance "
         f"{neighbors['chance_of_sentences']:.1%})",
         f"{results['text']}: {results['words']:,} words of {results['forms']:,} types in {results['sentences']:,} "
-        f"sentences, sampled with seed {results['seed']}; intervals: 95 % over sentences; layer 0: embeddings",
+        f"sentences, sampled with seed {results['seed']}; intervals: 95% over sentences; layer 0: embeddings",
     ]
     if results["without_tokens"]:
         left_out = count_of(results["without_tokens"], "word")

@@ -49,7 +49,7 @@ def build_notes(results: Results) -> list[str]:
         f"{scored['errors']:,} of them wrong ({error_rate:.1%})",
         "thresholds, and the maximum or mean of the log-odds of a word's tokens, are those with the best F0.5 and "
         f"average precision on {source}{count_of(tune['sentences'], 'sentence')}",
-        f"95 % intervals: {results['resamples']:,} resamples of sentences; each sentence was read by itself",
+        f"95% intervals: {results['resamples']:,} resamples of sentences; each sentence was read by itself",
         NO_INTERVAL_NOTE,
         *_rare_words_notes(results),
     ]

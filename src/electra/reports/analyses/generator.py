@@ -32,7 +32,7 @@ def build_notes(results: Results) -> list[str]:
     """What was masked, and how to read the numbers."""
     notes = [
         f"{results['texts']} segments of held-out text of {results['data']}, {results['tokens']:,} tokens, at "
-        f"most {results['length']} each; intervals: 95 %, {results['resamples']} resamples of the texts",
+        f"most {results['length']} each; intervals: 95%, {results['resamples']} resamples of the texts",
         "share: masked fraction; T: temperature; same: how often a sample equals the original, which is then no "
         "fake; special: the probability of special and unknown tokens; calib.: calibration error, the mean "
         "distance between the most probable token's probability and its accuracy",
@@ -54,7 +54,7 @@ def build_notes(results: Results) -> list[str]:
 
 def _original_table(results: Results) -> Table:
     top = ("top 1", *(str(k) for k in TOP[1:]))
-    columns = ("loss, 95 %", "perpl.", "entropy", "same", *top, "calib.", "special")
+    columns = ("loss, 95%", "perpl.", "entropy", "same", *top, "calib.", "special")
     table = NumericTable(*KEYS, *columns, title="the original", keys=len(KEYS))
     for model, reading in _readings(results):
         loss, perplexity = reading["loss"], reading["perplexity"]

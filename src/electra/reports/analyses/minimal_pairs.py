@@ -36,8 +36,8 @@ def build_notes(results: Results) -> list[str]:
         if score["ties"]
     ]
     return [
-        f"{count_of(results['pairs'], 'pair')} of {paradigms}; chance is 50 %. The accuracy of a field, and of "
-        f"all, is the mean over paradigms; by length all pairs have equal weight. Intervals: 95 % of "
+        f"{count_of(results['pairs'], 'pair')} of {paradigms}; chance is 50%. The accuracy of a field, and of "
+        f"all, is the mean over paradigms; by length all pairs have equal weight. Intervals: 95% of "
         f"{results['resamples']:,} resamples of the pairs within each paradigm, the same for all scores",
         NO_INTERVAL_NOTE,
         f"ties, which count half: {', '.join(ties) or 'none'}",

@@ -46,7 +46,7 @@ def build_notes(results: Results) -> list[str]:
         f"{results['data']}: {count_of(results['sentences'], 'sentence')}, {count_of(results['words'], 'word')}; "
         f"{count_of(results['draws'], 'draw')} of {results['share']:.0%} of the tokens at temperature "
         f"{results['temperature']:g}, measured together; "
-        f"intervals: 95 %, {results['resamples']} resamples of the sentences; {NO_INTERVAL_NOTE}",
+        f"intervals: 95%, {results['resamples']} resamples of the sentences; {NO_INTERVAL_NOTE}",
         "A token is suspected if its probability of being replaced is above "
         f"{results['threshold']:g}. Suspected (false positives): tokens of the original text (clean), and tokens "
         "of the corrupted text that were not replaced (untouched). Missed (false negatives): fakes that are not "

@@ -30,7 +30,7 @@ def build_notes(results: Results) -> list[str]:
         "of errors over the number of words",
         "weight and length penalty: the point of a grid with the fewest errors on "
         f"{results['folds'] - 1} of {results['folds']} folds of the utterances, evaluated on the remaining one; "
-        f"intervals: 95 % of {results['resamples']:,} resamples of the utterances",
+        f"intervals: 95% of {results['resamples']:,} resamples of the utterances",
         NO_INTERVAL_NOTE,
         f"words: {results['normalisation']}",
     ]
