@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 READY := $(VENV)/.ready
-PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help install quickstart test test-browser test-random lint dist docs site bench torture
@@ -26,6 +26,7 @@ $(CORE): pyproject.toml constraints.txt
 
 # The same, and everything for development.
 $(READY): $(CORE)
+	@echo "Installing the tools for development into $(VENV)."
 	$(PIP) --editable '.[dev]'
 	@touch $@
 

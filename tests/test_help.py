@@ -49,6 +49,7 @@ def test_data_and_analyze_list_their_verbs(word: str, capsys: pytest.CaptureFixt
         assert all(
             re.search(rf"^  {verb.split()[1]} +{re.escape(verbs[verb])}$", shown, re.MULTILINE) for verb in verbs
         )
+        assert shown.count(f"\n  electra {word} ") == 2, "two examples"
         assert max(map(len, shown.splitlines())) <= 80
 
 

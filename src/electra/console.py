@@ -55,7 +55,7 @@ def show(result: object) -> None:
         # A file or pipe has no width, and rich's default of 80 would wrap tables and paths. Markup is off because
         # results contain [MASK] and TOML's [sections].
         width = None if sys.stdout.isatty() else NOT_A_TERMINAL_WIDTH
-        Console(width=width, markup=False, emoji=False, highlight=False).print(renderable)
+        Console(width=width, markup=False, emoji=False, highlight=False).print(renderable, crop=False)
     else:  # unwrapped, so that JSON stays on one line
         sys.stdout.write(f"{renderable}\n")
 
@@ -225,5 +225,5 @@ def _message(record: logging.LogRecord) -> str:
 
 def _format_progress(done: int, total: int | None) -> str:
     """Return the progress as a percentage, or as a count if the total is unknown."""
-    # Rounded down, so that 100 % means the end.
+    # Rounded down, so that 100% means the end.
     return f"{done:,.0f}" if not total else f"{int(100 * done / total)}%"

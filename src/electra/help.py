@@ -5,6 +5,7 @@ the option. `tyro.conf` marks positional and hidden options, and names values.
 """
 
 import dataclasses
+import importlib
 import inspect
 import shutil
 import textwrap
@@ -76,10 +77,21 @@ Other options: --version, --debug (shows tracebacks), --plugin FILE (loads it).
 
 
 def verb_list(verbs: Verbs, word: str) -> str:
-    """Return the help of the verbs that begin with a word, such as `data`."""
+    """Return the help of the verbs that begin with a word, such as `data`, with two short examples."""
     width = max(len(second) for second in _second_words(verbs, word))
     lines = (f"  {second:{width}}  {verbs[f'{word} {second}'][1]}" for second in _second_words(verbs, word))
-    return f"usage: electra {word} VERB [OPTIONS]\n\n" + "\n".join(lines) + "\n"
+    examples = sorted(
+        (_first_example(verbs[f"{word} {second}"][0]) for second in _second_words(verbs, word)), key=len
+    )
+    parts = [f"usage: electra {word} VERB [OPTIONS]", "\n".join(lines), "examples:\n" + "\n".join(examples[:2])]
+    return "\n\n".join(parts) + f"\n\n`electra {word} VERB --help` shows the options of a verb.\n"
+
+
+def _first_example(function: str) -> str:
+    module, _, name = function.partition(":")
+    run = getattr(importlib.import_module(module), name)
+    _, _, examples = (inspect.getdoc(run) or "").partition(EXAMPLES)
+    return f"  {examples.split(chr(10))[1].strip()}"
 
 
 def _second_words(verbs: Verbs, word: str) -> list[str]:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,15 @@ def test_an_easy_table_is_learned(finished: FinetuneResult) -> None:
     assert finished.metric == "accuracy" and min(finished.values("accuracy")) > 0.9 and finished.exit_code == 0
     actual = electra.load(finished.out, device="cpu").predict(["a splendid boat", "the dreadful river"])
     assert [one["label"] for one in actual] == ["good", "bad"]
+
+
+def test_the_table_has_a_column_for_failures_only_if_a_run_failed(finished: FinetuneResult) -> None:
+    def columns(result: FinetuneResult) -> int:
+        (table, *_) = result.__rich__().renderables  # type: ignore[union-attr]
+        return len(table.columns)  # type: ignore[union-attr]
+
+    seeds = [replace(finished.seeds[0], failed="it diverged at step 2"), *finished.seeds[1:]]
+    assert columns(replace(finished, seeds=seeds)) == columns(finished) + 1
 
 
 def test_results_follow_the_contract(finished: FinetuneResult, model: str) -> None:

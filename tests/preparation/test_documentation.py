@@ -117,6 +117,16 @@ def test_a_damaged_cache_is_replaced_and_the_text_is_the_same(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("packages")
+def test_the_progress_ends_at_its_total_if_there_are_fewer_words(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        collected = collect_documentation(tmp_path / "a.jsonl")
+    *_, last = [record.progress for record in caplog.records if hasattr(record, "progress")]
+    assert last == (collected.words, collected.words)
+
+
+@pytest.mark.usefixtures("packages")
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "cache").write_text("a file where the folder should be")
     with caplog.at_level(logging.WARNING):

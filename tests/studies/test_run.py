@@ -3,6 +3,7 @@
 import inspect
 import io
 import json
+import logging
 import os
 import re
 import shutil
@@ -190,10 +191,15 @@ def test_a_dry_run_shows_all_arms(study_file: Path, data_folder: Path, tmp_path:
 
 
 def test_a_dry_run_estimates_the_time_of_fine_tuning(
-    study_file: Path, tasks: Path, data_folder: Path, tmp_path: Path
+    study_file: Path, tasks: Path, data_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plan = run(command(study_file, data_folder, tmp_path, tasks=tasks, dry_run=True))
+    with caplog.at_level(logging.INFO, logger="electra"):
+        plan = run(command(study_file, data_folder, tmp_path, tasks=tasks, dry_run=True))
     assert isinstance(plan, StudyPlan) and plan.finetuning_seconds > 0
+    assert not [
+        one for one in caplog.records if one.name.startswith("electra.finetuning") and one.levelname == "INFO"
+    ]
+    assert "measuring fine-tuning on chunking" in caplog.text
     (console := Console(file=io.StringIO(), width=120, record=True)).print(plan)
     assert "of fine-tuning (once on each of chunking)" in console.export_text()
     assert not (tmp_path / "out").exists()

@@ -47,6 +47,9 @@ class PredictConfig:
 def run(config: PredictConfig) -> Lines | WrittenFile:
     """Predict with a fine-tuned model. The predictions are in the order of the input.
 
+    Without --output, one line is printed per text: the prediction and the text, separated by a tab. For a single
+    label, the number between them is the probability of the label, from 0 to 1.
+
     Examples:
         electra predict OUT "A film to remember." "Two hours of my life."
         electra predict OUT --input reviews.csv --text-column review --output predicted.csv

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from electra.config import PositiveFloat
@@ -120,7 +120,7 @@ class QuickstartResult:
             "",
             *self.sentences,
             Text("Next", style="bold"),
-            _commands(
+            *_commands(
                 (f'electra score {run_folder} "The function returns a new banana."', "your own sentence"),
                 ("electra prepare TEXTS --out DATA", "your own text: files, folders, .txt .jsonl .csv .parquet"),
                 ("electra pretrain electra-tiny --data DATA --out RUN --train.minutes 30", "your own model"),
@@ -129,8 +129,8 @@ class QuickstartResult:
         )
 
 
-def _commands(*lines: tuple[str, str]) -> Table:
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
+def _commands(*lines: tuple[str, str]) -> Iterator[Text]:
+    """Yield the purpose of each command, and the command on its own line, unwrapped so that it can be copied."""
     for command, purpose in lines:
-        table.add_row(command, Text(purpose, style="dim"))
-    return table
+        yield Text(f"  # {purpose}", style="dim")
+        yield Text(f"  {command}", no_wrap=True, overflow="ignore")

@@ -108,10 +108,13 @@ class FinetuneResult:
         if self.stopped_by is not None:
             return f"{self.out}: stopped after {len(self.seeds)} seeds; the same command resumes it"
         names = [name for name in self.seeds[0].metrics if "/" not in name][:SHOWN_METRICS]
-        table = Table("seed", *names, "", title=f"{self.task} on {DEV}", title_justify="left")
+        status = [""] if self.failed else []
+        table = Table("seed", *names, *status, title=f"{self.task} on {DEV}", title_justify="left")
         for result in self.seeds:
             failed = f"failed: {result.failed}" if result.failed else ""
-            table.add_row(str(result.seed), *(f"{result.metrics[name]:.4f}" for name in names), failed)
+            table.add_row(
+                str(result.seed), *(f"{result.metrics[name]:.4f}" for name in names), *([failed] if status else [])
+            )
         if len(self.seeds) > 1:
             table.add_section()
             for label, function in (
@@ -119,7 +122,7 @@ class FinetuneResult:
                 ("mean", statistics.mean),
                 ("deviation", statistics.stdev),
             ):
-                table.add_row(label, *(f"{function(self.values(name)):.4f}" for name in names), "")
+                table.add_row(label, *(f"{function(self.values(name)):.4f}" for name in names), *status)
         others = []
         for split in set.intersection(*(set(result.others) for result in self.seeds)):
             median = statistics.median(result.others[split][self.metric] for result in self.seeds)

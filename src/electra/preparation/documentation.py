@@ -264,6 +264,10 @@ def _clean_all(sources: Iterable[Source]) -> Generator[tuple[Source, str, Text],
                 yield source, title, text
 
 
+def _report(words: int, limit: int) -> None:
+    logger.info("%s words of documentation", f"{words:,}", extra={"progress": (words, limit)})
+
+
 def _write(out: Path, licenses: Path, *, words: int) -> tuple[int, int]:
     """Write the corpus and the record of licenses, and return the numbers of words and documents."""
     sources = find_sources()
@@ -284,9 +288,10 @@ def _write(out: Path, licenses: Path, *, words: int) -> tuple[int, int]:
                 counts[source.name][1] += 1
                 total, documents = total + size, documents + 1
                 if documents % 100 == 0:
-                    logger.info("%s words of documentation", f"{total:,}", extra={"progress": (total, words)})
+                    _report(total, words)
                 if total >= words:
                     break
+        _report(total, total)  # there may be fewer words than are wanted
         if not documents:
             raise DataError(
                 f"{sys.prefix}: this Python has no source files with docstrings, so there is no documentation; "

@@ -1,8 +1,11 @@
 """How long a study takes on this machine, measured on steps of its control."""
 
+import contextlib
+import logging
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +23,8 @@ from electra.studies.finetuning import finetune_config
 from electra.studies.runs import scored_network
 from electra.training.optim import build_optimizer
 from electra.training.update import Update
+
+logger = logging.getLogger(__name__)
 
 WARM_UP_STEPS, MEASURED_STEPS = 5, 15
 
@@ -55,7 +60,21 @@ def estimate_finetuning_seconds(setup: StudySetup, config: PretrainConfig, data:
         model = Path(folder, "model")
         save(model, encoder=network.encoder, head=network.head, tokenizer_json=data.tokenizer_path, card="")
         total = 0.0
-        for task in setup.suite:
-            plan = dry_run(finetune_config(setup, task, model=model, out=Path(folder, "out")))
+        for number, task in enumerate(setup.suite, 1):
+            logger.info("measuring fine-tuning on %s", task, extra={"progress": (number, len(setup.suite))})
+            with _only_warnings():
+                plan = dry_run(finetune_config(setup, task, model=model, out=Path(folder, "out")))
             total += plan.preparation + plan.predictions + setup.task_seeds * plan.seconds
     return total
+
+
+@contextlib.contextmanager
+def _only_warnings() -> Iterator[None]:
+    """Keep the log records of fine-tunings that are only measured off the console, except warnings."""
+    package = logging.getLogger("electra")
+    level = package.level
+    package.setLevel(max(level, logging.WARNING))
+    try:
+        yield
+    finally:
+        package.setLevel(level)
