@@ -44,7 +44,9 @@ class Range:
     lt: float | None = None
 
     def violation(self, value: float) -> str | None:
-        """Return a message if a value is out of bounds, else None. NaN is always out of bounds."""
+        """Return a message if a value is out of bounds, else None. NaN and infinity are always out of bounds."""
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"must be a finite number, got {value}"
         within = (
             (self.ge is None or value >= self.ge)
             and (self.gt is None or value > self.gt)
@@ -55,10 +57,7 @@ class Range:
 
     def __str__(self) -> str:
         limits = {"at least": self.ge, "above": self.gt, "at most": self.le, "below": self.lt}
-        given = {word: limit for word, limit in limits.items() if limit is not None}
-        return " and ".join(
-            "finite" if limit == math.inf else f"{word} {limit:g}" for word, limit in given.items()
-        )
+        return " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if limit is not None)
 
 
 PositiveInt = Annotated[int, Range(ge=1)]
@@ -109,6 +108,19 @@ def _out_of_bounds(cls: type[Any], values: Mapping[str, Any]) -> Iterator[str]:
         for limits in _ranges(hint):
             if isinstance(value, int | float) and (violation := limits.violation(value)):
                 yield f"{name}: {violation}"
+
+
+def value_problem(cls: type[Any], name: str, value: Any) -> str | None:
+    """Return what is wrong with the type or the bounds of a TOML value for a field of `cls`; None if it is valid.
+
+    It is for values that are checked but not used, such as settings of another kind.
+    """
+    try:
+        converted = convert(value, typing.get_type_hints(cls, include_extras=True)[name])
+    except ValueError as error:
+        return f"{error}, got {value!r}"
+    violations = (problem.removeprefix(f"{name}: ") for problem in _out_of_bounds(cls, {name: converted}))
+    return next(violations, None)
 
 
 def _ranges(hint: Any) -> Iterator[Range]:
@@ -334,6 +346,11 @@ def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, ro
         prefix: the dotted name of this section in the config of type `root`, with a dot at its end.
     """
     if hasattr(cls, "variant"):
+        # These settings select the class, so their type is checked first.
+        not_text = [key for key in ("kind", "positions") if not isinstance(table.get(key, ""), str)]
+        if not_text:
+            problems.extend(f"{prefix}{key}: must be text, got {table[key]!r}" for key in not_text)
+            return None
         try:
             cls, table = cls.variant(table)
         except ConfigError as error:

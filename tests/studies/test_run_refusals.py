@@ -35,11 +35,11 @@ def test_a_base_may_not_set_the_length_of_runs(study_file: Path, data_folder: Pa
     ("others", "problem"),
     [
         ({"budget": 2e6}, "too small; an arm needs"),
-        ({"budget": -1.0}, "must be above 0 and finite, got -1"),
+        ({"budget": -1.0}, "must be above 0, got -1"),
         ({"arms": ("electre",)}, "has no arm electre; it has electra, bert"),
         ({"tasks": Path("nowhere")}, "there is no folder nowhere"),
         ({"seeds": 0}, "--seeds: must be at least 1, got 0"),
-        ({"budget": math.inf}, "must be above 0 and finite, got inf"),
+        ({"budget": math.inf}, "must be a finite number, got inf"),
         ({"tasks": Path(), "suite": ("chunkin",)}, "--suite: there is no task 'chunkin'; did you mean 'chunking'"),
         ({"tasks": Path(), "suite": ("cola", "cola")}, "--suite: cola is named twice"),
         ({"tasks": Path(), "suite": ("cola:",)}, "after the colon comes a fraction"),

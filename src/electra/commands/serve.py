@@ -2,14 +2,13 @@
 
 import ipaddress
 import logging
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from electra.config import PositiveInt, Range
+from electra.config import PositiveFloat, PositiveInt, Range
 from electra.errors import in_option, require
 
 logger = logging.getLogger(__name__)
@@ -47,7 +46,7 @@ class ServeConfig:
     """Maximum size of one request, in bytes."""
     waiting: PositiveInt = 256
     """Maximum number of requests in the queue; further requests get the status 429."""
-    seconds: Annotated[float, Range(gt=0, lt=math.inf)] = 30.0
+    seconds: PositiveFloat = 30.0
     """Time limit for a request to arrive, and again for its response."""
 
 

@@ -1,13 +1,12 @@
 """`electra study`: a table or figure of the paper, run again at a budget that you set."""
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import tyro
 
-from electra.config import PositiveInt, Range
+from electra.config import PositiveFloat, PositiveInt
 
 if TYPE_CHECKING:
     from electra.reports.study import StudyReport
@@ -30,7 +29,7 @@ class StudyCommand:
     tasks: Path | None = None
     """Folder of the tasks on which the runs are evaluated, with the subfolders `glue`, `chunking-conll2000` and
     others. Default: no fine-tuning."""
-    budget: Annotated[float, Range(gt=0, lt=math.inf)] = 15.0
+    budget: PositiveFloat = 15.0
     """Compute of each run: training minutes of the control arm on this machine or, above a million, FLOPs. All
     arms get the same."""
     seeds: PositiveInt = 3

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Protocol
 
-from electra.config import NonNegativeFloat, NonNegativeInt, PositiveInt, Table
+from electra.config import NonNegativeFloat, NonNegativeInt, PositiveInt, Table, value_problem
 from electra.data.collate import SentenceKind
 from electra.data.packing import PackingConfig
 from electra.modeling.encoders.base import Capability, EncoderConfig, with_kind_of_positions
@@ -208,7 +208,7 @@ class ObjectiveConfig(ABC):
         """Return the config class for a TOML table, and the table without settings of other objectives.
 
         Raises:
-            ValueError: the table has a setting of another objective that must not be ignored.
+            ValueError: settings of other objectives must not be ignored, or have invalid values; one line each.
         """
         kind = table.get("kind", "replaced-token")
         config_class: type[ObjectiveConfig] = objectives.get(kind)
@@ -220,6 +220,10 @@ class ObjectiveConfig(ABC):
                 settings[key] = value
                 continue
             kinds, other = [name for name, _ in owners], owners[0][1]
+            problems = [value_problem(owner, key, value) for _, owner in owners]
+            if all(problems):  # the value is not used, but it is a mistake
+                refused.append(f"{key}: {problems[0]}")
+                continue
             default = next(f.default for f in fields(other) if f.name == key)
             ignored = other.not_ignored.get(key)
             if ignored is not None and default is not MISSING and value not in (default, *ignored):

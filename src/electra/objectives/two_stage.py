@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from electra.config import OpenFraction
+from electra.config import OpenFraction, problems_of
 from electra.data.collate import Batch
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.evaluation_mode import evaluation_mode
@@ -80,6 +80,8 @@ class TwoStageConfig(ReplacedTokenConfig):
             return
         if self.sharing != "none":
             yield "objective.sharing: the generator is frozen in the second stage; set it to none"
+        if any(problems_of(sections.generator)):  # its shape is unknown
+            return
         if self.hand_over and sections.generator.encoder(sections.model) != sections.model:
             yield (
                 "objective.hand_over: needs a generator of the discriminator's shape: set generator.width 1, or "

@@ -127,7 +127,9 @@ class PretrainConfig:
     def shape_problems(self) -> Iterator[str]:
         """Contradictions between the shapes of the networks, or with other sections."""
         model, objective = self.model, self.objective
-        generator = self.generator.encoder(model) if objective.has_generator else None
+        # The shape cannot be computed from sizes that are out of bounds; the section's own check reports them.
+        has_shape = objective.has_generator and not any(problems_of(self.generator))
+        generator = self.generator.encoder(model) if has_shape else None
         length = self.packing.sequence_length
         tables = [network for network in (model, generator) if network is not None and network.position_table]
         if any(length > network.max_positions for network in tables):
@@ -144,7 +146,8 @@ class PretrainConfig:
 
     def _generator_problems(self, generator: EncoderConfig) -> Iterator[str]:
         model, objective, size = self.model, self.objective, self.model.embedding_size
-        yield from (f"generator.{problem}" for problem in problems_of(generator))
+        inherited = set(problems_of(model))
+        yield from (f"generator.{problem}" for problem in problems_of(generator) if problem not in inherited)
         sharing = objective.sharing
         own = self.generator.embedding_size not in (0, size)
         if sharing != "none" and own:

@@ -1,6 +1,5 @@
 """Settings of the training loop, which pre-training and fine-tuning share."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -36,7 +35,7 @@ class TrainConfig(LoopConfig):
 
     steps: PositiveInt | None = None
     """Length of the run in steps."""
-    minutes: Annotated[float, Range(gt=0, lt=math.inf)] | None = None
+    minutes: PositiveFloat | None = None
     """Length of the run in minutes, instead of `steps`. The number of steps is computed from the speed of the
     first steps."""
     batch_ramp_steps: NonNegativeInt = 0

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from electra.config import DropoutProbability, NonNegativeInt, PositiveInt, Table
+from electra.config import DropoutProbability, NonNegativeFloat, NonNegativeInt, PositiveInt, Table
 from electra.modeling.flops import Convention, Network, Terms, transformer_terms
 from electra.modeling.kernels.unpadding import Unpadding
 from electra.modeling.sharing import AnyEmbedding, EmbeddingSharing
@@ -73,11 +73,11 @@ class EncoderConfig(ABC):
     """Dropout probability of embeddings, attention outputs and feed-forward outputs during training."""
     attention_dropout: DropoutProbability = 0.1
     """Dropout probability of attention probabilities during training."""
-    layer_norm_epsilon: float = 1e-12
+    layer_norm_epsilon: NonNegativeFloat = 1e-12
     """Number added to the variance in every LayerNorm."""
-    initializer_range: float = 0.02
+    initializer_range: NonNegativeFloat = 0.02
     """Standard deviation of the truncated normal that embedding tables are initialized from."""
-    linear_initializer_range: float = 0.02
+    linear_initializer_range: NonNegativeFloat = 0.02
     """Standard deviation of the truncated normal that weights of linear layers are initialized from; 0: one over
     the square root of the layer's inputs."""
 
@@ -245,16 +245,19 @@ def without_settings_of_others(table: Table, config_class: type[EncoderConfig]) 
     """Return the table without settings of other kinds that have their default values; older runs wrote them.
 
     Raises:
-        ValueError: a setting of another kind has another value.
+        ValueError: settings of other kinds have other values; one line each.
     """
     own = {field.name for field in fields(config_class)}
     others: dict[str, Any] = {}
     for name, other in encoders:
         others |= {field.name: (name, field.default) for field in fields(other) if field.name not in own}
-    for key, value in table.items():
-        kind, default = others.get(key, ("", value))
-        if value != default:
-            raise ValueError(f"{key}: needs kind {kind}, got {value!r}; remove it, or set kind to {kind}")
+    refused = []
+    for key in [key for key in table if key in others]:
+        kind, default = others[key]
+        if table[key] != default:
+            refused.append(f"{key}: needs kind {kind}, got {table[key]!r}; remove it, or set kind to {kind}")
+    if refused:
+        raise ValueError("\n".join(refused))
     return {key: value for key, value in table.items() if key not in others}
 
 

@@ -1,0 +1,51 @@
+"""Mistakes in the config of a pre-training run: all of them are reported together, and none crashes."""
+
+import pytest
+
+from electra.config import load_config
+from electra.errors import ConfigError
+from electra.pretraining.config import PretrainConfig
+
+
+def problems(*settings: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_config(PretrainConfig, "electra-tiny", settings)
+    return [line.strip() for line in str(caught.value).splitlines()[1:]]
+
+
+@pytest.mark.parametrize("name", ["objective.kind", "model.kind", "model.positions", "generator.kind"])
+def test_a_kind_must_be_text(name: str) -> None:
+    assert problems(f"{name}=[1]") == [f"{name}: must be text, got [1]"]
+
+
+def test_all_settings_of_other_encoders_are_reported_together() -> None:
+    directions, lengths = problems("model.direction=left", "model.memory_length=3")
+    assert directions == "model.direction: needs kind relative, got 'left'; remove it, or set kind to relative"
+    assert lengths.startswith("model.memory_length: needs kind relative, got 3")
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+@pytest.mark.parametrize(
+    "name", ["generator.width", "model.layer_norm_epsilon", "model.initializer_range", "train.minutes"]
+)
+def test_numbers_must_be_finite(name: str, value: str) -> None:
+    assert problems(f"{name}={value}") == [f"{name}: must be a finite number, got {value}"]
+
+
+@pytest.mark.parametrize("objective", [(), ("kind=two-stage", "first_stage=generator", "sharing=none")])
+def test_a_generator_with_invalid_sizes_is_not_built(objective: tuple[str, ...]) -> None:
+    settings = [f"objective.{setting}" for setting in objective]
+    assert problems("generator.heads=-2", *settings) == ["generator.heads: must be at least 0, got -2"]
+
+
+def test_settings_of_other_objectives_are_checked_although_they_are_not_used() -> None:
+    kind = "objective.kind=masked-lm"
+    invalid = ["discriminator_weight=x", "sampling_dropout=3", "temperature=inf"]
+    assert sorted(problems(kind, *(f"objective.{setting}" for setting in invalid))) == [
+        "objective.discriminator_weight: must be a number, got 'x'",
+        "objective.sampling_dropout: must be true or false, got 3",
+        "objective.temperature: must be a finite number, got inf",
+    ]
+    valid = ["discriminator_weight=2", "sampling_dropout=false"]
+    config = load_config(PretrainConfig, "electra-tiny", [kind, *(f"objective.{setting}" for setting in valid)])
+    assert config.objective.kind == "masked-lm"
