@@ -163,7 +163,7 @@ def test_mistakes_are_explained(model, tmp_path) -> None:  # type: ignore[no-unt
         (ScoreConfig(model, input=str(tmp_path / "b.txt")), DataError, "a binary file"),
         (ScoreConfig(model, input=str(tmp_path / "c.csv"), text_column="c"), DataError, "no column 'c'"),
         (ScoreConfig(str(tmp_path), ("a",)), CheckpointError, "is not a model"),
-        (ScoreConfig(model, ("a",), output=tmp_path / "no/where"), DataError, "cannot be written"),
+        (ScoreConfig(model, ("a",), output=tmp_path / "no/where.txt"), DataError, "cannot be written"),
     ):
         with pytest.raises(error) as caught:
             check(config)
