@@ -176,8 +176,9 @@ def _no_checkpoint_message(path: Path) -> str:
     """What a folder without checkpoints is, and what to do."""
     folders = [folder for folder in (path, path / "model") if is_model_folder(folder)]
     if folders:
+        what = "it" if folders[0] == path else str(folders[0])
         return (
-            f"{path} is not the folder of a run: {folders[0]} is a Hugging Face or ONNX folder already\n"
+            f"{path} is not the folder of a run: {what} is a Hugging Face or ONNX folder already\n"
             f"  load it as it is, or convert it for onnxruntime: electra export {path} --to onnx"
         )
     return f"{path} has no checkpoint; give the folder of a run that electra pretrain has written"
