@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from electra.registry import encoders, objectives
+from electra.registry import checkpoint_formats, encoders, objectives, tasks
 
 SOURCE = Path(__file__).parents[1] / "src"
 
@@ -81,14 +81,15 @@ def compared_strings(tree: ast.AST) -> Iterator[str]:
             yield str(node.value.value)
 
 
-def test_no_file_compares_the_name_of_an_objective_or_encoder() -> None:
+def test_no_file_compares_the_name_of_an_entry_of_a_registry() -> None:
     """Their files say what they need and offer (capabilities, `describe`, ...), and the others ask for that."""
     other_meanings = {
         ("formats/bert.py", "bert"),  # model_type of Hugging Face folders
         ("flops.py", "masked-lm"), ("flops.py", "replaced-token"),  # heads in FLOP counts
+        ("formats/base.py", "pair"), ("formats/bert.py", "pair"),  # names of weights of heads over pairs
         ("encoders/base.py", "bert"),  # the older setting `positions` in place of `kind`
     }  # fmt: skip
-    kinds = {*objectives.names(), *encoders.names()}
+    kinds = {name for registry in (objectives, encoders, tasks, checkpoint_formats) for name in registry.names()}
     compared = [
         f"{file.relative_to(SOURCE)}: {text!r}"
         for file in sorted(SOURCE.rglob("*.py"))

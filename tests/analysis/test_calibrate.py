@@ -1,10 +1,19 @@
 """Corrections are fitted on one half and evaluated on the other, on replaced tokens and on real errors."""
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.metrics import log_loss
 
-from electra.analysis.calibrate import CalibrationEvaluator, evaluate_on_errors, evaluate_on_replaced_tokens
+from electra.analysis.calibrate import (
+    CalibrationEvaluator,
+    evaluate_on_errors,
+    evaluate_on_replaced_tokens,
+    open_prepared_data,
+)
 from electra.analysis.calibration import (
     CORRECTIONS,
     LabeledScores,
@@ -12,6 +21,9 @@ from electra.analysis.calibration import (
     estimate_prior,
     fit_calibration,
 )
+from electra.errors import CheckpointError
+from electra.objectives.electric import ElectricConfig
+from electra.registry import objectives
 
 SEED = 0
 
@@ -71,3 +83,10 @@ def test_priors_and_the_line_come_from_the_fitting_half() -> None:
     last = next(rows)
     assert last["prior"] == "fitted to real errors" and next(rows, None) is None
     assert last["negative_log_likelihood"]["value"] == pytest.approx(loss(line(other.log_odds_N), other))
+
+
+def test_a_message_names_the_objective_whose_logits_are_energies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(objectives._registered, "my-energies", ElectricConfig)
+    scorer: Any = SimpleNamespace(objective="my-energies")
+    with pytest.raises(CheckpointError, match=r"trained with objective\.kind my-energies: its logits"):
+        open_prepared_data(Path("DATA"), scorer, "RUN")

@@ -4,7 +4,9 @@ import pytest
 
 from electra.config import load_config
 from electra.errors import ConfigError
+from electra.modeling.encoders.relative import RelativeConfig
 from electra.pretraining.config import PretrainConfig
+from electra.registry import encoders
 
 
 def problems(*settings: str) -> list[str]:
@@ -49,3 +51,9 @@ def test_settings_of_other_objectives_are_checked_although_they_are_not_used() -
     valid = ["discriminator_weight=2", "sampling_dropout=false"]
     config = load_config(PretrainConfig, "electra-tiny", [kind, *(f"objective.{setting}" for setting in valid)])
     assert config.objective.kind == "masked-lm"
+
+
+def test_encoders_with_a_direction_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(encoders._registered, "my-relative", RelativeConfig)
+    (problem,) = problems("objective.kind=causal-lm")
+    assert problem.endswith("set model.kind relative or my-relative and model.direction left")

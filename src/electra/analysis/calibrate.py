@@ -32,7 +32,7 @@ from electra.data.shards import TokenData
 from electra.errors import CheckpointError, DataError
 from electra.export.loading import find_model
 from electra.export.onnx.graph import is_onnx
-from electra.objectives.config import scores_of
+from electra.objectives.config import DEFAULT_OBJECTIVE, scores_of
 from electra.serving.calibration import CALIBRATION_FILE, Calibration, CalibrationKind
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
 from electra.serving.scorer import Scorer
@@ -105,8 +105,8 @@ def open_prepared_data(path: Path, scorer: Scorer, model: str) -> TokenData:
     """
     if scores_of(scorer.objective) == "energy":
         raise CheckpointError(
-            f"{model} was trained with objective.kind electric: its logits are energies, not log-odds of being "
-            "replaced, so there is nothing to calibrate; give a run of objective.kind replaced-token"
+            f"{model} was trained with objective.kind {scorer.objective}: its logits are energies, not "
+            f"log-odds of being replaced, so they cannot be calibrated; give a run with objective.kind {DEFAULT_OBJECTIVE}"
         )
     data = TokenData.open(path, verify=False)
     check_vocabulary(scorer.tokenizer, model, data)

@@ -23,6 +23,7 @@ from electra.errors import CheckpointError, DataError
 from electra.export.loading import load_pretrained
 from electra.export.pretrained import Pretrained
 from electra.modeling.heads import ReplacedTokenHead
+from electra.objectives.config import DEFAULT_OBJECTIVE
 from electra.serving.backends import describe_head
 from electra.serving.predictor import Predictor
 from electra.serving.scorer import Scorer
@@ -130,8 +131,8 @@ def _load_tagger(pretrained: Pretrained, model: str) -> Predictor:
         CheckpointError: the model is no tagger, or has no tag for correct words.
     """
     instead = (
-        "to find errors, give a discriminator (a run of objective.kind replaced-token) or a tagger of wrong "
-        "words: electra finetune MODEL --task ged --data FOLDER --out TAGGER"
+        f"to find errors, give a discriminator (a run with objective.kind {DEFAULT_OBJECTIVE}) or a tagger of "
+        "wrong words: electra finetune MODEL --task ged --data FOLDER --out TAGGER"
     )
     predictor = Predictor(pretrained) if pretrained.task is not None and pretrained.head is not None else None
     if predictor is None or not isinstance(predictor.problem, Tagging):

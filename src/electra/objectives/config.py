@@ -19,6 +19,8 @@ from electra.objectives.masking import MaskingConfig
 from electra.objectives.vocabulary import FakesKind, Vocabulary
 from electra.registry import encoders, objectives
 
+DEFAULT_OBJECTIVE = "replaced-token"
+"""The objective of configs without `objective.kind`, and of discriminators from other libraries."""
 Sharing = Literal["none", "tokens", "embeddings", "detached", "disentangled", "all"]
 
 
@@ -111,7 +113,7 @@ class ObjectiveParts:
 class ObjectiveConfig(ABC):
     """The pre-training objective and its settings."""
 
-    kind: str = "replaced-token"
+    kind: str = DEFAULT_OBJECTIVE
     """Training objective. replaced-token: ELECTRA. masked-lm: BERT's objective, with the masks of [masking].
     electric: Electric, an energy-based cloze model whose discriminator gives pseudo-log-likelihoods. replace-mlm:
     sampled tokens replace [MASK], and the full-size network predicts the masked positions. all-tokens-mlm: it
@@ -210,7 +212,7 @@ class ObjectiveConfig(ABC):
         Raises:
             ValueError: settings of other objectives must not be ignored, or have invalid values; one line each.
         """
-        kind = table.get("kind", "replaced-token")
+        kind = table.get("kind", DEFAULT_OBJECTIVE)
         config_class: type[ObjectiveConfig] = objectives.get(kind)
         own = {field.name for field in fields(config_class)}
         settings, refused = {}, []

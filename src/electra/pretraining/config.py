@@ -1,7 +1,7 @@
 """The config of a pre-training run."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from electra.config import problems_of
 from electra.data.packing import ONE_SEGMENT, PackingConfig
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import ConfigError
-from electra.modeling.encoders.base import Capability, EncoderConfig
+from electra.modeling.encoders.base import Capability, EncoderConfig, kinds_with
 from electra.modeling.encoders.bert import BertConfig
 from electra.objectives.base import Objective
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig, ObjectiveParts
@@ -176,10 +176,11 @@ def _missing_capabilities(
 ) -> str:
     """The message that an encoder lacks capabilities that an objective needs."""
     needs = ", ".join(sorted(missing))
-    able = [name for name, kind in encoders if kind().capabilities >= objective.encoder_capabilities]
+    able = kinds_with(objective.encoder_capabilities)
     hint = f"encoders that have it: {', '.join(able)}" if able else "no encoder has it with default settings"
     if "left-to-right" in missing and model.kind not in able:
-        hint = "set model.kind relative and model.direction left"
+        with_direction = [name for name, kind in encoders if "direction" in {f.name for f in fields(kind)}]
+        hint = f"set model.kind {' or '.join(with_direction)} and model.direction left"
     elif "bidirectional" in missing:
         hint = "set model.direction both"
     return f"model.kind: {objective.kind} needs an encoder that is or has {needs}, and {model.kind} is not; {hint}"

@@ -14,7 +14,7 @@ from electra.data.tokenizer import describe_tokenizer, load_tokenizer
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export.loading import find_model, load_pretrained
 from electra.export.pretrained import Pretrained
-from electra.modeling.encoders.base import ACTIVATIONS, EncoderConfig, EncoderModule
+from electra.modeling.encoders.base import ACTIVATIONS, EncoderConfig, EncoderModule, kinds_with
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.objectives.base import ExportableNetwork, Objective
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig, scores_of
@@ -219,7 +219,7 @@ def _kind_problems(config: PretrainConfig, shape: EncoderConfig) -> Iterator[str
     folder, objective = config.init.discriminator, config.objective
     model = _with_shape(config.model, shape)
     if missing := objective.encoder_capabilities - model.capabilities:
-        suitable_kinds = [name for name, kind in encoders if kind().capabilities >= objective.encoder_capabilities]
+        suitable_kinds = kinds_with(objective.encoder_capabilities)
         hint = f", such as one of kind {', '.join(suitable_kinds)}" if suitable_kinds else ""
         yield (
             f"init.discriminator: {folder} is of kind {shape.kind}, and objective.kind {objective.kind} needs "

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from electra.errors import CheckpointError
+from electra.objectives.config import DEFAULT_OBJECTIVE
 from electra.serving.backends import (
     LoadedModel,
     build_backend,
@@ -157,9 +158,9 @@ class Scorer:
             hint = "" if loaded.task is None else "; to use it for its task: electra predict"
             raise CheckpointError(
                 f"{name_in_messages(model)} is {describe_head(loaded)}; this needs a discriminator, such as "
-                f"a run with objective.kind replaced-token or electric{hint}"
+                f"a run with objective.kind {DEFAULT_OBJECTIVE}{hint}"
             )
-        self.objective = loaded.objective or "replaced-token"
+        self.objective = loaded.objective or DEFAULT_OBJECTIVE
         self.calibration = calibration
         self.tokenizer = loaded.tokenizer
         self.backend = build_backend(loaded, device)

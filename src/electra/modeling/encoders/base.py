@@ -8,7 +8,7 @@ shape (`x_BLD`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
@@ -42,6 +42,11 @@ Capability = Literal[
     "shared-tables",  # can use the embedding tables of another encoder (`build_sharing`)
     "neighbor-start",  # attention heads can be initialized to attend to neighbors (init.attention)
 ]
+
+
+def kinds_with(capabilities: Collection[Capability]) -> list[str]:
+    """Return the kinds of encoders that have these capabilities with default settings."""
+    return [name for name, kind in encoders if kind().capabilities >= frozenset(capabilities)]
 
 
 @dataclass(frozen=True)
