@@ -59,6 +59,10 @@ def test_both_are_trained_resumed_exported_and_scored(data_folder: Path, tmp_pat
     assert tuned.returncode == 0, tuned.stderr  # this encoder cannot select positions
     predicted = electra("predict", tmp_path / "tuned", "the fox", *plugins)
     assert predicted.returncode == 0, predicted.stderr
+    (tmp_path / "sentences.txt").write_text("the fox watches the river\n" * 40)
+    text, out = tmp_path / "sentences.txt", tmp_path / "compared"
+    compared = electra("analyze", "compare", run, run, "--text", text, "--out", out, *plugins)
+    assert compared.returncode == 2 and "kind convolution has no attention to compare" in compared.stderr
     without = electra("score", run, "the fox")
     assert without.returncode == 2 and "convolution" in without.stderr and "--plugin" in without.stderr
 

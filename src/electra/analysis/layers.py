@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from electra.errors import CheckpointError
 from electra.export.pretrained import Pretrained
 from electra.modeling.kernels.attention import Attention
 from electra.modeling.kernels.relative_attention import RelativeAttention
@@ -54,7 +55,7 @@ class LayerReader:
         device: such as "cpu" or "cuda"; None: a GPU if there is one.
 
     Raises:
-        CheckpointError: the model's inputs have no room for a text.
+        CheckpointError: the model's inputs have no room for a text, or it has no attention.
     """
 
     def __init__(self, pretrained: Pretrained, *, device: str | torch.device | None = None) -> None:
@@ -62,6 +63,14 @@ class LayerReader:
         network = TorchBackend(pretrained, device)
         self.encoder = network.encoder
         self.batcher = Batcher(pretrained, device=network.device, long="windows")
+        self.attentions = {
+            module for module in self.encoder.modules() if isinstance(module, (Attention, RelativeAttention))
+        }
+        if not self.attentions:
+            raise CheckpointError(
+                f"an encoder of kind {self.encoder.config.kind} has no attention to compare; give a model of kind "
+                "bert or relative"
+            )
 
     @property
     def layers(self) -> int:
@@ -111,10 +120,7 @@ class LayerReader:
         def hook(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             statistics.append(attention_statistics(attention_scores(module, inputs), lengths_B))
 
-        attentions = {
-            module for module in self.encoder.modules() if isinstance(module, (Attention, RelativeAttention))
-        }
-        with _pre_hooks(attentions, hook):
+        with _pre_hooks(self.attentions, hook):
             self.encoder(ids_BL, None, mask_BL)
         return torch.stack(statistics, 2)
 
