@@ -106,7 +106,8 @@ def open_prepared_data(path: Path, scorer: Scorer, model: str) -> TokenData:
     if scores_of(scorer.objective) == "energy":
         raise CheckpointError(
             f"{model} was trained with objective.kind {scorer.objective}: its logits are energies, not "
-            f"log-odds of being replaced, so they cannot be calibrated; give a run with objective.kind {DEFAULT_OBJECTIVE}"
+            "log-odds of being replaced, so they cannot be calibrated; give a run with objective.kind "
+            f"{DEFAULT_OBJECTIVE}"
         )
     data = TokenData.open(path, verify=False)
     check_vocabulary(scorer.tokenizer, model, data)
