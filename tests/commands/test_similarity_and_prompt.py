@@ -32,7 +32,7 @@ def test_the_cosine_of_given_pairs(small_model: str) -> None:
     texts = tuple(text for first, second, _ in PAIRS for text in (first, second))
     actual = similarity.run(SimilarityConfig(small_model, texts))
     assert [cosine for cosine, *_ in actual.pairs] == pytest.approx(cosines(small_model), abs=1e-5)
-    with pytest.raises(ConfigError, match="in pairs, but 3"):
+    with pytest.raises(ConfigError, match="in pairs, so give an even number of them, got 3"):
         check(SimilarityConfig(small_model, texts[:3]))
 
 
