@@ -1,4 +1,4 @@
-"""Two encoders' states of the same words, and the results that compare them, as plain JSON.
+"""Compare two encoders layer by layer on the same words. The results are plain JSON.
 
 Shapes: N words, S sentences, Z layers, D hidden size.
 """
@@ -6,15 +6,22 @@ Shapes: N words, S sentences, Z layers, D hidden size.
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from tokenizers import pre_tokenizers
 
-from electra.analysis.annotated_text import AnnotatedSentence
+from electra.analysis.annotated_text import (
+    AnnotatedSentence,
+    read_sentences,
+    read_tagged_columns,
+    sample_sentences,
+)
 from electra.analysis.geometry import Isotropy, jackknife_standard_error, linear_cka
 from electra.analysis.layers import LayerReader
+from electra.analysis.neighbors import compare_neighbors, example_sentences, example_words
+from electra.analysis.paired_states import PairedStates, States
 from electra.analysis.probing import (
     MIN_WORDS,
     Probe,
@@ -24,83 +31,87 @@ from electra.analysis.probing import (
     fit_probe,
     majority_accuracy,
 )
-from electra.tasks.conll import EMPTY_FIELD
+from electra.errors import ConfigError, DataError
+from electra.export.display_name import display_names
+from electra.export.loading import load_pretrained
 
 logger = logging.getLogger(__name__)
 
 FOLDS = 10
 """Groups of sentences in the jackknife of CKA."""
 
-States = NDArray[np.float32]
-Ints = NDArray[np.int64]
-
 
 @dataclass(frozen=True)
-class PairedStates:
-    """The words for which both tokenizers have tokens, and the states of both networks.
+class CompareOptions:
+    """Samples and sizes of the comparison of two encoders.
 
     Attributes:
-        sentences: all sentences, with the words that are left out.
-        kept_N: which of their words are kept.
-        states: the states of the kept words in either network (Z, N, D).
-        in_windows: the number of sentences that each network read in windows.
+        words: maximum number of words of each text, in whole sentences.
+        neighbors: number of nearest words and sentences that are compared.
+        queries: words whose nearest neighbors are listed; empty: a random sample.
+        sentences: sentences whose nearest neighbors in the text are listed; empty: a random sample.
+        resamples: bootstrap resamples of the sentences, for the intervals.
     """
 
-    sentences: Sequence[AnnotatedSentence]
-    kept_N: NDArray[np.bool_]
-    states: tuple[States, States]
-    in_windows: tuple[int, int]
+    words: int
+    neighbors: int
+    queries: Sequence[str]
+    sentences: Sequence[str]
+    resamples: int
+    seed: int
 
-    @classmethod
-    def read(cls, readers: Sequence[LayerReader], sentences: Sequence[AnnotatedSentence]) -> "PairedStates":
-        """Read sentences with both networks."""
-        words = [sentence.words for sentence in sentences]
-        first, second = (reader.states(words) for reader in readers)
-        kept_N = first.has_N & second.has_N
-        states = first.states_ZND, second.states_ZND
-        if not kept_N.all():  # else without a copy
-            states = states[0][:, kept_N], states[1][:, kept_N]
-        return cls(sentences, kept_N, states, (first.in_windows, second.in_windows))
 
-    @cached_property
-    def words(self) -> list[str]:
-        every = (word for sentence in self.sentences for word in sentence.words)
-        return [word for word, kept in zip(every, self.kept_N, strict=True) if kept]
+def compare(models: Sequence[str], text: Path, *, chunks: Path | None, options: CompareOptions) -> dict[str, Any]:
+    """Compare two encoders layer by layer on the same words.
 
-    @cached_property
-    def sentences_N(self) -> Ints:
-        """The index of each word's sentence."""
-        lengths = [len(sentence.words) for sentence in self.sentences]
-        return np.repeat(np.arange(len(self.sentences)), lengths)[self.kept_N]
+    Args:
+        models: two runs, export folders, Hugging Face folders or ids.
+        text: CoNLL-U, or plain text with a sentence per line.
+        chunks: columns with a word per line and its tag, for one more probe; None: no such probe.
 
-    @cached_property
-    def types_N(self) -> Ints:
-        """The index of each word's type (its lowercase form)."""
-        types_N: Ints = np.unique([word.lower() for word in self.words], return_inverse=True)[1]
-        return types_N
+    Returns:
+        The results, as compare.json has them.
 
-    def tag_probe(self, name: str, seed: int) -> Probe | None:
-        """The probe for tags; None if the training half has only one tag, or the held-out half has none."""
-        every = [
-            tag for sentence in self.sentences for tag in sentence.tags or [EMPTY_FIELD] * len(sentence.words)
-        ]
-        tags = [tag for tag, kept in zip(every, self.kept_N, strict=True) if kept]
-        names = sorted({*tags} - {EMPTY_FIELD})
-        if len(names) < 2:
-            return None
-        numbers = {tag: number for number, tag in enumerate(names)} | {EMPTY_FIELD: -1}
-        probe = Probe(name, np.array([numbers[tag] for tag in tags]), self.types_N, self.sentences_N)
-        train_N, test_N = probe.train_test_split(seed)
-        return probe if len(np.unique(probe.values_N[train_N])) > 1 and test_N.any() else None
-
-    def depth_probe(self, seed: int) -> Probe | None:
-        """The probe for the depth in the tree; None without depths, or without a long held-out sentence."""
-        every = [depth for sentence in self.sentences for depth in sentence.depths or [-1] * len(sentence.words)]
-        depths_N = np.array(every)[self.kept_N]
-        probe = Probe("depth in the tree", depths_N, self.types_N, self.sentences_N, ordered=True)
-        train_N, test_N = probe.train_test_split(seed)
-        longest = np.bincount(self.sentences_N[test_N], minlength=1).max()
-        return probe if longest >= MIN_WORDS and train_N.any() else None
+    Raises:
+        CheckpointError: a model cannot be loaded.
+        ConfigError: a query is not in the text, or there are fewer words or sentences than neighbors.
+        DataError: a file cannot be read, or its words have no tokens.
+    """
+    sentences = sample_sentences(read_sentences(text), words=options.words, seed=options.seed)
+    words = [word for sentence in sentences for word in sentence.words]
+    _check_queries(options.queries, words, f"sampled from {text}")
+    chunked = []
+    if chunks is not None:
+        chunked = sample_sentences(read_tagged_columns(chunks), words=options.words, seed=options.seed)
+    readers = [LayerReader(load_pretrained(name)) for name in models]
+    query_sentences = [_split_sentence(sentence, readers) for sentence in options.sentences]
+    pair = PairedStates.read(readers, sentences)
+    _check_pair(pair, text, options)
+    pair_of_chunks = PairedStates.read(readers, chunked) if chunked else None
+    names = display_names(models)
+    pairs = [pair, pair_of_chunks] if pair_of_chunks is not None else [pair]
+    results = {
+        "text": text.name, "sentences": len(sentences), "words": len(pair.words),
+        "forms": int(pair.types_N.max()) + 1, "without_tokens": int((~pair.kept_N).sum()), "seed": options.seed,
+        "in_windows": {name: sum(part.in_windows[side] for part in pairs) for side, name in enumerate(names)},
+        "models": [
+            describe_network(name, reader, states, sentences)
+            for name, reader, states in zip(names, readers, pair.states, strict=True)
+        ],
+    }  # fmt: skip
+    logger.info("Comparing all layers with all")
+    results["alignment"] = compute_alignment(pair)
+    results |= run_probes(
+        pair, pair_of_chunks, text_name=text.name, chunks_name=chunks.name if chunks else "",
+        resamples=options.resamples, seed=options.seed,
+    )  # fmt: skip
+    logger.info("Comparing neighbors")
+    sizes = {"k": options.neighbors, "seed": options.seed}
+    results["neighbours"] = compare_neighbors(pair, resamples=options.resamples, **sizes) | {
+        "of_words": example_words(pair, options.queries, **sizes),
+        "of_sentences": example_sentences(pair, readers, query_sentences, **sizes),
+    }
+    return results
 
 
 def compute_alignment(pair: PairedStates) -> dict[str, Any]:
@@ -200,3 +211,33 @@ def _probe_scores(result: ProbeResult, *, resamples: int, seed: int) -> dict[str
         "selectivities": (result.scores_Z - result.control_scores_Z).tolist(),
         "selectivity_intervals": intervals.selectivities,
     }  # fmt: skip
+
+
+def _split_sentence(sentence: str, readers: Sequence[LayerReader]) -> list[str]:
+    """The words of a sentence from the command line."""
+    if not all(reader.tokenizer.encode(sentence, add_special_tokens=False).ids for reader in readers):
+        raise ConfigError(f"--sentences: one of the tokenizers has no token for {sentence!r}; give another one")
+    return [word for word, _ in pre_tokenizers.BertPreTokenizer().pre_tokenize_str(sentence)]
+
+
+def _check_queries(queries: Sequence[str], words: Sequence[str], description: str) -> None:
+    forms = {word.lower() for word in words}
+    if missing := [word for word in queries if word.lower() not in forms]:
+        raise ConfigError(
+            f"--queries: {', '.join(map(repr, missing))} is not among the {len(words):,} words {description}; "
+            "give other words, or more --words"
+        )
+
+
+def _check_pair(pair: PairedStates, text: Path, options: CompareOptions) -> None:
+    """Check that there are queries, and more sentences and more other words than neighbors."""
+    if not len(pair.words):
+        raise DataError(f"{text}: neither tokenizer has tokens for its words; is it in the models' language?")
+    sentences = len({*pair.sentences_N.tolist()})
+    others = len(pair.words) - int(np.bincount(pair.types_N).max())
+    if options.neighbors >= min(sentences, others):
+        raise ConfigError(
+            f"--neighbours: {options.neighbors} is too many for {sentences} sentences with {len(pair.words):,} "
+            "words; give fewer, or a longer text"
+        )
+    _check_queries(options.queries, pair.words, "for which both networks have tokens")

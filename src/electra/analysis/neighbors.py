@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from electra.analysis.bootstrap import percentile_interval, resample_counts, resampled_means
-from electra.analysis.compare_encoders import PairedStates
 from electra.analysis.layers import LayerReader
+from electra.analysis.paired_states import PairedStates
 
 QUERIES = 1_000
 """Words whose neighbors are compared."""
