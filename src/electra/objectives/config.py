@@ -73,8 +73,8 @@ class GeneratorConfig:
     @classmethod
     def variant(cls, table: Table) -> tuple[type["GeneratorConfig"], Table]:
         """Return the class, and the TOML table with the older setting `positions` replaced by `kind`."""
-        kinds = {"learnt": "", "learned": "", "relative": "relative"}
-        return cls, with_kind_of_positions(table, kinds)
+        kind_of_positions = {"learnt": "", "learned": "", "relative": "relative"}
+        return cls, with_kind_of_positions(table, kind_of_positions)
 
 
 class Sections(Protocol):

@@ -226,11 +226,11 @@ class EncoderConfig(ABC):
         return config_class, without_settings_of_others(table, config_class)
 
 
-def with_kind_of_positions(table: Table, kinds: dict[str, str]) -> Table:
+def with_kind_of_positions(table: Table, kind_of_positions: dict[str, str]) -> Table:
     """Return the table with `kind` in place of the older setting `positions`, which has priority over `kind`.
 
     Args:
-        kinds: the kind for each value of `positions`.
+        kind_of_positions: the kind for each value of `positions`.
 
     Raises:
         ValueError: the value is unknown, or it contradicts `kind`.
@@ -239,11 +239,12 @@ def with_kind_of_positions(table: Table, kinds: dict[str, str]) -> Table:
         return table
     table = dict(table)
     positions, kind = table.pop("positions"), table.get("kind", "")
-    if positions not in kinds:
-        raise ValueError(f"positions: must be one of {', '.join(kinds)}, got {positions!r}; set kind instead")
-    if kind not in ("", *kinds.values(), "bert"):
+    if positions not in kind_of_positions:
+        allowed = ", ".join(kind_of_positions)
+        raise ValueError(f"positions: must be one of {allowed}, got {positions!r}; set kind instead")
+    if kind not in ("", *kind_of_positions.values(), "bert"):
         raise ValueError(f"positions: {positions} contradicts kind {kind}; leave positions out")
-    return {**table, "kind": kinds[positions]}
+    return {**table, "kind": kind_of_positions[positions]}
 
 
 def without_settings_of_others(table: Table, config_class: type[EncoderConfig]) -> Table:
