@@ -64,8 +64,8 @@ class Registry:
         if (entry := self.find(name)) is None:
             names = self.names()
             raise ConfigError(
-                f"there is no {self.noun} {str(name)!r}{did_you_mean(str(name), names)}; there are "
-                f"{', '.join(names)} (others need --plugin FILE)"
+                f"there is no {self.noun} {str(name)!r}{did_you_mean(str(name), names)}\n"
+                f"  available: {', '.join(names)}; others need --plugin FILE"
             )
         return entry
 

@@ -294,11 +294,17 @@ def test_the_command_exits_with_2(tmp_path: Path) -> None:
 
 def test_problems_of_the_settings_are_shown_together(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        prepare(config("a.txt", tmp_path, heldout=0.7, workers=0, shard_tokens=0))
+        prepare(
+            config(
+                "a.txt", tmp_path, heldout=0.7, workers=0, shard_tokens=0, least_characters=-5, most_characters=-1
+            )
+        )
     for problem in (
         "--heldout: must be above 0 and at most 0.5, got 0.7",
         "--workers: must be at least 1, got 0",
         "--shard-tokens: must be at least 1, got 0",
+        "--least-characters: must be at least 0, got -5",
+        "--most-characters: must be at least 0, got -1",
     ):
         assert problem in str(caught.value)
     with pytest.raises(ConfigError) as caught:

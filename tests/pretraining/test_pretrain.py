@@ -394,8 +394,9 @@ def test_with_dropout_and_micro_batches_a_resumed_run_ends_the_same(data_folder:
 
 
 def test_whether_to_compile_may_change_in_a_run(data_folder: Path, tmp_path: Path) -> None:
-    pretrain(config(data_folder, tmp_path / "run", "train.steps=2"))
-    pretrain(config(data_folder, tmp_path / "run", "train.steps=2", "train.compile=off"))
+    settings = ("train.steps=2",), ("train.steps=2", "train.compile=off")
+    results = [pretrain(config(data_folder, tmp_path / "run", *each)) for each in settings]
+    assert [result.outcome.step for result in results] == [2, 2]
 
 
 def test_an_objective_alone_is_no_size(capsys: pytest.CaptureFixture[str]) -> None:

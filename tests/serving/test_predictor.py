@@ -225,5 +225,5 @@ def test_a_model_without_a_task_is_refused(tokenizer_json: Path, encoder: BertEn
 def test_a_task_of_an_unknown_kind_is_refused(tokenizer_json: Path, encoder: BertEncoder) -> None:
     head = TextHead(encoder.config, 2, hidden=False)
     strange = huggingface.Pretrained(encoder, head, load_tokenizer(tokenizer_json), None, 24, {"kind": "poetry"})
-    with pytest.raises(CheckpointError, match=r"no kind of task .*; there are classification, .*--plugin FILE"):
+    with pytest.raises(CheckpointError, match=r"no kind of task .*\n  available: classification, .*--plugin FILE"):
         Predictor(strange)

@@ -114,7 +114,14 @@ def _terms_table(model: FlopsCount) -> Table:
 
 def _summary(models: list[FlopsCount]) -> Table:
     table = Table("model")
-    for column in ("parameters", "sequences a step", "one step", "steps", "whole training", f"x {models[0].name}"):
+    for column in (
+        "parameters",
+        "sequences per step",
+        "one step",
+        "steps",
+        "whole training",
+        f"x {models[0].name}",
+    ):
         table.add_column(column, justify="right")
     for model in models:
         table.add_row(

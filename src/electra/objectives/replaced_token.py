@@ -67,14 +67,14 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
             text=(
                 "A text encoder that was pre-trained as a discriminator (ELECTRA,\n"
                 f"{ELECTRA_PAPER}): {replaced},\n"
-                "and this network tells for each token whether it is the original one. What it learns in this way "
-                "helps in\nfine-tuning."
+                "and this network predicts for each token whether it is the original one. What it learns in this "
+                "way helps in\nfine-tuning."
             ),
             generator="generator" if self.has_generator else None,
             uses=("To find words that do not fit their context, such as slips and errors of speech recognition.",),
             limits=(
                 "It was trained on the replacements of its generator: its probabilities say whether a word looks\n"
-                "  *drawn*. They do not measure grammar, truth or authorship.",
+                "  *sampled*. They do not measure grammar, truth or authorship.",
             ),
         )
 

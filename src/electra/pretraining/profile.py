@@ -47,10 +47,10 @@ class Profile:
 
     def __rich__(self) -> RenderableType:
         total = sum(operation.seconds for operation in self.operations)
-        title = f"{self.steps} steps on {self.device}, {1000 * total / self.steps:,.1f} ms of operations a step"
+        title = f"{self.steps} steps on {self.device}, {1000 * total / self.steps:,.1f} ms of operations per step"
         table = Table(title=title, title_justify="left")
         table.add_column("operation")
-        for column in ("share", "ms a step", "calls a step"):
+        for column in ("share", "ms per step", "calls per step"):
             table.add_column(column, justify="right")
         for operation in self.operations[:TABLE_ROWS]:
             share, milliseconds = operation.seconds / total, 1000 * operation.seconds / self.steps

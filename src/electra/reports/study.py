@@ -52,7 +52,7 @@ class StudyReport:
     files: tuple[Path, ...] = ()
 
     def __rich__(self) -> RenderableType:
-        line = f"{self.study['flops']:.3e} FLOPs a run (modern convention)"
+        line = f"{self.study['flops']:.3e} FLOPs per run (modern convention)"
         if self.study["suite"]:
             line += f"; {self.summarize_agreement()}"
         line += "; difference: 95% t-interval over the seeds, no correction for the number of arms"

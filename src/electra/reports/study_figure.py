@@ -42,7 +42,7 @@ def study_figure(study: Record, arms: Sequence[ArmResult]) -> Any | None:
         axes.set_xlabel(score)
     several = any(len(arm.scores) > 1 for arm in arms)
     drawn = "means over the seeds, ± their standard deviation" if several else "one seed"
-    figure.suptitle(f"{study['title']}\n{study['flops']:.2g} FLOPs a run; {drawn}", fontsize=10)
+    figure.suptitle(f"{study['title']}\n{study['flops']:.2g} FLOPs per run; {drawn}", fontsize=10)
     axes.grid(alpha=0.3)
     if labels := axes.get_legend_handles_labels()[1]:
         outside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}

@@ -141,7 +141,8 @@ def _comparison_problems(study: Study, configs: ArmConfigs) -> Iterator[str]:
                         f"{name}: {section}.{key} is {own[key]!r}, and {others[key]!r} in {study.control}; all "
                         "arms must see the same examples, so set it for all of them (or own_rows = true)"
                     )
-    known = list(configs.items())
-    for number, (name, config) in enumerate(known):
-        if same := [one for one, other in known[:number] if other == config]:
+    checked: dict[str, PretrainConfig] = {}
+    for name, config in configs.items():
+        if same := [one for one, other in checked.items() if other == config]:
             yield f"{name}: has the same settings as {same[0]}; does the base set what the arms change?"
+        checked[name] = config

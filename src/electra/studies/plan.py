@@ -83,7 +83,7 @@ class StudyPlan:
 
     def __rich__(self) -> RenderableType:
         study = self.setup.study
-        columns = ("arm", "description", "parameters", "FLOPs a step", "steps")
+        columns = ("arm", "description", "parameters", "FLOPs per step", "steps")
         table = Table(*columns, title=study.title, title_justify="left")
         for arm in self.arms:
             flops = arm.flops_per_sequence * arm.train.batch_size
@@ -100,7 +100,8 @@ class StudyPlan:
             finetuning = f", and {duration} of fine-tuning ({times} on each of {', '.join(suite)})"
         return Group(
             table,
-            f"{self.setup.flops:.3e} FLOPs a run{at} (modern convention: matrix products, backward = 2 × forward)",
+            f"{self.setup.flops:.3e} FLOPs per run{at} (modern convention: matrix products, "
+            "backward = 2 × forward)",
             f"{runs} runs, each about {format_duration(self.seconds)} of pre-training{finetuning}",
             f"{format_duration(total)} in total, one run after the other, if all arms are as fast per FLOP as the "
             "control",

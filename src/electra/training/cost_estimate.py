@@ -48,7 +48,7 @@ class CostEstimate:
         return [
             *((f"parameters of the {name}", f"{count:,}") for name, count in self.parameters.items()),
             ("parameters that are trained (shared ones once)", f"{self.trained_parameters:,}"),
-            ("tokens a step", f"{self.tokens_per_step:,}"),
+            ("tokens per step", f"{self.tokens_per_step:,}"),
             (f"training FLOPs, {length}", f"{self.flops:.3e}"),
             ("memory at the peak of a step, about", f"{self.memory / 2**30:.2f} GiB"),
             (time, format_duration(self.seconds)),

@@ -67,7 +67,7 @@ def choose_precision(
                 seconds[name] = min(seconds[name], _min_seconds(step, device, repeats=2))
     name = "bfloat16" if seconds["bfloat16"] < MAX_RELATIVE_TIME * seconds["float32"] else "float32"
     steps = ", ".join(f"{name} {second:.3f}" for name, second in seconds.items())
-    return Precision(name, f"seconds a step: {steps}; {products}", flops[name])
+    return Precision(name, f"seconds per step: {steps}; {products}", flops[name])
 
 
 def product_flops(dtype: torch.dtype, device: torch.device) -> float:

@@ -85,11 +85,9 @@ def test_an_idle_worker_waits_for_further_requests() -> None:
 
 def test_a_full_batch_does_not_wait() -> None:
     async def trial(worker: Worker, slow: Slow) -> None:
-        began = time.monotonic()
-        await ask(worker, [1, 2], size=BATCH_CHARACTERS // 2)
-        assert time.monotonic() - began < 5
+        await ask(worker, [1, 2], size=BATCH_CHARACTERS // 2)  # if it waited, this would be error 504
 
-    assert run(trial, wait=30) == [[1, 2]]
+    assert run(trial, wait=2 * Limits().seconds) == [[1, 2]]
 
 
 def test_a_large_request_lets_small_ones_pass() -> None:
