@@ -12,8 +12,6 @@ import tyro
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from electra.errors import ConfigError, DataError
-
 if TYPE_CHECKING:
     from electra.serving.prompt_classifier import PromptPrediction
 
@@ -83,34 +81,17 @@ def run(config: PromptConfig) -> LabeledTexts | PromptEvaluation:
         electra prompt RUN "Two hours that I want back." --words bad=terrible,awful good=great,wonderful
         electra prompt RUN --task sst-2 --data GLUE
     """
-    from electra.finetuning.config import load_task_config
-    from electra.finetuning.load_task import load_task
-    from electra.finetuning.setup import DEV
+    from electra.finetuning.zero_shot import evaluate_prompt
     from electra.serving.prompt_classifier import PromptClassifier
-    from electra.tasks.classification import Classification
 
     label_words = _parse_words(config.words)
     classifier = PromptClassifier(config.model, template=config.template, label_words=label_words)
     if config.task is None:
         return LabeledTexts(classifier(config.texts), config.json)
-    task = load_task(load_task_config({
-        "model": config.model, "task": config.task, **({"data.path": config.data} if config.data else {}),
-    }))  # fmt: skip
-    problem, examples = task.problem, task.splits[DEV]
-    if not isinstance(problem, Classification) or problem.pair:
-        raise DataError(
-            f"--task {config.task}: is not a classification of single texts; give a task such as sst-2 or cola"
-        )
-    if len(label_words) != len(problem.labels):
-        raise ConfigError(
-            f"--words: {config.task} has {len(problem.labels)} labels; give one word for each, "
-            f"got {len(label_words)}"
-        )
-    names = dict(zip(label_words, problem.labels, strict=True))
-    predictions = [{"label": names[one.label]} for one in classifier([example.first for example in examples])]
-    answers = [example.answer for example in examples]
-    majority = max(answers.count(answer) for answer in set(answers)) / len(answers)
-    return PromptEvaluation(problem.compute_metrics(examples, predictions), len(examples), majority)
+    metrics, examples, majority = evaluate_prompt(
+        classifier, config.model, config.task, config.data, label_words=label_words
+    )
+    return PromptEvaluation(metrics, examples, majority)
 
 
 def _parse_words(options: tuple[str, ...]) -> dict[str, list[str]]:

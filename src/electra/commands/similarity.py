@@ -6,16 +6,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import tyro
 from rich.console import Group, RenderableType
 from rich.table import Table
-
-from electra.errors import DataError
-
-if TYPE_CHECKING:
-    from electra.serving.text_encoder import TextEncoder
 
 
 @dataclass(frozen=True)
@@ -71,6 +65,7 @@ def run(config: SimilarityConfig) -> Similarity:
         electra similarity MODEL "A man plays a flute." "Someone makes music."
         electra similarity MODEL --task mine --data pairs.csv --columns left right score
     """
+    from electra.finetuning.zero_shot import correlate_similarity
     from electra.serving.text_encoder import TextEncoder
 
     encoder = TextEncoder(config.model)
@@ -78,39 +73,6 @@ def run(config: SimilarityConfig) -> Similarity:
         firsts, seconds = config.texts[::2], config.texts[1::2]
         cosines = encoder.cosine_similarity(firsts, seconds).tolist()
         return Similarity({}, list(zip(cosines, firsts, seconds, strict=True)), config.json)
-    return Similarity(_correlate(config, encoder), [], config.json)
-
-
-def _correlate(config: SimilarityConfig, encoder: TextEncoder) -> dict[str, dict[str, float]]:
-    """The correlations on the splits of a task that have ratings."""
-    from electra.finetuning.config import load_task_config
-    from electra.finetuning.load_task import load_task
-    from electra.finetuning.setup import DEV
-    from electra.tasks import glue
-    from electra.tasks.metrics import compute_metrics
-    from electra.tasks.regression import Regression
-
     assert config.data is not None
-    settings = {"model": config.model, "task": config.task, "data.path": config.data}
-    if glue.canonical_name(config.task) is None:
-        settings["kind"] = "regression"
-        if config.columns is not None:
-            settings |= dict(zip(("data.text", "data.pair", "data.label"), config.columns, strict=True))
-    task = load_task(load_task_config(settings))
-    if not isinstance(task.problem, Regression) or not task.problem.pair:
-        raise DataError(f"{config.data}: expected pairs of texts with a number; give the columns with --columns")
-    splits = {split: task.splits.get(split, ()) for split in (DEV, "test")}
-    if config.data.is_file():  # nothing is trained, so no part of the table has to be held out
-        splits = {"all": [*task.splits["train"], *task.splits[DEV]]}
-    correlations = {}
-    for split, of_split in splits.items():
-        examples = [example for example in of_split if example.answer is not None]
-        if examples:
-            firsts, seconds = (
-                [example.first for example in examples],
-                [example.second or "" for example in examples],
-            )
-            cosines = encoder.cosine_similarity(firsts, seconds).tolist()
-            ratings = [float(example.answer) for example in examples]
-            correlations[split] = compute_metrics(("spearman", "pearson"), ratings, cosines)
-    return correlations
+    correlations = correlate_similarity(encoder, config.model, config.task, config.data, columns=config.columns)
+    return Similarity(correlations, [], config.json)
