@@ -9,7 +9,8 @@ import torch
 from small_run import config
 
 from electra import cli
-from electra.commands import export_onnx, quantization_effect
+from electra.analysis import quantization_texts
+from electra.commands import export_onnx
 from electra.commands.export import ExportConfig, run
 from electra.commands.export_onnx import OnnxResult
 from electra.errors import ConfigError, DataError, ElectraError
@@ -128,10 +129,12 @@ def test_other_mistakes(small_model: str, tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(ConfigError, match="give --out FOLDER"):
         exported("someone/model")
     with pytest.raises(DataError, match="neither a text file"):
-        list(quantization_effect._read_file(tmp_path / "none.txt"))
+        list(quantization_texts._read_file(tmp_path / "none.txt"))
     (tmp_path / "empty.txt").write_text("\n")
     with pytest.raises(DataError, match="contains no text"):
-        quantization_effect._read_texts(small_model, load_pretrained(small_model), tmp_path / "empty.txt")
+        quantization_texts.read_quantization_texts(
+            small_model, load_pretrained(small_model), tmp_path / "empty.txt"
+        )
 
 
 def test_what_stays_behind_is_said(caplog: pytest.LogCaptureFixture, small_model: str, tmp_path: Path) -> None:

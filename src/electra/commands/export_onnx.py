@@ -3,22 +3,25 @@
 import logging
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from electra.analysis.quantization import QuantizationEffect
-from electra.commands.quantization_effect import measure_quantization
+from electra.analysis.quantization import QuantizationEffect, compare_on_task, compare_on_texts
+from electra.analysis.quantization_texts import read_quantization_texts
 from electra.errors import CheckpointError, ConfigError, ElectraError, require
 from electra.export.loading import find_model, load_pretrained
 from electra.export.onnx.check import TOLERANCE
-from electra.export.onnx.model import load_onnx
-from electra.export.onnx.write import SavedOnnx, save_onnx
+from electra.export.onnx.model import OnnxModel, load_onnx
+from electra.export.onnx.write import SavedOnnx, exported_task, save_onnx
 from electra.export.pretrained import Pretrained
+from electra.finetuning.results import load_dev_examples
 from electra.pretraining.export import save_networks
 
 logger = logging.getLogger(__name__)
 
+MAX_EXAMPLES = 1000
+"""Examples of the task of a fine-tuned model, to measure the effect of quantization."""
 NETWORKS = ("discriminator", "encoder", "generator")
 MEBIBYTE = 2**20
 
@@ -85,7 +88,7 @@ def export_onnx(
         if not quantize:
             return OnnxExport(written, None)
         try:
-            return OnnxExport(written, measure_quantization(model, pretrained, folder, load_onnx(out), data=data))
+            return OnnxExport(written, _measure_quantization(model, pretrained, folder, load_onnx(out), data=data))
         except ElectraError as error:  # the export is complete; only the data to measure on are missing
             logger.warning("The effect of 8 bits was not measured: %s", error)
             return OnnxExport(written, None)
@@ -117,3 +120,26 @@ def _warn(pretrained: Pretrained) -> None:
             "Texts longer than %s tokens will be truncated: how this model reads them (data.long) is not exported",
             pretrained.task.get("max_length", pretrained.max_length),
         )
+
+
+def _measure_quantization(
+    name: str, pretrained: Pretrained, folder: Path, model: OnnxModel, *, data: Path | None
+) -> QuantizationEffect:
+    """Compare a network with its quantized export, with the same metric on the same texts.
+
+    Args:
+        name: MODEL on the command line.
+        folder: the folder of the network. For a discriminator, a generator next to it samples replaced tokens.
+        data: the data to measure on; None: the data that the model was trained on, if they still exist.
+
+    Raises:
+        DataError: there are no data to measure on.
+    """
+    if pretrained.task is not None:
+        exported = replace(pretrained, task=exported_task(pretrained))
+        return compare_on_task(exported, model, load_dev_examples(name, data)[:MAX_EXAMPLES])
+    texts, ids = read_quantization_texts(name, pretrained, data)
+    generator_folder = folder.parent / "generator"
+    has_generator = (generator_folder / "config.json").is_file()
+    generator = load_pretrained(generator_folder) if has_generator else None
+    return compare_on_texts(pretrained, model, ids, generator=generator, texts=texts)

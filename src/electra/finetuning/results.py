@@ -14,8 +14,9 @@ from rich.table import Table
 
 from electra import durable
 from electra.config import load_config
-from electra.errors import CheckpointError, DataError
+from electra.errors import CheckpointError, ConfigError, DataError
 from electra.finetuning.config import FinetuneConfig
+from electra.finetuning.load_task import load_task
 from electra.finetuning.setup import DEV, FinetuneSetup
 from electra.tasks import squad_files
 from electra.tasks.base import Prediction, Problem
@@ -202,3 +203,26 @@ def find_finetuning(model: str | Path) -> Path | None:
 def load_finetuning_config(folder: Path) -> FinetuneConfig:
     """Return the config of a fine-tuning's folder, or of a seed's."""
     return load_config(FinetuneConfig, RunFolder(folder).config)
+
+
+def load_dev_examples(model: str | Path, path: Path | None) -> Sequence[Any]:
+    """Return the dev examples of the task that a model was fine-tuned for.
+
+    Args:
+        path: the data of the task; None: the data that it was fine-tuned on.
+
+    Raises:
+        DataError: the model is not in the folder of a fine-tuning, or its data cannot be read.
+    """
+    folder = find_finetuning(model)
+    if folder is None:
+        raise DataError(
+            f"{model} does not say which task it was fine-tuned for; give the folder of the fine-tuning"
+        )
+    config = load_finetuning_config(folder)
+    if path is not None:
+        config = replace(config, data=replace(config.data, path=path))
+    try:
+        return load_task(config).splits[DEV]
+    except (DataError, ConfigError) as error:
+        raise DataError(f"{error}; give the task's data with --data") from error

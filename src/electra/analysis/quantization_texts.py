@@ -1,28 +1,19 @@
-"""Measure the effect of 8-bit weights on a task's examples, held-out text, a given file, or a few sentences."""
+"""The texts that the effect of 8-bit weights is measured on: held-out text, a given file, or a few sentences."""
 
 import tomllib
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from electra.analysis.held_out_text import held_out_documents
-from electra.analysis.quantization import QuantizationEffect, compare_on_task, compare_on_texts
 from electra.data.shards import MANIFEST, TokenData
-from electra.errors import ConfigError, DataError
-from electra.export.loading import load_pretrained
-from electra.export.onnx.model import OnnxModel
-from electra.export.onnx.write import exported_task
+from electra.errors import DataError
 from electra.export.pretrained import Pretrained
-from electra.finetuning.load_task import load_task
-from electra.finetuning.results import find_finetuning, load_finetuning_config
 from electra.readers.base import Reject, find_reader
 from electra.readers.read import read_texts
 
-MAX_EXAMPLES = 1000
-"""Examples of the task of a fine-tuned model."""
 MAX_TEXTS, MAX_TOKENS = 256, 126
-"""Texts for other models, and tokens of each."""
+"""Number of texts, and tokens of each."""
 SENTENCES = (
     "The committee will meet again on Thursday to discuss the budget for the coming year.",
     "Rain fell all night, and by morning the river had risen over the lower road.",
@@ -44,48 +35,16 @@ SENTENCES = (
 """Texts for a model without data."""
 
 
-def measure_quantization(
-    name: str, pretrained: Pretrained, folder: Path, model: OnnxModel, *, data: Path | None
-) -> QuantizationEffect:
-    """Compare a network with its quantized export, with the same metric on the same texts.
+def read_quantization_texts(name: str, pretrained: Pretrained, data: Path | None) -> tuple[str, list[list[int]]]:
+    """Return a description of the texts, and the tokens of each, at most as many as the network reads at once.
 
     Args:
         name: MODEL on the command line.
-        folder: the folder of the network. For a discriminator, a generator next to it samples replaced tokens.
-        data: the data to measure on; None: the data that the model was trained on, if they still exist.
+        data: a text file or prepared data; None: the data that the model was trained on, if they still exist.
 
     Raises:
-        DataError: there are no data to measure on.
+        DataError: there is no text, or the data have another vocabulary.
     """
-    if pretrained.task is not None:
-        exported = replace(pretrained, task=exported_task(pretrained))
-        return compare_on_task(exported, model, _read_examples(name, data))
-    texts, ids = _read_texts(name, pretrained, data)
-    generator_folder = folder.parent / "generator"
-    has_generator = (generator_folder / "config.json").is_file()
-    generator = load_pretrained(generator_folder) if has_generator else None
-    return compare_on_texts(pretrained, model, ids, generator=generator, texts=texts)
-
-
-def _read_examples(name: str, data: Path | None) -> list[object]:
-    """Development examples of the task that a model was fine-tuned for."""
-    folder = find_finetuning(name)
-    if folder is None:
-        raise DataError(
-            f"{name} does not say which task it was fine-tuned for; give the folder of the fine-tuning"
-        )
-    config = load_finetuning_config(folder)
-    if data is not None:
-        config = replace(config, data=replace(config.data, path=data))
-    try:
-        task = load_task(config)
-    except (DataError, ConfigError) as error:
-        raise DataError(f"{error}; give the task's data with --data") from error
-    return list(islice(task.splits["dev"], MAX_EXAMPLES))
-
-
-def _read_texts(name: str, pretrained: Pretrained, data: Path | None) -> tuple[str, list[list[int]]]:
-    """A description of the texts, and the tokens of each, at most as many as the network reads at once."""
     prepared, max_tokens = _open_prepared(name, data), min(MAX_TOKENS, pretrained.max_length - 2)
     if prepared is not None:
         if prepared.vocabulary_size == len(pretrained.tokenizer.get_vocab()):
