@@ -2,8 +2,8 @@
 
     python scripts/check_wheel.py DIST
 
-The environment has the wheel and its core dependencies, but no extra. There, prepare, pretrain, score and export
-must work, and commands that need an extra must name it. This takes about a minute.
+The environment has the wheel and its core dependencies, but no extra. There, the commands
+in WORKING must work, and commands that need an extra must name it. This takes about a minute.
 """
 
 import os
@@ -27,6 +27,8 @@ WORKING = [
     "status RUN",
     "report RUN",
     "flops electra-small",
+    "finetune RUN --kind classification --data labels.csv --out TASK --train.epochs 1",
+    "predict TASK text",
 ]
 """Commands that need no extra; each may read the results of earlier ones."""
 REFUSED = {
@@ -49,6 +51,9 @@ def main() -> None:
         work = Path(folder, "work")
         work.mkdir()
         (work / "texts.txt").write_text("\n\n".join(pydoc_data.topics.topics.values()), encoding="utf-8")
+        (work / "labels.csv").write_text(
+            "text,label\n" + 20 * "a good text,yes\na bad text,no\n", encoding="utf-8"
+        )
         for command in WORKING:
             status, output = run(electra, command, work)
             if status:
