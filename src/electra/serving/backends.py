@@ -233,7 +233,7 @@ def _resolve_device(device: str | torch.device | None) -> torch.device:
 
 
 def _check_device(device: str | torch.device | None) -> None:
-    if _resolve_device(device or "cpu").type != "cpu":
+    if device is not None and str(device).partition(":")[0] != "cpu":
         raise CheckpointError(
             f"an ONNX model runs on the CPU only, not on {device}; give the model that was exported to ONNX"
         )
