@@ -1,11 +1,14 @@
-"""Mistakes in the config of a pre-training run: all of them are reported together, and none crashes."""
+"""The config of a pre-training run: presets are complete, and all mistakes are reported together."""
+
+from typing import Any
 
 import pytest
 
-from electra.config import load_config
+from electra.config import flat, load_config, preset_names, read_toml
 from electra.errors import ConfigError
 from electra.modeling.encoders.relative import RelativeConfig
 from electra.pretraining.config import PretrainConfig
+from electra.pretraining.dry_run import dry_run
 from electra.registry import encoders
 
 
@@ -57,3 +60,19 @@ def test_encoders_with_a_direction_are_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(encoders._registered, "my-relative", RelativeConfig)
     (problem,) = problems("objective.kind=causal-lm")
     assert problem.endswith("set model.kind relative or my-relative and model.direction left")
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_every_preset_is_complete(preset: str) -> None:
+    """Nothing is left to a default that the file does not show (paths and the length in minutes apart)."""
+
+    def names(table: dict[str, Any], prefix: str = "") -> set[str]:
+        paths: set[str] = set()
+        for key, value in table.items():
+            paths |= names(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key}
+        return paths
+
+    assert flat(PretrainConfig()).keys() - names(read_toml(preset)) <= {
+        "data", "out", "train.minutes", "init.discriminator", "init.generator",
+    }  # fmt: skip
+    assert dry_run(load_config(PretrainConfig, preset)).cost.flops > 0

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from small_run import command, config
 
 from electra.cli import main
-from electra.config import flat, load_config, preset_names
+from electra.config import flat, load_config
 from electra.data.collate import Batch
 from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
@@ -343,23 +343,6 @@ def test_faithful_presets_are_their_size_and_the_quirks(faithful: str, clean: st
         "optimizer.warmup_over_decay": True,
         "packing.builder": "original",
     }
-
-
-@pytest.mark.parametrize("preset", preset_names())
-def test_every_preset_is_complete(preset: str) -> None:
-    """Nothing is left to a default that the file does not show (paths and the length in minutes apart)."""
-    from electra.config import read_toml
-
-    def names(table: dict[str, Any], prefix: str = "") -> set[str]:
-        found: set[str] = set()
-        for key, value in table.items():
-            found |= names(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key}
-        return found
-
-    assert flat(PretrainConfig()).keys() - names(read_toml(preset)) <= {
-        "data", "out", "train.minutes", "init.discriminator", "init.generator",
-    }  # fmt: skip
-    assert dry_run(load_config(PretrainConfig, preset)).cost.flops > 0
 
 
 def test_compiled_encoders_train_and_are_evaluated(

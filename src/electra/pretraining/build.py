@@ -114,10 +114,12 @@ def build(config: PretrainConfig, data: TokenData, warm_start: WarmStart | None)
 
 
 def check_data(config: PretrainConfig, data: TokenData) -> None:
-    """Raises:
-    ConfigError: the data cannot be read as a stream.
-    DataError: the objective needs part-of-speech tags, and the data have none; or there is too little held-out
-    text.
+    """Check that the data have what the packing and the objective need.
+
+    Raises:
+        ConfigError: the data cannot be read as a stream.
+        DataError: the objective needs part-of-speech tags, and the data have none; or there is too little
+            held-out text.
     """
     if config.packing.streams:
         check_stream(data, length=config.packing.sequence_length, batch_size=config.train.batch_size)
@@ -147,8 +149,11 @@ def vocabulary_tables(config: PretrainConfig, data: TokenData) -> dict[str, torc
 
 
 def _check_batch_sizes(config: PretrainConfig) -> None:
-    """Raises:
-    ConfigError: the batch size, or a smaller one during the ramp, is not a multiple of the number of processes.
+    """Check that the batch can be divided among the processes.
+
+    Raises:
+        ConfigError: the batch size, or a smaller one during the ramp, is not a multiple of the number of
+            processes.
     """
     ramp, batch = config.train.batch_ramp_steps, config.train.batch_size
     sampler = Sampler(seed=0, batch_size=batch, examples=batch, ramp_steps=ramp, world_size=world_size())

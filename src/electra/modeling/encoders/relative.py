@@ -258,8 +258,7 @@ class RelativeEncoder(EncoderModule):
         length, causal = ids_BL.shape[1], self.config.direction == "left"
         segments_BL = None if self.config.type_vocabulary_size == 1 else segment_ids_BL
         x_BXD = self._embed(ids_BL, targets_BN, inputs_embeds_BLE)
-        if memory_YBMD is not None:
-            memory_YBMD = _clear_rows(memory_YBMD.detach().to(x_BXD.dtype), new_document_B)
+        memory_YBMD = _without_earlier_documents(memory_YBMD, new_document_B, x_BXD.dtype)
         read_length, memory_mask_BM = 0 if memory_YBMD is None else memory_YBMD.shape[2], _memory_mask(memory_YBMD)
         masks = MaskSpec(
             ids_BL, segments_BL, attention_mask_BL, memory_mask_BM, read_length, permutation_BLL, causal=causal
@@ -276,14 +275,9 @@ class RelativeEncoder(EncoderModule):
                 query_mask = masks.query_mask(positions_BN, targets_BN)
             x_BXD = block(query_states_BXD, x_BLD, memory_BMD, sinusoids_RD, query_mask)
         count = length if positions_BN is None else positions_BN.shape[1]
-        return RelativeStates(
-            x_BXD[:, :count],
-            None if targets_BN is None else x_BXD[:, count:],
-            _next_memory(
-                memory_YBMD, memory_mask_BM, inputs, attention_mask_BL,
-                length=self.config.memory_length if memory_length is None else memory_length,
-            ),
-        )  # fmt: skip
+        limit = self.config.memory_length if memory_length is None else memory_length
+        next_memory = _next_memory(memory_YBMD, memory_mask_BM, inputs, attention_mask_BL, length=limit)
+        return RelativeStates(x_BXD[:, :count], None if targets_BN is None else x_BXD[:, count:], next_memory)
 
     def _embed(self, ids_BL: Tensor, targets_BN: Tensor | None, inputs_embeds_BLE: Tensor | None) -> Tensor:
         """Return the inputs of both streams in one tensor: blocks treat them alike, only their masks differ."""
@@ -331,8 +325,13 @@ def _next_memory(
         return next_YBMD.masked_fill_(~tokens_BC.gather(1, order_BM)[:, :, None], 0.0)
 
 
-def _clear_rows(memory_YBMD: Tensor, new_document_B: Tensor | None) -> Tensor:
-    """Return the memory, cleared in rows that begin a new document."""
+def _without_earlier_documents(
+    memory_YBMD: Tensor | None, new_document_B: Tensor | None, dtype: torch.dtype
+) -> Tensor | None:
+    """Return the memory as constants of another data type, cleared in rows that begin a new document."""
+    if memory_YBMD is None:
+        return None
+    memory_YBMD = memory_YBMD.detach().to(dtype)
     return memory_YBMD if new_document_B is None else memory_YBMD.masked_fill(new_document_B[:, None, None], 0.0)
 
 

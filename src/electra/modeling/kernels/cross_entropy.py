@@ -256,14 +256,19 @@ def _in_blocks(
             grad_nE = scale_n[:, None] * (weights_Vn.T @ table_VE)
             grad_hidden_NE[rows_n] = grad_nE - weights_n[:, None] * table_VE[targets_n]
             factor_nE = (scale_n[:, None] * hidden_nE).to(dtype)
-            if dtype == torch.float32:
-                grad_table_VE.addmm_(weights_Vn, factor_nE)
-            else:
-                grad_table_VE += weights_Vn @ factor_nE
+            _add_product(grad_table_VE, weights_Vn, factor_nE)
     if needs_gradient:
         grad_table_VE.index_add_(0, targets_N, -weights_N[:, None] * hidden_NE)
         grad_bias_V.index_add_(0, targets_N, -weights_N)
     return loss, samples_N, (grad_hidden_NE, grad_table_VE, grad_bias_V)
+
+
+def _add_product(sum_VE: Tensor, first_Vn: Tensor, second_nE: Tensor) -> None:
+    """Add a matrix product to an fp32 tensor, in place."""
+    if first_Vn.dtype == torch.float32:
+        sum_VE.addmm_(first_Vn, second_nE)
+    else:
+        sum_VE += first_Vn @ second_nE
 
 
 def _weighted_rows(weights_N: Tensor) -> Tensor:
