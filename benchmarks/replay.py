@@ -31,7 +31,7 @@ from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoders.base import attention_mask
 from electra.modeling.encoders.bert import BertConfig
 from electra.objectives.base import Objective
-from electra.objectives.config import GeneratorConfig, make_objective_config
+from electra.objectives.config import GeneratorConfig, ObjectiveConfig
 from electra.objectives.electric import Electric
 from electra.objectives.masked_lm import MaskedLanguageModel
 from electra.objectives.masking import Masking
@@ -203,11 +203,14 @@ def settings_of(settings: Arrays, recorded: Arrays) -> PretrainConfig:
         size = recorded[f"init/{network}/embeddings/word_embeddings"].shape[1]
         generator = replace(generator, embedding_size=size)
     config = load_config(PretrainConfig, "faithful")
+    objective_class, own_settings = ObjectiveConfig.variant(
+        asdict(config.objective) | objective_settings(settings, sharing)
+    )
     return replace(
         config,
         model=model,
         generator=generator,
-        objective=make_objective_config(**asdict(config.objective) | objective_settings(settings, sharing)),
+        objective=objective_class(**own_settings),
         masking=replace(config.masking, share=settings.get("mask_prob", 0.15)),
         packing=replace(config.packing, sequence_length=settings["max_seq_length"]),
         optimizer=replace(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from configs import make_encoder_config
 from small_model import LENGTH, TEXTS, write_model
 
 import electra
@@ -23,7 +24,7 @@ from electra.export.loading import load_pretrained
 from electra.export.onnx.model import load_onnx
 from electra.export.onnx.write import save_onnx
 from electra.export.pretrained import Pretrained
-from electra.modeling.encoders.base import EncoderConfig, make_config
+from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving.calibration import Calibration
@@ -77,7 +78,7 @@ def pretrained(
     tokenizer = train_tokenizer(TEXTS * 5, vocabulary_size=150)
     torch.manual_seed(0)
     settings = {"embedding_size": 16, **SHAPES[shape]}
-    config = make_config(
+    config = make_encoder_config(
         layers=2, hidden_size=32, feed_forward_size=48, heads=2, max_positions=40, vocabulary_size=150,
         initializer_range=0.4, linear_initializer_range=0.2, **settings,
     )  # fmt: skip

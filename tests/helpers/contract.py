@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import torch
+from configs import make_objective_config
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.encoders.bert import BertConfig
 from electra.objectives.base import Objective
-from electra.objectives.config import GeneratorConfig, ObjectiveConfig, make_objective_config
+from electra.objectives.config import GeneratorConfig, ObjectiveConfig
 from electra.objectives.masking import MaskingConfig
 from electra.pretraining.config import PretrainConfig, build_objective
 

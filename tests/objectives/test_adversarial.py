@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 import torch
+from configs import make_objective_config
 from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoders.bert import BertConfig
 from electra.objectives.adversarial import Adversarial
-from electra.objectives.config import GeneratorConfig, ObjectiveParts, make_objective_config
+from electra.objectives.config import GeneratorConfig, ObjectiveParts
 from electra.objectives.masking import MaskingConfig
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary

@@ -3,12 +3,13 @@
 from typing import Any
 
 import torch
+from configs import make_objective_config
 from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoders.bert import BertConfig
-from electra.objectives.config import GeneratorConfig, ObjectiveParts, make_objective_config
+from electra.objectives.config import GeneratorConfig, ObjectiveParts
 from electra.objectives.generator_objective import CorruptedBatch, GeneratorObjective
 from electra.objectives.masking import MaskingConfig
 from electra.objectives.vocabulary import Vocabulary

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 import torch
+from configs import make_objective_config
 from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
-from electra.objectives.config import GeneratorConfig, ObjectiveConfig, ObjectiveParts, make_objective_config
+from electra.objectives.config import GeneratorConfig, ObjectiveConfig, ObjectiveParts
 from electra.objectives.masking import MaskingConfig, replace_tokens, text_mask
 from electra.objectives.replaced_token import ReplacedToken, ReplacedTokenConfig
 from electra.objectives.row_rng import Purpose, uniforms

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from configs import make_encoder_config
 from safetensors.torch import load_file, save_file
 from small_model import LENGTH, TEXTS, write_model
 
 from electra.data import tokenizer as tokenizers
 from electra.errors import CheckpointError
 from electra.export import huggingface
-from electra.modeling.encoders.base import EncoderConfig, make_config
+from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.encoders.bert import BertEncoder
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
@@ -47,7 +48,7 @@ def saved(folder: Path, encoder: Any, head: Any, **others: Any) -> Path:
 
 
 def small(**others: Any) -> EncoderConfig:
-    return make_config(
+    return make_encoder_config(
         layers=2, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, vocabulary_size=150,
         initializer_range=0.4, linear_initializer_range=0.4, **others,
     )  # fmt: skip

@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from configs import make_encoder_config
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from electra.modeling.encoders.base import EncoderModule, make_config
+from electra.modeling.encoders.base import EncoderModule
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.tasks.base import InputSpec, Rows, collate
@@ -41,7 +42,7 @@ def rows_of(tokenizer: Tokenizer, *sizes: int) -> Rows:
 
 def encoder(**settings: Any) -> EncoderModule:
     torch.manual_seed(0)
-    return make_config(
+    return make_encoder_config(
         layers=2, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, vocabulary_size=80,
         initializer_range=0.3, linear_initializer_range=0.3, dropout=0.0, attention_dropout=0.0, **settings,
     ).build()  # fmt: skip

@@ -253,14 +253,3 @@ def scores_of(kind: str | None) -> Literal["log-odds", "energy"]:
     """The meaning of the logits of a discriminator that was trained with this kind of objective (None:
     unknown)."""
     return objectives.get(kind).scores if kind in objectives.names() else "log-odds"
-
-
-def make_objective_config(kind: str = "replaced-token", **settings: Any) -> ObjectiveConfig:
-    """Make the config of an objective from its kind; settings of other objectives are ignored, as in a file.
-
-    Raises:
-        ConfigError: no objective has this name.
-        ValueError: a setting of another objective must not be ignored.
-    """
-    config_class, own = ObjectiveConfig.variant({"kind": kind, **settings})
-    return config_class(**own)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from configs import make_encoder_config
 from safetensors.torch import load_file, save_file
 
 from electra.data import tokenizer as tokenizers
@@ -15,7 +16,6 @@ from electra.errors import CheckpointError
 from electra.export import huggingface
 from electra.export.formats.bert import BertFormat
 from electra.export.parity import parity
-from electra.modeling.encoders.base import make_config
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead, SentencePairHead
 
@@ -167,7 +167,7 @@ def test_a_masked_language_model_is_exported_with_its_model_type(
 ) -> None:
     torch.manual_seed(0)
     shape = {"embedding_size": 32, "layers": 4, **FAMILIES[family]}
-    config = make_config(
+    config = make_encoder_config(
         hidden_size=32, feed_forward_size=48, heads=4, max_positions=40,
         vocabulary_size=tokenizers.vocabulary_size(load_tokenizer(tokenizer_json)), activation=activation,
         initializer_range=0.2, linear_initializer_range=0.2, **shape,

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+from configs import make_encoder_config
 
-from electra.modeling.encoders.base import attention_mask, make_config
+from electra.modeling.encoders.base import attention_mask
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.kernels.unpadding import Unpadding
 
@@ -34,7 +35,7 @@ def test_gradients_equal_those_of_indexing() -> None:
 @pytest.mark.parametrize("attention_dropout", [0.0, 1e-9])  # above 0, training uses the kernel with dropout
 def test_states_and_gradients_are_the_same(positions_BN: torch.Tensor | None, attention_dropout: float) -> None:
     torch.manual_seed(0)
-    config = make_config(**{**vars(CONFIG), "attention_dropout": attention_dropout})
+    config = make_encoder_config(**{**vars(CONFIG), "attention_dropout": attention_dropout})
     encoder = BertEncoder(config).double().train()
     ids_BL, segments_BL = torch.randint(50, (4, 7)), torch.randint(2, (4, 7))
     results = []

@@ -348,13 +348,3 @@ def attention_mask(lengths_B: Tensor, length: int) -> Tensor | None:
     if lengths_B.device.type == "cpu" and bool((lengths_B == length).all()):
         return None
     return torch.arange(length, device=lengths_B.device) < lengths_B[:, None]
-
-
-def make_config(kind: str = "bert", **settings: Any) -> EncoderConfig:
-    """Return the config of an encoder of this kind.
-
-    Raises:
-        ConfigError: no encoder has this kind.
-    """
-    config_class: type[EncoderConfig] = encoders.get(kind)
-    return config_class(**settings)
