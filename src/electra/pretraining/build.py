@@ -100,7 +100,6 @@ def build(config: PretrainConfig, data: TokenData, warm_start: WarmStart | None)
         keep_freed_memory()
     torch.manual_seed(config.train.seed)
     objective = build_objective(config, data.special, vocabulary_tables(config, data))
-    check_data(config, data)
     if warm_start is not None:
         initialize(objective, config, data, warm_start)
     objective = objective.to(device)

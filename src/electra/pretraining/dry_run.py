@@ -10,7 +10,7 @@ from electra.config import to_toml
 from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
 from electra.pretraining.config import PretrainConfig, build_objective
-from electra.pretraining.resolve import resolve, resolve_for_run
+from electra.pretraining.resolve import resolve, resolve_for_run, resolve_without_data
 from electra.training.checkpoint import Checkpoints
 from electra.training.cost_estimate import CostEstimate, estimate_cost
 from electra.training.run_folder import RunFolder, check_out_folder
@@ -26,11 +26,11 @@ def dry_run(config: PretrainConfig, *, fresh: bool = False) -> "DryRun":
     if run_folder:
         check_out_folder(run_folder)
     names = Checkpoints(run_folder.checkpoints, config.checkpoint).names() if run_folder else []
-    data = None if config.data is None else TokenData.open(config.data, verify=False)
-    resolved = resolve(config, data, resumed=bool(names))
-    if data is not None and run_folder:
-        resolved = resolve_for_run(resolved, run_folder)
-    config = resolved.config
+    if config.data is None:
+        config = resolve_without_data(config, resumed=bool(names))
+    else:
+        resolved = resolve(config, TokenData.open(config.data, verify=False), resumed=bool(names))
+        config = (resolve_for_run(resolved, run_folder) if run_folder else resolved).config
     with torch.device("meta"):
         objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
     estimate = estimate_cost(objective, config.train, length=config.packing.sequence_length)

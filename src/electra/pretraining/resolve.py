@@ -29,18 +29,17 @@ class Resolved:
     """A config without open settings, and its data and networks.
 
     Attributes:
-        data: None if only parameters and FLOPs are counted.
         warm_start: the pre-trained networks to start from; empty for a resumed run.
         resumed: whether the run has a checkpoint already.
     """
 
     config: PretrainConfig
-    data: TokenData | None
+    data: TokenData
     warm_start: WarmStart
     resumed: bool = False
 
 
-def resolve(config: PretrainConfig, data: TokenData | None = None, *, resumed: bool = False) -> Resolved:
+def resolve(config: PretrainConfig, data: TokenData, *, resumed: bool = False) -> Resolved:
     """Fill in the shapes of the pre-trained networks that a run starts from, and the vocabulary size of its data.
 
     Raises:
@@ -48,17 +47,29 @@ def resolve(config: PretrainConfig, data: TokenData | None = None, *, resumed: b
         CheckpointError: a network cannot be loaded.
         DataError: the data has another vocabulary than the networks.
     """
+    config, warm_start = _with_pretrained_shapes(config, resumed=resumed)
+    check_data(config, data)
+    check_vocabulary(warm_start, data, config.init)
+    config = replace(config, model=with_vocabulary_of(config, data))
+    return Resolved(config, data, warm_start, resumed)
+
+
+def resolve_without_data(config: PretrainConfig, *, resumed: bool = False) -> PretrainConfig:
+    """Fill in the shapes of the pre-trained networks and a vocabulary size, to count parameters and FLOPs.
+
+    Raises:
+        ConfigError: settings contradict the networks.
+        CheckpointError: a network cannot be loaded.
+    """
+    return with_vocabulary(_with_pretrained_shapes(config, resumed=resumed)[0])
+
+
+def _with_pretrained_shapes(config: PretrainConfig, *, resumed: bool) -> tuple[PretrainConfig, WarmStart]:
+    """Return the config with the shapes of the networks to start from, and these networks; none if resumed."""
     if config.train.minutes is not None:  # the number of steps is computed later
         config = replace(config, train=replace(config.train, steps=None))
     warm_start = WarmStart() if resumed else load_warm_start(config.init)
-    config = with_shapes(config, warm_start)
-    if data is None:
-        config = with_vocabulary(config)
-    else:
-        check_data(config, data)
-        check_vocabulary(warm_start, data, config.init)
-        config = replace(config, model=with_vocabulary_of(config, data))
-    return Resolved(config, data, warm_start, resumed)
+    return with_shapes(config, warm_start), warm_start
 
 
 def resolve_for_run(resolved: Resolved, run_folder: RunFolder) -> Resolved:
@@ -68,7 +79,6 @@ def resolve_for_run(resolved: Resolved, run_folder: RunFolder) -> Resolved:
         CheckpointError: the config or the data differ from those of the run.
     """
     config, data = replace(resolved.config, out=run_folder.path), resolved.data
-    assert data is not None
     if resolved.resumed:
         config = with_shapes_of_run(config, stored_config(run_folder, PretrainConfig))
     if broadcast_object(run_folder.config.exists()):

@@ -77,7 +77,6 @@ class _Session:
     def build(self) -> RunParts:
         """Build the parts of the run; a resumed run gets its weights from the checkpoint later."""
         resolved = self.resolved
-        assert resolved.data is not None
         return build(resolved.config, resolved.data, None if resolved.resumed else resolved.warm_start)
 
 
@@ -98,7 +97,6 @@ def _open_session(resolved: Resolved, out: Path, *, fresh: bool) -> Iterator[_Se
         on_event = stack.enter_context(open_event_hook(run_folder, config.tracking.on_event))
         stack.enter_context(name_lost_peers(minutes=config.train.timeout_minutes))
         if is_local_main_process():
-            assert resolved.data is not None
             run_folder.verified.parent.mkdir(exist_ok=True)
             write_json(run_folder.verified, resolved.data.stamps, indent=None)
         yield _Session(resolved, run_folder, on_event)
@@ -129,7 +127,6 @@ def _lock(folder: Path) -> Iterator[None]:
 def _build_trainer(session: _Session, parts: RunParts) -> Trainer:
     """Build the trainer of a run."""
     data, run_folder, precision = session.resolved.data, session.run_folder, parts.precision
-    assert data is not None
     config = session.resolved.config
     config = replace(config, train=replace(config.train, precision=precision.name))
     if is_main_process():

@@ -14,7 +14,7 @@ from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import ConfigError
 from electra.objectives.base import Objective
-from electra.pretraining.build import check_data, vocabulary_tables
+from electra.pretraining.build import vocabulary_tables
 from electra.pretraining.config import PretrainConfig, build_objective
 from electra.pretraining.resolve import resolve
 from electra.studies.config import Arm, Study
@@ -107,7 +107,6 @@ def check_arms(setup: StudySetup, configs: ArmConfigs, data: TokenData) -> None:
     if problems:
         raise ConfigError("arms that cannot be run:\n  " + "\n  ".join(problems))
     for config in configs.values():
-        check_data(config, data)
         vocabulary_tables(config, data)
 
 
