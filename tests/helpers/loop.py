@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.modeling.flops import Network, Networks
-from electra.objectives.base import Counts, StepOutput
+from electra.objectives.base import Counts, StepOutput, TrainableModule
 from electra.training.batch_source import BatchSource
 from electra.training.config import (
     CheckpointConfig,
@@ -29,7 +29,7 @@ from electra.training.trainer import Outcome, Trainer
 LENGTH, VOCABULARY = 8, 11
 
 
-class NextId(nn.Module):
+class NextId(TrainableModule):
     """Predicts (id + 1) mod V from an id, with dropout, so that hidden randomness would show."""
 
     def __init__(self, *, dropout: float = 0.2) -> None:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -45,8 +45,8 @@ class ExportableNetwork:
     pairs: SentencePairHead | None = None
 
 
-class Objective(nn.Module, ABC):
-    """A pre-training objective. Each one has a file of its own.
+class TrainableModule(nn.Module, ABC):
+    """A module that the trainer can train: an objective of pre-training, or the model of a fine-tuning task.
 
     Attributes:
         has_unused_parameters: whether a step leaves some parameters without a gradient. DistributedDataParallel
@@ -56,16 +56,30 @@ class Objective(nn.Module, ABC):
     has_unused_parameters = False
 
     @abstractmethod
-    def forward(self, batch: Batch, counts: Counts | None = None) -> StepOutput:
+    def forward(self, batch: Any, counts: Counts | None = None) -> StepOutput:
         """Return the loss of a batch, divided by `counts` (None: the counts of this batch)."""
 
     @abstractmethod
-    def counts(self, batch: Batch) -> Counts:
+    def counts(self, batch: Any) -> Counts:
         """Return the number of positions that each part of the loss is averaged over, before the forward pass.
 
         The trainer adds these up over micro-batches, so that gradient accumulation gives the same mean as one
         large batch.
         """
+
+    @abstractmethod
+    def networks(self, length: int) -> Networks:
+        """Return the networks that the current step computes over inputs of `length` tokens, to count FLOPs."""
+
+    def begin_step(self, step: int, steps: int | None) -> None:
+        """Called before every step with the number of steps done and their total (None while it is measured).
+
+        Its effect may depend on these numbers and the weights only, because a run can be resumed at any step.
+        """
+
+
+class Objective(TrainableModule):
+    """A pre-training objective. Each one has a file of its own."""
 
     @abstractmethod
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
@@ -76,18 +90,8 @@ class Objective(nn.Module, ABC):
         """
 
     @abstractmethod
-    def networks(self, length: int) -> Networks:
-        """Return the networks that the current step computes over inputs of `length` tokens, to count FLOPs."""
-
-    @abstractmethod
     def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
         """Return the networks to export, by the name of their folder."""
-
-    def begin_step(self, step: int, steps: int | None) -> None:
-        """Called before every step with the number of steps done and their total (None while it is measured).
-
-        Its effect may depend on these numbers and the weights only, because a run can be resumed at any step.
-        """
 
     def output_biases(self) -> list[nn.Parameter]:
         """Return the biases (V) of logits over the vocabulary (see init.output_bias)."""

@@ -9,13 +9,13 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from electra.modeling.encoders.base import EncoderModule, attention_mask, compute_states, gather_positions
 from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network, Networks
 from electra.modeling.task_heads import TaskHead
-from electra.objectives.base import Counts, StepOutput
+from electra.objectives.base import Counts, StepOutput, TrainableModule
 from electra.tasks.base import Outputs, Problem, Rows, TaskBatch, collate
 from electra.tasks.long_texts import LongTexts, summary_positions
 
@@ -24,7 +24,7 @@ CPU_TOKENS, DEVICE_TOKENS = 2048, 16_384
 """Tokens per batch, including padding, when outputs are computed: enough for the full speed of matrix products."""
 
 
-class TaskModel(nn.Module):
+class TaskModel(TrainableModule):
     """An encoder and the head of a problem.
 
     Args:
@@ -108,9 +108,6 @@ class TaskModel(nn.Module):
         # With memory, the texts of a batch are read in parallel, one window at a time.
         tokens_at_once = self.long.window if self.long is not None and self.long.method == "memory" else None
         return batches_by_length(rows, batch_tokens, tokens_at_once=tokens_at_once)
-
-    def begin_step(self, step: int, steps: int | None) -> None:
-        """Do nothing: all steps are the same."""
 
     def networks(self, length: int) -> Networks:
         share, config = 1 / length if self.head.reads_first_only else 1.0, self.encoder.config

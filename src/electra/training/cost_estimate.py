@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from electra.modeling.encoders.base import EncoderConfig
-from electra.modeling.flops import Convention, Networks, training_flops
+from electra.modeling.flops import Convention, training_flops
 from electra.modeling.kernels.cross_entropy import ROWS
-from electra.objectives.base import ExportableNetwork, NetworkName
+from electra.objectives.base import NetworkName, Objective, TrainableModule
 from electra.training.config import TrainConfig
 from electra.training.precision import PRECISIONS, PrecisionName, product_flops
 from electra.training.tracking import format_duration
@@ -84,21 +84,20 @@ def model_state_bytes(parameters: int) -> float:
 
 
 def flops_per_sequence(
-    objective: nn.Module, length: int, *, steps: int | None, convention: Convention = "modern"
+    objective: TrainableModule, length: int, *, steps: int | None, convention: Convention = "modern"
 ) -> float:
     """Training FLOPs per sequence, the mean over the steps of a run (stages can have different FLOPs)."""
     sample = [0] if steps is None else [round((i + 0.5) / SAMPLED_STEPS * steps) for i in range(SAMPLED_STEPS)]
     flops = []
     for step in sample:
-        objective.begin_step(step, steps)  # type: ignore[operator]
-        networks: Networks = objective.networks(length)  # type: ignore[operator]
-        flops.append(training_flops(networks, length, convention))
+        objective.begin_step(step, steps)
+        flops.append(training_flops(objective.networks(length), length, convention))
     return sum(flops) / len(flops)
 
 
-def estimate_cost(objective: nn.Module, config: TrainConfig, *, length: int) -> CostEstimate:
+def estimate_cost(objective: Objective, config: TrainConfig, *, length: int) -> CostEstimate:
     """Estimate the cost of a run; the objective can be on the meta device."""
-    networks: dict[NetworkName, ExportableNetwork] = objective.exportable_networks()  # type: ignore[operator]
+    networks = objective.exportable_networks()
     parameters = {name: count_parameters(network.encoder, network.head) for name, network in networks.items()}
     trained = count_parameters(objective)
     at_once = config.micro_batch_size or config.batch_size

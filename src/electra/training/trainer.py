@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
-
 from electra import durable
-from electra.modeling.flops import Networks, training_flops
+from electra.modeling.flops import training_flops
+from electra.objectives.base import TrainableModule
 from electra.training.checkpoint import Checkpoint, Checkpoints
 from electra.training.checkpoint_io import check_identity, latest, restore, save
 from electra.training.config import TrainerConfig
@@ -57,14 +56,14 @@ class Outcome:
 
 
 class Trainer:
-    """Trains one objective (see `electra.objectives.base.Objective`).
+    """Trains one objective, or the model of a fine-tuning task.
 
     Attributes:
         progress: counters and sums of the run.
         evaluation: the last held-out metrics.
     """
 
-    def __init__(self, objective: nn.Module, config: TrainerConfig, context: RunContext) -> None:
+    def __init__(self, objective: TrainableModule, config: TrainerConfig, context: RunContext) -> None:
         self.objective, self.config, self.context = objective, config, context
         self.options, self.device = context.options, context.device
         self.checkpoints = Checkpoints(context.run_folder.checkpoints, config.checkpoint, warn=self._warn)
@@ -127,9 +126,9 @@ class Trainer:
                 self.progress.step += 1
             return
         self.metrics.start_step()
-        self.objective.begin_step(step, self.progress.steps)  # type: ignore[operator]
+        self.objective.begin_step(step, self.progress.steps)
         rate = self._learning_rate(step)
-        networks: Networks = self.objective.networks(batches.sequence_length)  # type: ignore[operator]
+        networks = self.objective.networks(batches.sequence_length)
         flops_per_position = training_flops(networks, batches.sequence_length) / batches.sequence_length
         metrics = self.update(batches.micro_batches(step), rate)
         if not self.metrics.accepts(metrics):

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from electra.data.collate import Batch
 from electra.modeling.encoders.base import EncoderModule
-from electra.objectives.base import Counts, StepOutput
+from electra.objectives.base import Counts, StepOutput, TrainableModule
 from electra.training import distributed
 from electra.training.loss_scale import LossScale
 from electra.training.optim import load_optimizer_state_dict, optimizer_state_dict
@@ -48,7 +48,7 @@ class Update:
 
     def __init__(
         self,
-        objective: nn.Module,
+        objective: TrainableModule,
         optimizer: torch.optim.Optimizer,
         *,
         gradient_clip: float,
@@ -111,7 +111,7 @@ class Update:
         """Totals over all micro-batches of all processes; None if there is only one, which computes its own."""
         if len(batches) == distributed.world_size() == 1:
             return None
-        each = [self.objective.counts(batch) for batch in batches]  # type: ignore[operator]
+        each = [self.objective.counts(batch) for batch in batches]
         return distributed.all_reduce_sum(
             {name: torch.stack([counts[name] for counts in each]).sum() for name in each[0]}
         )
@@ -125,7 +125,7 @@ class Update:
         return self.forward.no_sync()
 
 
-def _wrap_ddp(objective: nn.Module) -> nn.Module:
+def _wrap_ddp(objective: TrainableModule) -> nn.Module:
     """Wrap the objective in DistributedDataParallel, unless it is sharded or the process is alone."""
     if distributed.world_size() == 1 or is_sharded(objective):
         return objective
@@ -138,7 +138,7 @@ def _wrap_ddp(objective: nn.Module) -> nn.Module:
         objective,
         **buffers,
         gradient_as_bucket_view=True,
-        find_unused_parameters=getattr(objective, "has_unused_parameters", False),
+        find_unused_parameters=objective.has_unused_parameters,
     )
 
 
