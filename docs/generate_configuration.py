@@ -5,8 +5,11 @@
 
 import importlib
 import inspect
+import json
+import re
+import tomllib
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
@@ -22,8 +25,33 @@ from electra.pretraining.config import PretrainConfig
 
 PAGE = Path(__file__).parent / "reference/configuration.md"
 
-OTHER_ENCODERS = {"bert-": "BERT", "roberta-": "RoBERTa", "albert-": "ALBERT"}
-"""Titles of the tables of other encoders, by the prefix of their presets' names."""
+SIZES = {
+    "model.layers": "layers",
+    "model.hidden_size": "hidden size",
+    "model.embedding_size": "embedding size",
+    "model.feed_forward_size": "feed-forward size",
+    "model.heads": "heads",
+    "packing.sequence_length": "sequence length",
+    "train.batch_size": "batch size",
+    "train.steps": "steps",
+    "optimizer.learning_rate": "learning rate",
+}
+"""Settings in the table of presets, and the titles of their columns."""
+
+ANALYSES = {
+    "out": (r"Folder for \S+\.json, .*; existing ones are replaced\. Default: no files\.", "a path", "unset"),
+    "resamples": (r"Number of bootstrap resamples of (.*), for the intervals\.", "a whole number", None),
+    "seed": (r"Random seed\.|Random seed of the resamples\.", "a whole number", "0"),
+}
+"""Options that most analyses have: pattern of the documentation, type, and the default if it is the same."""
+
+HEADER = ("| name | takes | default | description |", "|---|---|---|---|")
+
+TABLES = """\
+<div class="settings" markdown>
+
+A setting with an empty default is unset. The `kind` of a section decides which further settings it has.
+"""
 
 INTRODUCTION = """\
 # Configuration reference
@@ -46,8 +74,8 @@ extends = "electra-small"
 steps = 50000
 ```
 
-The resolved settings of a run are in its `config.toml`; `--dry-run` prints them without training. A
-[fine-tuning](../guides/finetuning.md) is described in the same way.
+The resolved settings of a run, with all that it inherits, are in its `config.toml`; `--dry-run` prints them and
+stops. A [fine-tuning](../guides/finetuning.md) is described in the same way.
 
 `make docs` writes this page from the dataclasses in `src/electra`.
 """
@@ -60,7 +88,7 @@ def main() -> None:
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([INTRODUCTION, *_presets(), *_sections(), *_verbs()])
+    return "\n".join([INTRODUCTION, *_presets(), TABLES, *_sections(), *_verbs(), "</div>\n"])
 
 
 def _presets() -> Iterator[str]:
@@ -68,35 +96,49 @@ def _presets() -> Iterator[str]:
     resolved = {name: flat(load_config(PretrainConfig, name)) for name in preset_names()}
     by_size = ("model.hidden_size", "model.layers", "train.steps")
     resolved = dict(sorted(resolved.items(), key=lambda item: [item[1][name] or 0 for name in by_size]))
+    yield "| preset | " + " | ".join(SIZES.values()) + " |"
+    yield "|---" * (len(SIZES) + 1) + "|"
+    for name, values in resolved.items():
+        if not name.startswith("faithful"):
+            yield f"| `{name}` | " + " | ".join(_cell(values[setting]) for setting in SIZES) + " |"
+    yield "\nA `faithful` preset has the sizes of the preset that it extends. Further settings of each preset:\n"
     for name in resolved:
-        yield f"- `{name}`: {_description(PRESETS / f'{name}.toml')}"
+        yield _preset(PRESETS / f"{name}.toml", without=SIZES)
     yield '\nSettings to combine with any of them (`extends = ["electra-base", "objectives/electra-15"]`):\n'
-    for path in sorted((PRESETS / "objectives").glob("*.toml")):
-        yield f"- `objectives/{path.stem}`: {_description(path)}"
-    electra = {name: values for name, values in resolved.items() if not name.startswith(tuple(OTHER_ENCODERS))}
-    yield from _differences("The settings in which they differ", electra)
-    base = {"electra-base": resolved["electra-base"]}
-    for prefix, title in OTHER_ENCODERS.items():
-        members = {name: values for name, values in resolved.items() if name.startswith(prefix)}
-        yield from _differences(f"{title}, compared with `electra-base`", base | members)
-
-
-def _description(path: Path) -> str:
-    """The first paragraph of the comment at the beginning of a preset."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return " ".join(line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("# "), lines))
-
-
-def _differences(title: str, resolved: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """A table of the settings in which the presets differ."""
-    yield f"\n{title}:\n"
-    yield "| setting | " + " | ".join(name.removeprefix("electra-") for name in resolved) + " |"
-    yield "|---" * (len(resolved) + 1) + "|"
-    for setting in {name: None for preset in resolved.values() for name in preset}:
-        values = [preset.get(setting, "") for preset in resolved.values()]
-        if len(set(values)) > 1:
-            yield f"| `{setting}` | " + " | ".join(map(_cell, values)) + " |"
+    for path in [*sorted((PRESETS / "objectives").glob("*.toml")), PRESETS / "parts/quirks.toml"]:
+        yield _preset(path, without=())
     yield ""
+
+
+def _preset(path: Path, without: Container[str]) -> str:
+    """A list entry: the description of a preset, what it extends, and its own settings."""
+    text = path.read_text(encoding="utf-8")
+    description = " ".join(line.removeprefix("# ") for line in takewhile(lambda line: line != "#", _comment(text)))
+    table = tomllib.loads(text)
+    extends = table.pop("extends", [])
+    own = {f"{section}.{name}": value for section, values in table.items() for name, value in values.items()}
+    if without:  # a whole preset, which may repeat a setting that it inherits
+        inherited = _inherited(extends)
+        own = {name: value for name, value in own.items() if inherited.get(name) not in (str(value), repr(value))}
+    shown = [f"`{name}={json.dumps(value)}`" for name, value in own.items() if name not in without]
+    bases = ", ".join(f"`{base}`" for base in ([extends] if isinstance(extends, str) else extends))
+    entry = f"- `{path.relative_to(PRESETS).with_suffix('')}`: {description}"
+    entry += f" Extends {bases}." if bases else ""
+    return entry + (f" {', '.join(shown)}." if shown else "")
+
+
+def _inherited(extends: str | list[str]) -> dict[str, str]:
+    """The settings that a preset inherits, as in Python source; nothing if it extends several."""
+    if not extends:
+        return {setting.name: setting.default for setting in settings(PretrainConfig)}
+    if isinstance(extends, list):
+        return {}
+    return {name: repr(value) for name, value in flat(load_config(PretrainConfig, extends)).items()}
+
+
+def _comment(text: str) -> Iterator[str]:
+    """The lines of the comment at the beginning of a preset."""
+    return takewhile(lambda line: line.startswith("#"), iter(text.splitlines()))
 
 
 def _cell(value: object) -> str:
@@ -105,24 +147,99 @@ def _cell(value: object) -> str:
 
 
 def _sections() -> Iterator[str]:
-    for title, config in (("Settings of a run", PretrainConfig), ("Settings of a fine-tuning", FinetuneConfig)):
-        yield f"## {title}\n"
-        by_section = groupby(settings(config), key=lambda setting: setting.name.rpartition(".")[0])
-        for section, members in by_section:
-            if section:  # the rest are options of the command
-                yield f"### `[{section}]`\n"
-                yield from _table((setting, setting.name.rpartition(".")[2]) for setting in members)
+    of_runs = {setting.name: setting for setting in settings(PretrainConfig)}
+    yield "## Settings of a run\n"
+    for section, members in _by_section(PretrainConfig):
+        yield f"### `[{section}]`\n"
+        yield from _kinds(members)
+    yield "## Settings of a fine-tuning\n"
+    for section, members in _by_section(FinetuneConfig):
+        yield f"### `[{section}]`\n"
+        own = [setting for setting in members if setting != of_runs.get(setting.name)]
+        if inherited := [f"`{_last(setting)}`" for setting in members if setting not in own]:
+            yield f"The same as in [`[{section}]` of a run](#{section}): {', '.join(inherited)}.\n"
+        if own:
+            yield from _table((setting, _last(setting)) for setting in own)
+
+
+def _by_section(config: type[Any]) -> Iterator[tuple[str, list[Setting]]]:
+    for section, members in groupby(settings(config), key=lambda setting: setting.name.rpartition(".")[0]):
+        if section:  # the rest are options of the command
+            yield section, list(members)
+
+
+def _last(setting: Setting) -> str:
+    """The name of a setting within its section."""
+    return setting.name.rpartition(".")[2]
+
+
+def _kinds(members: list[Setting]) -> Iterator[str]:
+    """A table of the settings of a section; one more for settings that several kinds have, but not all."""
+    groups: dict[tuple[str, ...], list[Setting]] = {}
+    for setting in members:
+        groups.setdefault(setting.kinds, []).append(setting)
+    for kinds in [kinds for kinds, group in groups.items() if kinds and (len(kinds) == 1 or len(group) == 1)]:
+        groups[()] += groups.pop(kinds)
+    for kinds, group in groups.items():
+        if kinds:
+            yield f"For kind {', '.join(kinds)}:\n"
+        yield from _table(((setting, _last(setting)) for setting in group), of_kinds=bool(kinds))
 
 
 def _verbs() -> Iterator[str]:
     yield "## Options of the command\n"
+    yield from _analyses()
     for verb, (target, _) in VERBS.items():
         module, _, name = target.partition(":")
         run = getattr(importlib.import_module(module), name)
         config = config_type(run)
         yield f"### `electra {verb}`\n"
         yield f"{(inspect.getdoc(run) or '').splitlines()[0]}\n"
-        yield from _table(_options(config))
+        yield from _table((setting, name) for setting, name in _options(config) if not _shared(verb, setting))
+
+
+def _analyses() -> Iterator[str]:
+    """The options that most analyses have, each listed once."""
+    resamples = []
+    for verb, (target, _) in VERBS.items():
+        module, _, name = target.partition(":")
+        for setting in settings(config_type(getattr(importlib.import_module(module), name))):
+            if setting.name == "resamples" and (match := _shared(verb, setting)):
+                resamples.append(f"{verb.removeprefix('analyze ')}: {setting.default}, of {match[1]}")
+    yield "### `electra analyze`\n"
+    yield "Options that most analyses have; an option that is listed again at an analysis applies there.\n"
+    rows = {
+        "seed": ("`0`", "Random seed."),
+        "resamples": (
+            "500 or 1000",
+            f"Number of bootstrap resamples, for the intervals ({'; '.join(resamples)}).",
+        ),
+        "out": (
+            "",
+            "Folder for NAME.json, NAME.png and NAME.svg, where NAME is the analysis; existing ones are replaced. "
+            "Default: no files.",
+        ),
+    }
+    yield from HEADER
+    for name, (default, documentation) in rows.items():
+        yield f"| `--{name}` | {_short(ANALYSES[name][1])} | {default} | {documentation} |"
+    yield ""
+
+
+def _shared(verb: str, setting: Setting) -> "re.Match[str] | None":
+    """Whether a setting is an option that most analyses have; the pattern's match, or None."""
+    if not verb.startswith("analyze ") or setting.name not in ANALYSES:
+        return None
+    pattern, type_name, default = ANALYSES[setting.name]
+    if setting.type != type_name or default not in (None, setting.default):
+        return None
+    return re.fullmatch(pattern, " ".join(setting.documentation.split()))
+
+
+def _short(type_name: str) -> str:
+    """A type as the tables have it: "integer", "number", "path", "list of paths"."""
+    short = type_name.replace("whole number", "integer").replace("true or false", "boolean")
+    return short.removeprefix("a ").removeprefix("one of ")
 
 
 def _options(config: type[Any]) -> Iterator[tuple[Setting, str]]:
@@ -140,17 +257,22 @@ def _options(config: type[Any]) -> Iterator[tuple[Setting, str]]:
             yield setting, "--" + setting.name.replace("_", "-")
 
 
-def _table(rows: Iterable[tuple[Setting, str]]) -> Iterator[str]:
-    yield '<div class="settings" markdown>\n'
-    yield "| name | takes | default | what it does |"
-    yield "|---|---|---|---|"
+def _table(rows: Iterable[tuple[Setting, str]], of_kinds: bool = False) -> Iterator[str]:
+    """A table of settings, each with its kinds; without them if the text before the table names the kinds."""
+    yield from HEADER
     for setting, name in rows:
-        default = setting.default if setting.default in ("required", "unset") else f"`{setting.default}`"
         documentation = " ".join(setting.documentation.split()).replace("|", "\\|")
-        if setting.kinds:
+        if setting.kinds and not of_kinds:
             documentation = f"For kind {', '.join(setting.kinds)}. {documentation}"
-        yield f"| `{name}` | {setting.type} | {default} | {documentation} |"
-    yield "\n</div>\n"
+        yield f"| `{name}` | {_short(setting.type)} | {_default(setting)} | {documentation} |"
+    yield ""
+
+
+def _default(setting: Setting) -> str:
+    """The default as the tables have it; empty for a setting that may be left unset."""
+    if setting.default == "unset":
+        return ""
+    return setting.default if setting.default == "required" else f"`{setting.default}`"
 
 
 if __name__ == "__main__":
