@@ -29,7 +29,6 @@ SIZES = {
     "model.layers": "layers",
     "model.hidden_size": "hidden size",
     "model.embedding_size": "embedding size",
-    "model.feed_forward_size": "feed-forward size",
     "model.heads": "heads",
     "packing.sequence_length": "sequence length",
     "train.batch_size": "batch size",
@@ -99,11 +98,19 @@ def _presets() -> Iterator[str]:
     yield "| preset | " + " | ".join(SIZES.values()) + " |"
     yield "|---" * (len(SIZES) + 1) + "|"
     for name, values in resolved.items():
-        if not name.startswith("faithful"):
+        if not name.startswith("faithful"):  # the sizes of the presets that they extend
             yield f"| `{name}` | " + " | ".join(_cell(values[setting]) for setting in SIZES) + " |"
-    yield "\nA `faithful` preset has the sizes of the preset that it extends. Further settings of each preset:\n"
+    extends = {
+        name: tomllib.loads((PRESETS / f"{name}.toml").read_text(encoding="utf-8")).get("extends")
+        for name in resolved
+    }
+    faithful = {name: bases[0] for name, bases in extends.items() if name.startswith("faithful")}
+    yield "\nFeed-forward layers are 4 × the hidden size wide unless listed. Further settings of each preset:\n"
     for name in resolved:
-        yield _preset(PRESETS / f"{name}.toml", without=SIZES)
+        if name not in faithful:
+            yield _preset(PRESETS / f"{name}.toml", without=SIZES)
+    pairs = ", ".join(f"`{name}` (`{base}`)" for name, base in faithful.items())
+    yield f"- {pairs}: with `parts/quirks`, all quirks of the original ([fidelity](../concepts/fidelity.md))."
     yield '\nSettings to combine with any of them (`extends = ["electra-base", "objectives/electra-15"]`):\n'
     for path in [*sorted((PRESETS / "objectives").glob("*.toml")), PRESETS / "parts/quirks.toml"]:
         yield _preset(path, without=())
@@ -119,6 +126,8 @@ def _preset(path: Path, without: Container[str]) -> str:
     own = {f"{section}.{name}": value for section, values in table.items() for name, value in values.items()}
     if without:  # a whole preset, which may repeat a setting that it inherits
         inherited = _inherited(extends)
+        if own.get("model.feed_forward_size") == 4 * own.get("model.hidden_size", 0):
+            del own["model.feed_forward_size"]
         own = {name: value for name, value in own.items() if inherited.get(name) not in (str(value), repr(value))}
     shown = [f"`{name}={json.dumps(value)}`" for name, value in own.items() if name not in without]
     bases = ", ".join(f"`{base}`" for base in ([extends] if isinstance(extends, str) else extends))
