@@ -9,7 +9,7 @@ import json
 import re
 import tomllib
 import typing
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
@@ -197,26 +197,38 @@ def _kinds(members: list[Setting]) -> Iterator[str]:
 
 def _verbs() -> Iterator[str]:
     yield "## Options of the command\n"
-    yield from _analyses()
-    for verb, (target, _) in VERBS.items():
-        module, _, name = target.partition(":")
-        run = getattr(importlib.import_module(module), name)
-        config = config_type(run)
-        yield f"### `electra {verb}`\n"
-        yield f"{(inspect.getdoc(run) or '').splitlines()[0]}\n"
-        yield from _table((setting, name) for setting, name in _options(config) if not _shared(verb, setting))
+    for are_analyses, verbs in groupby(VERBS, key=lambda verb: verb.startswith("analyze ")):
+        if are_analyses:
+            yield from _analyses()
+        for verb in verbs:
+            yield from _verb(verb)
+
+
+def _verb(verb: str) -> Iterator[str]:
+    run = _run(verb)
+    yield f"### `electra {verb}`\n"
+    yield f"{(inspect.getdoc(run) or '').splitlines()[0]}\n"
+    options = list(_options(config_type(run)))
+    if shared := [f"`{name}`" for setting, name in options if _shared(verb, setting)]:
+        yield f"Also [options of analyses](#electra-analyze): {', '.join(shared)}.\n"
+    yield from _table((setting, name) for setting, name in options if not _shared(verb, setting))
+
+
+def _run(verb: str) -> Callable[..., Any]:
+    """The function of a verb."""
+    module, _, name = VERBS[verb][0].partition(":")
+    return typing.cast(Callable[..., Any], getattr(importlib.import_module(module), name))
 
 
 def _analyses() -> Iterator[str]:
     """The options that most analyses have, each listed once."""
     resamples = []
-    for verb, (target, _) in VERBS.items():
-        module, _, name = target.partition(":")
-        for setting in settings(config_type(getattr(importlib.import_module(module), name))):
+    for verb in VERBS:
+        for setting in settings(config_type(_run(verb))):
             if setting.name == "resamples" and (match := _shared(verb, setting)):
                 resamples.append(f"{verb.removeprefix('analyze ')}: {setting.default}, of {match[1]}")
     yield "### `electra analyze`\n"
-    yield "Options that most analyses have; an option that is listed again at an analysis applies there.\n"
+    yield "Options that several analyses have.\n"
     rows = {
         "seed": ("`0`", "Random seed."),
         "resamples": (
