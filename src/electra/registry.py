@@ -119,6 +119,7 @@ encoders = Registry(
     {
         "bert": "electra.modeling.encoders.bert:BertConfig",
         "relative": "electra.modeling.encoders.relative:RelativeConfig",
+        "modernbert": "electra.modeling.encoders.modernbert:ModernBertConfig",
     },
 )
 """Config classes of encoders, by `model.kind`."""

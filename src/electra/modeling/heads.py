@@ -25,14 +25,20 @@ class MaskedLanguageModelHead(nn.Module):
     def __init__(self, config: EncoderConfig, *, activation: Activation = "gelu") -> None:
         super().__init__()
         self.activation = ACTIVATIONS[activation]
-        self.dense = nn.Linear(config.hidden_size, config.embedding_size)
-        self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_epsilon)
+        style = config.head_style
+        size = config.hidden_size if style.projects_after_norm else config.embedding_size
+        self.dense = nn.Linear(config.hidden_size, size, bias=style.bias)
+        self.norm = nn.LayerNorm(size, eps=config.layer_norm_epsilon, bias=style.norm_bias)
+        self.projection = None
+        if size != config.embedding_size:
+            self.projection = nn.Linear(size, config.embedding_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(config.vocabulary_size))
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
 
     def forward(self, x_ND: Tensor) -> Tensor:
         """Return the states whose products with the token table are the logits, without bias (N, E)."""
-        return self.norm(self.activation(self.dense(x_ND)))
+        x_ND = self.norm(self.activation(self.dense(x_ND)))
+        return x_ND if self.projection is None else self.projection(x_ND)
 
     def logits(self, x_ND: Tensor, table_VE: Tensor) -> Tensor:
         """Return the logits over the vocabulary (N, V)."""
@@ -84,11 +90,15 @@ class ReplacedTokenHead(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        style = config.head_style
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size, bias=style.bias)
         self.prediction = nn.Linear(config.hidden_size, 1)
         self.activation = ACTIVATIONS[config.activation]
+        self.norm: nn.Module = nn.Identity()
+        if style.detection_norm:
+            self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon, bias=style.norm_bias)
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """Return the logits (B, L)."""
-        return self.prediction(self.activation(self.dense(x_BLD))).squeeze(-1)
+        return self.prediction(self.norm(self.activation(self.dense(x_BLD)))).squeeze(-1)

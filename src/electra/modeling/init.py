@@ -24,7 +24,8 @@ def initialize(module: nn.Module, deviation: float, *, linear_range: float) -> N
                     nn.init.zeros_(layer.bias)
             case nn.LayerNorm():
                 nn.init.ones_(layer.weight)
-                nn.init.zeros_(layer.bias)
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
             case RelativeAttention():
                 for parameter in layer.parameters(recurse=False):
                     nn.init.trunc_normal_(parameter, std=deviation, a=-2 * deviation, b=2 * deviation)

@@ -50,6 +50,24 @@ def kinds_with(capabilities: Collection[Capability]) -> list[str]:
 
 
 @dataclass(frozen=True)
+class HeadStyle:
+    """How the heads on top of an encoder are built, as transformers' classes for the encoder have them.
+
+    Attributes:
+        bias: whether the hidden layers of heads have biases.
+        norm_bias: whether their LayerNorms have biases.
+        detection_norm: whether the head for replaced tokens has a LayerNorm after its hidden layer.
+        projects_after_norm: whether a masked-LM head keeps the hidden size up to its LayerNorm and projects to the
+            embedding size after it, without a bias; otherwise its hidden layer does.
+    """
+
+    bias: bool = True
+    norm_bias: bool = True
+    detection_norm: bool = False
+    projects_after_norm: bool = False
+
+
+@dataclass(frozen=True)
 class EncoderConfig(ABC):
     """The shape of an encoder (paper, table 6)."""
 
@@ -124,6 +142,11 @@ class EncoderConfig(ABC):
     def square(self) -> bool:
         """Whether embedding_size equals hidden_size, as in BERT. Otherwise a linear projection joins them."""
         return self.embedding_size == self.hidden_size
+
+    @property
+    def head_style(self) -> HeadStyle:
+        """How the heads on top of this encoder are built."""
+        return HeadStyle()
 
     @property
     def head_activation(self) -> Activation:

@@ -60,19 +60,25 @@ class Attention(nn.Module):
             product_BLX = unpadding.pad(product_BLX)
         packed_BLGHK = product_BLX.unflatten(-1, (-1, *heads))
         p = self.dropout.p if self.training else 0.0
-        # On a CPU PyTorch has no fused kernel with dropout, and its backward pass in bfloat16 is slow.
-        trains_in_bfloat16 = packed_BLGHK.dtype == torch.bfloat16 and torch.is_grad_enabled()
-        on_cpu = x_BLD.device.type == "cpu" and not torch.compiler.is_compiling()
-        if on_cpu and (p or trains_in_bfloat16):
-            y_BNHK = attend_by_head(query_BNHK, packed_BLGHK, mask_B11L, p)
-        else:
-            if query_BNHK is None:
-                query_BNHK = packed_BLGHK[:, :, 0]
-            query, key, value = (x.transpose(1, 2) for x in (query_BNHK, *packed_BLGHK.unbind(2)[-2:]))
-            y_BHNK = F.scaled_dot_product_attention(query, key, value, attn_mask=mask_B11L, dropout_p=p)
-            y_BNHK = y_BHNK.transpose(1, 2)
-        y_BND = y_BNHK.flatten(2)
+        y_BND = attend(query_BNHK, packed_BLGHK, mask_B11L, p).flatten(2)
         return self.output(y_BND if unpadding is None or query_states_BND is not None else unpadding.unpad(y_BND))
+
+
+def attend(query_BNHK: Tensor | None, packed_BLGHK: Tensor, mask_B11L: Tensor | None, p: float) -> Tensor:
+    """Return the attention output (B, N, H, K) by the fastest way that the device has.
+
+    Args: as `attend_by_head`.
+    """
+    # On a CPU PyTorch has no fused kernel with dropout, and its backward pass in bfloat16 is slow.
+    trains_in_bfloat16 = packed_BLGHK.dtype == torch.bfloat16 and torch.is_grad_enabled()
+    on_cpu = packed_BLGHK.device.type == "cpu" and not torch.compiler.is_compiling()
+    if on_cpu and (p or trains_in_bfloat16):
+        return attend_by_head(query_BNHK, packed_BLGHK, mask_B11L, p)
+    if query_BNHK is None:
+        query_BNHK = packed_BLGHK[:, :, 0]
+    query, key, value = (x.transpose(1, 2) for x in (query_BNHK, *packed_BLGHK.unbind(2)[-2:]))
+    y_BHNK = F.scaled_dot_product_attention(query, key, value, attn_mask=mask_B11L, dropout_p=p)
+    return y_BHNK.transpose(1, 2)
 
 
 def attend_by_head(query_BNHK: Tensor | None, packed_BLGHK: Tensor, mask_B11L: Tensor | None, p: float) -> Tensor:

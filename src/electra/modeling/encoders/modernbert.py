@@ -1,0 +1,332 @@
+"""The encoder of ModernBERT (Warner et al. 2024): pre-norm blocks without biases, rotary positions, gated
+feed-forward layers, and attention within a window in most blocks. Each of these is a setting.
+
+Shapes: B batch, L length, N query positions, D hidden size, E embedding size, H heads, K head size, V vocabulary.
+The name of a tensor ends in its shape (`x_BLD`).
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from electra.config import DropoutProbability, NonNegativeInt, PositiveFloat, PositiveInt
+from electra.modeling.encoders.base import (
+    ACTIVATIONS,
+    Capability,
+    EncoderConfig,
+    EncoderModule,
+    HeadStyle,
+    gather_positions,
+)
+from electra.modeling.init import initialize
+from electra.modeling.kernels.attention import attend
+from electra.modeling.kernels.dropout import Dropout
+from electra.modeling.kernels.local_attention import join_blocks, split_windows, window_mask, window_masks
+from electra.modeling.kernels.rotary import rotary_angles, rotate
+from electra.modeling.sharing import AnyEmbedding, EmbeddingSharing, share_embedding
+
+
+@dataclass(frozen=True)
+class ModernBertConfig(EncoderConfig):
+    """The shape of a ModernBERT encoder, or of one between BERT and ModernBERT."""
+
+    kind: str = "modernbert"
+    type_vocabulary_size: PositiveInt = 1
+    max_positions: PositiveInt = 8192
+    layer_norm_epsilon: float = 1e-5
+    dropout: DropoutProbability = 0.0
+    attention_dropout: DropoutProbability = 0.0
+    norm: Literal["pre", "post"] = "pre"
+    """Place of LayerNorm in a block: before attention and feed-forward (ModernBERT), or after they are added to
+    their input (BERT)."""
+    bias: bool = False
+    """Whether the linear layers of blocks and heads have biases."""
+    norm_bias: bool = False
+    """Whether LayerNorms have biases."""
+    position_encoding: Literal["rotary", "learned"] = "rotary"
+    """How positions are encoded: queries and keys are rotated, or a table of positions is added to the
+    embeddings."""
+    rope_theta: PositiveFloat = 160_000.0
+    """Base of the rotary frequencies in global blocks."""
+    local_rope_theta: PositiveFloat = 10_000.0
+    """Base of the rotary frequencies in local blocks."""
+    gated_feed_forward: bool = True
+    """Whether feed-forward layers are gated (GeGLU with activation gelu). A gated layer has two inner products of
+    feed_forward_size."""
+    local_window: NonNegativeInt = 128
+    """In local blocks a token attends to the tokens at most half of this number of positions away; 0: all blocks
+    are global."""
+    global_every: PositiveInt = 3
+    """Every so many blocks, the first one included, are global."""
+    first_attention_norm: bool = False
+    """Whether the first block has a LayerNorm before attention; the embeddings have one already."""
+    final_norm: bool = True
+    """Whether there is a LayerNorm after the last block."""
+    depth_scaled_init: bool = True
+    """Whether output layers of blocks are initialized with smaller weights, by the square root of twice the number
+    of blocks."""
+
+    run_settings: ClassVar[tuple[str, ...]] = (*EncoderConfig.run_settings, "depth_scaled_init")
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return frozenset({"bidirectional", "selected-positions", "input-embeddings", "shared-tables"})
+
+    @property
+    def head_style(self) -> HeadStyle:
+        return HeadStyle(bias=self.bias, norm_bias=self.norm_bias, detection_norm=True, projects_after_norm=True)
+
+    def is_local(self, layer: int) -> bool:
+        """Whether a block attends within a window only."""
+        return self.local_window > 0 and layer % self.global_every > 0
+
+    def build(self, *, query_stream: bool = False) -> "ModernBertEncoder":
+        assert not query_stream, "this encoder has no query stream"
+        return ModernBertEncoder(self)
+
+    def build_sharing(
+        self, embeddings: nn.Module, *, sharing: EmbeddingSharing = "tables", share_norm: bool = False
+    ) -> "ModernBertEncoder":
+        assert isinstance(embeddings, ModernBertEmbeddings)
+        return ModernBertEncoder(self, tables=embeddings, sharing=sharing)
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        if self.local_window % 2:
+            yield f"local_window: must be even, got {self.local_window}"
+        if self.position_encoding == "rotary" and self.hidden_size % (2 * self.heads):
+            yield f"heads: rotary positions need an even head size, got {self.hidden_size / self.heads:g}"
+
+
+class ModernBertEmbeddings(nn.Module):
+    """Token embeddings, a projection to the hidden size if they differ, LayerNorm, dropout.
+
+    The projection is before the LayerNorm, so that table and projection can be multiplied into one table for
+    transformers.
+
+    Args:
+        tables: embeddings of another encoder, whose token table is used here too.
+        sharing: how it is shared.
+    """
+
+    def __init__(
+        self,
+        config: ModernBertConfig,
+        *,
+        tables: "ModernBertEmbeddings | None" = None,
+        sharing: EmbeddingSharing = "tables",
+    ) -> None:
+        super().__init__()
+        E, D = config.embedding_size, config.hidden_size
+        self.token: AnyEmbedding = (
+            share_embedding(tables.token, sharing) if tables else nn.Embedding(config.vocabulary_size, E)
+        )
+        self.projection = nn.Identity() if config.square else nn.Linear(E, D, bias=False)
+        self.position = nn.Embedding(config.max_positions, D) if config.position_encoding == "learned" else None
+        self.segment = nn.Embedding(config.type_vocabulary_size, D) if config.type_vocabulary_size > 1 else None
+        self.norm = nn.LayerNorm(D, eps=config.layer_norm_epsilon, bias=config.norm_bias)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(
+        self, ids_BL: Tensor, segment_ids_BL: Tensor | None = None, inputs_embeds_BLE: Tensor | None = None
+    ) -> Tensor:
+        x_BLD = self.projection(self.token(ids_BL) if inputs_embeds_BLE is None else inputs_embeds_BLE)
+        if self.position is not None:
+            x_BLD = x_BLD + self.position.weight[: ids_BL.shape[1]]
+        if self.segment is not None:
+            x_BLD = x_BLD + (self.segment.weight[0] if segment_ids_BL is None else self.segment(segment_ids_BL))
+        return self.dropout(self.norm(x_BLD))
+
+
+class GatedFeedForward(nn.Module):
+    """Two inner products; the activation of one is multiplied with the other (GeGLU: Shazeer 2020)."""
+
+    def __init__(self, config: ModernBertConfig) -> None:
+        super().__init__()
+        inner = config.feed_forward_size * (2 if config.gated_feed_forward else 1)
+        self.inner = nn.Linear(config.hidden_size, inner, bias=config.bias)
+        self.outer = nn.Linear(config.feed_forward_size, config.hidden_size, bias=config.bias)
+        self.activation, self.gated = ACTIVATIONS[config.activation], config.gated_feed_forward
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        x_BLF = self.inner(x_BLD)
+        if not self.gated:
+            return self.outer(self.activation(x_BLF))
+        activated_BLF, gate_BLF = x_BLF.chunk(2, -1)
+        return self.outer(self.activation(activated_BLF) * gate_BLF)
+
+
+@dataclass(frozen=True)
+class AttentionInput:
+    """What all global or all local blocks share in a batch.
+
+    Attributes:
+        mask: True at keys that may be attended to; (B, 1, 1, L), (1 or B, 1, L, L), or in windows
+            (B × N, 1, Q, W); None: every key.
+        angles: cosine and sine (L, P); None: positions are not rotary.
+        reach: the reach of windows in blocks of queries; 0: all pairs of a row are computed.
+    """
+
+    mask: Tensor | None
+    angles: tuple[Tensor, Tensor] | None
+    reach: int = 0
+
+
+class RotaryAttention(nn.Module):
+    """Multi-head self-attention with rotary positions; the three input projections are one matrix product."""
+
+    def __init__(self, config: ModernBertConfig) -> None:
+        super().__init__()
+        D = config.hidden_size
+        self.heads = config.heads
+        self.query_key_value = nn.Linear(D, 3 * D, bias=config.bias)
+        self.output = nn.Linear(D, D, bias=config.bias)
+        self.dropout = Dropout(config.attention_dropout)
+
+    def forward(self, x_BLD: Tensor, shared: AttentionInput, positions_BN: Tensor | None = None) -> Tensor:
+        """Return the attention output (B, L, D), or (B, N, D) at `positions_BN`."""
+        B, L, D = x_BLD.shape
+        packed_BLGHK = self.query_key_value(x_BLD).unflatten(-1, (3, self.heads, D // self.heads))
+        if shared.angles is not None:
+            rotated_BLGHK = rotate(packed_BLGHK[:, :, :2], *shared.angles)
+            packed_BLGHK = torch.cat([rotated_BLGHK, packed_BLGHK[:, :, 2:]], 2)
+        p = self.dropout.p if self.training else 0.0
+        if shared.reach:
+            query_NQHK, windows_NWGHK = split_windows(packed_BLGHK, shared.reach)
+            y_BLHK = join_blocks(attend(query_NQHK, windows_NWGHK, shared.mask, p), B, L)
+            y_BND = y_BLHK.flatten(2)
+            return self.output(y_BND if positions_BN is None else gather_positions(y_BND, positions_BN))
+        mask, query_BNHK = shared.mask, None
+        if positions_BN is not None:
+            query_BNHK = gather_positions(packed_BLGHK[:, :, 0], positions_BN)
+            if mask is not None and mask.shape[-2] > 1:
+                mask = gather_positions(mask.squeeze(1).expand(B, -1, -1), positions_BN)[:, None]
+        return self.output(attend(query_BNHK, packed_BLGHK, mask, p).flatten(2))
+
+
+class ModernBertBlock(nn.Module):
+    """Attention and feed-forward, each added to its input."""
+
+    def __init__(self, config: ModernBertConfig, layer: int) -> None:
+        super().__init__()
+
+        def norm() -> nn.LayerNorm:
+            return nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon, bias=config.norm_bias)
+
+        self.local, self.pre_norm = config.is_local(layer), config.norm == "pre"
+        has_norm = layer > 0 or config.first_attention_norm or not self.pre_norm
+        self.attention_norm = norm() if has_norm else nn.Identity()
+        self.attention = RotaryAttention(config)
+        self.feed_forward_norm = norm()
+        self.feed_forward = GatedFeedForward(config)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, x_BLD: Tensor, shared: AttentionInput, positions_BN: Tensor | None = None) -> Tensor:
+        """Return the new states (B, L, D), or (B, N, D) at `positions_BN`, without computing the others."""
+        residual_BND = x_BLD if positions_BN is None else gather_positions(x_BLD, positions_BN)
+        if self.pre_norm:
+            attended_BND = self.attention(self.attention_norm(x_BLD), shared, positions_BN)
+            x_BND = self.dropout(attended_BND, residual=residual_BND)
+            return self.dropout(self.feed_forward(self.feed_forward_norm(x_BND)), residual=x_BND)
+        attended_BND = self.attention(x_BLD, shared, positions_BN)
+        x_BND = self.attention_norm(self.dropout(attended_BND, residual=residual_BND))
+        return self.feed_forward_norm(self.dropout(self.feed_forward(x_BND), residual=x_BND))
+
+
+class ModernBertEncoder(EncoderModule):
+    """Computes one state for each token id.
+
+    Args:
+        tables, sharing: as in `ModernBertEmbeddings`.
+    """
+
+    config: ModernBertConfig
+
+    def __init__(
+        self,
+        config: ModernBertConfig,
+        *,
+        tables: ModernBertEmbeddings | None = None,
+        sharing: EmbeddingSharing = "tables",
+    ) -> None:
+        super().__init__()
+        assert config.vocabulary_size > 0, "set vocabulary_size before the network is built"
+        self.config = config
+        self.embeddings = ModernBertEmbeddings(config, tables=tables, sharing=sharing)
+        self.blocks = nn.ModuleList(ModernBertBlock(config, layer) for layer in range(config.layers))
+        self.final_norm: nn.Module = nn.Identity()
+        if config.final_norm:
+            self.final_norm = nn.LayerNorm(
+                config.hidden_size, eps=config.layer_norm_epsilon, bias=config.norm_bias
+            )
+        initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
+        if config.depth_scaled_init:
+            self._scale_output_layers()
+
+    @torch.no_grad()
+    def _scale_output_layers(self) -> None:
+        """Divide the initial weights by which blocks add to their input."""
+        for module in self.blocks.modules():
+            if isinstance(module, RotaryAttention):
+                module.output.weight /= math.sqrt(2 * self.config.layers)
+            elif isinstance(module, GatedFeedForward):
+                module.outer.weight /= math.sqrt(2 * self.config.layers)
+
+    def forward(
+        self,
+        ids_BL: Tensor,
+        segment_ids_BL: Tensor | None = None,
+        attention_mask_BL: Tensor | None = None,
+        *,
+        positions_BN: Tensor | None = None,
+        inputs_embeds_BLE: Tensor | None = None,
+    ) -> Tensor:
+        """Return the states (B, L, D), or (B, N, D) at `positions_BN`.
+
+        Args:
+            segment_ids_BL: 0 or 1 for each token; None: all 0. Ignored if there is no segment table.
+            attention_mask_BL: True at tokens, False at padding; None: there is no padding, which is faster.
+            positions_BN: positions whose states are returned; the last block computes no others.
+            inputs_embeds_BLE: token embeddings to use in place of those of `ids_BL`.
+
+        Raises:
+            ValueError: the inputs are longer than the network has positions.
+        """
+        if ids_BL.shape[1] > self.config.max_positions:
+            raise ValueError(
+                f"the inputs have {ids_BL.shape[1]} tokens, but the network has {self.config.max_positions} "
+                "positions; truncate them"
+            )
+        everywhere, nearby = self._attention_inputs(ids_BL, attention_mask_BL)
+        x_BLD = self.embeddings(ids_BL, segment_ids_BL, inputs_embeds_BLE)
+        last = len(self.blocks) - 1
+        for layer, block in enumerate(self.blocks):
+            shared = nearby if self.config.is_local(layer) else everywhere
+            x_BLD = block(x_BLD, shared, positions_BN if layer == last else None)
+        return self.final_norm(x_BLD)
+
+    def _attention_inputs(
+        self, ids_BL: Tensor, attention_mask_BL: Tensor | None
+    ) -> tuple[AttentionInput, AttentionInput]:
+        """Return what global blocks and what local blocks share."""
+        config, (B, L), device = self.config, ids_BL.shape, ids_BL.device
+        mask_B11L = None if attention_mask_BL is None else attention_mask_BL[:, None, None].bool()
+        angles, local_angles = None, None
+        if config.position_encoding == "rotary":
+            positions_L, head_size = torch.arange(L, device=device), config.hidden_size // config.heads
+            angles = rotary_angles(positions_L, head_size, config.rope_theta)
+            local_angles = rotary_angles(positions_L, head_size, config.local_rope_theta)
+        everywhere, reach = AttentionInput(mask_B11L, angles), config.local_window // 2
+        if not reach or reach + 1 >= L:
+            return everywhere, AttentionInput(mask_B11L, local_angles)
+        if 3 * reach >= L:
+            mask_B1LL = window_mask(L, reach, device=device)
+            if mask_B11L is not None:
+                mask_B1LL = (mask_B1LL & mask_B11L) | torch.eye(L, dtype=torch.bool, device=device)
+            return everywhere, AttentionInput(mask_B1LL, local_angles)
+        masks = window_masks(attention_mask_BL, B, L, reach, device=device)
+        return everywhere, AttentionInput(masks, local_angles, reach)
