@@ -158,6 +158,7 @@ checkpoint_formats = Registry(
     {
         "bert": "electra.export.formats.bert:BertFormat",
         "xlnet": "electra.export.formats.xlnet:XLNetFormat",
+        "modernbert": "electra.export.formats.modernbert:ModernBertFormat",
         "native": "electra.export.formats.native:NativeFormat",
     },
 )

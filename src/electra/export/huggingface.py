@@ -6,6 +6,7 @@ kind of encoder.
 """
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from electra.export.formats.base import (
 from electra.export.onnx.graph import is_onnx
 from electra.export.pretrained import Head, Pretrained, head_kind
 from electra.export.tokenizer_files import check_vocabulary_size, read_tokenizer, tokenizer_files
-from electra.export.weights import WEIGHTS, read_weights
+from electra.export.weights import FACTORS, WEIGHTS, read_weights
 from electra.json_files import json_text, read_json
 from electra.modeling.encoders.base import EncoderModule
 from electra.modeling.heads import SentencePairHead
@@ -91,10 +92,16 @@ def save(
         max_length = min(max_length, config.max_positions)
     texts = tokenizer_files(tokenizer, max_length, segments=config.type_vocabulary_size > 1)
     texts |= {"README.md": card, "config.json": json_text(fields)}
-    tensors = checkpoint_format.write_tensors(networks, FolderConfig(model_type, config, special.pad))
+    folder_config = FolderConfig(model_type, config, special.pad, head_kind(head))
+    tensors = checkpoint_format.write_tensors(networks, folder_config)
+    files = {FACTORS: checkpoint_format.fold(tensors), WEIGHTS: tensors}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        durable.write(folder / WEIGHTS, lambda partial: save_file(tensors, partial, metadata={"format": "pt"}))
+        for file, contents in files.items():
+            if contents:
+                durable.write(folder / file, partial(save_file, contents, metadata={"format": "pt"}))
+            else:
+                (folder / file).unlink(missing_ok=True)
         for name, text in texts.items():
             durable.write_text(folder / name, text)
     except (OSError, SafetensorError) as error:
@@ -107,13 +114,14 @@ def _network_fields(
     """Return the fields of config.json that describe the networks."""
     assert networks.head is not None
     kind = head_kind(networks.head)
+    encoder_fields = checkpoint_format.write_config(networks.encoder.config, model_type, kind, special)
     architecture = checkpoint_format.architecture(model_type, kind if networks.pairs is None else "pair")
     return {
         **({} if architecture is None else {"architectures": [architecture]}),
         "model_type": model_type,
-        **checkpoint_format.write_config(networks.encoder.config, model_type, kind, special),
+        **encoder_fields,
         "pad_token_id": special.pad,
-        "tie_word_embeddings": True,
+        "tie_word_embeddings": encoder_fields.get("tie_word_embeddings", True),
         "dtype": "float32",
         "electra_version": __version__,
     }

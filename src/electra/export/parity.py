@@ -19,7 +19,7 @@ from electra.export.formats.base import format_of_encoder
 from electra.export.pretrained import Head, head_kind
 from electra.json_files import read_json
 from electra.modeling.encoders.base import EncoderModule
-from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, SentencePairHead
+from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead, SentencePairHead
 from electra.modeling.task_heads import SpanHead, TextHead
 
 PAIR_LOGITS = ("seq_relationship_logits", "sop_logits")
@@ -78,6 +78,8 @@ def parity(
         expected = torch.stack([outputs.start_logits, outputs.end_logits], -1)
     else:
         expected = outputs.prediction_logits if "prediction_logits" in outputs else outputs.logits
+    if isinstance(head, ReplacedTokenHead) and expected.ndim == 3:  # one logit per label
+        expected = expected[..., 1] - expected[..., 0]
     differences = (logits - expected)[slice(None) if isinstance(head, TextHead) else mask_BL].abs()
     pair_logits_B2 = next((outputs[name] for name in PAIR_LOGITS if name in outputs), None)
     if pairs is None or pair_logits_B2 is None:

@@ -41,7 +41,7 @@ _HEAD_KINDS: dict[type[nn.Module], HeadKind] = {
 
 def head_kind(head: nn.Module) -> HeadKind:
     """Return the kind of a head."""
-    if isinstance(head, TextHead) and head.dense is None:
+    if isinstance(head, TextHead) and head.linear:
         return "linear-text"
     return _HEAD_KINDS[type(head)]
 

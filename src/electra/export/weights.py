@@ -13,6 +13,8 @@ from electra.export.onnx.graph import METADATA_FILE, MODEL_FILE
 
 WEIGHTS = "model.safetensors"
 OLD_WEIGHTS = "pytorch_model.bin"
+FACTORS = "electra_factors.safetensors"
+"""Matrices whose products are in the file of weights (`CheckpointFormat.fold`); electra reads these."""
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
@@ -24,7 +26,10 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     path = folder / WEIGHTS
     try:
         if path.is_file():
-            return {name: tensor.float() for name, tensor in load_file(path).items()}
+            tensors = load_file(path)
+            if (path := folder / FACTORS).is_file():
+                tensors |= load_file(path)
+            return {name: tensor.float() for name, tensor in tensors.items()}
         if not (path := folder / OLD_WEIGHTS).is_file():
             hint = f"; for an ONNX folder, {METADATA_FILE} is missing" if (folder / MODEL_FILE).is_file() else ""
             raise CheckpointError(f"{folder} has neither {WEIGHTS} nor {OLD_WEIGHTS}{hint}")

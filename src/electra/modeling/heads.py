@@ -86,7 +86,10 @@ class SentencePairHead(nn.Module):
 
 
 class ReplacedTokenHead(nn.Module):
-    """Dense layer, activation, one logit per token: that it is replaced (paper, section 2, with opposite sign)."""
+    """Dense layer, activation, one logit per token: that it is replaced (paper, section 2, with opposite sign).
+
+    With `HeadStyle.prediction_head` there is a LayerNorm after the activation.
+    """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -95,7 +98,7 @@ class ReplacedTokenHead(nn.Module):
         self.prediction = nn.Linear(config.hidden_size, 1)
         self.activation = ACTIVATIONS[config.activation]
         self.norm: nn.Module = nn.Identity()
-        if style.detection_norm:
+        if style.prediction_head:
             self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon, bias=style.norm_bias)
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
 

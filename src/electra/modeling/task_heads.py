@@ -17,30 +17,56 @@ ANSWER_SIZE = 512
 """Width of the hidden layers of the conditional span head, whatever the width of the encoder."""
 
 
+class PredictionHead(nn.Module):
+    """Dense layer, GELU, LayerNorm: the first part of all heads of ModernBERT (`HeadStyle.prediction_head`)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        style, D = config.head_style, config.hidden_size
+        self.dense = nn.Linear(D, D, bias=style.bias)
+        self.norm = nn.LayerNorm(D, eps=config.layer_norm_epsilon, bias=style.norm_bias)
+
+    def forward(self, x_xD: Tensor) -> Tensor:
+        """Return states of the same shape."""
+        return self.norm(F.gelu(self.dense(x_xD)))
+
+
+def _hidden_part(config: EncoderConfig) -> nn.Module:
+    return PredictionHead(config) if config.head_style.prediction_head else nn.Identity()
+
+
 class TextHead(nn.Module):
     """Logits for the whole text from the state of [CLS].
 
     Args:
         outputs: number of logits.
         hidden: False: dropout and one layer, as in ELECTRA. True: dropout, dense, GELU, dropout and one layer, as
-            in transformers' ElectraForSequenceClassification.
+            in transformers' ElectraForSequenceClassification. Encoders with `HeadStyle.prediction_head` have that
+            part in place of the dense layer, in both cases.
     """
 
     reads_first_only = True
 
     def __init__(self, config: EncoderConfig, outputs: int, *, hidden: bool) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size) if hidden else None
+        self.hidden = _hidden_part(config)
+        dense = hidden and not config.head_style.prediction_head
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size) if dense else None
         self.prediction = nn.Linear(config.hidden_size, outputs)
         self.dropout = nn.Dropout(config.dropout)
         _initialize(self)
 
     def forward(self, x_B1D: Tensor) -> Tensor:
         """Return the logits (B, K)."""
-        x_BD = self.dropout(x_B1D[:, 0])
+        x_BD = self.dropout(self.hidden(x_B1D[:, 0]))
         if self.dense is not None:
             x_BD = self.dropout(F.gelu(self.dense(x_BD)))
         return self.prediction(x_BD)
+
+    @property
+    def linear(self) -> bool:
+        """Whether it has no hidden layer."""
+        return self.dense is None and isinstance(self.hidden, nn.Identity)
 
     @torch.no_grad()
     def with_hidden(self, config: EncoderConfig) -> "TextHead | None":
@@ -49,7 +75,7 @@ class TextHead(nn.Module):
         For a linear head it is exact: x = gelu(x) - gelu(-x), so each output takes two hidden units, one of each
         sign. None: there are fewer units than that.
         """
-        if self.dense is not None:
+        if not self.linear:
             return self
         K, width = self.prediction.weight.shape
         if width < 2 * K:
@@ -71,13 +97,14 @@ class TokenHead(nn.Module):
 
     def __init__(self, config: EncoderConfig, outputs: int) -> None:
         super().__init__()
+        self.hidden = _hidden_part(config)
         self.prediction = nn.Linear(config.hidden_size, outputs)
         self.dropout = nn.Dropout(config.dropout)
         _initialize(self)
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """Return the logits (B, L, K)."""
-        return self.prediction(self.dropout(x_BLD))
+        return self.prediction(self.dropout(self.hidden(x_BLD)))
 
 
 class SpanHead(nn.Module):
@@ -87,12 +114,13 @@ class SpanHead(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
+        self.hidden = _hidden_part(config)
         self.prediction = nn.Linear(config.hidden_size, 2)
         _initialize(self)
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """Return the logits (B, L, 2) of start and end."""
-        return self.prediction(x_BLD)
+        return self.prediction(self.hidden(x_BLD))
 
 
 class ConditionalSpanHead(nn.Module):
@@ -150,4 +178,5 @@ def _initialize(head: nn.Module) -> None:
     for module in head.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
-            nn.init.zeros_(module.bias)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)

@@ -180,6 +180,14 @@ class CheckpointFormat(ABC):
         """Return the activation in the head of a masked language model."""
         return "gelu"
 
+    def fold(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Replace matrices of `write_tensors` by their products, where transformers' class has only those.
+
+        Returns:
+            The matrices, which are stored in a file of their own; empty: nothing was replaced.
+        """
+        return {}
+
     def write_tensors(self, networks: Networks, config: FolderConfig) -> dict[str, Tensor]:
         """Return the tensors of networks by stored name, each a copy in float32 on the CPU."""
         stored: dict[str, Tensor] = self.additional_tensors(networks.encoder)

@@ -17,7 +17,8 @@ from electra.registry import encoders
 
 MODEL_TYPE = "electra-native"
 _HEAD_MODULES = (
-    "dense", "norm", "prediction", "start", "end_dense", "end", "answerable_dense", "answerable",
+    "dense", "norm", "projection", "hidden.dense", "hidden.norm", "prediction", "start", "end_dense", "end",
+    "answerable_dense", "answerable",
 )  # fmt: skip
 
 

@@ -56,14 +56,15 @@ class HeadStyle:
     Attributes:
         bias: whether the hidden layers of heads have biases.
         norm_bias: whether their LayerNorms have biases.
-        detection_norm: whether the head for replaced tokens has a LayerNorm after its hidden layer.
+        prediction_head: whether all heads begin with a dense layer, activation and LayerNorm, as in ModernBERT.
+            Otherwise the head for replaced tokens has no LayerNorm, and heads of tasks have no such layer.
         projects_after_norm: whether a masked-LM head keeps the hidden size up to its LayerNorm and projects to the
             embedding size after it, without a bias; otherwise its hidden layer does.
     """
 
     bias: bool = True
     norm_bias: bool = True
-    detection_norm: bool = False
+    prediction_head: bool = False
     projects_after_norm: bool = False
 
 
@@ -114,9 +115,12 @@ class EncoderConfig(ABC):
     """Whether there is a table of positions, whose rows limit the length of an input."""
     generator_kind: ClassVar[str | None] = None
     """Kind of the generator for this encoder if generator.kind is not set; None: the same kind."""
-    checkpoint_format: ClassVar[str] = "native"
-    """Format of exported folders (`electra.export.formats`): bert or xlnet for networks that compute what these
-    classes of transformers compute, native for others."""
+
+    @property
+    def checkpoint_format(self) -> str:
+        """Format of exported folders (`electra.export.formats`), such as bert for networks that compute what this
+        class of transformers computes; native for others."""
+        return "native"
 
     @property
     def capabilities(self) -> frozenset[Capability]:

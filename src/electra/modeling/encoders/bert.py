@@ -7,7 +7,6 @@ H heads, K head size, V vocabulary. A tensor's name ends with its shape (`x_BLD`
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +42,9 @@ class BertConfig(EncoderConfig):
     layer_groups: PositiveInt = 1
     """With share_layers: number of groups of consecutive blocks; blocks share weights within a group only."""
 
-    checkpoint_format: ClassVar[str] = "bert"
+    @property
+    def checkpoint_format(self) -> str:
+        return "bert"
 
     @property
     def capabilities(self) -> frozenset[Capability]:

@@ -77,8 +77,15 @@ class ModernBertConfig(EncoderConfig):
         return frozenset({"bidirectional", "selected-positions", "input-embeddings", "shared-tables"})
 
     @property
+    def checkpoint_format(self) -> str:
+        """transformers' ModernBERT has one place of LayerNorm, rotary positions, gated layers and no segments."""
+        same = self.norm == "pre" and self.final_norm and not self.first_attention_norm
+        same &= self.position_encoding == "rotary" and self.gated_feed_forward and self.type_vocabulary_size == 1
+        return "modernbert" if same else "native"
+
+    @property
     def head_style(self) -> HeadStyle:
-        return HeadStyle(bias=self.bias, norm_bias=self.norm_bias, detection_norm=True, projects_after_norm=True)
+        return HeadStyle(bias=self.bias, norm_bias=self.norm_bias, prediction_head=True, projects_after_norm=True)
 
     def is_local(self, layer: int) -> bool:
         """Whether a block attends within a window only."""

@@ -42,7 +42,10 @@ class RelativeConfig(EncoderConfig):
     square_only: ClassVar[bool] = True
     position_table: ClassVar[bool] = False
     generator_kind: ClassVar[str | None] = "bert"
-    checkpoint_format: ClassVar[str] = "xlnet"
+
+    @property
+    def checkpoint_format(self) -> str:
+        return "xlnet"
 
     @property
     def capabilities(self) -> frozenset[Capability]:
