@@ -210,6 +210,7 @@ class RotaryAttention(nn.Module):
         mask, query_BNHK = shared.mask, None
         if positions_BN is not None:
             query_BNHK = gather_positions(packed_BLGHK[:, :, 0], positions_BN)
+            packed_BLGHK = packed_BLGHK[:, :, 1:]
             if mask is not None and mask.shape[-2] > 1:
                 mask = gather_positions(mask.squeeze(1).expand(B, -1, -1), positions_BN)[:, None]
         return self.output(attend(query_BNHK, packed_BLGHK, mask, p).flatten(2))
