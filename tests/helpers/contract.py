@@ -69,6 +69,17 @@ KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
             SMALLER,
             {"kind": "two-stage", "first_stage": "encoder", "sharing": "none"},
         ),
+        ("modern, replaced-token", 5.0, SMALLER, {}),
+        ("modern, tables disentangled", 5.0, SMALLER, {"sharing": "disentangled"}),
+        ("modern, unigram fakes", 5.0, SMALLER, {"fakes": "unigram"}),
+        ("modern, masked-lm", 1.0, SMALLER, {"kind": "masked-lm"}),
+        ("modern, electric", 5.0, SMALLER, {"kind": "electric"}),
+        ("modern, replace-mlm", 1.0, SMALLER, {"kind": "replace-mlm"}),
+        ("modern, all-tokens-mlm", 1.0, SMALLER, {"kind": "all-tokens-mlm"}),
+        ("modern, reinforce", 5.0, SMALLER, {"kind": "adversarial"}),
+        ("modern, gumbel", 5.0, SMALLER, {"kind": "adversarial", "adversary": "gumbel"}),
+        ("modern, generator first", 5.0, ALIKE, {"kind": "two-stage", "sharing": "none"}),
+        ("modern, bert generator", 5.0, replace(SMALLER, kind="bert"), {"sharing": "tokens"}),
     )
 }
 
@@ -84,6 +95,11 @@ SHAPES: dict[str, dict[str, object]] = {
     **{
         f"relative, {name}": WITHOUT_MEMORY
         for name in ("replace-mlm", "all-tokens-mlm", "reinforce", "gumbel", "encoder first")
+    },
+    **{
+        name: {"kind": "modernbert", "local_window": 8, "global_every": 2, "type_vocabulary_size": 1}
+        for name in KINDS
+        if name.startswith("modern, ")
     },
     "one block": {"share_layers": "all"},
     "one block, masked-lm": {"share_layers": "all", "type_vocabulary_size": 1},

@@ -58,6 +58,8 @@ class Network:
     """Share of the positions whose states the last block computes (modern only)."""
     trained: bool = True
     """Whether there is a backward pass."""
+    projects_after_norm: bool = False
+    """Whether the hidden layer of a masked-lm head is as wide as states; then it projects."""
     encoder: "EncoderShape | None" = None
     """The config of the encoder, which counts the operations; None: a standard Transformer of the shape above."""
     target_share: float = 0.0
@@ -73,6 +75,7 @@ class Network:
             config.feed_forward_size,
             config.heads,
             vocabulary_size=config.vocabulary_size,
+            projects_after_norm=config.head_style.projects_after_norm,
             **{"encoder": config, **others},
         )
 
@@ -109,6 +112,8 @@ class EncoderShape(Protocol):
     def heads(self) -> int: ...
     @property
     def vocabulary_size(self) -> int: ...
+    @property
+    def head_style(self) -> Any: ...
 
     def flop_terms(
         self, length: int, *, convention: Convention, output_share: float, target_share: float
@@ -206,7 +211,10 @@ def _head(network: Network, convention: Convention) -> Iterator[tuple[str, float
         share = 1.0 if network.head == "language-model" else masked
         elements = (GELU + LAYER_NORM + 1) * embedding if paper else 0
         if network.head != "words":
-            yield "head hidden layer", share * (2 * hidden * embedding + elements)
+            size = hidden if network.projects_after_norm else embedding
+            yield "head hidden layer", share * (2 * hidden * size + elements)
+            if size != embedding:
+                yield "head projection", share * 2 * hidden * embedding
         yield (
             "head vocabulary",
             share * (2 * embedding * vocabulary + ((SOFTMAX + 2) * vocabulary if paper else 0)),

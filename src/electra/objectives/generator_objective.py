@@ -200,7 +200,7 @@ class GeneratorObjective(Objective):
         if sharing == "all":
             assert shape == self.encoder.config, "with sharing all, both networks have the same shape"
             return self.encoder
-        if "shared-tables" in self.encoder.config.capabilities & shape.capabilities:
+        if shape.kind == self.encoder.config.kind and "shared-tables" in shape.capabilities:
             tables = TABLE_SHARING.get(sharing, "tables")
             return shape.build_sharing(self.encoder.embeddings, sharing=tables, share_norm=self.config.share_norm)
         assert sharing == "tokens", "encoders of different kinds can share the token table only"

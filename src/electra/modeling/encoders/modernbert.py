@@ -22,12 +22,16 @@ from electra.modeling.encoders.base import (
     HeadStyle,
     gather_positions,
 )
+from electra.modeling.flops import Convention, Terms
 from electra.modeling.init import initialize
 from electra.modeling.kernels.attention import attend
 from electra.modeling.kernels.dropout import Dropout
 from electra.modeling.kernels.local_attention import join_blocks, split_windows, window_mask, window_masks
 from electra.modeling.kernels.rotary import rotary_angles, rotate
 from electra.modeling.sharing import AnyEmbedding, EmbeddingSharing, share_embedding
+
+HIDDEN = -1e9
+"""Added to the score of a key that is outside of the window, if scores are masked by numbers."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class ModernBertConfig(EncoderConfig):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({"bidirectional", "selected-positions", "input-embeddings", "shared-tables"})
+        return frozenset({"bidirectional", "selected-positions", "pair-mask", "input-embeddings", "shared-tables"})
 
     @property
     def checkpoint_format(self) -> str:
@@ -100,6 +104,30 @@ class ModernBertConfig(EncoderConfig):
     ) -> "ModernBertEncoder":
         assert isinstance(embeddings, ModernBertEmbeddings)
         return ModernBertEncoder(self, tables=embeddings, sharing=sharing)
+
+    def flop_terms(
+        self, length: int, *, convention: Convention, output_share: float, target_share: float
+    ) -> Terms:
+        """The same in both conventions: the script of the paper has no such network."""
+        D, last = self.hidden_size, self.layers - 1
+        terms = dict.fromkeys(("attention projections", "attention scores and values", "feed-forward"), 0.0)
+        if not self.square:
+            terms["embedding projection"] = 2.0 * length * self.embedding_size * D
+        for layer in range(self.layers):
+            outputs = length * (output_share if layer == last else 1.0)
+            queries, keys, rows = outputs, float(length), outputs
+            if self.is_local(layer) and length > 3 * self.reach:  # queries in blocks, all of them
+                queries, keys, rows = float(length), 3.0 * self.reach, -(-length // self.reach) * self.reach
+            terms["attention projections"] += 2 * D * D * (2 * length + queries + outputs)
+            terms["attention scores and values"] += 4 * D * rows * keys
+            products = 3 if self.gated_feed_forward else 2
+            terms["feed-forward"] += 2 * products * D * self.feed_forward_size * outputs
+        return terms
+
+    @property
+    def reach(self) -> int:
+        """How many positions a token in a local block sees to each side."""
+        return self.local_window // 2
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
@@ -297,7 +325,8 @@ class ModernBertEncoder(EncoderModule):
 
         Args:
             segment_ids_BL: 0 or 1 for each token; None: all 0. Ignored if there is no segment table.
-            attention_mask_BL: True at tokens, False at padding; None: there is no padding, which is faster.
+            attention_mask_BL: True at tokens, False at padding; None: there is no padding, which is faster. Or
+                numbers (B, L, L) that are added to the score of each pair of a query and a key.
             positions_BN: positions whose states are returned; the last block computes no others.
             inputs_embeds_BLE: token embeddings to use in place of those of `ids_BL`.
 
@@ -322,18 +351,23 @@ class ModernBertEncoder(EncoderModule):
     ) -> tuple[AttentionInput, AttentionInput]:
         """Return what global blocks and what local blocks share."""
         config, (B, L), device = self.config, ids_BL.shape, ids_BL.device
-        mask_B11L = None if attention_mask_BL is None else attention_mask_BL[:, None, None].bool()
+        mask_B11L = attention_mask_BL
+        if attention_mask_BL is not None:
+            mask_B11L = attention_mask_BL.view(B, 1, -1, L)
         angles, local_angles = None, None
         if config.position_encoding == "rotary":
             positions_L, head_size = torch.arange(L, device=device), config.hidden_size // config.heads
             angles = rotary_angles(positions_L, head_size, config.rope_theta)
             local_angles = rotary_angles(positions_L, head_size, config.local_rope_theta)
-        everywhere, reach = AttentionInput(mask_B11L, angles), config.local_window // 2
+        everywhere, reach = AttentionInput(mask_B11L, angles), config.reach
         if not reach or reach + 1 >= L:
             return everywhere, AttentionInput(mask_B11L, local_angles)
-        if 3 * reach >= L:
+        is_bias = mask_B11L is not None and mask_B11L.dtype != torch.bool
+        if 3 * reach >= L or is_bias:
             mask_B1LL = window_mask(L, reach, device=device)
-            if mask_B11L is not None:
+            if mask_B11L is not None and is_bias:
+                mask_B1LL = mask_B11L.masked_fill(~mask_B1LL, HIDDEN)
+            elif mask_B11L is not None:
                 mask_B1LL = (mask_B1LL & mask_B11L) | torch.eye(L, dtype=torch.bool, device=device)
             return everywhere, AttentionInput(mask_B1LL, local_angles)
         masks = window_masks(attention_mask_BL, B, L, reach, device=device)
