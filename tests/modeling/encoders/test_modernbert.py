@@ -1,0 +1,187 @@
+"""ModernBERT's encoder against transformers' class, with the same weights."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from electra.config import problems_of
+from electra.data.tokenizer import SpecialTokens
+from electra.export.formats.base import FolderConfig, Networks
+from electra.export.formats.modernbert import ModernBertFormat
+from electra.modeling.encoders.base import gather_positions
+from electra.modeling.encoders.modernbert import ModernBertConfig, ModernBertEncoder
+from electra.modeling.heads import MaskedLanguageModelHead
+
+V = 60
+CONFIG = ModernBertConfig(
+    layers=4, hidden_size=32, embedding_size=32, feed_forward_size=48, heads=4, vocabulary_size=V,
+    max_positions=256, local_window=8, initializer_range=0.3, linear_initializer_range=0.3,
+)  # fmt: skip
+SHAPES: dict[str, dict[str, Any]] = {
+    "base": {},
+    "one block": {"layers": 1},
+    "local last": {"layers": 3},
+    "two heads": {"heads": 2},
+    "wide window": {"local_window": 64},
+    "narrow window": {"local_window": 2},
+    "every block global": {"local_window": 0},
+    "every second global": {"global_every": 2},
+    "biases": {"bias": True, "norm_bias": True},
+    "other thetas": {"rope_theta": 500.0, "local_rope_theta": 50.0},
+    "silu": {"activation": "silu"},
+    "large epsilon": {"layer_norm_epsilon": 0.1},
+}
+LENGTHS = (4, 12, 25, 41)
+"""In one window; in the reach of dense masks; in blocks, with and without a last block that is full."""
+
+
+@pytest.fixture
+def transformers_model(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Build transformers' ModernBertForMaskedLM with the weights of our networks, in float64."""
+    transformers = pytest.importorskip("transformers")
+    from transformers.models.modernbert import modeling_modernbert as modeling
+
+    def rotate(
+        query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1
+    ) -> tuple[Tensor, Tensor]:
+        """The same as theirs, which rounds queries and keys to float32."""
+        cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+        half = modeling.rotate_half
+        return query * cos + half(query) * sin, key * cos + half(key) * sin
+
+    monkeypatch.setattr(modeling, "apply_rotary_pos_emb", rotate)
+
+    def build(encoder: ModernBertEncoder, head: MaskedLanguageModelHead) -> Any:
+        checkpoint_format, special = ModernBertFormat(), SpecialTokens(0, 1, 2, 3, 4)
+        fields = checkpoint_format.write_config(encoder.config, "modernbert", "generator", special)
+        model = transformers.ModernBertForMaskedLM(
+            transformers.ModernBertConfig(**fields, pad_token_id=0, attn_implementation="sdpa")
+        )
+        tensors = checkpoint_format.write_tensors(
+            Networks(encoder, head), FolderConfig("modernbert", encoder.config, 0)
+        )
+        report = model.load_state_dict(tensors, strict=False)
+        assert not report.unexpected_keys and report.missing_keys == ["decoder.weight"]
+        return model.double().eval()
+
+    return build
+
+
+def networks(config: ModernBertConfig) -> tuple[ModernBertEncoder, MaskedLanguageModelHead]:
+    torch.manual_seed(0)
+    encoder, head = ModernBertEncoder(config).eval(), MaskedLanguageModelHead(config).eval()
+    with torch.no_grad():
+        for parameter in (*encoder.parameters(), *head.parameters()):
+            if parameter.ndim == 1:
+                parameter += 0.2 * torch.randn_like(parameter)
+    return encoder, head
+
+
+def inputs(length: int) -> tuple[Tensor, Tensor]:
+    ids_BL = torch.randint(V, (3, length), generator=torch.Generator().manual_seed(length))
+    return ids_BL, torch.arange(length) < torch.tensor([length, length // 2, length - 1])[:, None]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_states_logits_and_gradients_equal_transformers(transformers_model: Any, shape: str) -> None:
+    encoder, head = networks(replace(CONFIG, **SHAPES[shape]))
+    model = transformers_model(encoder, head)
+    encoder, head = encoder.double(), head.double()
+    for length in LENGTHS:
+        ids_BL, mask_BL = inputs(length)
+        for mask in (None, mask_BL):
+            x_BLD = encoder(ids_BL, None, mask)
+            outputs = model(
+                ids_BL, attention_mask=None if mask is None else mask.long(), output_hidden_states=True
+            )
+            at_tokens = torch.ones_like(mask_BL) if mask is None else mask
+            logits_BLV = head.logits(x_BLD, encoder.token_table.weight)
+            assert (logits_BLV - outputs.logits)[at_tokens].abs().max() < 1e-12
+            assert (x_BLD - outputs.hidden_states[-1])[at_tokens].abs().max() < 1e-12
+    weights_BLV = torch.randn_like(logits_BLV) * at_tokens[..., None]
+    (logits_BLV * weights_BLV).sum().backward()
+    (outputs.logits * weights_BLV).sum().backward()
+    expected = model.model.layers[-1].attn.Wqkv.weight.grad
+    torch.testing.assert_close(encoder.blocks[-1].attention.query_key_value.weight.grad, expected)
+    expected = model.model.embeddings.tok_embeddings.weight.grad
+    gradient_VE = encoder.token_table.weight.grad
+    assert gradient_VE is not None  # transformers gives the row of [PAD] no gradient
+    torch.testing.assert_close(gradient_VE[1:], expected[1:])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("layers", [1, 3, 4])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_states_at_some_positions_are_those_of_all(layers: int, length: int) -> None:
+    encoder, _ = networks(replace(CONFIG, layers=layers))
+    ids_BL, mask_BL = inputs(length)
+    positions_BN = torch.tensor([[0, 2], [1, 0], [1, 2]])
+    for mask in (None, mask_BL):
+        states_BND = encoder(ids_BL, None, mask, positions_BN=positions_BN)
+        torch.testing.assert_close(states_BND, gather_positions(encoder(ids_BL, None, mask), positions_BN))
+
+
+@torch.no_grad()
+def test_a_mask_of_pairs_is_added_to_the_scores_of_global_and_local_blocks() -> None:
+    encoder, _ = networks(CONFIG)
+    for length in LENGTHS:
+        ids_BL, mask_BL = inputs(length)
+        bias_BLL = torch.where(mask_BL, 0.0, -1e9)[:, None].expand(-1, length, -1)
+        difference = encoder(ids_BL, None, bias_BLL) - encoder(ids_BL, None, mask_BL)
+        assert difference[mask_BL].abs().max() < 1e-5
+
+
+@torch.no_grad()
+def test_what_is_far_away_reaches_a_token_only_through_global_blocks() -> None:
+    ids_BL, _ = inputs(41)
+    changed_BL = ids_BL.clone()
+    changed_BL[:, 0] = (ids_BL[:, 0] + 1) % V
+    for layers, reaches in ((1, True), (4, True)):
+        encoder, _ = networks(replace(CONFIG, layers=layers))
+        assert ((encoder(ids_BL) - encoder(changed_BL))[:, -1].abs().max() > 1e-6) == reaches
+    local = replace(CONFIG, layers=4, global_every=100)
+    encoder, _ = networks(local)
+    encoder.blocks[0].local = True
+    # The first block is always global; without its attention, four of 4 positions each are all that is seen.
+    encoder.blocks[0].attention.output.weight.zero_()
+    changed = (encoder(ids_BL) - encoder(changed_BL)).abs().amax((0, 2)) > 1e-6
+    assert changed[:13].all() and not changed[13:].any()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"norm": "post", "final_norm": False},
+        {"position_encoding": "learned"},
+        {"gated_feed_forward": False},
+        {"first_attention_norm": True},
+        {"type_vocabulary_size": 2},
+        {"embedding_size": 16},
+    ],
+)
+def test_each_step_from_bert_is_a_setting(settings: dict[str, Any]) -> None:
+    """Each changes the network, and a network of it can be computed at any length."""
+    config = replace(CONFIG, **settings)
+    assert not list(problems_of(config))
+    encoder, _ = networks(config)
+    names = dict(encoder.named_parameters()).keys()
+    assert settings.get("position_encoding") == "learned" or "embeddings.position.weight" not in names
+    for length in LENGTHS:
+        ids_BL, mask_BL = inputs(length)
+        states_BLD = encoder(ids_BL, mask_BL.long(), mask_BL)
+        assert states_BLD.shape == (3, length, 32) and states_BLD[mask_BL].isfinite().all()
+
+
+def test_shapes_that_cannot_be_are_refused() -> None:
+    for settings, message in (
+        ({"local_window": 7}, "local_window: must be even"),
+        ({"hidden_size": 20, "heads": 4}, "heads: rotary positions need an even head size"),
+    ):
+        assert any(message in problem for problem in problems_of(replace(CONFIG, **settings)))  # type: ignore[arg-type]
+    encoder, _ = networks(replace(CONFIG, max_positions=10))
+    with pytest.raises(ValueError, match="the inputs have 11 tokens, but the network has 10 positions"):
+        encoder(torch.zeros(1, 11, dtype=torch.long))
