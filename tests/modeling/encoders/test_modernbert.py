@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from electra.config import problems_of
 from electra.data.tokenizer import SpecialTokens
@@ -174,6 +176,21 @@ def test_each_step_from_bert_is_a_setting(settings: dict[str, Any]) -> None:
         ids_BL, mask_BL = inputs(length)
         states_BLD = encoder(ids_BL, mask_BL.long(), mask_BL)
         assert states_BLD.shape == (3, length, 32) and states_BLD[mask_BL].isfinite().all()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("settings", [{}, {"embedding_size": 16}, {"gated_feed_forward": False}, {"layers": 3}])
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("outputs", [None, 2])
+def test_flops_are_those_that_torch_counts(settings: dict[str, Any], length: int, outputs: int | None) -> None:
+    config = replace(CONFIG, **settings)
+    encoder, _ = networks(config)
+    positions_BN = None if outputs is None else torch.zeros(1, outputs, dtype=torch.long)
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        encoder(torch.zeros(1, length, dtype=torch.long), positions_BN=positions_BN)
+    share = 1.0 if outputs is None else outputs / length
+    terms = config.flop_terms(length, convention="modern", output_share=share, target_share=0.0)
+    assert counter.get_total_flops() == pytest.approx(sum(terms.values()), rel=0.01)
 
 
 def test_shapes_that_cannot_be_are_refused() -> None:

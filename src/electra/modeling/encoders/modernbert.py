@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from electra.config import DropoutProbability, NonNegativeInt, PositiveFloat, PositiveInt
 from electra.modeling.encoders.base import (
@@ -224,24 +225,38 @@ class RotaryAttention(nn.Module):
 
     def forward(self, x_BLD: Tensor, shared: AttentionInput, positions_BN: Tensor | None = None) -> Tensor:
         """Return the attention output (B, L, D), or (B, N, D) at `positions_BN`."""
+        p = self.dropout.p if self.training else 0.0
+        if not shared.reach and positions_BN is not None:
+            return self.output(self._attend_from(x_BLD, shared, positions_BN, p).flatten(2))
         B, L, D = x_BLD.shape
         packed_BLGHK = self.query_key_value(x_BLD).unflatten(-1, (3, self.heads, D // self.heads))
         if shared.angles is not None:
             rotated_BLGHK = rotate(packed_BLGHK[:, :, :2], *shared.angles)
             packed_BLGHK = torch.cat([rotated_BLGHK, packed_BLGHK[:, :, 2:]], 2)
-        p = self.dropout.p if self.training else 0.0
-        if shared.reach:
-            query_NQHK, windows_NWGHK = split_windows(packed_BLGHK, shared.reach)
-            y_BLHK = join_blocks(attend(query_NQHK, windows_NWGHK, shared.mask, p), B, L)
-            y_BND = y_BLHK.flatten(2)
-            return self.output(y_BND if positions_BN is None else gather_positions(y_BND, positions_BN))
-        mask, query_BNHK = shared.mask, None
-        if positions_BN is not None:
-            query_BNHK = gather_positions(packed_BLGHK[:, :, 0], positions_BN)
-            packed_BLGHK = packed_BLGHK[:, :, 1:]
-            if mask is not None and mask.shape[-2] > 1:
-                mask = gather_positions(mask.squeeze(1).expand(B, -1, -1), positions_BN)[:, None]
-        return self.output(attend(query_BNHK, packed_BLGHK, mask, p).flatten(2))
+        if not shared.reach:
+            return self.output(attend(None, packed_BLGHK, shared.mask, p).flatten(2))
+        query_NQHK, windows_NWGHK = split_windows(packed_BLGHK, shared.reach)
+        y_BLD = join_blocks(attend(query_NQHK, windows_NWGHK, shared.mask, p), B, L).flatten(2)
+        return self.output(y_BLD if positions_BN is None else gather_positions(y_BLD, positions_BN))
+
+    def _attend_from(self, x_BLD: Tensor, shared: AttentionInput, positions_BN: Tensor, p: float) -> Tensor:
+        """Return the outputs (B, N, H, K) of queries at some positions, without computing other queries."""
+        B, D = len(x_BLD), x_BLD.shape[-1]
+        heads = self.heads, D // self.heads
+        weights, biases = self.query_key_value.weight.split([D, 2 * D]), (None, None)
+        if self.query_key_value.bias is not None:
+            biases = self.query_key_value.bias.split([D, 2 * D])
+        query_BNHK = F.linear(gather_positions(x_BLD, positions_BN), weights[0], biases[0]).unflatten(-1, heads)
+        packed_BLGHK = F.linear(x_BLD, weights[1], biases[1]).unflatten(-1, (2, *heads))
+        if shared.angles is not None:
+            angles_BNP = [angles_LP[positions_BN] for angles_LP in shared.angles]
+            query_BNHK = rotate(query_BNHK[:, :, None], *angles_BNP).squeeze(2)
+            keys_BLGHK = rotate(packed_BLGHK[:, :, :1], *shared.angles)
+            packed_BLGHK = torch.cat([keys_BLGHK, packed_BLGHK[:, :, 1:]], 2)
+        mask = shared.mask
+        if mask is not None and mask.shape[-2] > 1:
+            mask = gather_positions(mask.squeeze(1).expand(B, -1, -1), positions_BN)[:, None]
+        return attend(query_BNHK, packed_BLGHK, mask, p)
 
 
 class ModernBertBlock(nn.Module):
