@@ -74,7 +74,8 @@ class EncoderConfig(ABC):
 
     kind: str = "bert"
     """Architecture of the network. bert: learned positions, post-norm. relative: relative positions, as in
-    Transformer-XL and XLNet."""
+    Transformer-XL and XLNet. modernbert: rotary positions, pre-norm, gated feed-forward layers, attention within a
+    window in most blocks."""
     layers: PositiveInt = 12
     """Number of Transformer blocks."""
     hidden_size: PositiveInt = 256
