@@ -22,7 +22,7 @@ from typing import Annotated, Any, TypeVar
 
 import tomli_w
 
-from electra.config_fields import convert, default_of, plain, settings
+from electra.config_fields import convert, default_of, hint_for_other_section, plain, settings
 from electra.errors import ConfigError, did_you_mean
 
 PRESETS = Path(__file__).parent / "presets"
@@ -157,7 +157,8 @@ def load_config(
         if source is not None:
             _check_extended_presets(cls, find(source))
         where = _where(problems, source, overrides, overrides_from)
-        raise ConfigError(f"{_count(len(problems), 'problem')}{where}:\n" + "\n".join(f"  {p}" for p in problems))
+        count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
+        raise ConfigError(f"{count}{where}:\n" + "\n".join(f"  {problem}" for problem in problems))
     assert config is not None
     return config
 
@@ -368,7 +369,7 @@ def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, ro
                 problems.append(f"{prefix}{key}: there is no such section{did_you_mean(key, names)}")
                 continue
             names = [setting.name for setting in settings(cls)]
-            hint = did_you_mean(key, names) or _elsewhere(root, key)
+            hint = did_you_mean(key, names) or hint_for_other_section(root, key)
             problems.append(f"{prefix}{key}: there is no such setting{hint}")
     values, is_incomplete = Table(), False
     for name, field in fields.items():
@@ -396,13 +397,3 @@ def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, ro
     config = cls(**values)
     problems.extend(prefix + problem for problem in problems_of(config))
     return config
-
-
-def _elsewhere(cls: type[Any], key: str) -> str:
-    """Return a hint for a setting that was written in the wrong section."""
-    matches = [name for name in (s.name for s in settings(cls)) if name.rpartition(".")[2] == key]
-    return f"; did you mean {matches[0]!r}?" if matches else ""
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

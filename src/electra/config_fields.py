@@ -144,3 +144,9 @@ def convert(value: Any, hint: Any) -> Any:
     if type(value) is not hint:
         raise ValueError(f"must be {type_name(hint)}")
     return value
+
+
+def hint_for_other_section(cls: type[Any], key: str) -> str:
+    """Return a hint for a setting that was written in the wrong section; empty if no section has it."""
+    matches = [name for name in (setting.name for setting in settings(cls)) if name.rpartition(".")[2] == key]
+    return f"; did you mean {matches[0]!r}?" if matches else ""

@@ -6,17 +6,17 @@ A format is one file with a subclass of `CheckpointFormat`. It is registered und
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError
 from electra.export.pretrained import Head, HeadKind, head_kind
+from electra.export.without_values import without_values
 from electra.modeling.encoders.base import Activation, EncoderConfig, EncoderModule
 from electra.modeling.heads import (
     LanguageModelHead,
@@ -361,26 +361,6 @@ def build_head(
             return ConditionalSpanHead(config, answerable=answerable)
         case "pair":
             raise AssertionError("a head for pairs is always added to another head")
-
-
-class _Uninitialized(TorchFunctionMode):
-    """Disable the functions of `torch.nn.init`.
-
-    They have no effect on the meta device, but they make PyTorch import its compiler, which takes a second or two.
-    """
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if getattr(function, "__module__", None) == nn.init.__name__:
-            return args[0] if args else kwargs["tensor"]
-        return function(*args, **kwargs)
-
-
-@contextmanager
-def without_values() -> Iterator[None]:
-    """Build modules on the meta device, because loaded weights replace the initial ones."""
-    with torch.device("meta"), _Uninitialized():
-        yield
 
 
 def format_of_encoder(config: EncoderConfig) -> CheckpointFormat:

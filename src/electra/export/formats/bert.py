@@ -17,8 +17,9 @@ from torch import Tensor
 from electra.config import problems_of
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError
-from electra.export.formats.base import ACTIVATIONS, HEAD_NAMES, CheckpointFormat, FolderConfig, without_values
+from electra.export.formats.base import ACTIVATIONS, HEAD_NAMES, CheckpointFormat, FolderConfig
 from electra.export.pretrained import HeadKind
+from electra.export.without_values import without_values
 from electra.modeling.encoders.base import Activation, EncoderConfig, EncoderModule
 from electra.modeling.encoders.bert import BertConfig
 from electra.modeling.sharing import SHARED_MODULES, layer_group
