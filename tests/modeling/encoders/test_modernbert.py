@@ -146,7 +146,6 @@ def test_what_is_far_away_reaches_a_token_only_through_global_blocks() -> None:
         assert ((encoder(ids_BL) - encoder(changed_BL))[:, -1].abs().max() > 1e-6) == reaches
     local = replace(CONFIG, layers=4, global_every=100)
     encoder, _ = networks(local)
-    encoder.blocks[0].local = True
     # The first block is always global; without its attention, four of 4 positions each are all that is seen.
     encoder.blocks[0].attention.output.weight.zero_()
     changed = (encoder(ids_BL) - encoder(changed_BL)).abs().amax((0, 2)) > 1e-6

@@ -176,7 +176,7 @@ class EncoderConfig(ABC):
             sharing: which tables are shared, and how.
             share_norm: whether the LayerNorm of the embeddings is shared too.
         """
-        raise NotImplementedError(f"encoders of kind {self.kind} cannot share tables")
+        raise AssertionError(f"encoders of kind {self.kind} lack the capability shared-tables")
 
     def without_memory(self) -> Self:
         """Return this shape without a memory."""
@@ -321,7 +321,19 @@ class EncoderModule(nn.Module):
 
     def attend_to_neighbors(self) -> None:
         """Initialize attention heads to attend to neighbors (only with the capability neighbor-start)."""
-        raise NotImplementedError(f"encoders of kind {self.config.kind} have no neighbor-start")
+        raise AssertionError(f"encoders of kind {self.config.kind} lack the capability neighbor-start")
+
+    def check_length(self, ids_BL: Tensor) -> None:
+        """Refuse inputs that are longer than the network has positions.
+
+        Raises:
+            ValueError: they are longer.
+        """
+        if ids_BL.shape[1] > self.config.max_positions:
+            raise ValueError(
+                f"the inputs have {ids_BL.shape[1]} tokens, but the network has {self.config.max_positions} "
+                "positions; truncate them"
+            )
 
 
 class FeedForward(nn.Module):

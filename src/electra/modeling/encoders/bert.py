@@ -212,11 +212,7 @@ class BertEncoder(EncoderModule):
         Raises:
             ValueError: the inputs are longer than the network has positions.
         """
-        if ids_BL.shape[1] > self.config.max_positions:
-            raise ValueError(
-                f"the inputs have {ids_BL.shape[1]} tokens, but the network has {self.config.max_positions} "
-                "positions; truncate them"
-            )
+        self.check_length(ids_BL)
         mask_B11L = attention_mask_BL
         if attention_mask_BL is not None:
             mask_B11L = attention_mask_BL.view(attention_mask_BL.shape[0], 1, -1, attention_mask_BL.shape[-1])

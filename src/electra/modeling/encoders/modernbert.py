@@ -268,7 +268,7 @@ class ModernBertBlock(nn.Module):
         def norm() -> nn.LayerNorm:
             return nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon, bias=config.norm_bias)
 
-        self.local, self.pre_norm = config.is_local(layer), config.norm == "pre"
+        self.pre_norm = config.norm == "pre"
         has_norm = layer > 0 or config.first_attention_norm or not self.pre_norm
         self.attention_norm = norm() if has_norm else nn.Identity()
         self.attention = RotaryAttention(config)
@@ -348,11 +348,7 @@ class ModernBertEncoder(EncoderModule):
         Raises:
             ValueError: the inputs are longer than the network has positions.
         """
-        if ids_BL.shape[1] > self.config.max_positions:
-            raise ValueError(
-                f"the inputs have {ids_BL.shape[1]} tokens, but the network has {self.config.max_positions} "
-                "positions; truncate them"
-            )
+        self.check_length(ids_BL)
         everywhere, nearby = self._attention_inputs(ids_BL, attention_mask_BL)
         x_BLD = self.embeddings(ids_BL, segment_ids_BL, inputs_embeds_BLE)
         last = len(self.blocks) - 1
