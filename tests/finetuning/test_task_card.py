@@ -1,6 +1,7 @@
 """The card of a fine-tuned model: purpose, use, metrics, limitations."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -25,7 +26,7 @@ def tagging(*labels: str) -> Tagging:
 
 
 def test_it_has_use_purpose_training_metrics_and_limitations() -> None:
-    text = card(tagging("O", "B-NP", "I-NP", "E-NP", "S-NP"))
+    text = card(replace(tagging("O", "B-NP", "I-NP", "E-NP", "S-NP"), scheme="bio"))
     assert re.findall(r"^## (.*)", text, re.MULTILINE) == [
         "Use", "Purpose", "Training", "Metrics", "Limitations",
     ]  # fmt: skip

@@ -146,8 +146,7 @@ def test_transformers_gives_the_same_logits_or_states(saved: Saved) -> None:
         theirs_BLK = torch.stack([theirs.start_logits, theirs.end_logits], -1)
     else:
         theirs_BLK = theirs.logits
-        labels = getattr(saved.problem, "labels", ("value",))
-        assert model.config.id2label == dict(enumerate(labels))
+        assert model.config.id2label == dict(enumerate(saved.problem.exported_names))
     inside = slice(None) if isinstance(saved.head, TextHead) else mask_BL
     assert torch.allclose(theirs_BLK[inside], ours[inside], atol=1e-5)
 

@@ -71,6 +71,15 @@ def test_labels_are_the_closed_set_of_bioes_and_are_restored_from_their_fields()
     assert load_problem(json.loads(json.dumps(problem.to_dict()))) == problem
 
 
+def test_outputs_are_named_for_transformers_by_b_and_i() -> None:
+    names = [f"{letter}-{kind}" for letter in "BIIB" for kind in ("LOC", "PER")]
+    assert tagging().exported_names == ("O", *names)
+    parts_of_speech = Tagging(("E-X", "S"), "none", "accuracy", "S")
+    assert parts_of_speech.exported_names == ("E-X", "S")
+    segments = Tagging(("O", "B", "E", "I", "S"), "bio", "span_f1", "O")
+    assert segments.exported_names == ("O", "B-SPAN", "I-SPAN", "I-SPAN", "B-SPAN")
+
+
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
 @pytest.mark.parametrize("max_length", [64, 12, 5, 3])
 @pytest.mark.parametrize("scheme", ["bio", "iob1", "bioes"])

@@ -164,10 +164,13 @@ def _task_fields(task: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of config.json for a fine-tuning task: for electra, and labels for transformers."""
     problem = load_problem(task)
     fields: dict[str, Any] = {TASK: task}
-    if names := problem.output_names:
+    if names := problem.exported_names:
+        numbers = {name: names.index(name) for name in names}
+        # Of several outputs with one name, transformers trains the one that has this name in electra, too.
+        numbers |= {name: number for number, name in enumerate(problem.output_names) if name in numbers}
         fields |= {
             "id2label": {str(number): name for number, name in enumerate(names)},
-            "label2id": {name: number for number, name in enumerate(names)},
+            "label2id": numbers,
         }
     return fields | ({} if problem.problem_type is None else {"problem_type": problem.problem_type})
 

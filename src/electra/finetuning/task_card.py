@@ -84,10 +84,10 @@ class TaskCard:
             "In transformers:", "", "```python", "from transformers import pipeline", "",
             f'pipeline("{problem.pipeline_tag}", model="FOLDER")({text})', "```",
         ]  # fmt: skip
-        if any(label.startswith("E-") for label in problem.output_names):
+        if problem.exported_names != problem.output_names:
             lines += [
-                "", "Its labels mark spans as BIOES, which `aggregation_strategy` cannot join: first rename E to "
-                "I and S to B in `model.config.id2label` (docs/guides/ecosystem.md of electra).",
+                "", 'With `aggregation_strategy="first"` the pipeline returns whole spans. In transformers labels '
+                "begin with B or I; several outputs of the model have the same label, because it predicts BIOES.",
             ]  # fmt: skip
         return lines
 

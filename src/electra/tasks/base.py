@@ -143,6 +143,7 @@ class Problem(ABC):
         problem_type: the same in the config of transformers' classes for sequence classification.
         input_example: an input as Python source, for the model card.
         output_names: names of the head's outputs, such as labels; empty if they have none.
+        exported_names: names of the same outputs for transformers; two outputs can have one name.
         column_names: usual names of a table's columns for the text and for the second text, in order of
             preference.
     """
@@ -170,6 +171,10 @@ class Problem(ABC):
     @property
     def output_names(self) -> tuple[str, ...]:
         return getattr(self, "labels", ())
+
+    @property
+    def exported_names(self) -> tuple[str, ...]:
+        return self.output_names
 
     @classmethod
     @abstractmethod

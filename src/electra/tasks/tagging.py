@@ -57,7 +57,7 @@ class Tagging(Problem):
     """Tags from a closed set.
 
     The network predicts tags of spans as BIOES, as in ELECTRA's own code. Examples and predictions have the scheme
-    of the files.
+    of the files. For transformers the outputs are named as in BIO.
 
     Attributes:
         labels: the labels that the network chooses from.
@@ -105,6 +105,10 @@ class Tagging(Problem):
 
     def describe_example(self, example: Sentence) -> dict[str, Any]:
         return {"gold": [*(example.tags or ())]}  # the words are in the prediction
+
+    @property
+    def exported_names(self) -> tuple[str, ...]:
+        return self.labels if self.scheme == "none" else tuple(map(tags.bio_tag, self.labels))
 
     def build_head(self, config: EncoderConfig) -> TokenHead:
         return TokenHead(config, len(self.labels))

@@ -103,6 +103,15 @@ def detect_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
     return next((scheme for scheme in one_letter_each if letters <= {"O", *LETTERS[scheme]}), "none")
 
 
+def bio_tag(tag: str) -> str:
+    """Return a tag of BIOES as B-TYPE or I-TYPE, which are the only ones that transformers' pipeline joins.
+
+    B and S become B, I and E become I. A span without a type has the type SPAN, because the pipeline needs one.
+    """
+    letter, span_type = split_tag(tag)
+    return tag if letter == "O" else f"{'B' if letter in BEGINNING else 'I'}-{span_type or 'SPAN'}"
+
+
 def bioes_tags(span_types: Iterable[str]) -> set[str]:
     """Return every BIOES tag of spans of these types, also those that do not occur in the data."""
     return {"O"} | {
