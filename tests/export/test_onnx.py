@@ -9,7 +9,7 @@ import sys
 from ast import literal_eval
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -18,9 +18,11 @@ from configs import make_encoder_config
 from small_model import LENGTH, TEXTS, write_model
 
 import electra
+from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError, MissingExtraError
 from electra.export import huggingface
 from electra.export.loading import load_pretrained
+from electra.export.onnx.check import max_difference, sample_batch, torch_network
 from electra.export.onnx.model import load_onnx
 from electra.export.onnx.write import save_onnx
 from electra.export.pretrained import Pretrained
@@ -53,6 +55,15 @@ SHAPES: dict[str, dict[str, Any]] = {
         "kind": "relative", "embedding_size": 32, "direction": "left", "type_vocabulary_size": 1,
         "activation": "relu", "memory_length": 8,
     },
+    # Local windows of one, of several and of a part of a row; the last block is local, global or between.
+    "modernbert": {"kind": "modernbert", "local_window": 4, "layers": 4, "activation": "gelu"},
+    "modernbert, square": {
+        "kind": "modernbert", "embedding_size": 32, "local_window": 16, "layers": 3, "bias": True, "norm_bias": True,
+    },
+    "toward modernbert": {
+        "kind": "modernbert", "norm": "post", "position_encoding": "learned", "gated_feed_forward": False,
+        "type_vocabulary_size": 2, "local_window": 6, "global_every": 2, "final_norm": False,
+    },
 }  # fmt: skip
 PAIRS = [("The cat sat", "a dog"), ("A dog ate my homework, twice", "the mat the mat"), ("on", "the homework")]
 LABELS = ("bad", "fair", "good")
@@ -77,9 +88,9 @@ def pretrained(
     """A network with random weights, biases and norms."""
     tokenizer = train_tokenizer(TEXTS * 5, vocabulary_size=150)
     torch.manual_seed(0)
-    settings = {"embedding_size": 16, **SHAPES[shape]}
+    settings = {"embedding_size": 16, "layers": 2, **SHAPES[shape]}
     config = make_encoder_config(
-        layers=2, hidden_size=32, feed_forward_size=48, heads=2, max_positions=40, vocabulary_size=150,
+        hidden_size=32, feed_forward_size=48, heads=2, max_positions=40, vocabulary_size=150,
         initializer_range=0.4, linear_initializer_range=0.2, **settings,
     )  # fmt: skip
     encoder = config.build().eval()
@@ -145,7 +156,7 @@ def test_a_generator_predicts_the_same_words(
     assert np.allclose(*all_logits, atol=1e-4, equal_nan=True)
 
 
-@pytest.mark.parametrize("shape", ["electra", "one segment, square", "xlnet", "to the left"])
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "albert"])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_fine_tuned_model_has_the_same_predictions(name: str, shape: str, tmp_path: Path) -> None:
     problem, texts = PROBLEMS[name]
@@ -155,6 +166,26 @@ def test_a_fine_tuned_model_has_the_same_predictions(name: str, shape: str, tmp_
     expected, predictions = (Predictor(one, device="cpu")(inputs) for one in (model, tmp_path / "onnx"))
     assert close(predictions, expected), (predictions, expected)
     assert close(electra.load(tmp_path / "onnx").predict(inputs), expected)
+
+
+@pytest.mark.parametrize("weights", ["float32", "int8"])
+def test_windows_of_128_at_lengths_around_whole_windows(
+    weights: Literal["float32", "int8"], tmp_path: Path
+) -> None:
+    model = pretrained("modernbert", ReplacedTokenHead)
+    config = dataclasses.replace(model.encoder.config, local_window=128, max_positions=1024)  # type: ignore[call-arg]
+    encoder = config.build().eval()
+    encoder.load_state_dict(model.encoder.state_dict())
+    model = dataclasses.replace(model, encoder=encoder, max_length=1024)
+    save_onnx(model, tmp_path / "onnx", weights=weights)
+    exported = load_onnx(tmp_path / "onnx")
+    for longest in (1, 63, 64, 65, 128, 129, 191, 193, 1024):
+        inputs = sample_batch(model, special_tokens(model.tokenizer), [longest, max(1, longest // 3)])
+        actual = exported.run(exported.metadata.outputs, **inputs)
+        with torch.inference_mode():
+            expected = torch_network(model, "discriminator")(inputs)
+        difference = max_difference(expected, actual, inputs["attention_mask"])
+        assert difference < (1e-4 if weights == "float32" else 1.0)
 
 
 def test_embeddings_of_an_encoder_are_the_mean_of_its_states(tmp_path: Path) -> None:
@@ -254,7 +285,7 @@ def test_the_script_for_pairs_runs_without_torch(shape: str, kind: str, tmp_path
 class TestRefused:
     def test_a_graph_that_differs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         model = pretrained("electra", ReplacedTokenHead)
-        monkeypatch.setattr("electra.export.onnx.encoders.MASKED_BIAS", 0.0)  # padding is not masked
+        monkeypatch.setattr("electra.export.onnx.blocks.MASKED_BIAS", 0.0)  # padding is not masked
         with pytest.raises(CheckpointError, match=r"differs from the network by .* so it is not written"):
             save_onnx(model, tmp_path / "onnx")
         assert not list(tmp_path.iterdir())

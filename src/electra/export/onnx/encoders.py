@@ -1,5 +1,7 @@
 """Encoders as ONNX graphs: with learned positions (`BertEncoder`) and with relative positions (`RelativeEncoder`).
 
+Graphs of the kind modernbert are in modernbert.py.
+
 The memory of relative encoders is not exported: a graph reads each row independently.
 
 Shapes: B batch, L length, D hidden size, H heads, K head size, R distances.
@@ -8,23 +10,23 @@ Shapes: B batch, L length, D hidden size, H heads, K head size, R distances.
 import torch
 
 from electra.errors import CheckpointError
+from electra.export.onnx.blocks import attend, attention_bias, linear_rows, summary, token_mask
 from electra.export.onnx.graph import IDS, MASK, SEGMENTS, Graph
+from electra.export.onnx.modernbert import modernbert_encoder
 from electra.modeling.encoders.base import EncoderModule
 from electra.modeling.encoders.bert import BertEncoder, Block
+from electra.modeling.encoders.modernbert import ModernBertEncoder
 from electra.modeling.encoders.relative import RelativeBlock, RelativeEncoder
 from electra.modeling.kernels.attention import Attention
 from electra.modeling.kernels.relative_attention import RelativeAttention
-
-MASKED_BIAS = -1e9
-"""Added to the scores of masked keys. With -inf, a row that has only padding would give NaN."""
 
 
 def encode(graph: Graph, encoder: EncoderModule, *, summary_only: bool = False) -> str:
     """The hidden states (B, L, D).
 
     Args:
-        summary_only: whether to return only the state (B, 1, D) that represents each row (`summary`). With learned
-            positions, the last block then skips all other positions.
+        summary_only: whether to return only the state (B, 1, D) that represents each row (`summary`). Without
+            relative positions, the last block then skips all other positions.
 
     Raises:
         CheckpointError: there is no ONNX graph for encoders of this kind.
@@ -39,33 +41,12 @@ def encode(graph: Graph, encoder: EncoderModule, *, summary_only: bool = False) 
         return summary(graph, states, left=encoder.config.direction == "left") if summary_only else states
     if isinstance(encoder, BertEncoder):
         return _bert_encoder(graph, encoder, summary_only=summary_only)
+    if isinstance(encoder, ModernBertEncoder):
+        return modernbert_encoder(graph, encoder, summary_only=summary_only)
     raise CheckpointError(
-        f"an encoder of kind {encoder.config.kind} cannot be exported to ONNX, only the kinds bert and "
-        "relative can; use the model in PyTorch: electra score, predict and serve take it as it is"
+        f"an encoder of kind {encoder.config.kind} cannot be exported to ONNX, only the kinds bert, "
+        "relative and modernbert can; use the model in PyTorch: electra score, predict and serve take it as it is"
     )
-
-
-def summary(graph: Graph, states: str, *, left: bool) -> str:
-    """The state (B, 1, D) that represents a row (`tasks.long_texts.summary`).
-
-    Args:
-        left: whether the encoder is left-to-right: the state is that of the last token instead of [CLS].
-    """
-    if not left:
-        return graph.op("Slice", states, graph.integers(0), graph.integers(1), graph.integers(1))
-    lengths_B1 = graph.op("ReduceSum", MASK, graph.integers(1), keepdims=1)
-    positions_B11 = graph.op("Unsqueeze", graph.op("Sub", lengths_B1, graph.integers(1)), graph.integers(2))
-    return graph.op("GatherND", states, positions_B11, batch_dims=1)
-
-
-def _token_mask(graph: Graph) -> str:
-    """True at tokens, False at padding (B, 1, 1, L)."""
-    return graph.op("Cast", graph.op("Unsqueeze", MASK, graph.integers(1, 2)), to=graph.types.BOOL)
-
-
-def _attention_bias(graph: Graph, mask: str) -> str:
-    """The bias of attention scores: 0 where the mask is True."""
-    return graph.op("Where", mask, graph.scalar(0.0), graph.scalar(MASKED_BIAS))
 
 
 def _bert_encoder(graph: Graph, encoder: BertEncoder, *, summary_only: bool) -> str:
@@ -80,7 +61,7 @@ def _bert_encoder(graph: Graph, encoder: BertEncoder, *, summary_only: bool) -> 
     x = graph.norm(x, embeddings.norm)
     if isinstance(encoder.projection, torch.nn.Linear):
         x = graph.linear(x, encoder.projection)
-    bias = _attention_bias(graph, _token_mask(graph))
+    bias = attention_bias(graph, token_mask(graph))
     for number, block in enumerate(encoder.blocks):
         assert isinstance(block, Block)
         is_last = number == len(encoder.blocks) - 1
@@ -105,24 +86,12 @@ def _attention(graph: Graph, attention: Attention, x: str, bias: str, query_stat
     if query_states is None:
         query, key, value = graph.multi_output_op("Split", 3, graph.linear(x, layer), axis=-1, num_outputs=3)
     else:
-        query = _linear_rows(graph, query_states, layer, slice(0, D))
-        key_value = _linear_rows(graph, x, layer, slice(D, 3 * D))
+        query = linear_rows(graph, query_states, layer, slice(0, D))
+        key_value = linear_rows(graph, x, layer, slice(D, 3 * D))
         key, value = graph.multi_output_op("Split", 2, key_value, axis=-1, num_outputs=2)
     scores = graph.op("MatMul", graph.split_heads(query, heads, K), graph.split_heads(key, heads, K, keys=True))
     scores = graph.op("Mul", scores, graph.scalar(K**-0.5))
-    return graph.linear(_attend(graph, scores, bias, value, heads, D), attention.output)
-
-
-def _linear_rows(graph: Graph, x: str, layer: torch.nn.Linear, rows: slice) -> str:
-    """Some of the outputs of a linear layer, which are rows of its weight."""
-    y = graph.op("MatMul", x, graph.parameter(layer.weight[rows], transpose=True))
-    return graph.op("Add", y, graph.parameter(layer.bias[rows]))
-
-
-def _attend(graph: Graph, scores: str, bias: str, value: str, heads: int, D: int) -> str:
-    """The average of the values (B, L, D), weighted by the softmax of scores plus bias."""
-    weights = graph.op("Softmax", graph.op("Add", scores, bias), axis=-1)
-    return graph.merge_heads(graph.op("MatMul", weights, graph.split_heads(value, heads, D // heads)), D)
+    return graph.linear(attend(graph, scores, bias, value, heads, D), attention.output)
 
 
 def _relative_encoder(graph: Graph, encoder: RelativeEncoder) -> str:
@@ -132,10 +101,10 @@ def _relative_encoder(graph: Graph, encoder: RelativeEncoder) -> str:
     one = graph.op("Squeeze", graph.integers(1))
     positions_L = graph.op("Range", graph.op("Squeeze", graph.integers(0)), length, one)
     rows_L1, columns_1L = (graph.op("Unsqueeze", positions_L, graph.integers(axis)) for axis in (1, 0))
-    visible = _token_mask(graph)
+    visible = token_mask(graph)
     if config.direction == "left":
         visible = graph.op("And", visible, graph.op("GreaterOrEqual", rows_L1, columns_1L))
-    bias = _attention_bias(graph, graph.op("Or", visible, graph.op("Equal", rows_L1, columns_1L)))
+    bias = attention_bias(graph, graph.op("Or", visible, graph.op("Equal", rows_L1, columns_1L)))
     other_segment = None
     if config.type_vocabulary_size > 1:
         key_segments_B11L = graph.op("Unsqueeze", SEGMENTS, graph.integers(1, 2))
@@ -191,7 +160,7 @@ def _relative_attention(
         segment_scores = graph.op("Add", segment_scores, graph.parameter(constant_H11))
         scores = graph.op("Add", scores, graph.op("Mul", segment_scores, other_segment))
     scores = graph.op("Mul", scores, graph.scalar(K**-0.5))
-    return graph.linear(_attend(graph, scores, bias, value, heads, D), attention.output)
+    return graph.linear(attend(graph, scores, bias, value, heads, D), attention.output)
 
 
 def _relative_shift(graph: Graph, products: str, heads: int) -> str:

@@ -104,10 +104,13 @@ class Graph:
         values = self.op("Cast", self.op("Gather", int8_weight, indices), to=self.types.FLOAT)
         return self.op("Mul", values, self.op("Gather", self.parameter(scales_V1), indices))
 
-    def norm(self, x: str, layer: nn.LayerNorm) -> str:
-        return self.op(
-            "LayerNormalization", x, self.parameter(layer.weight), self.parameter(layer.bias), epsilon=layer.eps
-        )
+    def norm(self, x: str, layer: nn.Module) -> str:
+        """A LayerNorm, with or without bias, or nothing in its place."""
+        if isinstance(layer, nn.Identity):
+            return x
+        assert isinstance(layer, nn.LayerNorm)
+        parameters = [self.parameter(layer.weight), *([] if layer.bias is None else [self.parameter(layer.bias)])]
+        return self.op("LayerNormalization", x, *parameters, epsilon=layer.eps)
 
     def activation(self, x: str, function: Callable[[Tensor], Tensor]) -> str:
         """One of `modeling.encoders.base.ACTIVATIONS`."""

@@ -9,12 +9,13 @@ from typing import Literal, get_args
 from torch import Tensor, nn
 
 from electra.errors import CheckpointError
-from electra.export.onnx.encoders import encode, summary
+from electra.export.onnx.blocks import summary
+from electra.export.onnx.encoders import encode
 from electra.export.onnx.graph import IDS, MASK, Graph
 from electra.export.pretrained import Pretrained
 from electra.modeling.encoders.base import EncoderModule
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
-from electra.modeling.task_heads import BEAM, ConditionalSpanHead, SpanHead, TextHead, TokenHead
+from electra.modeling.task_heads import BEAM, ConditionalSpanHead, PredictionHead, SpanHead, TextHead, TokenHead
 
 OnnxKind = Literal["discriminator", "generator", "encoder", "text", "token", "span", "conditional-span"]
 KINDS: tuple[OnnxKind, ...] = get_args(OnnxKind)
@@ -90,7 +91,7 @@ def _encoder(graph: Graph, encoder: EncoderModule) -> None:
 
 
 def _discriminator(graph: Graph, head: ReplacedTokenHead, states: str) -> None:
-    hidden = graph.activation(graph.linear(states, head.dense), head.activation)
+    hidden = graph.norm(graph.activation(graph.linear(states, head.dense), head.activation), head.norm)
     logits = graph.op("Squeeze", graph.linear(hidden, head.prediction), graph.integers(-1))
     graph.output("logits", logits, "batch", "length")
 
@@ -102,6 +103,8 @@ def _masked_language_model(graph: Graph, encoder: EncoderModule, head: MaskedLan
     flat = graph.op("Reshape", states, graph.integers(-1, encoder.config.hidden_size))
     hidden = graph.linear(graph.op("Gather", flat, POSITIONS), head.dense)
     hidden = graph.norm(graph.activation(hidden, head.activation), head.norm)
+    if head.projection is not None:
+        hidden = graph.linear(hidden, head.projection)
     # Transposed at run time, so that the file has the table only once.
     table = graph.op("Transpose", graph.parameter(encoder.embeddings.token.weight), perm=[1, 0])
     logits = graph.op("Add", graph.op("MatMul", hidden, table), graph.parameter(head.bias))
@@ -110,10 +113,18 @@ def _masked_language_model(graph: Graph, encoder: EncoderModule, head: MaskedLan
 
 
 def _text(graph: Graph, encoder: EncoderModule, head: TextHead) -> None:
-    x_BD = graph.op("Squeeze", encode(graph, encoder, summary_only=True), graph.integers(1))
+    x_B1D = _hidden(graph, encode(graph, encoder, summary_only=True), head.hidden)
+    x_BD = graph.op("Squeeze", x_B1D, graph.integers(1))
     if head.dense is not None:
         x_BD = graph.op("Gelu", graph.linear(x_BD, head.dense))
     graph.output("logits", graph.linear(x_BD, head.prediction), "batch", len(head.prediction.bias))
+
+
+def _hidden(graph: Graph, x: str, hidden: nn.Module) -> str:
+    """The first part of a head of a task, which some encoders have."""
+    if not isinstance(hidden, PredictionHead):
+        return x
+    return graph.norm(graph.op("Gelu", graph.linear(x, hidden.dense)), hidden.norm)
 
 
 def _token_states(graph: Graph, encoder: EncoderModule) -> str:
@@ -127,12 +138,12 @@ def _token_states(graph: Graph, encoder: EncoderModule) -> str:
 
 
 def _token(graph: Graph, encoder: EncoderModule, head: TokenHead) -> None:
-    logits = graph.linear(_token_states(graph, encoder), head.prediction)
+    logits = graph.linear(_hidden(graph, _token_states(graph, encoder), head.hidden), head.prediction)
     graph.output("logits", logits, "batch", "length", len(head.prediction.bias))
 
 
 def _span(graph: Graph, encoder: EncoderModule, head: SpanHead) -> None:
-    logits = graph.linear(_token_states(graph, encoder), head.prediction)
+    logits = graph.linear(_hidden(graph, _token_states(graph, encoder), head.hidden), head.prediction)
     start_and_end = graph.multi_output_op("Split", 2, logits, axis=-1, num_outputs=2)
     for name, logits_BL1 in zip(("start_logits", "end_logits"), start_and_end, strict=True):
         graph.output(name, graph.op("Squeeze", logits_BL1, graph.integers(-1)), "batch", "length")
