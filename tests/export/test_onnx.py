@@ -58,7 +58,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     # Local windows of one, of several and of a part of a row; the last block is local, global or between.
     "modernbert": {"kind": "modernbert", "local_window": 4, "layers": 4, "activation": "gelu"},
     "modernbert, square": {
-        "kind": "modernbert", "embedding_size": 32, "local_window": 16, "layers": 3, "bias": True, "norm_bias": True,
+        "kind": "modernbert", "embedding_size": 32, "local_window": 16, "layers": 3, "bias": True,
+        "norm_bias": True,
     },
     "toward modernbert": {
         "kind": "modernbert", "norm": "post", "position_encoding": "learned", "gated_feed_forward": False,

@@ -4,8 +4,8 @@ Local blocks compute windows only, as `modeling.kernels.local_attention` does, s
 linearly with the length in onnxruntime, too. A block of queries has as many tokens as the window reaches, or the
 whole row if that is shorter.
 
-Shapes: B batch, L length, D hidden size, H heads, K head size, P = K / 2 pairs, N blocks of Q queries, W = 3 Q keys
-of a window.
+Shapes: B batch, L length, D hidden size, H heads, K head size, P = K / 2 pairs, N blocks of Q queries, W = 3 Q
+keys of a window.
 """
 
 from dataclasses import dataclass, replace
