@@ -97,6 +97,27 @@ def test_every_word_gets_its_tag_back_in_the_files_scheme(
     assert problem.compute_metrics(examples, predictions)["span_f1"] == 1.0
 
 
+@pytest.mark.parametrize("max_length", [64, 5])
+def test_later_tokens_of_a_word_can_be_labeled_as_the_rest_of_its_span(max_length: int) -> None:
+    examples = [sentence("harbours:B-LOC North:O O'Hara:B-PER Seven:I-PER")]
+    problem = replace(tagging(examples), pieces="all")
+    words, spec = tokenizer(), InputSpec(tokenizer(), max_length)
+    expected = [
+        problem.labels.index(label if token == 0 else later)
+        for word, label, later in zip(
+            examples[0].words, ("S-LOC", "O", "B-PER", "E-PER"), ("E-LOC", "O", "I-PER", "E-PER"), strict=True
+        )
+        for token in range(len(words.encode(word, add_special_tokens=False).ids))
+    ]
+    rows = problem.encode(examples, spec)
+    labels = rows.token_targets["labels"]
+    assert labels[labels != IGNORE_INDEX].tolist() == expected
+    assert problem.decode(examples, rows, oracle(problem, rows))[0]["tags"] == [*(examples[0].tags or ())]
+    parts = build_tagging_task("x", {"train": [sentence("harbours:NN North:JJ")]}, pieces="all").problem
+    targets = parts.encode([sentence("harbours:NN North:JJ")], spec).token_targets["labels"]
+    assert {*targets.tolist()} == {IGNORE_INDEX, 0, 1} and (targets == IGNORE_INDEX).sum() % 2 == 0
+
+
 def test_the_first_token_of_a_word_is_labeled() -> None:
     words = tokenizer()
     (example,) = examples = [sentence("harbours:B-LOC North:O O'Hara:B-PER Seven:I-PER")]

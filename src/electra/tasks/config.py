@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from electra.config import NonNegativeInt, OpenFraction, Range
 from electra.tasks.long_texts import LongTexts
 
+Pieces = Literal["first", "all"]
 SHORTEST = 8
 """Minimum number of tokens that a row, or a long text, may be limited to."""
 
@@ -76,3 +77,6 @@ class HeadConfig:
     span: Literal["conditional", "plain"] = "conditional"
     """Head for questions. conditional: ELECTRA's pointer, whose end depends on the start. plain: two logits per
     token, as in transformers' ElectraForQuestionAnswering."""
+    pieces: Pieces = "first"
+    """Which tokens of a word learn its tag. first: the first one, as in ELECTRA. all: later ones, too, so that
+    transformers' pipeline joins them with aggregation_strategy="simple". Predictions always read the first one."""

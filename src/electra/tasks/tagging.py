@@ -35,7 +35,7 @@ from electra.tasks.base import (
     Text,
     build_rows,
 )
-from electra.tasks.config import DataConfig, HeadConfig
+from electra.tasks.config import DataConfig, HeadConfig, Pieces
 from electra.tasks.conll import Sentence
 from electra.tasks.subsampling import stratified_split
 from electra.tasks.tabular import SPLIT_SEED, find_files
@@ -65,6 +65,7 @@ class Tagging(Problem):
         metric: the metric that runs are compared by.
         fallback: the label of a word that has no tokens (for example a control character).
         positive: the tag to detect, for f0.5.
+        pieces: which tokens of a word are trained. Predictions are always those of the first one.
     """
 
     labels: tuple[str, ...]
@@ -72,6 +73,7 @@ class Tagging(Problem):
     metric: Metric
     fallback: str
     positive: str = ""
+    pieces: Pieces = "first"
     kind, answer_key = "tagging", "tags"
     default_max_length, reads_words = 256, True
     purpose = "Predicts a tag for every word of a sentence, in the scheme of its training data."
@@ -95,7 +97,7 @@ class Tagging(Problem):
             notes.append(
                 f"no dev file: {len(held_out):,} of the {len(train):,} training sentences are used for it"
             )
-        return build_tagging_task(name, splits, notes=notes)
+        return build_tagging_task(name, splits, notes=notes, pieces=head.pieces)
 
     def make_example(self, text: Text, number: int) -> Sentence:
         words = tuple(text.split()) if isinstance(text, str) else tuple(text)
@@ -114,7 +116,7 @@ class Tagging(Problem):
         return TokenHead(config, len(self.labels))
 
     def encode(self, examples: Sequence[Sentence], spec: InputSpec) -> Rows:
-        """Return sentences as rows, with the target `labels` at each word's first token if they have tags.
+        """Return sentences as rows, with the target `labels` at tokens of words (`pieces`) if they have tags.
 
         A sentence that is too long for a row makes several rows that overlap. Each word is predicted in the row
         that shows the most context on both sides of it, so that no word is lost or counted twice.
@@ -128,12 +130,12 @@ class Tagging(Problem):
         encodings = tokenize_words([example.words for example in examples], spec.tokenizer)
         for number, (example, encoding) in enumerate(zip(examples, encodings, strict=True)):
             words_W, positions_W = _first_tokens(encoding)
-            labels = self._targets(example)
+            targets_N = self._token_targets(example, encoding)
             for start, end, kept_from, kept_to in split_windows(len(encoding.ids), capacity):
                 kept = (kept_from <= positions_W) & (positions_W < kept_to)
                 words, positions = words_W[kept], positions_W[kept] - start + 1
                 target_L = np.full(end - start + 2, IGNORE_INDEX, np.int64)
-                target_L[positions] = labels[words]
+                target_L[kept_from - start + 1 : kept_to - start + 1] = targets_N[kept_from:kept_to]
                 tokens.append(encoding.ids[start:end])
                 numbers.append(number)
                 targets.append(target_L)
@@ -227,6 +229,22 @@ class Tagging(Problem):
     def _in_file_scheme(self, labels: list[str]) -> list[str]:
         return labels if self.scheme == "none" else tags.convert_scheme(labels, self.scheme)
 
+    def _token_targets(self, example: Sentence, encoding: Encoding) -> NDArray[np.int64]:
+        """Return the number of each token's label (N); `IGNORE_INDEX` if it is not trained."""
+        targets_W = self._targets(example)
+        words_W, positions_W = _first_tokens(encoding)
+        targets_N = np.full(len(encoding.ids), IGNORE_INDEX, np.int64)
+        if self.pieces == "all":
+            later = targets_W if self.scheme == "none" else np.append(self._later, IGNORE_INDEX)[targets_W]
+            targets_N[:] = later[np.array(encoding.word_ids, np.int64)]
+        targets_N[positions_W] = targets_W[words_W]
+        return targets_N
+
+    @cached_property
+    def _later(self) -> NDArray[np.int64]:
+        """The label of later tokens of a word, for each label (K) of its first token: the span goes on."""
+        return np.array([self._indices[tags.later_tag(label)] for label in self.labels], np.int64)
+
     def _targets(self, example: Sentence) -> NDArray[np.int64]:
         """Return the number of each word's label; `IGNORE_INDEX` without a label, or with one unknown to train."""
         if example.tags is None:
@@ -242,6 +260,7 @@ def build_tagging_task(
     metric: Metric | None = None,
     positive: str = "",
     notes: Sequence[str] = (),
+    pieces: Pieces = "first",
 ) -> Task:
     """Return the task whose labels are the tags of the split `train`.
 
@@ -249,6 +268,7 @@ def build_tagging_task(
         metric: None: span_f1 if the tags mark spans, else accuracy.
         positive: the tag to detect, for f0.5.
         notes: remarks about the data.
+        pieces: which tokens of a word are trained.
 
     Raises:
         DataError: the tags of `train` cannot be used (there is only one, there are more than `MAX_LABELS`, they
@@ -281,6 +301,7 @@ def build_tagging_task(
         metric=metric or ("accuracy" if scheme == "none" else "span_f1"),
         fallback=OUTSIDE if OUTSIDE in labels else seen.most_common(1)[0][0],
         positive=positive,
+        pieces=pieces,
     )
     for split, examples in splits.items():
         if unknown := problem.unknown_tags(examples):

@@ -59,8 +59,9 @@ class TaggingDataset:
         if empty := [split for split in ("train", "dev") if not ordered.get(split)]:
             raise DataError(f"{folder}: there are too few sentences for {empty[0]}; is the file incomplete?")
         return build_tagging_task(
-            name, ordered, metric=self.metric, positive=ERROR if self.binary else "", notes=notes
-        )
+            name, ordered, metric=self.metric, positive=ERROR if self.binary else "", notes=notes,
+            pieces=head.pieces,
+        )  # fmt: skip
 
     def _derive_split(self, splits: dict[str, list[Sentence]]) -> list[str]:
         """Add the split whose file is missing, and return remarks for the log."""

@@ -103,6 +103,11 @@ def detect_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
     return next((scheme for scheme in one_letter_each if letters <= {"O", *LETTERS[scheme]}), "none")
 
 
+def later_tag(tag: str) -> str:
+    """Return the tag in BIOES of the later parts of a word with this tag: its span goes on, up to its end."""
+    return {"B": "I", "S": "E"}.get(tag[:1], tag[:1]) + tag[1:]
+
+
 def bio_tag(tag: str) -> str:
     """Return a tag of BIOES as B-TYPE or I-TYPE, which are the only ones that transformers' pipeline joins.
 
