@@ -120,6 +120,7 @@ encoders = Registry(
         "bert": "electra.modeling.encoders.bert:BertConfig",
         "relative": "electra.modeling.encoders.relative:RelativeConfig",
         "modernbert": "electra.modeling.encoders.modernbert:ModernBertConfig",
+        "deberta": "electra.modeling.encoders.deberta:DebertaConfig",
     },
 )
 """Config classes of encoders, by `model.kind`."""
@@ -159,6 +160,7 @@ checkpoint_formats = Registry(
         "bert": "electra.export.formats.bert:BertFormat",
         "xlnet": "electra.export.formats.xlnet:XLNetFormat",
         "modernbert": "electra.export.formats.modernbert:ModernBertFormat",
+        "deberta": "electra.export.formats.deberta:DebertaFormat",
         "native": "electra.export.formats.native:NativeFormat",
     },
 )

@@ -80,6 +80,17 @@ KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
         ("modern, gumbel", 5.0, SMALLER, {"kind": "adversarial", "adversary": "gumbel"}),
         ("modern, generator first", 5.0, ALIKE, {"kind": "two-stage", "sharing": "none"}),
         ("modern, bert generator", 5.0, replace(SMALLER, kind="bert"), {"sharing": "tokens"}),
+        ("deberta, replaced-token", 5.0, SMALLER, {}),
+        ("deberta, tables disentangled", 5.0, SMALLER, {"sharing": "disentangled"}),
+        ("deberta, unigram fakes", 5.0, SMALLER, {"fakes": "unigram"}),
+        ("deberta, masked-lm", 1.0, SMALLER, {"kind": "masked-lm"}),
+        ("deberta, electric", 5.0, SMALLER, {"kind": "electric"}),
+        ("deberta, replace-mlm", 1.0, SMALLER, {"kind": "replace-mlm"}),
+        ("deberta, all-tokens-mlm", 1.0, SMALLER, {"kind": "all-tokens-mlm"}),
+        ("deberta, reinforce", 5.0, SMALLER, {"kind": "adversarial"}),
+        ("deberta, gumbel", 5.0, SMALLER, {"kind": "adversarial", "adversary": "gumbel"}),
+        ("deberta, generator first", 5.0, ALIKE, {"kind": "two-stage", "sharing": "none"}),
+        ("deberta, bert generator", 5.0, replace(SMALLER, kind="bert"), {"sharing": "tokens"}),
     )
 }
 
@@ -100,6 +111,11 @@ SHAPES: dict[str, dict[str, object]] = {
         name: {"kind": "modernbert", "local_window": 8, "global_every": 2, "type_vocabulary_size": 1}
         for name in KINDS
         if name.startswith("modern, ")
+    },
+    **{
+        name: {"kind": "deberta", "position_buckets": 8, "type_vocabulary_size": 0}
+        for name in KINDS
+        if name.startswith("deberta, ")
     },
     "one block": {"share_layers": "all"},
     "one block, masked-lm": {"share_layers": "all", "type_vocabulary_size": 1},

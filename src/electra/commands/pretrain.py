@@ -21,7 +21,7 @@ class PretrainCommand:
 
     preset: tyro.conf.Positional[str]
     """A preset (quickstart, electra-nano, -tiny, -small, -base, -large, ...-plus-plus, and bert-, roberta-,
-    albert-, txl-, xlnet- and modern- in their sizes) or a TOML file."""
+    albert-, txl-, xlnet-, modern- and deberta- in their sizes) or a TOML file."""
     data: Path | None = None
     """Folder made by `electra prepare`. Required, here or in the TOML file."""
     out: Path | None = None

@@ -60,6 +60,8 @@ class Network:
     """Whether there is a backward pass."""
     projects_after_norm: bool = False
     """Whether the hidden layer of a masked-lm head is as wide as states; then it projects."""
+    detection_hidden: bool = True
+    """Whether a replaced-token head has a hidden layer."""
     encoder: "EncoderShape | None" = None
     """The config of the encoder, which counts the operations; None: a standard Transformer of the shape above."""
     target_share: float = 0.0
@@ -76,6 +78,7 @@ class Network:
             config.heads,
             vocabulary_size=config.vocabulary_size,
             projects_after_norm=config.head_style.projects_after_norm,
+            detection_hidden=config.head_style.detection_hidden,
             **{"encoder": config, **others},
         )
 
@@ -220,5 +223,6 @@ def _head(network: Network, convention: Convention) -> Iterator[tuple[str, float
             share * (2 * embedding * vocabulary + ((SOFTMAX + 2) * vocabulary if paper else 0)),
         )
     elif network.head == "replaced-token":
-        yield "head hidden layer", 2 * hidden * hidden + ((GELU + 1) * hidden if paper else 0)
+        if network.detection_hidden:
+            yield "head hidden layer", 2 * hidden * hidden + ((GELU + 1) * hidden if paper else 0)
         yield "head logit", 2 * hidden

@@ -88,13 +88,16 @@ class SentencePairHead(nn.Module):
 class ReplacedTokenHead(nn.Module):
     """Dense layer, activation, one logit per token: that it is replaced (paper, section 2, with opposite sign).
 
-    With `HeadStyle.prediction_head` there is a LayerNorm after the activation.
+    With `HeadStyle.prediction_head` there is a LayerNorm after the activation; without
+    `HeadStyle.detection_hidden` there is nothing before the logit.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         style = config.head_style
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size, bias=style.bias)
+        self.dense = None
+        if style.detection_hidden:
+            self.dense = nn.Linear(config.hidden_size, config.hidden_size, bias=style.bias)
         self.prediction = nn.Linear(config.hidden_size, 1)
         self.activation = ACTIVATIONS[config.activation]
         self.norm: nn.Module = nn.Identity()
@@ -104,4 +107,6 @@ class ReplacedTokenHead(nn.Module):
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """Return the logits (B, L)."""
-        return self.prediction(self.norm(self.activation(self.dense(x_BLD)))).squeeze(-1)
+        if self.dense is not None:
+            x_BLD = self.norm(self.activation(self.dense(x_BLD)))
+        return self.prediction(x_BLD).squeeze(-1)

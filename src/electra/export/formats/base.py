@@ -94,12 +94,14 @@ class CheckpointFormat(ABC):
     """A format of model folders.
 
     Attributes:
-        model_types: values of `model_type` in config.json; the first one is the default for exports. copies: for
-        tensors that a folder may store twice: the name of the copy, and the name of the first. builds_on_meta:
-        whether encoders can be built on the meta device, because folders store all of their tensors.
+        model_types: values of `model_type` in config.json; the first one is the default for exports.
+        refused_types: types of similar networks that electra does not have, and why not. copies: for tensors that
+        a folder may store twice: the name of the copy, and the name of the first. builds_on_meta: whether encoders
+        can be built on the meta device, because folders store all of their tensors.
     """
 
     model_types: ClassVar[tuple[str, ...]]
+    refused_types: ClassVar[Mapping[str, str]] = {}
     copies: ClassVar[Mapping[str, str]] = {}
     builds_on_meta: ClassVar[bool] = True
 
@@ -376,12 +378,13 @@ def format_of_folder(fields: Mapping[str, Any], source: object) -> CheckpointFor
         CheckpointError: there is no format for this type.
     """
     model_types: list[str] = []
+    reasons: dict[Any, str] = {}
     for _, format_class in checkpoint_formats:
         if fields.get("model_type") in format_class.model_types:
             checkpoint_format: CheckpointFormat = format_class()
             return checkpoint_format
         model_types += format_class.model_types
-    raise CheckpointError(
-        f"{source}: this model cannot be loaded: model_type is {fields.get('model_type')!r}; "
-        f"electra reads {', '.join(model_types)}"
-    )
+        reasons |= format_class.refused_types
+    model_type = fields.get("model_type")
+    reason = reasons.get(model_type, f"electra reads {', '.join(model_types)}")
+    raise CheckpointError(f"{source}: this model cannot be loaded: model_type is {model_type!r}; {reason}")

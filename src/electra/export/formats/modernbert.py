@@ -11,19 +11,17 @@ Shapes: V vocabulary, E embedding size, D hidden size.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from electra.config import problems_of
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError
 from electra.export.formats.base import ACTIVATIONS, HEAD_NAMES, CheckpointFormat, FolderConfig
+from electra.export.formats.detection_labels import LABEL_FIELDS, find_head, one_for_replaced, one_per_label
 from electra.export.pretrained import HeadKind
 from electra.modeling.encoders.base import EncoderConfig, EncoderModule
 from electra.modeling.encoders.modernbert import ModernBertConfig
 
-LABELS = ("original", "replaced")
-"""Labels of a discriminator."""
 _CLASSES: dict[str, HeadKind] = {
     "ModernBertForMaskedLM": "generator",
     "ModernBertForTokenClassification": "token",
@@ -118,8 +116,7 @@ class ModernBertFormat(CheckpointFormat):
             "sep_token_id": special.separate,
         }
         if kind == "discriminator":
-            fields["id2label"] = {str(number): label for number, label in enumerate(LABELS)}
-            fields["label2id"] = {label: number for number, label in enumerate(LABELS)}
+            fields |= LABEL_FIELDS
         if not config.square:
             fields |= {"tie_word_embeddings": False, _EMBEDDING_SIZE: config.embedding_size}
         return fields
@@ -158,7 +155,7 @@ class ModernBertFormat(CheckpointFormat):
                 f"{source}: this model cannot be loaded:\n" + "\n".join(f"  {problem}" for problem in problems)
             )
         return FolderConfig(
-            "modernbert", ModernBertConfig(**values), fields.get("pad_token_id") or 0, _find_head(fields)
+            "modernbert", ModernBertConfig(**values), fields.get("pad_token_id") or 0, find_head(fields, _CLASSES)
         )
 
     def prefix(self, model_type: str) -> str:
@@ -183,15 +180,12 @@ class ModernBertFormat(CheckpointFormat):
         return renamed
 
     def to_stored(self, name: str, tensor: Tensor, config: FolderConfig) -> Tensor:
-        """A discriminator has one logit; transformers' class has one for each label, of which the first is 0."""
-        if config.head == "discriminator" and name.startswith("classifier."):
-            return torch.cat([torch.zeros_like(tensor), tensor])
-        return tensor
+        detects = config.head == "discriminator" and name.startswith("classifier.")
+        return one_per_label(tensor) if detects else tensor
 
     def from_stored(self, name: str, tensor: Tensor, config: FolderConfig) -> Tensor:
-        if config.head == "discriminator" and name.startswith("classifier.") and len(tensor) == len(LABELS):
-            return tensor[1:] - tensor[:1]
-        return tensor
+        detects = config.head == "discriminator" and name.startswith("classifier.")
+        return one_for_replaced(tensor) if detects else tensor
 
     def fold(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         if _PROJECTION not in tensors:
@@ -233,11 +227,3 @@ def _read_layers(fields: dict[str, Any], layers: int, problems: list[str]) -> di
             return {"global_every": every}
     problems.append("layer_types: in electra the first layer and every n-th one after it are full_attention")
     return {}
-
-
-def _find_head(fields: dict[str, Any]) -> HeadKind | None:
-    """Return the kind of head; tensors of several kinds have the same names."""
-    kinds = [_CLASSES[name] for name in fields.get("architectures") or () if name in _CLASSES]
-    if kinds == ["token"] and sorted((fields.get("id2label") or {}).values()) == sorted(LABELS):
-        return "discriminator"
-    return kinds[0] if kinds else None

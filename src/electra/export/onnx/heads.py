@@ -91,7 +91,9 @@ def _encoder(graph: Graph, encoder: EncoderModule) -> None:
 
 
 def _discriminator(graph: Graph, head: ReplacedTokenHead, states: str) -> None:
-    hidden = graph.norm(graph.activation(graph.linear(states, head.dense), head.activation), head.norm)
+    hidden = states
+    if head.dense is not None:
+        hidden = graph.norm(graph.activation(graph.linear(states, head.dense), head.activation), head.norm)
     logits = graph.op("Squeeze", graph.linear(hidden, head.prediction), graph.integers(-1))
     graph.output("logits", logits, "batch", "length")
 

@@ -58,6 +58,7 @@ class HeadStyle:
         norm_bias: whether their LayerNorms have biases.
         prediction_head: whether all heads begin with a dense layer, activation and LayerNorm, as in ModernBERT.
             Otherwise the head for replaced tokens has no LayerNorm, and heads of tasks have no such layer.
+        detection_hidden: whether the head for replaced tokens has a hidden layer before its linear layer.
         projects_after_norm: whether a masked-LM head keeps the hidden size up to its LayerNorm and projects to the
             embedding size after it, without a bias; otherwise its hidden layer does.
     """
@@ -65,6 +66,7 @@ class HeadStyle:
     bias: bool = True
     norm_bias: bool = True
     prediction_head: bool = False
+    detection_hidden: bool = True
     projects_after_norm: bool = False
 
 
@@ -75,7 +77,7 @@ class EncoderConfig(ABC):
     kind: str = "bert"
     """Architecture of the network. bert: learned positions, post-norm. relative: relative positions, as in
     Transformer-XL and XLNet. modernbert: rotary positions, pre-norm, gated feed-forward layers, attention within a
-    window in most blocks."""
+    window in most blocks. deberta: BERT's blocks with attention by content and by distance."""
     layers: PositiveInt = 12
     """Number of Transformer blocks."""
     hidden_size: PositiveInt = 256
@@ -224,6 +226,7 @@ class EncoderConfig(ABC):
         config_class: type[EncoderConfig] = encoders.get(kind)
         common = {field.name for field in fields(config_class)} - {"kind"}
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name in common}
+        values["type_vocabulary_size"] = max(1, self.type_vocabulary_size)  # not every kind can have no table
         return config_class(**{**values, **changes})
 
     def with_run_settings_of(self, other: "EncoderConfig") -> Self:

@@ -1,0 +1,371 @@
+"""Disentangled attention: the score of a query and a key also depends on their distance, in two ways.
+
+With projections PK and PQ of a table that has a row for each distance i - j, the score of the query q_i and the
+key k_j is (He et al. 2021, "DeBERTa", section 3.1)
+
+    q_i · k_j           content to content
+    q_i · PK[i - j]     content to position
+    PQ[i - j] · k_j     position to content
+
+divided by the square root of the head size times the number of terms.
+
+The second term is one matrix product (queries, distances), the third one (keys, distances). Each row needs a
+slice of its products, and the slice of the next row starts one distance earlier, so a view with a row stride that
+is one smaller lines the slices up (`_Tile.shift`). Distances that share a row of the table (log buckets) are
+separate rows of PK and PQ: a product with a few more columns is faster than spreading the scores afterwards.
+
+Shapes: B batch, L length, N query positions, T rows of a tile, S = 2 L - 1 distances (R: distances of a tile),
+H heads, K head size; G is 3 for queries, keys and values in one tensor, and 2 for keys and values.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from electra.modeling.kernels.dropout import DropoutMask
+
+TILE = 128
+"""Rows of a tile. A tile of T rows needs L + T - 1 distances; fewer rows are slower to multiply."""
+
+
+class PositionVectors(NamedTuple):
+    """Projected rows of the relative table for the distances -(L - 1) to L - 1.
+
+    Attributes:
+        keys_SHK: for each key minus query position the vector that queries are multiplied with; None: scores have
+            no such term.
+        queries_SHK: for each query minus key position the vector that keys are multiplied with; None: the same.
+    """
+
+    keys_SHK: Tensor | None
+    queries_SHK: Tensor | None
+
+    @property
+    def terms(self) -> int:
+        """How many terms a score has."""
+        return 1 + sum(vectors is not None for vectors in self)
+
+
+def distance_scores(length: int) -> int:
+    """Return how many products with distances `attend_by_head` computes for the rows of one head, for one term."""
+    return sum(
+        (tile.rows.stop - tile.rows.start) * (tile.distances.stop - tile.distances.start)
+        for tile in _Tile.of_keys(length, None)
+    )
+
+
+def attend(
+    query_BNHK: Tensor | None,
+    packed_BLGHK: Tensor,
+    vectors: PositionVectors,
+    positions_BN: Tensor | None,
+    mask_B1NL: Tensor | None,
+    p: float,
+) -> Tensor:
+    """Return the attention output (B, N, H, K) by the fastest way that the device has.
+
+    Args:
+        query_BNHK: None: the queries are the first part of `packed_BLGHK` (G = 3).
+        packed_BLGHK: the last two parts are keys and values.
+        positions_BN: the positions of the queries; None: those of the row.
+        mask_B1NL: True at keys that may be attended to (N may be 1), or numbers that are added to the scores.
+        p: dropout probability of the attention probabilities.
+    """
+    on_cpu = packed_BLGHK.device.type == "cpu" and not torch.compiler.is_compiling()
+    return (attend_by_head if on_cpu else attend_fused)(
+        query_BNHK, packed_BLGHK, vectors, positions_BN, mask_B1NL, p
+    )
+
+
+def attend_by_head(
+    query_BNHK: Tensor | None,
+    packed_BLGHK: Tensor,
+    vectors: PositionVectors,
+    positions_BN: Tensor | None,
+    mask_B1NL: Tensor | None,
+    p: float,
+) -> Tensor:
+    """Compute `attend` one head at a time, for a CPU (see `attention`).
+
+    It equals `attend_plain` if both drop the same elements.
+    """
+    bias_BNL = None
+    if mask_B1NL is not None:
+        bias_BNL = mask_B1NL.squeeze(1)
+        if bias_BNL.dtype == torch.bool:
+            bias_BNL = torch.zeros(bias_BNL.shape, dtype=packed_BLGHK.dtype).masked_fill_(~bias_BNL, -torch.inf)
+    y: Tensor = _AttentionByHead.apply(  # type: ignore[no-untyped-call]
+        query_BNHK, packed_BLGHK, *vectors, bias_BNL, positions_BN, p, torch.is_grad_enabled()
+    )
+    return y
+
+
+def attend_fused(
+    query_BNHK: Tensor | None,
+    packed_BLGHK: Tensor,
+    vectors: PositionVectors,
+    positions_BN: Tensor | None,
+    mask_B1NL: Tensor | None,
+    p: float,
+) -> Tensor:
+    """Compute `attend` with PyTorch's fused kernel, whose bias has the scores of distances, for accelerators and
+    torch.compile."""
+    query_BNHK = packed_BLGHK[:, :, 0] if query_BNHK is None else query_BNHK
+    key_BLHK, value_BLHK = packed_BLGHK[:, :, -2], packed_BLGHK[:, :, -1]
+    (B, N, H, K), L = query_BNHK.shape, key_BLHK.shape[1]
+    positions_L = torch.arange(L, device=key_BLHK.device)
+    queries_xN = positions_L[None] if positions_BN is None else positions_BN
+    offsets_xNL = positions_L - queries_xN[:, :, None] + L - 1
+    bias_BHNL = query_BNHK.new_zeros(())
+    if vectors.keys_SHK is not None:
+        products_BHNS = torch.einsum("bnhk,shk->bhns", query_BNHK, vectors.keys_SHK)
+        bias_BHNL = bias_BHNL + products_BHNS.gather(3, offsets_xNL[:, None].expand(B, H, N, L))
+    if vectors.queries_SHK is not None:
+        products_BHLS = torch.einsum("blhk,shk->bhls", key_BLHK, vectors.queries_SHK)
+        indices_xLN = (2 * L - 2 - offsets_xNL).mT
+        bias_BHNL = bias_BHNL + products_BHLS.gather(3, indices_xLN[:, None].expand(B, H, L, N)).mT
+    scale = (K * vectors.terms) ** -0.5
+    bias_BHNL = bias_BHNL * scale
+    if mask_B1NL is not None and mask_B1NL.dtype == torch.bool:
+        bias_BHNL = bias_BHNL.masked_fill(~mask_B1NL, -torch.inf)
+    elif mask_B1NL is not None:
+        bias_BHNL = bias_BHNL + mask_B1NL.to(bias_BHNL.dtype)
+    query, key, value = (x.transpose(1, 2) for x in (query_BNHK, key_BLHK, value_BLHK))
+    y_BHNK = F.scaled_dot_product_attention(query, key, value, attn_mask=bias_BHNL, dropout_p=p, scale=scale)
+    return y_BHNK.transpose(1, 2)
+
+
+def attend_plain(
+    query_BNHK: Tensor | None,
+    packed_BLGHK: Tensor,
+    vectors: PositionVectors,
+    positions_BN: Tensor | None,
+    mask_B1NL: Tensor | None,
+    factors_HBNL: Tensor | float = 1.0,
+) -> Tensor:
+    """Compute the same in the plain form, with two vectors for every pair, for tests.
+
+    Args:
+        factors_HBNL: factors of the attention probabilities: 0, or the scale of dropout.
+    """
+    query_BNHK = packed_BLGHK[:, :, 0] if query_BNHK is None else query_BNHK
+    key_BLHK, value_BLHK = packed_BLGHK[:, :, -2], packed_BLGHK[:, :, -1]
+    L = key_BLHK.shape[1]
+    positions_xN = torch.arange(L)[None] if positions_BN is None else positions_BN
+    distances_xNL = positions_xN[:, :, None] - torch.arange(L)
+    scores_BHNL = torch.einsum("bnhk,blhk->bhnl", query_BNHK, key_BLHK)
+    if vectors.keys_SHK is not None:
+        pairs_xNLHK = vectors.keys_SHK[L - 1 - distances_xNL].expand(len(key_BLHK), -1, -1, -1, -1)
+        scores_BHNL = scores_BHNL + torch.einsum("bnhk,bnlhk->bhnl", query_BNHK, pairs_xNLHK)
+    if vectors.queries_SHK is not None:
+        pairs_xNLHK = vectors.queries_SHK[L - 1 + distances_xNL].expand(len(key_BLHK), -1, -1, -1, -1)
+        scores_BHNL = scores_BHNL + torch.einsum("blhk,bnlhk->bhnl", key_BLHK, pairs_xNLHK)
+    scores_BHNL = scores_BHNL / (query_BNHK.shape[-1] * vectors.terms) ** 0.5
+    if mask_B1NL is not None and mask_B1NL.dtype == torch.bool:
+        scores_BHNL = scores_BHNL.masked_fill(~mask_B1NL, -torch.inf)
+    elif mask_B1NL is not None:
+        scores_BHNL = scores_BHNL + mask_B1NL
+    factors = factors_HBNL if isinstance(factors_HBNL, float) else factors_HBNL.transpose(0, 1)
+    return torch.einsum("bhnl,blhk->bnhk", scores_BHNL.softmax(-1) * factors, value_BLHK)
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Rows whose products with the distances are computed together: queries, or keys.
+
+    Attributes:
+        rows: the rows.
+        distances: the rows of `PositionVectors` that the tile needs: column minus row positions.
+        columns: the number of columns: keys of queries, or queries of keys.
+        indices_BTC: for each row and column the index in the distances; None: all are consecutive, so `shift`
+            finds them.
+    """
+
+    rows: slice
+    distances: slice
+    columns: int
+    indices_BTC: Tensor | None = None
+
+    @classmethod
+    def of_queries(cls, length: int, positions_BN: Tensor | None) -> "list[_Tile]":
+        if positions_BN is None:
+            return list(cls._consecutive(length))
+        offsets_BNL = torch.arange(length) - positions_BN[:, :, None] + length - 1
+        return [cls(slice(0, positions_BN.shape[1]), slice(0, 2 * length - 1), length, offsets_BNL)]
+
+    @classmethod
+    def of_keys(cls, length: int, positions_BN: Tensor | None) -> "list[_Tile]":
+        tiles = list(cls._consecutive(length))
+        if positions_BN is None:
+            return tiles
+        return [
+            cls(
+                tile.rows,
+                tile.distances,
+                positions_BN.shape[1],
+                positions_BN[:, None] + (tile.rows.stop - 1 - torch.arange(length)[tile.rows, None]),
+            )
+            for tile in tiles
+        ]
+
+    @classmethod
+    def _consecutive(cls, length: int) -> "Iterator[_Tile]":
+        for start in range(0, length, TILE):
+            end = min(start + TILE, length)
+            yield cls(slice(start, end), slice(length - end, 2 * length - 1 - start), length)
+
+    def shift(self, scores_BTR: Tensor) -> Tensor:
+        """Return a view (B, T, C) of products with distances: for each row the slice of its columns.
+
+        The slice of the next row starts one distance earlier, so the row stride is R - 1. Slices do not overlap,
+        so gradients can be written to the same view.
+        """
+        B, T, R = scores_BTR.shape
+        return scores_BTR.as_strided((B, T, self.columns), (T * R, R - 1, 1), T - 1)
+
+    def spread(self, scores_BTR: Tensor) -> Tensor:
+        """Return the score of each row and column (B, T, C)."""
+        return self.shift(scores_BTR) if self.indices_BTC is None else scores_BTR.gather(2, self.indices_BTC)
+
+    def collect(self, grad_BTC: Tensor, out: Tensor) -> None:
+        """Write the gradients of the scores of each row and column to `out` (B, T, R), which is 0 elsewhere."""
+        if self.indices_BTC is None:
+            self.shift(out).copy_(grad_BTC)
+        else:  # positions may occur twice
+            out.zero_().scatter_add_(2, self.indices_BTC, grad_BTC)
+
+
+def _tile_products(tile: _Tile, rows_BMK: Tensor, vectors_SK: Tensor, buffer: Tensor) -> Tensor:
+    """Return the products of the rows of a tile with the vectors of its distances (B, T, R), in the buffer."""
+    rows_BTK, vectors_RK = rows_BMK[:, tile.rows], vectors_SK[tile.distances]
+    B, T, K = rows_BTK.shape
+    scores_BTR = buffer[: B * T * len(vectors_RK)].view(B, T, -1)
+    torch.mm(rows_BTK.reshape(B * T, K), vectors_RK.T, out=scores_BTR.view(B * T, -1))
+    return scores_BTR
+
+
+class _AttentionByHead(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query_BNHK: Tensor | None,
+        packed_BLGHK: Tensor,
+        keys_SHK: Tensor | None,
+        queries_SHK: Tensor | None,
+        bias_BNL: Tensor | None,
+        positions_BN: Tensor | None,
+        p: float,
+        needs_gradient: bool,
+    ) -> Tensor:
+        query_BNHK = packed_BLGHK[:, :, 0] if query_BNHK is None else query_BNHK
+        key_BLHK, value_BLHK = packed_BLGHK[:, :, -2], packed_BLGHK[:, :, -1]
+        (B, N, H, K), L = query_BNHK.shape, key_BLHK.shape[1]
+        ctx.scale = (K * PositionVectors(keys_SHK, queries_SHK).terms) ** -0.5
+        ctx.query_tiles, ctx.key_tiles = _Tile.of_queries(L, positions_BN), _Tile.of_keys(L, positions_BN)
+        mask_HBNL = DropoutMask.draw((H, B, N, L), p) if p else None
+        weights_HBNL = dropped_HBNL = packed_BLGHK.new_empty(H if needs_gradient else 1, B, N, L)
+        if mask_HBNL is not None:
+            dropped_HBNL = torch.empty_like(weights_HBNL)
+        ctx.dropout_scale = 1.0 if mask_HBNL is None else mask_HBNL.scale
+        y_BNHK = packed_BLGHK.new_empty(B, N, H, K)
+        buffer = packed_BLGHK.new_empty(_buffer_size(B, ctx.query_tiles + ctx.key_tiles))
+        for head in range(H):
+            weights_BNL, dropped_BNL = (x[head if needs_gradient else 0] for x in (weights_HBNL, dropped_HBNL))
+            query_BNK, key_BLK = query_BNHK[:, :, head].contiguous(), key_BLHK[:, :, head].contiguous()
+            if queries_SHK is not None:
+                for tile in ctx.key_tiles:
+                    scores_BTR = _tile_products(tile, key_BLK, queries_SHK[:, head], buffer)
+                    weights_BNL[:, :, tile.rows].copy_(tile.spread(scores_BTR).mT)
+            if keys_SHK is not None:
+                for tile in ctx.query_tiles:
+                    scores_BTC = tile.spread(_tile_products(tile, query_BNK, keys_SHK[:, head], buffer))
+                    rows_BTC = weights_BNL[:, tile.rows]
+                    rows_BTC.copy_(scores_BTC) if queries_SHK is None else rows_BTC.add_(scores_BTC)
+            beta = 0.0 if keys_SHK is None and queries_SHK is None else ctx.scale
+            torch.baddbmm(weights_BNL, query_BNK, key_BLK.mT, beta=beta, alpha=ctx.scale, out=weights_BNL)
+            if bias_BNL is not None:
+                weights_BNL += bias_BNL
+            torch.softmax(weights_BNL, -1, out=weights_BNL)
+            if mask_HBNL is not None:
+                mask_HBNL[head].write(dropped_BNL).mul_(weights_BNL)
+            torch.mul(torch.bmm(dropped_BNL, value_BLHK[:, :, head]), ctx.dropout_scale, out=y_BNHK[:, :, head])
+        ctx.save_for_backward(query_BNHK, packed_BLGHK, keys_SHK, queries_SHK, weights_HBNL, dropped_HBNL, y_BNHK)
+        return y_BNHK
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_BNHK: Tensor) -> tuple[Tensor | None, ...]:
+        query_BNHK, packed_BLGHK, keys_SHK, queries_SHK, weights_HBNL, dropped_HBNL, y_BNHK = ctx.saved_tensors
+        B, _, H, _ = query_BNHK.shape
+        grad_packed_BLGHK = torch.empty_like(packed_BLGHK)
+        packed = packed_BLGHK.shape[2] == 3
+        grad_query_BNHK = grad_packed_BLGHK[:, :, 0] if packed else torch.empty_like(query_BNHK)
+        grad_vectors = [None if x is None else torch.zeros_like(x) for x in (keys_SHK, queries_SHK)]
+        mean_BNH = (y_BNHK * grad_BNHK).sum(-1)  # see `attention` for the gradient of the softmax
+        # Every head writes to the same elements of a buffer; the others stay 0.
+        buffers = [
+            [packed_BLGHK.new_zeros(_buffer_size(B, [tile])) for tile in tiles]
+            for tiles in (ctx.query_tiles, ctx.key_tiles)
+        ]
+        for head in range(H):
+            query_BNK = query_BNHK[:, :, head] * ctx.scale
+            key_BLK, value_BLK = (packed_BLGHK[:, :, part, head].contiguous() for part in (-2, -1))
+            dropped_BNL, y_BNK = dropped_HBNL[head], grad_BNHK[:, :, head] * ctx.dropout_scale
+            grad_packed_BLGHK[:, :, -1, head] = torch.bmm(dropped_BNL.mT, y_BNK)
+            grad_BNL = torch.bmm(y_BNK, value_BLK.mT).mul_(dropped_BNL)
+            grad_BNL.addcmul_(weights_HBNL[head], mean_BNH[:, :, head, None], value=-1)
+            grad_query_BNK, grad_key_BLK = torch.bmm(grad_BNL, key_BLK), torch.bmm(grad_BNL.mT, query_BNK)
+            key_BLK *= ctx.scale
+            sides = (
+                (ctx.query_tiles, keys_SHK, grad_vectors[0], grad_BNL, query_BNK, grad_query_BNK),
+                (ctx.key_tiles, queries_SHK, grad_vectors[1], grad_BNL.mT, key_BLK, grad_key_BLK),
+            )
+            for side, (tiles, vectors_SHK, grad_SHK, grad_BMC, rows_BMK, grad_BMK) in enumerate(sides):
+                if vectors_SHK is None or grad_SHK is None:
+                    continue
+                # Gradients of queries are scaled at the end, those of keys were by the queries.
+                factor = 1.0 if side == 0 else ctx.scale
+                for tile, buffer in zip(tiles, buffers[side], strict=True):
+                    _tile_gradients(
+                        tile, buffer, grad_BMC, (rows_BMK, vectors_SHK[:, head]), (grad_BMK, grad_SHK[:, head]),
+                        factor=factor,
+                    )  # fmt: skip
+            torch.mul(grad_query_BNK, ctx.scale, out=grad_query_BNHK[:, :, head])
+            grad_packed_BLGHK[:, :, -2, head] = grad_key_BLK
+        return (None if packed else grad_query_BNHK, grad_packed_BLGHK, *grad_vectors, None, None, None, None)
+
+
+def _tile_gradients(
+    tile: _Tile,
+    buffer: Tensor,
+    grad_BMC: Tensor,
+    inputs: tuple[Tensor, Tensor],
+    grads: tuple[Tensor, Tensor],
+    *,
+    factor: float,
+) -> None:
+    """Add the gradients of the rows (B, M, K), times `factor`, and of the vectors (S, K) that one tile gives.
+
+    Args:
+        inputs: the scaled rows, and the vectors.
+    """
+    (rows_BMK, vectors_SK), (grad_rows_BMK, grad_vectors_SK) = inputs, grads
+    rows_BTK, vectors_RK = rows_BMK[:, tile.rows], vectors_SK[tile.distances]
+    B, T, K = rows_BTK.shape
+    grad_BTR = buffer.view(B, T, -1)
+    tile.collect(grad_BMC[:, tile.rows], grad_BTR)
+    grad = grad_BTR.view(B * T, -1)
+    grad_rows_BMK[:, tile.rows].add_((grad @ vectors_RK).view(B, T, K), alpha=factor)
+    grad_vectors_SK[tile.distances] += grad.T @ rows_BTK.reshape(B * T, K)
+
+
+def _buffer_size(batch: int, tiles: list[_Tile]) -> int:
+    """Return the numbers of the largest tile."""
+    return max(
+        batch * (tile.rows.stop - tile.rows.start) * (tile.distances.stop - tile.distances.start) for tile in tiles
+    )

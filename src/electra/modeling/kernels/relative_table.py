@@ -1,0 +1,55 @@
+"""A table of relative positions, in which far distances share rows, as in the code of DeBERTa-v2.
+
+Shapes: S = 2 L - 1 distances of inputs of length L, R rows of the table, D hidden size.
+"""
+
+import torch
+from torch import Tensor, nn
+
+
+class RelativeTable(nn.Module):
+    """One vector for each distance, or for each bucket of distances, in both directions.
+
+    Args:
+        buckets: number of buckets for each direction; 0: each distance up to `max_distance` has a row. Longer ones
+            share the last row.
+        norm_epsilon: number added to the variance in the LayerNorm of the table; None: there is none.
+    """
+
+    def __init__(self, size: int, *, buckets: int, max_distance: int, norm_epsilon: float | None) -> None:
+        super().__init__()
+        self.buckets, self.max_distance, self.span = buckets, max_distance, buckets or max_distance
+        self.table = nn.Embedding(2 * self.span, size)
+        self.norm: nn.Module = nn.Identity()
+        if norm_epsilon is not None:
+            self.norm = nn.LayerNorm(size, eps=norm_epsilon)
+
+    def forward(self, length: int) -> tuple[Tensor, Tensor]:
+        """Return the rows (R, D) for inputs of this length, and the row of each distance (S).
+
+        Distances are those from -(length - 1) to length - 1, of query minus key position.
+        """
+        rows_S = self.rows(length)
+        first, last = rows_S[[0, -1]].tolist()
+        device = self.table.weight.device
+        return self.norm(self.table(torch.arange(first, last + 1, device=device))), rows_S.to(device) - first
+
+    def rows(self, length: int) -> Tensor:
+        """Return the row of the table for each distance (S), on the CPU."""
+        distances_S = torch.arange(1 - length, length)
+        if self.buckets:
+            distances_S = log_bucket(distances_S, self.buckets, self.max_distance)
+        return (distances_S + self.span).clamp(0, 2 * self.span - 1)
+
+
+def log_bucket(distances: Tensor, buckets: int, max_distance: int) -> Tensor:
+    """Return the bucket of each distance, from -(buckets - 1) to buckets - 1, and beyond for longer distances.
+
+    Up to half of the buckets, each distance has its own. Longer distances share buckets, evenly on a logarithmic
+    scale, so that `max_distance` - 1 is in the last one.
+    """
+    middle = buckets // 2
+    size = distances.abs().clamp(min=middle).double()
+    longest = torch.tensor((max_distance - 1) / middle, dtype=torch.float64)
+    logarithmic = ((size / middle).log() / longest.log() * (middle - 1)).ceil().long() + middle
+    return torch.where(distances.abs() <= middle, distances, logarithmic * distances.sign())
