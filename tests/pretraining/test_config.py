@@ -73,6 +73,6 @@ def test_every_preset_is_complete(preset: str) -> None:
         return paths
 
     assert flat(PretrainConfig()).keys() - names(read_toml(preset)) <= {
-        "data", "out", "train.minutes", "init.discriminator", "init.generator",
+        "data", "out", "train.minutes", "init.discriminator", "init.generator", "init.trained_length",
     }  # fmt: skip
     assert dry_run(load_config(PretrainConfig, preset)).cost.flops > 0

@@ -18,10 +18,10 @@ from electra.export.loading import load_pretrained
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.preparation.config import PrepareConfig
 from electra.preparation.run import prepare
-from electra.pretraining.config import PretrainConfig, build_objective, with_vocabulary
+from electra.pretraining.config import InitConfig, PretrainConfig, build_objective, with_vocabulary
 from electra.pretraining.dry_run import dry_run
 from electra.pretraining.run import pretrain
-from electra.pretraining.warm_start import initialize, load_warm_start, with_shapes
+from electra.pretraining.warm_start import initialize, load_warm_start, refuse_fixed, with_shapes
 
 SMALL = [
     "model.hidden_size=32", "model.embedding_size=16", "model.feed_forward_size=64", "model.heads=2",
@@ -286,6 +286,22 @@ def test_relative_positions_go_on_as_long_as_they_were_read(
     assert "was left-to-right; in this run it is bidirectional" in caplog.text
     loaded = load_pretrained(second)
     assert loaded.max_length == 24 and loaded.encoder.config.direction == "both"
+
+
+def test_rotary_positions_keep_the_longest_input_of_all_trainings(data_folder: Path, tmp_path: Path) -> None:
+    def trained(name: str, *overrides: str) -> tuple[int, int | None]:
+        settings = [*SMALL, f"data={data_folder}", f"out={tmp_path / name}", *overrides]
+        loaded = load_pretrained(pretrain(load_config(PretrainConfig, "modern-tiny", settings)).run)
+        return loaded.max_length, loaded.trained_length
+
+    assert trained("first", "model.max_positions=128") == (128, 32)
+    start = f"init.discriminator={tmp_path / 'first'}"
+    assert trained("longer", start, "packing.sequence_length=64") == (128, 64)
+    start = f"init.discriminator={tmp_path / 'longer'}"
+    assert trained("shorter", start, "packing.sequence_length=16") == (128, 64)
+    assert trained("shorter", start, "packing.sequence_length=16") == (128, 64)  # resumed
+    with pytest.raises(ConfigError, match=r"init\.trained_length: decided by the networks"):
+        refuse_fixed(InitConfig(), {"init.trained_length"})
 
 
 def test_beside_relative_positions_the_generator_begins_at_its_neighbours(

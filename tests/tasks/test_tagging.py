@@ -113,6 +113,7 @@ def test_later_tokens_of_a_word_can_be_labeled_as_the_rest_of_its_span(max_lengt
     labels = rows.token_targets["labels"]
     assert labels[labels != IGNORE_INDEX].tolist() == expected
     assert problem.decode(examples, rows, oracle(problem, rows))[0]["tags"] == [*(examples[0].tags or ())]
+    assert "labels" not in problem.encode([replace(examples[0], tags=None)], spec).token_targets
     parts = build_tagging_task("x", {"train": [sentence("harbours:NN North:JJ")]}, pieces="all").problem
     targets = parts.encode([sentence("harbours:NN North:JJ")], spec).token_targets["labels"]
     assert {*targets.tolist()} == {IGNORE_INDEX, 0, 1} and (targets == IGNORE_INDEX).sum() % 2 == 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from tyro.conf import Positional
 
+from electra.config import PositiveInt
 from electra.errors import ConfigError
 from electra.readers.read import is_table
 from electra.serving.text_files import Lines, WrittenFile
@@ -35,6 +36,8 @@ class PredictConfig:
     of the fine-tuning."""
     pair_column: str | None = None
     """Column of the second text, or of the passage."""
+    max_length: PositiveInt | None = None
+    """Maximum number of tokens of a text. Default: the same as in the fine-tuning."""
     output: Path | None = None
     """File for the predictions: .jsonl, .csv or .tsv; .json for answers to SQuAD's questions; for tagging, the
     format of the input. Default: they are printed."""
@@ -57,7 +60,7 @@ def run(config: PredictConfig) -> Lines | WrittenFile:
     from electra.serving import prediction_files
     from electra.serving.predictor import Predictor
 
-    predictor = Predictor(config.model)
+    predictor = Predictor(config.model, max_length=config.max_length)
     if config.input is not None:
         path = Path(config.input)
         is_questions = path.suffix == ".json"

@@ -12,7 +12,7 @@ import tyro
 from rich.console import Group, RenderableType
 from tyro.conf import Positional
 
-from electra.config import OpenFraction
+from electra.config import OpenFraction, PositiveInt
 from electra.errors import CheckpointError
 from electra.serving.text_files import Lines, WrittenFile, check_suffix, read_texts, write_lines
 
@@ -45,6 +45,9 @@ class ScoreConfig:
     long: Literal["memory", "windows"] | None = None
     """How to read texts that are longer than the model's input: in consecutive windows with memory of the windows
     before, or in windows that overlap by half. Default: with memory if the model has one."""
+    max_length: PositiveInt | None = None
+    """Maximum number of tokens that are read at once; a longer text is read in parts. Default: as many as the
+    model can read."""
     calibrated: bool = False
     """Correct the probabilities with the calibration that electra analyze calibrate MODEL --store saved."""
     prior: OpenFraction | None = None
@@ -93,7 +96,7 @@ def run(config: ScoreConfig) -> ScoredTexts | Lines | WrittenFile:
         check_suffix(config.output, SUFFIXES_JSON if config.json else SUFFIXES_TEXT)
     texts = read_texts(config.texts, config.input, text_column=config.text_column)
     calibration = Calibration.load(config.model).with_target_prior(config.prior) if config.calibrated else None
-    scorer = Scorer(config.model, long=config.long, calibration=calibration)
+    scorer = Scorer(config.model, long=config.long, calibration=calibration, max_length=config.max_length)
     if config.electric != (scores_of(scorer.objective) == "energy"):
         hint = "leave --electric out" if config.electric else "give --electric"
         raise CheckpointError(f"{config.model} was trained with objective.kind {scorer.objective}; {hint}")

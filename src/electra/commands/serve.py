@@ -3,6 +3,7 @@
 import ipaddress
 import logging
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,9 @@ from electra.config import PositiveFloat, PositiveInt, Range
 from electra.errors import in_option, require
 
 logger = logging.getLogger(__name__)
+
+TOKEN_CHARACTERS = 6
+"""Characters of a token, generously counted: words of English text have five, and a space."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,12 @@ class ServeConfig:
     """CPU threads of the models. Default: one per core."""
     wait: Annotated[float, Range(ge=0, le=1000)] = 2.0
     """Milliseconds that an idle model waits for further requests, to compute them together."""
-    characters: PositiveInt = 20_000
-    """Maximum number of characters of one text."""
+    max_length: PositiveInt | None = None
+    """Maximum number of tokens that are read at once; a longer text is read in parts, or cut by a model for a
+    task. Default: as many as the model can read, or as in the fine-tuning."""
+    characters: PositiveInt | None = None
+    """Maximum number of characters of one text. Default: 20,000, or 6 for each token that the first model reads at
+    once if that is more."""
     texts: PositiveInt = 128
     """Maximum number of texts in one request."""
     body: PositiveInt = 2**20
@@ -76,10 +84,12 @@ def run(config: ServeConfig) -> None:
     bound = process.bind_socket(config.host, config.port)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    models = [HostedModel(config.model, device=config.device, generator=config.generator, other=config.second)]
+    host_model = partial(HostedModel, device=config.device, max_length=config.max_length)
+    models = [host_model(config.model, generator=config.generator, other=config.second)]
     if config.second is not None:
-        models.append(HostedModel(config.second, device=config.device, other=config.model))
-    limits = Limits(config.characters, config.texts, config.body, config.waiting, config.seconds)
+        models.append(host_model(config.second, other=config.model))
+    characters = config.characters or max(Limits.characters, TOKEN_CHARACTERS * models[0].max_length)
+    limits = Limits(characters, config.texts, config.body, config.waiting, config.seconds)
     server = ModelServer(models, limits=limits, token=token, wait=config.wait / 1000)
     for model in models:
         logger.info("%s: %s", model.name, ", ".join(model.describe()["can"]))

@@ -11,6 +11,8 @@ import tyro
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from electra.config import PositiveInt
+
 
 @dataclass(frozen=True)
 class SimilarityConfig:
@@ -26,6 +28,9 @@ class SimilarityConfig:
     """Folder of GLUE, or a table with two columns of texts and one of numbers, such as a .csv file."""
     columns: tuple[str, str, str] | None = None
     """Columns of your own table: the two texts and the number."""
+    max_length: PositiveInt | None = None
+    """Maximum number of tokens that are read at once; a longer text is read in parts. Default: as many as the
+    model can read."""
     json: bool = False
     """Print one JSON object."""
 
@@ -68,7 +73,7 @@ def run(config: SimilarityConfig) -> Similarity:
     from electra.finetuning.zero_shot import correlate_similarity
     from electra.serving.text_encoder import TextEncoder
 
-    encoder = TextEncoder(config.model)
+    encoder = TextEncoder(config.model, max_length=config.max_length)
     if config.texts:
         firsts, seconds = config.texts[::2], config.texts[1::2]
         cosines = encoder.cosine_similarity(firsts, seconds).tolist()

@@ -35,9 +35,9 @@ from electra.tasks.catalog import load_problem
 
 logger = logging.getLogger(__name__)
 
-OBJECTIVE, TASK = "electra_objective", "electra_task"
-"""Keys in config.json that only electra reads: the objective that trained the network, and the description of its
-task."""
+OBJECTIVE, TASK, TRAINED_LENGTH = "electra_objective", "electra_task", "electra_trained_length"
+"""Keys in config.json that only electra reads: the objective that trained the network, the description of its
+task, and the longest input in training, if the network can read longer ones."""
 MAX_LISTED = 20
 """Most tensors that a message names; hundreds may not fit."""
 
@@ -87,10 +87,11 @@ def save(
         OBJECTIVE: objective,
         **({} if task is None else _task_fields(task)),
     }
-    max_length = max_length or config.max_positions
-    if config.position_table:
-        max_length = min(max_length, config.max_positions)
-    texts = tokenizer_files(tokenizer, max_length, segments=config.type_vocabulary_size > 1)
+    trained_length = max_length or config.max_positions
+    longest = config.longest_input(trained_length)
+    if trained_length < longest:
+        fields[TRAINED_LENGTH] = trained_length
+    texts = tokenizer_files(tokenizer, longest, segments=config.type_vocabulary_size > 1)
     texts |= {"README.md": card, "config.json": json_text(fields)}
     folder_config = FolderConfig(model_type, config, special.pad, head_kind(head))
     tensors = checkpoint_format.write_tensors(networks, folder_config)
@@ -156,7 +157,14 @@ def load(folder: Path) -> Pretrained:
         logger.info("%s: ignored %s, which belong to another head", folder, ", ".join(sorted(tensors)))
     tokenizer, max_length = read_tokenizer(folder, networks.encoder.config)
     return Pretrained(
-        networks.encoder, networks.head, tokenizer, fields.get(OBJECTIVE), max_length, task, networks.pairs
+        networks.encoder,
+        networks.head,
+        tokenizer,
+        fields.get(OBJECTIVE),
+        max_length,
+        task,
+        networks.pairs,
+        trained_length=min(max_length, fields.get(TRAINED_LENGTH) or max_length),
     )
 
 

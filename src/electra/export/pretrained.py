@@ -55,6 +55,8 @@ class Pretrained:
         objective: the objective that trained the head (`objective.kind`); None if the folder does not say.
         max_length: the longest input in tokens, special tokens included. The position table may have more rows,
             but these were never trained.
+        trained_length: the longest input in training; less than `max_length` if positions can be extrapolated.
+            None: `max_length`.
         task: the description of the fine-tuning task (`electra.tasks.catalog`); None without fine-tuning.
         pairs: the head for pairs of segments next to a masked language model.
     """
@@ -66,6 +68,7 @@ class Pretrained:
     max_length: int
     task: dict[str, Any] | None = None
     pairs: SentencePairHead | None = None
+    trained_length: int | None = None
 
     @property
     def memory_length(self) -> int:

@@ -118,18 +118,21 @@ def load_task_config(settings: Mapping[str, Any], source: Path | None = None) ->
     return config.load_config(FinetuneConfig, source, config.overrides_of(settings))
 
 
-def resolve(config: FinetuneConfig, encoder: EncoderConfig, task: Task, *, longest: int) -> FinetuneConfig:
+def resolve(
+    config: FinetuneConfig, encoder: EncoderConfig, task: Task, *, longest: int, trained_length: int | None = None
+) -> FinetuneConfig:
     """Return the config with the defaults that depend on the task and on the size of the model.
 
     Args:
         longest: maximum number of tokens that the model reads.
+        trained_length: length of the rows of long texts; None: `longest`.
 
     Raises:
         ConfigError: the rows are longer than that, or the model or the task cannot read long texts in this way.
     """
     long, max_length, problem = config.data.long, task.problem.default_max_length, task.problem
     if long != "cut":
-        max_length = longest
+        max_length = trained_length or longest
         if problem.reads_words or problem.is_extractive:
             hint = "passages are always read in windows" if problem.is_extractive else "give shorter sentences"
             raise ConfigError(

@@ -59,7 +59,7 @@ def export_model(setup: FinetuneSetup, model: TaskModel, out: Path, result: Seed
         head=head,
         tokenizer_json=tokenizer_json,
         card=build_model_card(setup, problem, result, loads_whole=has_class),
-        max_length=setup.pretrained.max_length,
+        max_length=max(setup.pretrained.trained_length or setup.pretrained.max_length, data.max_length),
         task=task,
     )
     tokenizer_json.unlink()

@@ -121,7 +121,10 @@ def build_setup(config: FinetuneConfig) -> FinetuneSetup:
     for note in task.notes:
         logger.info("%s: %s", task.name, note)
     pretrained = load_pretrained(model)
-    config = resolve(config, pretrained.encoder.config, task, longest=pretrained.max_length)
+    config = resolve(
+        config, pretrained.encoder.config, task,
+        longest=pretrained.max_length, trained_length=pretrained.trained_length,
+    )  # fmt: skip
     rows = _encode_splits(config, task, pretrained)
     if device.type == "cpu":
         keep_freed_memory()

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from electra import config
-from electra.config import problems_of
+from electra.config import NonNegativeInt, problems_of
 from electra.data.packing import ONE_SEGMENT, PackingConfig
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import ConfigError
@@ -48,6 +48,8 @@ class InitConfig:
     output_bias: Literal["zero", "unigram"] = "zero"
     """Initial bias of a new generator's logits: zero, or the logarithm of each token's frequency, so that the
     first prediction is the unigram distribution."""
+    trained_length: NonNegativeInt = 0
+    """Longest input in the training of init.discriminator, in tokens. A run fills it in."""
 
     def problems(self) -> Iterator[str]:
         for name in ("discriminator", "generator"):

@@ -117,7 +117,7 @@ def _save(
         head=network.head,
         tokenizer_json=checkpoint.path / "tokenizer.json",
         card=card,
-        max_length=longest_input(config),
+        max_length=trained_length(config, encoder_config),
         objective=config.objective.kind,
         model_type=(
             format_of_encoder(encoder_config).language_model_type(encoder_config) if name == "encoder" else None
@@ -146,14 +146,21 @@ def load_objective(checkpoint: Checkpoint) -> tuple[PretrainConfig, Objective]:
     return config, objective
 
 
-def longest_input(config: PretrainConfig) -> int:
-    """The longest input in tokens that the networks of a run were trained on.
+def trained_length(config: PretrainConfig, network: EncoderConfig) -> int:
+    """The longest input in tokens that a network of a run was trained on.
 
-    A run that continues a pre-trained network may use shorter inputs than its first training. The longest input is
-    then the size of the position table, if there is one.
+    A run that continues a pre-trained network may use shorter inputs than its first training. With a table of
+    positions, the longest input is then the size of the table.
+
+    Args:
+        network: the shape of the discriminator's encoder, of the generator's, or of the only one.
     """
-    continued = config.init.discriminator is not None and config.model.position_table
-    return config.model.max_positions if continued else config.packing.sequence_length
+    length = config.packing.sequence_length
+    if config.init.discriminator is None or not config.model.position_table:
+        return length
+    if network.longest_input(length) == length:
+        return config.model.max_positions
+    return max(length, config.init.trained_length)
 
 
 def _find_checkpoint(run_folder: RunFolder, name: str | None) -> Checkpoint:

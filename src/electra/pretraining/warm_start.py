@@ -38,7 +38,7 @@ def refuse_fixed(init: InitConfig, given: Collection[str]) -> None:
     Raises:
         ConfigError: it names each one.
     """
-    fixed = []
+    fixed = ["init.trained_length"]
     if init.discriminator is not None:
         shape = {name for _, kind in encoders for name in kind().shape()}
         fixed += [f"model.{name}" for name in (*shape, "positions")] + ["init.token_table", "init.attention"]
@@ -106,6 +106,8 @@ def with_shapes(config: PretrainConfig, start: WarmStart) -> PretrainConfig:
     if start.discriminator is not None:
         problems += _kind_problems(config, start.discriminator.encoder.config)
         config = replace(config, model=_with_shape(config.model, start.discriminator.encoder.config))
+        trained_length = start.discriminator.trained_length or start.discriminator.max_length
+        config = replace(config, init=replace(config.init, trained_length=trained_length))
     elif start.generator is not None:  # a frozen one, for a fresh discriminator
         size = start.generator.encoder.config.vocabulary_size
         config = replace(config, model=replace(config.model, vocabulary_size=size))

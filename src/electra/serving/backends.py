@@ -4,6 +4,7 @@ Shapes: B batch, L length, D hidden size, n positions in the flattened batch, V 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -51,17 +52,34 @@ class Backend(Protocol):
         ...
 
 
-def load_model(model: str | Path | LoadedModel) -> LoadedModel:
+def load_model(model: str | Path | LoadedModel, *, max_length: int | None = None) -> LoadedModel:
     """Load a MODEL or an ONNX folder; a loaded model is returned as it is.
+
+    Args:
+        max_length: the most tokens that the model shall read at once, special tokens included. None: its own
+            maximum, or that of its task.
 
     Raises:
         CheckpointError: the model does not exist or cannot be loaded, or onnxruntime is not installed.
+        ConfigError: the model cannot read so many tokens.
         DataError: the tokenizer cannot be read or lacks a special token.
     """
-    if isinstance(model, Pretrained | OnnxModel):
-        return model
-    folder = find_model(model)
-    return load_onnx(folder) if is_onnx(folder) else load_pretrained(folder)
+    if not isinstance(model, Pretrained | OnnxModel):
+        folder = find_model(model)
+        model = load_onnx(folder) if is_onnx(folder) else load_pretrained(folder)
+    return model if max_length is None else _with_max_length(model, max_length)
+
+
+def _with_max_length(model: LoadedModel, max_length: int) -> LoadedModel:
+    if max_length > model.max_length:
+        raise ConfigError(
+            f"--max-length {max_length:,}: the model reads at most {model.max_length:,} tokens at once; give a "
+            "smaller number"
+        )
+    task = None if model.task is None else {**model.task, "max_length": max_length}
+    if isinstance(model, OnnxModel):
+        return replace(model, metadata=replace(model.metadata, max_length=max_length, task=task))
+    return replace(model, max_length=max_length, task=task)
 
 
 def name_in_messages(model: str | Path | LoadedModel) -> str:

@@ -7,6 +7,7 @@ document.
 Shapes: B batch, L length. In this module L counts special tokens; elsewhere in `serving` it does not.
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -34,6 +35,8 @@ CPU_OVERHEAD_TOKENS = 32
 """The fixed cost of a batch on a CPU, in tokens: 8 ms for 12 layers, at 0.24 ms per token."""
 DEVICE_OVERHEAD_TOKENS = 8192
 """The fixed cost of a batch on other devices, where kernel launches take as long as thousands of tokens."""
+
+logger = logging.getLogger(__name__)
 
 Forward = Callable[..., Tensor]
 """A function from ids (B, L) and an attention mask (B, L) or None to values (B, L, ...). For texts that are
@@ -95,6 +98,29 @@ class WindowBatch:
     memory: dict[str, Memory]
 
 
+class TrainedLengthCheck:
+    """Warns once if an input is longer than those of the training.
+
+    Rotary positions exist for any length, but a network that was not trained at them can be worse there.
+    """
+
+    def __init__(self, pretrained: Pretrained | OnnxModel) -> None:
+        self.trained_length = pretrained.trained_length or pretrained.max_length
+        self.warned = False
+
+    def __call__(self, length: int) -> None:
+        """Check the length of a row, in tokens."""
+        if length <= self.trained_length or self.warned:
+            return
+        self.warned = True
+        logger.warning(
+            "An input of %s tokens is longer than those that the network was trained on (%s), and may be read "
+            "worse; read fewer tokens at once (--max-length %s), or train it further on longer inputs: electra "
+            "pretrain PRESET --init.discriminator MODEL --packing.sequence_length %s",
+            f"{length:,}", f"{self.trained_length:,}", self.trained_length, length,
+        )  # fmt: skip
+
+
 class Batcher:
     """Puts texts through a network in batches of texts of similar length.
 
@@ -120,6 +146,7 @@ class Batcher:
         self.long: LongTextMode = long or ("memory" if self.memory_length else "windows")
         self.start_token = self.special.separate if pretrained.stream else self.special.classify
         self.max_tokens = pretrained.max_length - 2  # two are special tokens
+        self.length_check = TrainedLengthCheck(pretrained)
         if self.max_tokens < 1:
             raise CheckpointError(
                 f"the model's inputs of {pretrained.max_length} tokens are too short for any text"
@@ -169,6 +196,8 @@ class Batcher:
         others = [(i, len(tokens)) for i, tokens in enumerate(ids) if i not in with_memory]
         ordered = [window for i, tokens in others for window in overlapping_windows(i, tokens, self.max_tokens)]
         ordered.sort(key=lambda window: window.length, reverse=True)
+        if ordered:
+            self.length_check(ordered[0].length)
         overhead = CPU_OVERHEAD_TOKENS if self.device.type == "cpu" else DEVICE_OVERHEAD_TOKENS
         for first, end in pairwise(batch_boundaries([window.length for window in ordered], budget, overhead)):
             yield self._batch(ids, ordered[first:end])

@@ -28,14 +28,18 @@ class Model:
         model: a run, an export folder, the output of a fine-tuning, an ONNX folder, or a Hugging Face folder or
             id of a supported model type.
         device: such as "cpu" or "cuda". None: a GPU if there is one.
+        max_length: the most tokens that are read at once. None: as many as the model, or its task, reads.
 
     Raises:
         CheckpointError: the model cannot be loaded.
+        ConfigError: it cannot read `max_length` tokens.
         DataError: its tokenizer cannot be read or lacks a special token.
     """
 
-    def __init__(self, model: str | Path, *, device: str | torch.device | None = None) -> None:
-        self.pretrained, self.device = load_model(model), device
+    def __init__(
+        self, model: str | Path, *, device: str | torch.device | None = None, max_length: int | None = None
+    ) -> None:
+        self.pretrained, self.device = load_model(model, max_length=max_length), device
         self.tokenizer = self.pretrained.tokenizer
 
     @property
@@ -91,11 +95,15 @@ class Model:
         return Predictor(self.pretrained, device=self.device)
 
 
-def load(model: str | Path, *, device: str | torch.device | None = None) -> Model:
+def load(model: str | Path, *, device: str | torch.device | None = None, max_length: int | None = None) -> Model:
     """Load a MODEL: a run, an export folder, the output of a fine-tuning, or a Hugging Face folder or id.
+
+    Args:
+        device, max_length: as for `Model`.
 
     Raises:
         CheckpointError: the model does not exist, is a run without an export, or cannot be loaded.
+        ConfigError: the model cannot read `max_length` tokens.
         DataError: the tokenizer cannot be read or lacks a special token.
     """
-    return Model(model, device=device)
+    return Model(model, device=device, max_length=max_length)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError, DataError
 from electra.serving.backends import LoadedModel, build_task_backend, head_kind, load_model, name_in_messages
-from electra.serving.batching import check_texts
-from electra.tasks.base import InputSpec, Prediction, Rows, Text
+from electra.serving.batching import TrainedLengthCheck, check_texts
+from electra.tasks.base import InputSpec, Outputs, Prediction, Rows, Text
 from electra.tasks.catalog import load_problem
 from electra.tasks.long_texts import LONG_TEXT_METHODS, LongTexts
 from electra.tasks.tagging import Tagging
@@ -33,13 +33,20 @@ class Predictor:
     Args:
         model: a folder that `electra finetune` wrote, the folder `model` in it, or a loaded model.
         device: such as "cpu" or "cuda". None: a GPU if there is one.
+        max_length: the most tokens of a text. None: as many as in the fine-tuning.
 
     Raises:
         CheckpointError: the model cannot be loaded, or was not fine-tuned with electra.
     """
 
-    def __init__(self, model: str | Path | LoadedModel, *, device: str | torch.device | None = None) -> None:
-        loaded = load_model(model)
+    def __init__(
+        self,
+        model: str | Path | LoadedModel,
+        *,
+        device: str | torch.device | None = None,
+        max_length: int | None = None,
+    ) -> None:
+        loaded = load_model(model, max_length=max_length)
         kind = head_kind(loaded)
         if loaded.task is None or kind == "encoder":
             raise CheckpointError(
@@ -49,12 +56,13 @@ class Predictor:
         assert kind not in ("discriminator", "generator")
         self.problem = load_problem(loaded.task)
         row = loaded.task.get("max_length", loaded.max_length)
-        long = LongTexts(way, row) if (way := loaded.task.get("long")) in LONG_TEXT_METHODS else None
+        self.long = LongTexts(way, row) if (way := loaded.task.get("long")) in LONG_TEXT_METHODS else None
         self.input_spec = InputSpec(
-            loaded.tokenizer, row if long is None else max(row, loaded.task.get("longest", row))
+            loaded.tokenizer, row if self.long is None else max(row, loaded.task.get("longest", row))
         )
+        self.length_check = TrainedLengthCheck(loaded)
         self.pad = special_tokens(loaded.tokenizer).pad
-        self.backend = build_task_backend(loaded, self.problem, device, long=long)
+        self.backend = build_task_backend(loaded, self.problem, device, long=self.long)
 
     @property
     def pairs(self) -> bool:
@@ -128,8 +136,7 @@ class Predictor:
         self, examples: Sequence[Any], rows: Rows, *, batch_tokens: int | None = None
     ) -> list[Prediction]:
         """Predictions for examples of the task that are already encoded as rows."""
-        with torch.inference_mode():
-            outputs = self.backend.outputs(rows, pad=self.pad, batch_tokens=batch_tokens)
+        outputs = self._outputs(rows, batch_tokens)
         return self.problem.decode(examples, rows, outputs)
 
     def tag_probabilities(
@@ -147,6 +154,11 @@ class Predictor:
             raise CheckpointError("the model was not fine-tuned for tagging words")
         examples = [self.problem.make_example(words, number) for number, words in enumerate(sentences)]
         rows = self.problem.encode(examples, self.input_spec)
-        with torch.inference_mode():
-            outputs = self.backend.outputs(rows, pad=self.pad, batch_tokens=batch_tokens)
+        outputs = self._outputs(rows, batch_tokens)
         return self.problem.probabilities(examples, rows, outputs)
+
+    def _outputs(self, rows: Rows, batch_tokens: int | None) -> list[Outputs]:
+        longest = int(rows.lengths.max())
+        self.length_check(longest if self.long is None else min(longest, self.long.window))
+        with torch.inference_mode():
+            return self.backend.outputs(rows, pad=self.pad, batch_tokens=batch_tokens)

@@ -139,6 +139,7 @@ class Scorer:
         calibration: a correction of all logits and so of the probabilities. None: the network's own.
         long: how a text that is longer than the network's input is read (`Batcher`). None: with memory if the
             network has one, else in windows.
+        max_length: the most tokens that are read at once. None: as many as the model, or its task, reads.
 
     Raises:
         CheckpointError: the model cannot be loaded, is no discriminator with its head, or `long` is "memory"
@@ -152,8 +153,9 @@ class Scorer:
         device: str | torch.device | None = None,
         long: LongTextMode | None = None,
         calibration: Calibration | None = None,
+        max_length: int | None = None,
     ) -> None:
-        loaded = load_model(model)
+        loaded = load_model(model, max_length=max_length)
         if head_kind(loaded) != "discriminator":
             hint = "" if loaded.task is None else "; to use it for its task: electra predict"
             raise CheckpointError(

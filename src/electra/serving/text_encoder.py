@@ -26,6 +26,7 @@ class TextEncoder:
         model: a run, an export folder, a Hugging Face folder or id, or a loaded model. Its head is not used.
         device: such as "cpu" or "cuda". None: a GPU if there is one.
         long: "windows" or "memory" (`Batcher`). None: with memory if the network has one.
+        max_length: the most tokens that are read at once. None: as many as the model, or its task, reads.
 
     Raises:
         CheckpointError: the model cannot be loaded or gives no hidden states, or `long` is "memory" and it has no
@@ -38,8 +39,9 @@ class TextEncoder:
         *,
         device: str | torch.device | None = None,
         long: LongTextMode | None = None,
+        max_length: int | None = None,
     ) -> None:
-        loaded = load_model(model)
+        loaded = load_model(model, max_length=max_length)
         if isinstance(loaded, OnnxModel) and "states" not in loaded.metadata.outputs:
             raise CheckpointError(
                 f"{name_in_messages(model)} is an ONNX model that gives the outputs of its head, no hidden "

@@ -235,8 +235,10 @@ class Tagging(Problem):
         words_W, positions_W = _first_tokens(encoding)
         targets_N = np.full(len(encoding.ids), IGNORE_INDEX, np.int64)
         if self.pieces == "all":
-            later = targets_W if self.scheme == "none" else np.append(self._later, IGNORE_INDEX)[targets_W]
-            targets_N[:] = later[np.array(encoding.word_ids, np.int64)]
+            labeled_W, later_W = targets_W != IGNORE_INDEX, targets_W.copy()
+            if self.scheme != "none":
+                later_W[labeled_W] = self._later[targets_W[labeled_W]]
+            targets_N[:] = later_W[np.array(encoding.word_ids, np.int64)]
         targets_N[positions_W] = targets_W[words_W]
         return targets_N
 

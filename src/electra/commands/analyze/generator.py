@@ -143,7 +143,7 @@ def _checkpoint_loader(folder: Path) -> Callable[[], Pretrained]:
     from electra.errors import CheckpointError
     from electra.export.pretrained import Pretrained
     from electra.modeling.heads import MaskedLanguageModelHead
-    from electra.pretraining.export import load_objective, longest_input
+    from electra.pretraining.export import load_objective, trained_length
     from electra.training.checkpoint import read_checkpoint
 
     def load() -> Pretrained:
@@ -157,7 +157,8 @@ def _checkpoint_loader(folder: Path) -> Callable[[], Pretrained]:
                 "give a run that trains a generator or a masked language model"
             )
         tokenizer = load_tokenizer(folder / "tokenizer.json")
-        return Pretrained(network.encoder.eval(), network.head.eval(), tokenizer, kind, longest_input(config))
+        encoder, head = network.encoder.eval(), network.head.eval()
+        return Pretrained(encoder, head, tokenizer, kind, trained_length(config, encoder.config))
 
     return load
 

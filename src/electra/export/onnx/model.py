@@ -37,6 +37,7 @@ class OnnxMetadata:
             trained.
         objective: the objective that trained the network; None if it was fine-tuned.
         task: the description of the fine-tuning task; None without fine-tuning.
+        trained_length: the longest input in training; None: `max_length`.
     """
 
     kind: OnnxKind
@@ -47,6 +48,7 @@ class OnnxMetadata:
     stream: bool
     objective: str | None
     task: dict[str, Any] | None
+    trained_length: int | None = None
 
     @classmethod
     def read(cls, path: Path) -> "OnnxMetadata":
@@ -76,6 +78,7 @@ class OnnxMetadata:
                 fields["special_tokens"]["begin"] == fields["special_tokens"]["end"],
                 fields.get("objective"),
                 fields.get("task"),
+                fields.get("trained_length"),
             )
 
 
@@ -90,6 +93,10 @@ class OnnxModel:
     @property
     def max_length(self) -> int:
         return self.metadata.max_length
+
+    @property
+    def trained_length(self) -> int | None:
+        return self.metadata.trained_length
 
     @property
     def objective(self) -> str | None:

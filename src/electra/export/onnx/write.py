@@ -71,6 +71,7 @@ def save_onnx(
         pretrained.stream and pretrained.task is None,  # rows of tasks always have [CLS]
         pretrained.objective,
         exported_task(pretrained),
+        pretrained.trained_length,
     )
     session = open_session(model.SerializeToString())
     difference = check_graph(pretrained, OnnxModel(metadata, pretrained.tokenizer, session))
@@ -164,6 +165,7 @@ def _metadata_fields(
         "outputs": graph.shapes(metadata.outputs),
         "labels": list(task.get("labels") or ()),
         "max_length": task.get("max_length", metadata.max_length),
+        "trained_length": metadata.trained_length or metadata.max_length,
         "special_tokens": {
             "begin": special.separate if metadata.stream else special.classify,
             "end": special.separate,

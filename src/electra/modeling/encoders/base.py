@@ -140,6 +140,14 @@ class EncoderConfig(ABC):
         """Which tokens a token attends to."""
         return "left" if "left-to-right" in self.capabilities else "both"
 
+    def longest_input(self, trained_length: int) -> int:
+        """Return the longest input in tokens of a network that was trained on inputs of some length.
+
+        It is that length if there is a table of positions, because later rows of it are random, and if longer
+        texts have another way, such as a memory. Rotary positions exist for any length.
+        """
+        return min(trained_length, self.max_positions) if self.position_table else trained_length
+
     @property
     def share_layers(self) -> str:
         """Which weights the blocks share."""

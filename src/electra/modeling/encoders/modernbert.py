@@ -92,6 +92,11 @@ class ModernBertConfig(EncoderConfig):
     def head_style(self) -> HeadStyle:
         return HeadStyle(bias=self.bias, norm_bias=self.norm_bias, prediction_head=True, projects_after_norm=True)
 
+    def longest_input(self, trained_length: int) -> int:
+        if self.position_encoding == "rotary":
+            return self.max_positions
+        return super().longest_input(trained_length)
+
     def is_local(self, layer: int) -> bool:
         """Whether a block attends within a window only."""
         return self.local_window > 0 and layer % self.global_every > 0

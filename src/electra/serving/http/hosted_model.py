@@ -37,8 +37,10 @@ class HostedModel:
         generator: a masked language model with the same vocabulary. None: the generator that the run exported
             next to its discriminator, if there is one.
         other: the other model of the server. The names of the two are different.
+        max_length: the most tokens that are read at once. None: as many as the model can read.
 
     Attributes:
+        max_length: the most tokens that are read at once.
         unsupported: for each operation that the model does not support, what would be needed.
 
     Raises:
@@ -53,10 +55,12 @@ class HostedModel:
         device: str | None = None,
         generator: str | None = None,
         other: str | None = None,
+        max_length: int | None = None,
     ) -> None:
         self.name = hosted_name(model, other=other)
         self.unsupported: dict[str, str] = {}
-        loaded = load_model(model)
+        loaded = load_model(model, max_length=max_length)
+        self.max_length = loaded.max_length
         self.scorer = self._try("score", lambda: Scorer(loaded, device=device))
         self.predictor = self._try("predict", lambda: Predictor(loaded, device=device))
         self.encoder = self._try("embed", lambda: TextEncoder(loaded, device=device))
