@@ -14,10 +14,12 @@ from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError
 from electra.export import huggingface
+from electra.export.formats.detection_labels import LABELS
 from electra.export.parity import parity
 from electra.modeling.encoders.modernbert import ModernBertConfig, ModernBertEncoder
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.task_heads import ConditionalSpanHead, SpanHead, TextHead, TokenHead
+from electra.tasks.tagging import Tagging
 
 transformers: Any = pytest.importorskip("transformers")
 
@@ -82,6 +84,17 @@ def test_an_export_computes_the_same_in_transformers_and_loads_again(
         assert loaded.head is not None and same(loaded.head, module)
     else:  # without the description of the task
         assert loaded.head is None
+
+
+def test_a_tagger_with_the_labels_of_a_discriminator_is_a_tagger(
+    tokenizer_json: Path, tmp_path: Path, config: ModernBertConfig
+) -> None:
+    problem = Tagging(LABELS, "none", "accuracy", LABELS[0])
+    encoder, head = build(config, problem.build_head)
+    huggingface.save(
+        tmp_path, encoder=encoder, head=head, tokenizer_json=tokenizer_json, card="", task=problem.to_dict()
+    )
+    assert same(huggingface.load(tmp_path).head, head)  # type: ignore[arg-type]
 
 
 def test_a_pipeline_of_transformers_marks_replaced_tokens(

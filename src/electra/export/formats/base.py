@@ -386,5 +386,5 @@ def format_of_folder(fields: Mapping[str, Any], source: object) -> CheckpointFor
         model_types += format_class.model_types
         reasons |= format_class.refused_types
     model_type = fields.get("model_type")
-    reason = reasons.get(model_type, f"electra reads {', '.join(model_types)}")
+    reason = reasons.get(str(model_type), f"electra reads {', '.join(model_types)}")
     raise CheckpointError(f"{source}: this model cannot be loaded: model_type is {model_type!r}; {reason}")

@@ -38,6 +38,7 @@ def find_head(fields: Mapping[str, Any], classes: Mapping[str, HeadKind]) -> Hea
         classes: the kind of head of each of transformers' classes.
     """
     kinds = [classes[name] for name in fields.get("architectures") or () if name in classes]
-    if kinds == ["token"] and sorted((fields.get("id2label") or {}).values()) == sorted(LABELS):
+    is_tagger = "electra_task" in fields  # whatever its labels
+    if kinds == ["token"] and not is_tagger and sorted((fields.get("id2label") or {}).values()) == sorted(LABELS):
         return "discriminator"
     return kinds[0] if kinds else None
