@@ -22,7 +22,7 @@ from typing import Annotated, Any, TypeVar
 
 import tomli_w
 
-from electra.config_fields import convert, default_of, hint_for_other_section, plain, settings
+from electra.config_fields import convert, default_of, hint_for_other_section, plain, setting_name, settings
 from electra.errors import ConfigError, did_you_mean
 
 PRESETS = Path(__file__).parent / "presets"
@@ -297,7 +297,7 @@ def to_table(config: Any) -> Table:
         if dataclasses.is_dataclass(value):
             table[field.name] = to_table(value)
         elif value is not None:
-            table[field.name] = plain(value)
+            table[setting_name(field.name)] = plain(value)
     return table
 
 
@@ -314,7 +314,7 @@ def flat(config: Any, prefix: str = "") -> dict[str, Any]:
         if dataclasses.is_dataclass(value):
             settings |= flat(value, f"{prefix}{field.name}.")
         else:
-            settings[prefix + field.name] = value
+            settings[prefix + setting_name(field.name)] = value
     return settings
 
 
@@ -363,7 +363,7 @@ def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, ro
     hints = typing.get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     for key in table:
-        if key not in fields:
+        if key not in {setting_name(name) for name in fields}:
             if isinstance(table[key], dict):
                 names = [name for name in fields if dataclasses.is_dataclass(hints[name])]
                 problems.append(f"{prefix}{key}: there is no such section{did_you_mean(key, names)}")
@@ -382,11 +382,11 @@ def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, ro
             else:
                 problems.append(f"{prefix}{name}: is a section, not a setting; got {below!r}")
                 is_incomplete = True
-        elif name in table:
+        elif (key := setting_name(name)) in table:
             try:
-                values[name] = convert(table[name], hint)
+                values[name] = convert(table[key], hint)
             except ValueError as error:
-                problems.append(f"{prefix}{name}: {error}, got {table[name]!r}")
+                problems.append(f"{prefix}{key}: {error}, got {table[key]!r}")
                 is_incomplete = True
         elif default_of(field) is dataclasses.MISSING:
             problems.append(f"{prefix}{name}: is missing; give --{prefix}{name} VALUE")

@@ -63,7 +63,18 @@ def settings(cls: type[Any], prefix: str = "") -> Iterator[Setting]:
         is_kind = name == "kind" and len(variants) > 1
         type_text = f"one of {', '.join(variants)}" if is_kind else type_name(hint)
         text = documentation[kinds[0]].get(name, "")
-        yield Setting(prefix + name, type_text, shown, text, () if len(kinds) == len(variants) else tuple(kinds))
+        yield Setting(
+            prefix + setting_name(name),
+            type_text,
+            shown,
+            text,
+            () if len(kinds) == len(variants) else tuple(kinds),
+        )
+
+
+def setting_name(field_name: str) -> str:
+    """Return the name of the setting of a field: without the `_` behind a Python keyword, as in `from_`."""
+    return field_name.removesuffix("_")
 
 
 def field_documentation(cls: type[Any]) -> dict[str, str]:

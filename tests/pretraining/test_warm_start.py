@@ -318,3 +318,32 @@ def test_beside_relative_positions_the_generator_begins_at_its_neighbours(
     assert not same(plain["generator"].encoder.blocks[0], neighbours["generator"].encoder.blocks[0])
     table_LE = neighbours["generator"].encoder.embeddings.position.weight
     assert torch.allclose(table_LE.norm(dim=-1), table_LE[0].norm(), rtol=1e-3)  # sines and cosines of one angle
+
+
+def test_the_generator_is_a_copy_of_the_first_blocks(data_folder: Path, tmp_path: Path) -> None:
+    """Of a masked language model with its head, of a discriminator without."""
+    shape = "model.layers=3", "model.embedding_size=32", "objective.kind=masked-lm"
+    masked = pretrain(config(data_folder, tmp_path / "masked", *shape)).run / "export/encoder"
+    copied = f"init.discriminator={masked}", "init.generator_layers=2"
+    objective = started(config(data_folder, tmp_path / "run", *copied))
+    source, networks = load_pretrained(masked), objective.exportable_networks()
+    generator, head = networks["generator"].encoder, networks["generator"].head
+    assert source.head is not None and same(head, source.head) and len(generator.blocks) == 2
+    assert all(same(generator.blocks[layer], source.encoder.blocks[layer]) for layer in range(2))
+    assert same(networks["discriminator"].encoder, source.encoder)
+    assert generator.token_table is networks["discriminator"].encoder.token_table
+    run = pretrain(config(data_folder, tmp_path / "run", *copied)).run
+    assert "cut to the first 2 of 3 blocks" in (run / "log.txt").read_text()
+    assert load_config(PretrainConfig, run / "config.toml").generator.layers == 2
+    assert pretrain(config(data_folder, tmp_path / "run", *copied)).outcome.step == 4  # finished
+    again = config(data_folder, tmp_path, f"init.discriminator={run}", "init.generator_layers=1")
+    assert len(started(again).exportable_networks()["generator"].encoder.blocks) == 1
+    with pytest.raises(ConfigError, match=r"generator_layers: is 3, but .* has 3 blocks; take fewer"):
+        started(config(data_folder, tmp_path, *copied, "init.generator_layers=3"))
+    for message, overrides in {
+        "generator_layers: copies the network of init.discriminator": ["init.generator_layers=1"],
+        "generator_layers: init.generator is the generator already": [*copied, f"init.generator={run}"],
+        "init.generator_layers: this objective has no separate generator": [*copied, "objective.kind=masked-lm"],
+    }.items():
+        with pytest.raises(ConfigError, match=message):
+            config(data_folder, tmp_path, *overrides)

@@ -21,10 +21,12 @@ from electra.errors import DataError
 SPECIAL_NAMES = {
     "pad": ("[PAD]", "<pad>"),
     "unknown": ("[UNK]", "<unk>"),
-    "classify": ("[CLS]", "<s>", "<cls>"),
-    "separate": ("[SEP]", "</s>", "<sep>"),
+    "classify": ("[CLS]", "<s>", "<cls>", "<bos>"),
+    "separate": ("[SEP]", "</s>", "<sep>", "<eos>"),
     "mask": ("[MASK]", "<mask>"),
 }
+WORD_STARTS = ("Ġ", "▁")
+"""Marks of a token that begins a word: of byte-level BPE, and of tokenizers as SentencePiece has them."""
 SPACE_PREFIX: dict[str, Any] = {"type": "Metaspace", "replacement": " ", "prepend_scheme": "first", "split": False}
 """The pre-tokenizer with which an exported byte-level tokenizer adds a space before a text."""
 
@@ -88,13 +90,17 @@ def load_tokenizer(
 def special_tokens(tokenizer: Tokenizer, source: str | Path = "the tokenizer") -> SpecialTokens:
     """Return the ids of the five special tokens, under any of the names in `SPECIAL_NAMES`.
 
+    If a vocabulary has several of the names, the first that is marked as special counts.
+
     Raises:
         DataError: one is missing.
     """
-    ids = {
-        role: next((i for name in names if (i := tokenizer.token_to_id(name)) is not None), None)
-        for role, names in SPECIAL_NAMES.items()
-    }
+    # Gemma's vocabulary, for example, has the HTML tag <s> next to the special token <bos>.
+    special = {number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+    ids: dict[str, int | None] = {}
+    for role, names in SPECIAL_NAMES.items():
+        found = [number for name in names if (number := tokenizer.token_to_id(name)) is not None]
+        ids[role] = next((number for number in found if number in special), found[0] if found else None)
     missing = [" or ".join(SPECIAL_NAMES[role]) for role, i in ids.items() if i is None]
     if missing:
         raise DataError(
@@ -118,16 +124,30 @@ def continuation_mask(tokenizer: Tokenizer) -> NDArray[np.bool_]:
     Raises:
         DataError: a tokenizer of another kind, or one that marks neither.
     """
-    kind = describe_tokenizer(tokenizer)["kind"]
-    beginning = {"wordpiece": "##", "bpe": "Ġ", "unigram": "▁"}.get(kind, "")
+    marker = word_marker(tokenizer)
     tokens = [tokenizer.id_to_token(number) or "" for number in range(vocabulary_size(tokenizer))]
-    marked = np.array([token.startswith(beginning) for token in tokens])
-    if not beginning or not marked.any():
-        raise DataError(f"the tokenizer ({kind}) does not say which tokens begin a word; set masking.kind uniform")
-    if kind == "wordpiece":
+    marked = np.array([token.startswith(marker) for token in tokens])
+    if marker not in WORD_STARTS:
         return marked
     marked[list(special_tokens(tokenizer).ids)] = True  # they do not continue a word
     return ~marked
+
+
+def word_marker(tokenizer: Tokenizer) -> str:
+    """Return the mark of the tokens that continue a word (## of WordPiece) or begin one (one of `WORD_STARTS`).
+
+    A BPE tokenizer is byte-level (Ġ), or made from SentencePiece (▁).
+
+    Raises:
+        DataError: a tokenizer of another kind, or one that marks neither.
+    """
+    kind = describe_tokenizer(tokenizer)["kind"]
+    candidates = {"wordpiece": ("##",), "bpe": WORD_STARTS, "unigram": WORD_STARTS}.get(kind, ())
+    counts = {marker: sum(token.startswith(marker) for token in tokenizer.get_vocab()) for marker in candidates}
+    marker = max(counts, key=counts.__getitem__, default="")
+    if not counts.get(marker):
+        raise DataError(f"the tokenizer ({kind}) does not say which tokens begin a word; set masking.kind uniform")
+    return marker
 
 
 @dataclass(frozen=True)

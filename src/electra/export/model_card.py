@@ -73,7 +73,7 @@ def model_card(
     objective, encoder, generator, masking = _configs(config)
     about = objective.describe(masking)
     fills_masks = kind == "generator" or about.fills_masks
-    data, start = environment.get("data", {}), config.get("init", {}).get("discriminator")
+    data, start = environment.get("data", {}), _start(config)
     return templates.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         kind=kind,
         about=about,
@@ -92,6 +92,12 @@ def model_card(
         **_network_values(objective, about, encoder, generator),
         **_metric_values(objective, about, evaluation, progress, fills_masks=fills_masks, continued=bool(start)),
     )
+
+
+def _start(config: Mapping[str, Any]) -> str | None:
+    """The run or the network that the run continues."""
+    init: Mapping[str, Any] = config.get("init", {})
+    return init.get("from") or init.get("discriminator")
 
 
 def _main_network(about: ModelDescription) -> str:
@@ -258,7 +264,7 @@ def _training(
 ) -> str:
     train = config.get("train", {})
     masking, optimizer = config.get("masking", {}), config.get("optimizer", {})
-    start = config.get("init", {}).get("discriminator")
+    start = _start(config)
     lines = [
         f"Continued from `{_model(start)}`." if start else "",
         f"{_number(progress.get('step'))} steps of {_number(train.get('batch_size'))} rows of "
@@ -280,7 +286,7 @@ def _settings(config: Mapping[str, Any]) -> str:
     # The settings outside the sections are paths on this machine. The names of pre-trained networks may be paths,
     # too.
     sections = {name: dict(value) for name, value in config.items() if isinstance(value, dict)}
-    for name in {"discriminator", "generator"} & sections.get("init", {}).keys():
+    for name in {"from", "discriminator", "generator"} & sections.get("init", {}).keys():
         sections["init"][name] = _model(sections["init"][name])
     return tomli_w.dumps(sections).strip()
 

@@ -103,7 +103,7 @@ class GeneratorObjectiveConfig(SentenceLossConfig):
 
     def problems_with(self, sections: Sections) -> Iterator[str]:
         init = sections.init
-        if self.fakes == "frozen" and init.generator is None:
+        if self.fakes == "frozen" and not init.has_generator and init.from_ is None:
             yield "objective.fakes: frozen needs a pre-trained generator; set init.generator"
         if self.sharing in ("detached", "disentangled") and init.discriminator is not None:
             yield (

@@ -33,12 +33,26 @@ from electra.training.config import (
 class InitConfig:
     """The initial weights: those of trained networks, or random ones, of which some can be replaced."""
 
+    from_: str | None = None
+    """A run of electra that this run continues with new data, a new schedule, and often longer rows (a second
+    stage). All its weights are taken, those of heads and generator too. Shape and objective must be those of the
+    run; only model.max_positions, model.rope_theta and model.local_rope_theta may differ, if positions have no
+    table. The other settings of [init] are ignored, so that RUN/config.toml can be the config of the second
+    stage."""
     discriminator: str | None = None
     """Pre-trained network to start from: an export, a run, or a Hugging Face folder or id
     (docs/guides/checkpoints.md lists the types). For masked-lm, its encoder. [model] gets its shape."""
     generator: str | None = None
     """The same for the generator, with its masked-LM head. Default: a new generator, as in [generator]. To
     continue a generator, give init.discriminator, too, unless objective.fakes is frozen."""
+    generator_layers: NonNegativeInt = 0
+    """Start the generator from a copy of init.discriminator that is cut to this number of blocks, the first ones,
+    with its masked-LM head if it has one. 0: no copy."""
+    vocabulary: Literal["same", "transfer", "fresh"] = "same"
+    """What to do if the data has another vocabulary than the pre-trained networks. same: refuse it. transfer:
+    tokens that both vocabularies have keep their embeddings, and each other token starts from the mean of the
+    pieces into which the old tokenizer splits its text. fresh: all embeddings but those of special tokens are
+    new."""
     token_table: Literal["random", "cooccurrence"] = "random"
     """Initial token embeddings of new networks: random, or from counts of which token follows which
     (data/cooccurrence.py)."""
@@ -49,12 +63,31 @@ class InitConfig:
     """Initial bias of a new generator's logits: zero, or the logarithm of each token's frequency, so that the
     first prediction is the unigram distribution."""
     trained_length: NonNegativeInt = 0
-    """Longest input in the training of init.discriminator, in tokens. A run fills it in."""
+    """Longest input in the training of init.from or init.discriminator, in tokens. A run fills it in."""
 
     def problems(self) -> Iterator[str]:
-        for name in ("discriminator", "generator"):
-            if getattr(self, name) == "":
+        for name, value in (
+            ("from", self.from_),
+            ("discriminator", self.discriminator),
+            ("generator", self.generator),
+        ):
+            if value == "":
                 yield f"{name}: is empty; give a folder or an id, or leave it out"
+        if self.vocabulary != "same" and self.discriminator is None and self.generator is None:
+            yield f"vocabulary: {self.vocabulary} needs a pre-trained network; set init.discriminator"
+        if self.generator_layers and self.discriminator is None:
+            yield "generator_layers: copies the network of init.discriminator; set it, or leave this out"
+        if self.generator_layers and self.generator is not None:
+            yield "generator_layers: init.generator is the generator already; leave one of them out"
+
+    def settled(self) -> "InitConfig":
+        """Return this section without the settings that `from` overrides."""
+        return self if self.from_ is None else InitConfig(from_=self.from_)
+
+    @property
+    def has_generator(self) -> bool:
+        """Whether the generator starts from pre-trained weights of [init] alone."""
+        return self.generator is not None or self.generator_layers > 0
 
 
 @dataclass(frozen=True)
@@ -86,8 +119,9 @@ class PretrainConfig:
         if self.optimizer.steps_before and self.train.minutes is not None:
             yield "optimizer.steps_before: the decay starts at step 0, so give train.steps, not train.minutes"
         objective = self.objective
-        if self.init.generator is not None and not objective.accepts_pretrained_generator:
-            yield "init.generator: this objective has no separate generator; leave it out"
+        if self.init.has_generator and not objective.accepts_pretrained_generator:
+            name = "generator" if self.init.generator is not None else "generator_layers"
+            yield f"init.{name}: this objective has no separate generator; leave it out"
         if self.init.generator is not None and self.init.discriminator is None and objective.fakes != "frozen":
             yield "init.generator: needs init.discriminator, too, or objective.fakes frozen"
         yield from objective.problems_with(self)

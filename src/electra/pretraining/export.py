@@ -66,7 +66,7 @@ def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = 
         CheckpointError: there is no such run or checkpoint, or it is damaged.
     """
     run_folder = RunFolder(path)
-    source = _find_checkpoint(run_folder, checkpoint)
+    source = find_checkpoint(run_folder, checkpoint)
     config, objective = load_objective(source)
     folder = out or run_folder.export
     folders: dict[NetworkName, Path] = {}
@@ -95,7 +95,7 @@ def save_networks(path: Path, out: Path, *, checkpoint: str | None = None) -> No
     Raises:
         CheckpointError: as `export_run`.
     """
-    source = _find_checkpoint(RunFolder(path), checkpoint)
+    source = find_checkpoint(RunFolder(path), checkpoint)
     config, objective = load_objective(source)
     for name, network in objective.exportable_networks().items():
         _save(name, network, out / name, source, config, card="")
@@ -149,13 +149,15 @@ def load_objective(checkpoint: Checkpoint) -> tuple[PretrainConfig, Objective]:
 def trained_length(config: PretrainConfig, network: EncoderConfig) -> int:
     """The longest input in tokens that a network of a run was trained on.
 
-    A run that continues a pre-trained network may use shorter inputs than its first training. With a table of
+    A run that continues another run or a pre-trained network may use shorter inputs than its first training. With a table of
     positions, the longest input is then the size of the table.
 
     Args:
         network: the shape of the discriminator's encoder, of the generator's, or of the only one.
     """
     length = config.packing.sequence_length
+    if config.init.from_ is not None:
+        return max(length, config.init.trained_length)
     if config.init.discriminator is None or not config.model.position_table:
         return length
     if network.longest_input(length) == length:
@@ -163,7 +165,12 @@ def trained_length(config: PretrainConfig, network: EncoderConfig) -> int:
     return max(length, config.init.trained_length)
 
 
-def _find_checkpoint(run_folder: RunFolder, name: str | None) -> Checkpoint:
+def find_checkpoint(run_folder: RunFolder, name: str | None = None) -> Checkpoint:
+    """Return a checkpoint of a run; without a name the latest one.
+
+    Raises:
+        CheckpointError: there is none, or it is damaged.
+    """
     checkpoints = Checkpoints(run_folder.checkpoints, CheckpointConfig())
     names = checkpoints.names()
     if not names:

@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 from electra.data.shards import TokenData
 from electra.pretraining.build import check_data, identity
 from electra.pretraining.config import PretrainConfig, with_vocabulary
+from electra.pretraining.vocabulary import with_vocabulary_of, with_vocabulary_transfer
 from electra.pretraining.warm_start import (
     WarmStart,
-    check_vocabulary,
     load_warm_start,
     with_shapes,
     with_shapes_of_run,
-    with_vocabulary_of,
 )
 from electra.training.checkpoint import Checkpoints
 from electra.training.checkpoint_io import check_newest
@@ -47,9 +46,11 @@ def resolve(config: PretrainConfig, data: TokenData, *, resumed: bool = False) -
         CheckpointError: a network cannot be loaded.
         DataError: the data has another vocabulary than the networks.
     """
-    config, warm_start = _with_pretrained_shapes(config, resumed=resumed)
+    config = _settled(config)
+    warm_start = WarmStart() if resumed else load_warm_start(config.init)
+    warm_start = with_vocabulary_transfer(warm_start, data, config)
+    config = with_shapes(config, warm_start)
     check_data(config, data)
-    check_vocabulary(warm_start, data, config.init)
     config = replace(config, model=with_vocabulary_of(config, data))
     return Resolved(config, data, warm_start, resumed)
 
@@ -61,15 +62,17 @@ def resolve_without_data(config: PretrainConfig, *, resumed: bool = False) -> Pr
         ConfigError: settings contradict the networks.
         CheckpointError: a network cannot be loaded.
     """
-    return with_vocabulary(_with_pretrained_shapes(config, resumed=resumed)[0])
-
-
-def _with_pretrained_shapes(config: PretrainConfig, *, resumed: bool) -> tuple[PretrainConfig, WarmStart]:
-    """Return the config with the shapes of the networks to start from, and these networks; none if resumed."""
-    if config.train.minutes is not None:  # the number of steps is computed later
-        config = replace(config, train=replace(config.train, steps=None))
+    config = _settled(config)
     warm_start = WarmStart() if resumed else load_warm_start(config.init)
-    return with_shapes(config, warm_start), warm_start
+    return with_vocabulary(with_shapes(config, warm_start))
+
+
+def _settled(config: PretrainConfig) -> PretrainConfig:
+    """Leave out settings that others override: steps if the run has a length in minutes, and those of [init]."""
+    config = replace(config, init=config.init.settled())
+    if config.train.minutes is None:
+        return config
+    return replace(config, train=replace(config.train, steps=None))
 
 
 def resolve_for_run(resolved: Resolved, run_folder: RunFolder) -> Resolved:

@@ -10,26 +10,38 @@ import torch
 from electra.config import problems_of
 from electra.data.cooccurrence import cooccurrence_table
 from electra.data.shards import TokenData
-from electra.data.tokenizer import describe_tokenizer, load_tokenizer
-from electra.errors import CheckpointError, ConfigError, DataError
-from electra.export.loading import find_model, load_pretrained
+from electra.errors import CheckpointError, ConfigError
+from electra.export.loading import load_pretrained
 from electra.export.pretrained import Pretrained
 from electra.modeling.encoders.base import ACTIVATIONS, EncoderConfig, EncoderModule, kinds_with
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.objectives.base import ExportableNetwork, Objective
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig, scores_of
 from electra.pretraining.config import InitConfig, PretrainConfig
+from electra.pretraining.second_stage import FirstStage, load_first_stage, load_weights, with_shapes_of_first_stage
 from electra.registry import encoders
 
 logger = logging.getLogger(__name__)
 
 
+FRESH = ("token_table", "attention", "output_bias")
+"""Settings of [init] for new networks."""
+
+
 @dataclass(frozen=True)
 class WarmStart:
-    """The pre-trained networks that a run starts from; None: fresh ones."""
+    """The pre-trained networks that a run starts from.
+
+    Attributes:
+        discriminator, generator: None: a new network.
+        first_stage: the run whose weights are taken.
+        notes: what was changed in them, for the log of the run.
+    """
 
     discriminator: Pretrained | None = None
     generator: Pretrained | None = None
+    first_stage: FirstStage | None = None
+    notes: tuple[str, ...] = ()
 
 
 def refuse_fixed(init: InitConfig, given: Collection[str]) -> None:
@@ -39,12 +51,16 @@ def refuse_fixed(init: InitConfig, given: Collection[str]) -> None:
         ConfigError: it names each one.
     """
     fixed = ["init.trained_length"]
-    if init.discriminator is not None:
+    if init.from_ is not None:
+        names = ("discriminator", "generator", "generator_layers", "vocabulary", *FRESH)
+        fixed += [f"init.{name}" for name in names]
+    elif init.discriminator is not None:
         shape = {name for _, kind in encoders for name in kind().shape()}
         fixed += [f"model.{name}" for name in (*shape, "positions")] + ["init.token_table", "init.attention"]
-    if init.generator is not None:
+    if init.has_generator and init.from_ is None:
         names = [field.name for field in fields(GeneratorConfig)]
-        fixed += [f"generator.{name}" for name in (*names, "positions")] + ["init.output_bias"]
+        fixed += [f"generator.{name}" for name in (*names, "positions")]
+        fixed += ["init.output_bias"] if init.generator is not None else []
     if refused := sorted(set(fixed) & set(given)):
         raise ConfigError(f"{', '.join(refused)}: decided by the networks that [init] names; leave it out")
 
@@ -66,7 +82,11 @@ def load_warm_start(config: InitConfig) -> WarmStart:
         CheckpointError: a network cannot be loaded, or the generator is not a masked language model.
         DataError: a tokenizer cannot be read.
     """
+    if config.from_ is not None:
+        return WarmStart(first_stage=load_first_stage(config.from_))
     discriminator = None if config.discriminator is None else load_pretrained(config.discriminator)
+    if discriminator is not None and config.generator_layers:
+        return _with_copied_generator(discriminator, config.generator_layers, str(config.discriminator))
     if config.generator is None:
         return WarmStart(discriminator)
     generator = load_pretrained(_generator_folder(config.generator))
@@ -86,6 +106,27 @@ def load_warm_start(config: InitConfig) -> WarmStart:
     return WarmStart(discriminator, generator)
 
 
+def _with_copied_generator(discriminator: Pretrained, layers: int, name: str) -> WarmStart:
+    """Return a start whose generator is a copy of the first blocks of the discriminator.
+
+    Raises:
+        ConfigError: it has not more blocks.
+    """
+    shape = discriminator.encoder.config
+    if layers >= shape.layers:
+        raise ConfigError(f"init.generator_layers: is {layers}, but {name} has {shape.layers} blocks; take fewer")
+    encoder = replace(shape, layers=layers).as_generator().build()
+    names = encoder.state_dict().keys()
+    encoder.load_state_dict(
+        {key: value for key, value in discriminator.encoder.state_dict().items() if key in names}
+    )
+    head = discriminator.head
+    if not isinstance(head, MaskedLanguageModelHead) or head.activation is not ACTIVATIONS["gelu"]:
+        head = None
+    note = f"the generator is a copy of {name}, cut to the first {layers} of {shape.layers} blocks"
+    return WarmStart(discriminator, replace(discriminator, encoder=encoder, head=head, pairs=None), notes=(note,))
+
+
 def _generator_folder(model: str) -> str | Path:
     """The generator's folder in a run or an export; any other model is the generator itself."""
     for folder in (Path(model) / "export/generator", Path(model) / "generator"):
@@ -100,6 +141,8 @@ def with_shapes(config: PretrainConfig, start: WarmStart) -> PretrainConfig:
     Raises:
         ConfigError: the networks do not fit together, or do not fit the rest of the config.
     """
+    if start.first_stage is not None:
+        return with_shapes_of_first_stage(config, start.first_stage)
     if start.discriminator is None and start.generator is None:
         return config
     problems: list[str] = []
@@ -127,60 +170,11 @@ def with_shapes(config: PretrainConfig, start: WarmStart) -> PretrainConfig:
 
 def with_shapes_of_run(config: PretrainConfig, run: PretrainConfig) -> PretrainConfig:
     """Set the shapes in the config to those of an existing run, if both start from pre-trained networks."""
-    if config.init.generator and run.init.generator:
+    if config.init.has_generator and run.init.has_generator:
         config = replace(config, generator=run.generator)
     if config.init.discriminator and run.init.discriminator:
         config = replace(config, model=_with_shape(config.model, run.model))
     return config
-
-
-def with_vocabulary_of(config: PretrainConfig, data: TokenData) -> EncoderConfig:
-    """Set the vocabulary size of the model to that of the data; a pre-trained network keeps its own.
-
-    Raises:
-        ConfigError: the config has another size.
-    """
-    model = config.model
-    if config.init.discriminator is not None:
-        return model
-    if model.vocabulary_size not in (0, data.vocabulary_size):
-        raise ConfigError(
-            f"model.vocabulary_size is {model.vocabulary_size}, but the tokenizer of {data.folder} has "
-            f"{data.vocabulary_size} entries; set it to 0, or prepare the data with the right tokenizer"
-        )
-    return replace(model, vocabulary_size=data.vocabulary_size)
-
-
-def check_vocabulary(start: WarmStart, data: TokenData, init: InitConfig) -> None:
-    """Refuse data with another vocabulary than the pre-trained networks.
-
-    Raises:
-        DataError: the vocabularies differ.
-    """
-    if start.discriminator is None and start.generator is None:
-        return
-    data_tokenizer = load_tokenizer(data.tokenizer_path)
-    for pretrained, name in ((start.discriminator, init.discriminator), (start.generator, init.generator)):
-        if pretrained is None or name is None:
-            continue
-        ids, model_ids = data_tokenizer.get_vocab(), pretrained.tokenizer.get_vocab()
-        differing = sorted(
-            token for token in ids.keys() | model_ids.keys() if ids.get(token) != model_ids.get(token)
-        )
-        if differing:
-            examples = ", ".join(
-                f"{token!r} is {ids.get(token, 'no entry')} in the data, "
-                f"{model_ids.get(token, 'no entry')} in the model"
-                for token in differing[:3]
-            )
-            raise DataError(
-                f"{data.folder} was prepared with another vocabulary than {name}: {len(differing):,} entries "
-                f"differ ({examples}); prepare the data with --tokenizer {find_model(name)}"
-            )
-        tokenizers = data_tokenizer, pretrained.tokenizer
-        case = [describe_tokenizer(tokenizer)["lowercase"] for tokenizer in tokenizers]
-        if case[0] != case[1]:
-            logger.warning("%s was trained on %s text, the data is not", name, "lowercase" if case[1] else "cased")
 
 
 @torch.no_grad()
@@ -190,7 +184,12 @@ def initialize(objective: Objective, config: PretrainConfig, data: TokenData, st
     Pre-trained networks are loaded. The other settings of [init] are for fresh networks only.
     """
     init, networks = config.init, objective.exportable_networks()
-    if start.generator is None and init.output_bias == "unigram":
+    for note in start.notes:
+        logger.info("%s", note)
+    if start.first_stage is not None:
+        load_weights(objective, config, start.first_stage)
+        return
+    if (start.generator is None or start.generator.head is None) and init.output_bias == "unigram":
         unigram_counts_V = torch.from_numpy(data.unigram_counts).float()
         for bias_V in objective.output_biases():
             counts_V = torch.ones_like(bias_V)
@@ -202,7 +201,9 @@ def initialize(objective: Objective, config: PretrainConfig, data: TokenData, st
         main = networks.get("discriminator") or networks["encoder"]
         _load_weights(main, start.discriminator, str(init.discriminator), config.objective)
         if start.generator is not None:
-            _load_weights(networks["generator"], start.generator, str(init.generator), config.objective)
+            _load_weights(
+                networks["generator"], start.generator, init.generator or "the generator", config.objective
+            )
         elif "generator" in networks and networks["generator"].encoder is not main.encoder:
             shape = networks["generator"].encoder.config
             logger.info("the generator is fresh: %s layers of %s", shape.layers, shape.hidden_size)

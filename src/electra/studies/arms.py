@@ -124,8 +124,9 @@ def _problems(setup: StudySetup, config: PretrainConfig) -> Iterator[str]:
         yield f"{kind} has no discriminator, whose AUC the study measures; leave the arm out with --arms"
     if config.train.minutes is not None:
         yield "train.minutes: runs of equal compute are measured in steps; leave it out of the base"
-    if config.init.discriminator is not None:
-        yield "init.discriminator: arms start with new networks; leave it out"
+    for name, value in (("discriminator", config.init.discriminator), ("from", config.init.from_)):
+        if value is not None:
+            yield f"init.{name}: arms start with new networks; leave it out"
 
 
 def _comparison_problems(study: Study, configs: ArmConfigs) -> Iterator[str]:

@@ -45,7 +45,7 @@ SUITE = ("cola", "sst-2:0.15", "mrpc", "sts-b", "chunking")
 ARM_NAME = re.compile(r"[\w-][\w.-]*")
 PATH_SETTINGS = ("init.generator",)
 """Settings of an arm whose value is a path."""
-STUDY_DECIDES = ("data", "out", "train.steps", "train.minutes", "train.seed", "init.discriminator")
+STUDY_DECIDES = ("data", "out", "train.steps", "train.minutes", "train.seed", "init.discriminator", "init.from")
 """Settings that the study sets for every arm."""
 
 

@@ -126,6 +126,11 @@ class EncoderConfig(ABC):
         return "native"
 
     @property
+    def length_settings(self) -> tuple[str, ...]:
+        """Fields of the shape that a run at another length may change, because no weight depends on them."""
+        return () if self.position_table else ("max_positions",)
+
+    @property
     def capabilities(self) -> frozenset[Capability]:
         """What this encoder can do besides computing states. Objectives name the capabilities that they need."""
         return frozenset({"bidirectional"})

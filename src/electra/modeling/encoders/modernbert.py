@@ -78,6 +78,11 @@ class ModernBertConfig(EncoderConfig):
     run_settings: ClassVar[tuple[str, ...]] = (*EncoderConfig.run_settings, "depth_scaled_init")
 
     @property
+    def length_settings(self) -> tuple[str, ...]:
+        rotary = self.position_encoding == "rotary"
+        return ("max_positions", "rope_theta", "local_rope_theta") if rotary else ()
+
+    @property
     def capabilities(self) -> frozenset[Capability]:
         return frozenset({"bidirectional", "selected-positions", "pair-mask", "input-embeddings", "shared-tables"})
 
