@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Literal, Protocol
 from electra.config import NonNegativeFloat, NonNegativeInt, PositiveInt, Table, value_problem
 from electra.data.collate import SentenceKind
 from electra.data.packing import PackingConfig
-from electra.modeling.encoders.base import Capability, EncoderConfig, with_kind_of_positions
+from electra.modeling.encoders.base import Capability, EncoderConfig
+from electra.modeling.encoders.tables import with_kind_of_positions
 from electra.objectives.base import Objective
 from electra.objectives.description import ModelDescription
 from electra.objectives.masking import MaskingConfig

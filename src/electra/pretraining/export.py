@@ -149,8 +149,8 @@ def load_objective(checkpoint: Checkpoint) -> tuple[PretrainConfig, Objective]:
 def trained_length(config: PretrainConfig, network: EncoderConfig) -> int:
     """The longest input in tokens that a network of a run was trained on.
 
-    A run that continues another run or a pre-trained network may use shorter inputs than its first training. With a table of
-    positions, the longest input is then the size of the table.
+    A run that continues another run or a pre-trained network may use shorter inputs than its first training. For a
+    pre-trained network with a table of positions, the longest input is then the size of the table.
 
     Args:
         network: the shape of the discriminator's encoder, of the generator's, or of the only one.

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from electra.config import DropoutProbability, NonNegativeFloat, NonNegativeInt, PositiveInt, Table
+from electra.modeling.encoders.tables import with_kind_of_positions, without_settings_of_others
 from electra.modeling.flops import Convention, Network, Terms, transformer_terms
 from electra.modeling.kernels.unpadding import Unpadding
 from electra.modeling.sharing import AnyEmbedding, EmbeddingSharing
@@ -268,47 +269,6 @@ class EncoderConfig(ABC):
         table = with_kind_of_positions(table, {"learnt": "bert", "learned": "bert", "relative": "relative"})
         config_class: type[EncoderConfig] = encoders.get(table.get("kind", "bert"))
         return config_class, without_settings_of_others(table, config_class)
-
-
-def with_kind_of_positions(table: Table, kind_of_positions: dict[str, str]) -> Table:
-    """Return the table with `kind` in place of the older setting `positions`, which has priority over `kind`.
-
-    Args:
-        kind_of_positions: the kind for each value of `positions`.
-
-    Raises:
-        ValueError: the value is unknown, or it contradicts `kind`.
-    """
-    if "positions" not in table:
-        return table
-    table = dict(table)
-    positions, kind = table.pop("positions"), table.get("kind", "")
-    if positions not in kind_of_positions:
-        allowed = ", ".join(kind_of_positions)
-        raise ValueError(f"positions: must be one of {allowed}, got {positions!r}; set kind instead")
-    if kind not in ("", *kind_of_positions.values(), "bert"):
-        raise ValueError(f"positions: {positions} contradicts kind {kind}; leave positions out")
-    return {**table, "kind": kind_of_positions[positions]}
-
-
-def without_settings_of_others(table: Table, config_class: type[EncoderConfig]) -> Table:
-    """Return the table without settings of other kinds that have their default values; older runs wrote them.
-
-    Raises:
-        ValueError: settings of other kinds have other values; one line each.
-    """
-    own = {field.name for field in fields(config_class)}
-    others: dict[str, Any] = {}
-    for name, other in encoders:
-        others |= {field.name: (name, field.default) for field in fields(other) if field.name not in own}
-    refused = []
-    for key in [key for key in table if key in others]:
-        kind, default = others[key]
-        if table[key] != default:
-            refused.append(f"{key}: needs kind {kind}, got {table[key]!r}; remove it, or set kind to {kind}")
-    if refused:
-        raise ValueError("\n".join(refused))
-    return {key: value for key, value in table.items() if key not in others}
 
 
 class EncoderModule(nn.Module):

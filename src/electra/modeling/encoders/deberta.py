@@ -64,6 +64,11 @@ class DebertaConfig(EncoderConfig):
     position_table: ClassVar[bool] = False
 
     @property
+    def length_settings(self) -> tuple[str, ...]:
+        """Without buckets, the relative table has a row for each distance."""
+        return ("max_positions",) if self.position_buckets else ()
+
+    @property
     def capabilities(self) -> frozenset[Capability]:
         return frozenset({
             "bidirectional", "selected-positions", "pair-mask", "input-embeddings", "unpadding", "shared-tables",
