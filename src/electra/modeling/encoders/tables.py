@@ -28,7 +28,7 @@ def with_kind_of_positions(table: Table, kind_of_positions: dict[str, str]) -> T
     return {**table, "kind": kind_of_positions[positions]}
 
 
-def without_settings_of_others(table: Table, config_class: type[EncoderConfig]) -> Table:
+def without_settings_of_others(table: Table, config_class: type[Any]) -> Table:
     """Return the table without settings of other kinds that have their default values; older runs wrote them.
 
     Raises:
