@@ -32,6 +32,7 @@ XLNET = {
     "d_model": 24, "n_layer": 3, "n_head": 3, "d_inner": 40, "pad_token_id": 0, "initializer_range": 0.4,
     "dropout": 0.0,
 }  # fmt: skip
+MODERN = {**SHAPE, "global_attn_every_n_layers": 2, "cls_token_id": 2, "sep_token_id": 3}
 CONFIGS = {
     "electra": ("Electra", {**SHAPE, "embedding_size": 16}),
     "bert": ("Bert", SHAPE),
@@ -39,6 +40,8 @@ CONFIGS = {
     "albert": ("Albert", {**SHAPE, "embedding_size": 16}),
     "xlnet": ("XLNet", XLNET),
     "causal": ("XLNet", {**XLNET, "attn_type": "uni"}),
+    "modernbert": ("ModernBert", {**MODERN, "local_attention": 4}),
+    "modernbert, wide windows": ("ModernBert", {**MODERN, "local_attention": 12}),
 }
 
 

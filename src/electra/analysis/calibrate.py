@@ -137,7 +137,7 @@ def corrupt_documents(
     Raises:
         DataError: there are too few documents.
     """
-    row = min(scorer.batcher.max_tokens, generator.batcher.max_tokens)
+    row = min(scorer.batcher.trained_tokens, generator.batcher.trained_tokens)
     rows = sample_document_rows(data.heldout, documents=documents, length=length, row=row, seed=seed)
     sampled = rows.documents[-1] + 1
     if sampled < 2 * MIN_GROUPS:

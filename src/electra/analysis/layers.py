@@ -21,8 +21,11 @@ from torch import Tensor, nn
 
 from electra.errors import CheckpointError
 from electra.export.pretrained import Pretrained
+from electra.modeling.encoders.modernbert import AttentionInput, RotaryAttention
 from electra.modeling.kernels.attention import Attention
+from electra.modeling.kernels.local_attention import window_mask
 from electra.modeling.kernels.relative_attention import RelativeAttention
+from electra.modeling.kernels.rotary import rotate
 from electra.serving.backends import TorchBackend
 from electra.serving.batching import Batcher
 from electra.tasks.tagging import tokenize_words
@@ -64,12 +67,14 @@ class LayerReader:
         self.encoder = network.encoder
         self.batcher = Batcher(pretrained, device=network.device, long="windows")
         self.attentions = {
-            module for module in self.encoder.modules() if isinstance(module, (Attention, RelativeAttention))
+            module
+            for module in self.encoder.modules()
+            if isinstance(module, (Attention, RelativeAttention, RotaryAttention))
         }
         if not self.attentions:
             raise CheckpointError(
                 f"an encoder of kind {self.encoder.config.kind} has no attention to compare; give a model of kind "
-                "bert or relative"
+                "bert, relative or modernbert"
             )
 
     @property
@@ -118,7 +123,7 @@ class LayerReader:
         statistics: list[Tensor] = []
 
         def hook(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            statistics.append(attention_statistics(attention_scores(module, inputs), lengths_B))
+            statistics.append(attention_statistics(attention_scores(module, inputs, mask_BL), lengths_B))
 
         with _pre_hooks(self.attentions, hook):
             self.encoder(ids_BL, None, mask_BL)
@@ -139,11 +144,17 @@ def _pre_hooks(modules: Iterable[nn.Module], hook: Callable[..., None]) -> Itera
             handle.remove()
 
 
-def attention_scores(module: nn.Module, inputs: Sequence[object]) -> Tensor:
+def attention_scores(module: nn.Module, inputs: Sequence[object], mask_BL: Tensor | None = None) -> Tensor:
     """Compute the scores (B, H, L, L) of an attention layer before the softmax, from its inputs; -inf at
-    padding."""
+    padding, and at tokens that a query does not see.
+
+    Args:
+        mask_BL: True at tokens, False at padding; None: there is no padding.
+    """
     if isinstance(module, RelativeAttention):
         return _relative_scores(module, inputs)
+    if isinstance(module, RotaryAttention):
+        return _rotary_scores(module, inputs, mask_BL)
     assert isinstance(module, Attention)
     x_BLD, mask_B11L, *_ = inputs
     assert isinstance(x_BLD, Tensor)
@@ -153,6 +164,23 @@ def attention_scores(module: nn.Module, inputs: Sequence[object]) -> Tensor:
     )
     scores_BHLL = (query_BHLK @ key_BHLK.mT).float() * query_BHLK.shape[-1] ** -0.5
     return scores_BHLL if mask_B11L is None else scores_BHLL.masked_fill(~mask_B11L, -torch.inf)  # type: ignore[operator]
+
+
+def _rotary_scores(module: RotaryAttention, inputs: Sequence[object], mask_BL: Tensor | None) -> Tensor:
+    """The same with rotary positions, also where the layer computes windows only."""
+    x_BLD, shared, *_ = inputs
+    assert isinstance(x_BLD, Tensor) and isinstance(shared, AttentionInput)
+    packed_BLGHK = module.query_key_value(x_BLD).unflatten(-1, (3, module.heads, -1))[:, :, :2]
+    if shared.angles is not None:
+        packed_BLGHK = rotate(packed_BLGHK, *shared.angles)
+    query_BHLK, key_BHLK = (x.transpose(1, 2) for x in packed_BLGHK.unbind(2))
+    scores_BHLL = (query_BHLK @ key_BHLK.mT).float() * query_BHLK.shape[-1] ** -0.5
+    mask = shared.mask
+    if shared.reach:
+        mask = window_mask(x_BLD.shape[1], shared.reach, device=x_BLD.device)
+        if mask_BL is not None:
+            mask = mask & mask_BL[:, None, None]
+    return scores_BHLL if mask is None else scores_BHLL.masked_fill(~mask, -torch.inf)
 
 
 def _relative_scores(module: RelativeAttention, inputs: Sequence[object]) -> Tensor:

@@ -45,7 +45,10 @@ def read_quantization_texts(name: str, pretrained: Pretrained, data: Path | None
     Raises:
         DataError: there is no text, or the data have another vocabulary.
     """
-    prepared, max_tokens = _open_prepared(name, data), min(MAX_TOKENS, pretrained.max_length - 2)
+    prepared, max_tokens = (
+        _open_prepared(name, data),
+        min(MAX_TOKENS, (pretrained.trained_length or pretrained.max_length) - 2),
+    )
     if prepared is not None:
         if prepared.vocabulary_size == len(pretrained.tokenizer.get_vocab()):
             documents = held_out_documents(prepared.heldout)[:MAX_TEXTS]

@@ -124,6 +124,10 @@ class TrainedLengthCheck:
 class Batcher:
     """Puts texts through a network in batches of texts of similar length.
 
+    Attributes:
+        max_tokens: the most tokens of a text that are read at once.
+        trained_tokens: the same in training, if that is less.
+
     Args:
         device: the device of the network.
         long: how a text that is longer than the network's input is read. "windows": in windows that overlap by
@@ -147,6 +151,7 @@ class Batcher:
         self.start_token = self.special.separate if pretrained.stream else self.special.classify
         self.max_tokens = pretrained.max_length - 2  # two are special tokens
         self.length_check = TrainedLengthCheck(pretrained)
+        self.trained_tokens = min(self.max_tokens, self.length_check.trained_length - 2)
         if self.max_tokens < 1:
             raise CheckpointError(
                 f"the model's inputs of {pretrained.max_length} tokens are too short for any text"

@@ -80,7 +80,7 @@ def run(config: AnalyzeGeneratorConfig) -> AnalysisReport:
     for source in sources:  # all of them, so that a mistake is found before the first is measured
         network = source.load()
         check_generator(network, source.name, data)
-        shapes.append((network.max_length, network.encoder.config.vocabulary_size))
+        shapes.append((network.trained_length or network.max_length, network.encoder.config.vocabulary_size))
     benchmark = GeneratorBenchmark.create(
         data, shapes, texts=config.texts, length=config.length, shares=config.share, seed=config.seed
     )
