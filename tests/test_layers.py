@@ -87,7 +87,7 @@ def test_no_file_compares_the_name_of_an_entry_of_a_registry() -> None:
         ("formats/bert.py", "bert"),  # model_type of Hugging Face folders
         ("flops.py", "masked-lm"), ("flops.py", "replaced-token"),  # heads in FLOP counts
         ("formats/base.py", "pair"), ("formats/bert.py", "pair"),  # names of weights of heads over pairs
-        ("encoders/base.py", "bert"),  # the older setting `positions` in place of `kind`
+        ("encoders/tables.py", "bert"),  # the older setting `positions` in place of `kind`
     }  # fmt: skip
     kinds = {name for registry in (objectives, encoders, tasks, checkpoint_formats) for name in registry.names()}
     compared = [

@@ -52,8 +52,8 @@ def refuse_fixed(init: InitConfig, given: Collection[str]) -> None:
     """
     fixed = ["init.trained_length"]
     if init.from_ is not None:
-        names = ("discriminator", "generator", "generator_layers", "vocabulary", *FRESH)
-        fixed += [f"init.{name}" for name in names]
+        overridden = ("discriminator", "generator", "generator_layers", "vocabulary", *FRESH)
+        fixed += [f"init.{name}" for name in overridden]
     elif init.discriminator is not None:
         shape = {name for _, kind in encoders for name in kind().shape()}
         fixed += [f"model.{name}" for name in (*shape, "positions")] + ["init.token_table", "init.attention"]
