@@ -71,6 +71,9 @@ GROUPS = {
         "analyze context": (
             "electra.commands.analyze.context:run", "measure the gain from a longer memory, and its speed"
         ),
+        "analyze long-inputs": (
+            "electra.commands.analyze.long_inputs:run", "measure whether late positions and far words are read"
+        ),
     },
     "study": {
         "study": ("electra.commands.study:run", "repeat a table or figure of the paper at your budget"),

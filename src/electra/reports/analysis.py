@@ -17,6 +17,7 @@ from electra.reports.figures import save_figure
 
 ANALYSES = (
     "context",
+    "long-inputs",
     "compare",
     "generator",
     "parts-of-speech",
