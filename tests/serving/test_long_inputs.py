@@ -16,6 +16,7 @@ from electra.export import huggingface
 from electra.export.loading import load_pretrained
 from electra.modeling.encoders.modernbert import ModernBertConfig
 from electra.serving.backends import load_model
+from electra.serving.batching import TrainedLengthCheck
 from electra.serving.predictor import Predictor
 from electra.serving.scorer import Scorer
 from electra.serving.text_encoder import TextEncoder
@@ -29,6 +30,11 @@ POSITIONS = 600
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("long") / "made"
     return write_model(folder, encoder=ModernBertConfig, max_positions=POSITIONS, local_window=8, global_every=2)
+
+
+@pytest.fixture(autouse=True)
+def no_warning_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TrainedLengthCheck, "warned", set())
 
 
 def test_a_folder_says_how_much_is_read_and_how_much_was_trained(model: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -99,24 +99,25 @@ class WindowBatch:
 
 
 class TrainedLengthCheck:
-    """Warns once if an input is longer than those of the training.
+    """Warns if an input is longer than those of the training: once in a process for each length of training.
 
     Rotary positions exist for any length, but a network that was not trained at them can be worse there.
     """
 
+    warned: ClassVar[set[int]] = set()
+
     def __init__(self, pretrained: Pretrained | OnnxModel) -> None:
         self.trained_length = pretrained.trained_length or pretrained.max_length
-        self.warned = False
 
     def __call__(self, length: int) -> None:
         """Check the length of a row, in tokens."""
-        if length <= self.trained_length or self.warned:
+        if length <= self.trained_length or self.trained_length in self.warned:
             return
-        self.warned = True
+        self.warned.add(self.trained_length)
         logger.warning(
             "An input of %s tokens is longer than those that the network was trained on (%s), and may be read "
-            "worse; read fewer tokens at once (--max-length %s), or train it further on longer inputs: electra "
-            "pretrain PRESET --init.discriminator MODEL --packing.sequence_length %s",
+            "worse; read fewer tokens at once (--max-length %s), or train a second stage on longer inputs: "
+            "electra pretrain RUN/config.toml --out LONG --init.from RUN --packing.sequence_length %s",
             f"{length:,}", f"{self.trained_length:,}", self.trained_length, length,
         )  # fmt: skip
 

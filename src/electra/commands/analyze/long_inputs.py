@@ -69,7 +69,7 @@ def run(config: AnalyzeLongInputsConfig) -> AnalysisReport:
     """
     from electra.analysis.long_inputs import rare_words, sample_needles
     from electra.data.shards import TokenData
-    from electra.errors import DataError
+    from electra.errors import ConfigError, DataError
     from electra.export.display_name import display_names
     from electra.reports.analysis import make_output_folder, save_report
     from electra.serving.backends import load_model
@@ -78,6 +78,11 @@ def run(config: AnalyzeLongInputsConfig) -> AnalysisReport:
     data = TokenData.open(config.data, verify=False)
     models = [load_model(model) for model in config.models]
     length = config.length or min(DEFAULT_LENGTH, *(model.max_length for model in models))
+    for model, source in zip(models, config.models, strict=True):
+        if length > model.max_length:
+            raise ConfigError(
+                f"--length: {length:,} is more than the {model.max_length:,} tokens that {source} reads at once"
+            )
     models = [load_model(model, max_length=length) for model in models]
     names = display_names(config.models)
     readers = [
