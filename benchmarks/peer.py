@@ -58,6 +58,8 @@ class PeerConfig:
     warmup_steps: int = 100
     weight_decay: float = 0.01
     gradient_clip: float = 1.0
+    position_buckets: int = 256
+    """Of DeBERTa only."""
     bf16: bool = False
     """Run the forward pass under autocast to bfloat16."""
     device: str = "cpu"
@@ -72,6 +74,25 @@ class TransformersPeer:
     def __init__(self, config: PeerConfig, *, steps: int | None = None) -> None:
         torch.manual_seed(config.seed)
         self.config, self.steps = config, steps
+        self.build()
+        self.networks = nn.ModuleList([self.generator, self.discriminator]).train().to(config.device)
+        if config.compile:
+            self.generator.base_model.compile(dynamic=False)
+            self.discriminator.compile(dynamic=False)
+        decayed = [parameter for parameter in self.networks.parameters() if parameter.ndim >= 2]
+        spared = [parameter for parameter in self.networks.parameters() if parameter.ndim < 2]
+        self.optimizer = torch.optim.AdamW(
+            [{"params": decayed, "weight_decay": config.weight_decay}, {"params": spared, "weight_decay": 0.0}],
+            lr=config.learning_rate,
+            betas=(0.9, 0.999),
+            eps=1e-6,
+            fused=True,
+        )
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self._share_of_peak)
+
+    def build(self) -> None:
+        """Make the two networks, which share their embeddings."""
+        config = self.config
         discriminator_config = ElectraConfig(
             vocab_size=config.vocabulary_size,
             embedding_size=config.embedding_size,
@@ -98,20 +119,6 @@ class TransformersPeer:
         self.generator = ElectraForMaskedLM(generator_config)
         self.generator.electra.embeddings = self.discriminator.electra.embeddings
         self.generator.generator_lm_head.weight = self.discriminator.electra.embeddings.word_embeddings.weight
-        self.networks = nn.ModuleList([self.generator, self.discriminator]).train().to(config.device)
-        if config.compile:
-            self.generator.electra.compile(dynamic=False)
-            self.discriminator.compile(dynamic=False)
-        decayed = [parameter for parameter in self.networks.parameters() if parameter.ndim >= 2]
-        spared = [parameter for parameter in self.networks.parameters() if parameter.ndim < 2]
-        self.optimizer = torch.optim.AdamW(
-            [{"params": decayed, "weight_decay": config.weight_decay}, {"params": spared, "weight_decay": 0.0}],
-            lr=config.learning_rate,
-            betas=(0.9, 0.999),
-            eps=1e-6,
-            fused=True,
-        )
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self._share_of_peak)
 
     def step(self, input_ids_BL: Tensor, segment_ids_BL: Tensor, lengths_B: Tensor) -> dict[str, Tensor]:
         """One update; returns the losses before it, without waiting for the device."""
@@ -166,12 +173,8 @@ class TransformersPeer:
         logits_nV = self._generate(masked_BL, segment_ids_BL, attention_BL, selected_BL)
         generator_loss = F.cross_entropy(logits_nV, input_ids_BL[selected_BL])
         corrupted_BL = input_ids_BL.masked_scatter(selected_BL, _sample(logits_nV.detach()))
-        discriminator_loss = self.discriminator(
-            corrupted_BL,
-            attention_mask=attention_BL,
-            token_type_ids=segment_ids_BL,
-            labels=(corrupted_BL != input_ids_BL).long(),
-        ).loss
+        labels_BL = (corrupted_BL != input_ids_BL).long()
+        discriminator_loss = self._detect(corrupted_BL, segment_ids_BL, attention_BL, labels_BL)
         loss = generator_loss + self.config.discriminator_weight * discriminator_loss
         return loss, {"generator_loss": generator_loss, "discriminator_loss": discriminator_loss}
 
@@ -183,6 +186,13 @@ class TransformersPeer:
             masked_BL, attention_mask=attention_BL, token_type_ids=segment_ids_BL
         ).last_hidden_state
         return self.generator.generator_lm_head(self.generator.generator_predictions(states_BLD[selected_BL]))
+
+    def _detect(self, ids_BL: Tensor, segment_ids_BL: Tensor, attention_BL: Tensor, labels_BL: Tensor) -> Tensor:
+        """The discriminator's loss."""
+        loss: Tensor = self.discriminator(
+            ids_BL, attention_mask=attention_BL, token_type_ids=segment_ids_BL, labels=labels_BL
+        ).loss
+        return loss
 
     def _mask(self, input_ids_BL: Tensor, random: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """The ids with [MASK] inserted, and the masked positions, sampled without replacement."""

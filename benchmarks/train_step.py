@@ -36,6 +36,7 @@ from electra.training.optim import build_optimizer
 from electra.training.precision import Precision, PrecisionName, product_flops
 from electra.training.update import Update
 from peer import PeerConfig, TransformersPeer
+from peer_deberta import DebertaPeer
 
 SPECIAL = SpecialTokens(pad=0, unknown=100, classify=101, separate=102, mask=103)
 LIMIT = "limit: the products alone"
@@ -48,8 +49,19 @@ class NaivePeer(TransformersPeer):
     def _generate(
         self, masked_BL: Tensor, segment_ids_BL: Tensor, attention_BL: Tensor, selected_BL: Tensor
     ) -> Tensor:
-        logits_BLV = self.generator(masked_BL, attention_mask=attention_BL, token_type_ids=segment_ids_BL).logits
+        logits_BLV = self.generator(masked_BL, attention_mask=attention_BL).logits
         return logits_BLV[selected_BL]
+
+
+class NaiveDebertaPeer(NaivePeer, DebertaPeer):
+    """The same with DeBERTa's classes."""
+
+
+PEERS: dict[str, tuple[type[TransformersPeer], type[TransformersPeer]]] = {
+    "bert": (TransformersPeer, NaivePeer),
+    "deberta": (DebertaPeer, NaiveDebertaPeer),
+}
+"""The skilled and the naive peer for each kind of network."""
 
 
 class Products(TorchDispatchMode):
@@ -165,15 +177,12 @@ def main() -> None:
     bfloat16_is_faster = product_flops(torch.bfloat16, cpu) > product_flops(torch.float32, cpu)
     precision: PrecisionName = "bfloat16" if bfloat16_is_faster else "float32"
     step, objective = ours(config, batch, precision)
+    skilled, naive = PEERS[config.model.kind]
     steps = {
         "ours": step,
-        "skilled peer": peer(TransformersPeer, config, batch, precision),
-        **(
-            {"skilled peer, float32": peer(TransformersPeer, config, batch, "float32")}
-            if bfloat16_is_faster
-            else {}
-        ),
-        "naive peer": peer(NaivePeer, config, batch, precision),
+        "skilled peer": peer(skilled, config, batch, precision),
+        **({"skilled peer, float32": peer(skilled, config, batch, "float32")} if bfloat16_is_faster else {}),
+        "naive peer": peer(naive, config, batch, precision),
         LIMIT: limit(objective, batch, precision),
     }
     seconds, tokens = measure_rounds(steps, options.rounds), ids_BL.numel()

@@ -65,6 +65,12 @@ SHAPES: dict[str, dict[str, Any]] = {
         "kind": "modernbert", "norm": "post", "position_encoding": "learned", "gated_feed_forward": False,
         "type_vocabulary_size": 2, "local_window": 6, "global_every": 2, "final_norm": False,
     },
+    "deberta": {"kind": "deberta", "position_buckets": 8, "activation": "gelu", "type_vocabulary_size": 0},
+    "deberta, v2": {
+        "kind": "deberta", "embedding_size": 32, "position_buckets": 0, "max_positions": 8, "activation": "gelu",
+        "convolution_width": 3, "convolution_activation": "tanh", "share_position_projections": False,
+        "relative_norm": False,
+    },
 }  # fmt: skip
 PAIRS = [("The cat sat", "a dog"), ("A dog ate my homework, twice", "the mat the mat"), ("on", "the homework")]
 LABELS = ("bad", "fair", "good")
@@ -89,9 +95,9 @@ def pretrained(
     """A network with random weights, biases and norms."""
     tokenizer = train_tokenizer(TEXTS * 5, vocabulary_size=150)
     torch.manual_seed(0)
-    settings = {"embedding_size": 16, "layers": 2, **SHAPES[shape]}
+    settings = {"embedding_size": 16, "layers": 2, "max_positions": 40, **SHAPES[shape]}
     config = make_encoder_config(
-        hidden_size=32, feed_forward_size=48, heads=2, max_positions=40, vocabulary_size=150,
+        hidden_size=32, feed_forward_size=48, heads=2, vocabulary_size=150,
         initializer_range=0.4, linear_initializer_range=0.2, **settings,
     )  # fmt: skip
     encoder = config.build().eval()

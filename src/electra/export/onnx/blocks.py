@@ -5,7 +5,10 @@ Shapes: B batch, L length, D hidden size, H heads.
 
 import torch
 
-from electra.export.onnx.graph import MASK, Graph
+from electra.export.onnx.graph import IDS, MASK, Graph
+from electra.modeling.encoders.bert import Block
+from electra.modeling.encoders.deberta import DebertaBlock
+from electra.modeling.encoders.relative import RelativeBlock
 
 MASKED_BIAS = -1e9
 """Added to the scores of masked keys. With -inf, a row that has only padding would give NaN."""
@@ -44,3 +47,34 @@ def attend(graph: Graph, scores: str, bias: str, value: str, heads: int, D: int)
     """The average of the values (B, L, D), weighted by the softmax of scores plus bias."""
     weights = graph.op("Softmax", graph.op("Add", scores, bias), axis=-1)
     return graph.merge_heads(graph.op("MatMul", weights, graph.split_heads(value, heads, D // heads)), D)
+
+
+def block_output(graph: Graph, block: Block | RelativeBlock | DebertaBlock, attended: str, x: str) -> str:
+    """The part of a block after attention: residual connection, feed-forward layer, and layer norms."""
+    x = graph.norm(graph.op("Add", attended, x), block.attention_norm)
+    inner = graph.activation(graph.linear(x, block.feed_forward.inner), block.feed_forward.activation)
+    return graph.norm(graph.op("Add", graph.linear(inner, block.feed_forward.outer), x), block.feed_forward_norm)
+
+
+def distance_range(graph: Graph) -> str:
+    """The distances from L - 1 down to -L (2 L)."""
+    length = graph.op("Squeeze", graph.op("Shape", IDS, start=1, end=2))
+    one, step = (graph.op("Squeeze", graph.integers(value)) for value in (1, -1))
+    return graph.op("Range", graph.op("Sub", length, one), graph.op("Sub", graph.op("Neg", length), one), step)
+
+
+def relative_shift(graph: Graph, products: str, heads: int) -> str:
+    """From each query's products with all distances (B, H, L, 2 L), select those with its keys (B, H, L, L).
+
+    In each row the products of the keys start one element earlier than in the row before. If the elements are
+    read from number L - 1 on in rows of length 2 L - 1, the products of the keys come first in each row.
+    """
+    batch, length = (graph.op("Shape", IDS, start=axis, end=axis + 1) for axis in (0, 1))
+    one = graph.integers(1)
+    shorter = graph.op("Sub", graph.op("Add", length, length), one)
+    first = graph.op("Sub", length, one)
+    end = graph.op("Add", first, graph.op("Mul", length, shorter))
+    flat = graph.op("Reshape", products, graph.integers(0, 0, -1))
+    shifted = graph.op("Slice", flat, first, end, graph.integers(2))
+    shape = graph.op("Concat", batch, graph.integers(heads), length, shorter, axis=0)
+    return graph.op("Slice", graph.op("Reshape", shifted, shape), graph.integers(0), length, graph.integers(3))

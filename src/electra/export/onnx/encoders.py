@@ -1,6 +1,6 @@
 """Encoders as ONNX graphs: with learned positions (`BertEncoder`) and with relative positions (`RelativeEncoder`).
 
-Graphs of the kind modernbert are in modernbert.py.
+Graphs of the kinds modernbert and deberta are in files of their own.
 
 The memory of relative encoders is not exported: a graph reads each row independently.
 
@@ -10,11 +10,22 @@ Shapes: B batch, L length, D hidden size, H heads, K head size, R distances.
 import torch
 
 from electra.errors import CheckpointError
-from electra.export.onnx.blocks import attend, attention_bias, linear_rows, summary, token_mask
+from electra.export.onnx.blocks import (
+    attend,
+    attention_bias,
+    block_output,
+    distance_range,
+    linear_rows,
+    relative_shift,
+    summary,
+    token_mask,
+)
+from electra.export.onnx.deberta import deberta_encoder
 from electra.export.onnx.graph import IDS, MASK, SEGMENTS, Graph
 from electra.export.onnx.modernbert import modernbert_encoder
 from electra.modeling.encoders.base import EncoderModule
 from electra.modeling.encoders.bert import BertEncoder, Block
+from electra.modeling.encoders.deberta import DebertaEncoder
 from electra.modeling.encoders.modernbert import ModernBertEncoder
 from electra.modeling.encoders.relative import RelativeBlock, RelativeEncoder
 from electra.modeling.kernels.attention import Attention
@@ -43,9 +54,12 @@ def encode(graph: Graph, encoder: EncoderModule, *, summary_only: bool = False) 
         return _bert_encoder(graph, encoder, summary_only=summary_only)
     if isinstance(encoder, ModernBertEncoder):
         return modernbert_encoder(graph, encoder, summary_only=summary_only)
+    if isinstance(encoder, DebertaEncoder):
+        return deberta_encoder(graph, encoder, summary_only=summary_only)
     raise CheckpointError(
         f"an encoder of kind {encoder.config.kind} cannot be exported to ONNX, only the kinds bert, "
-        "relative and modernbert can; use the model in PyTorch: electra score, predict and serve take it as it is"
+        "relative, modernbert and deberta can; use the model in PyTorch: electra score, predict and serve take it "
+        "as it is"
     )
 
 
@@ -67,15 +81,8 @@ def _bert_encoder(graph: Graph, encoder: BertEncoder, *, summary_only: bool) -> 
         is_last = number == len(encoder.blocks) - 1
         query_states = summary(graph, x, left=False) if summary_only and is_last else None
         attended = _attention(graph, block.attention, x, bias, query_states)
-        x = _block_output(graph, block, attended, x if query_states is None else query_states)
+        x = block_output(graph, block, attended, x if query_states is None else query_states)
     return x
-
-
-def _block_output(graph: Graph, block: Block | RelativeBlock, attended: str, x: str) -> str:
-    """The part of a block after attention: residual connection, feed-forward layer, and layer norms."""
-    x = graph.norm(graph.op("Add", attended, x), block.attention_norm)
-    inner = graph.activation(graph.linear(x, block.feed_forward.inner), block.feed_forward.activation)
-    return graph.norm(graph.op("Add", graph.linear(inner, block.feed_forward.outer), x), block.feed_forward_norm)
 
 
 def _attention(graph: Graph, attention: Attention, x: str, bias: str, query_states: str | None) -> str:
@@ -115,18 +122,16 @@ def _relative_encoder(graph: Graph, encoder: RelativeEncoder) -> str:
     for block in encoder.blocks:
         assert isinstance(block, RelativeBlock)
         attended = _relative_attention(graph, block.attention, x, sinusoids, bias, other_segment)
-        x = _block_output(graph, block, attended, x)
+        x = block_output(graph, block, attended, x)
     return x
 
 
 def _sinusoids(graph: Graph, length: str, size: int) -> str:
     """Sinusoidal encodings of the distances L - 1 to -L (2 L, D).
 
-    No pair of tokens has the last distance, but `_relative_shift` needs rows of length 2 L.
+    No pair of tokens has the last distance, but `relative_shift` needs rows of length 2 L.
     """
-    minus = graph.op("Neg", length)
-    one, step = (graph.op("Squeeze", graph.integers(value)) for value in (1, -1))
-    distances = graph.op("Range", graph.op("Sub", length, one), graph.op("Sub", minus, one), step)
+    distances = distance_range(graph)
     distances = graph.op("Unsqueeze", graph.op("Cast", distances, to=graph.types.FLOAT), graph.integers(1))
     exponents = torch.arange(0, size, 2, dtype=torch.float32) / size
     angles = graph.op("Mul", distances, graph.parameter(1 / torch.pow(10_000, exponents)))
@@ -148,7 +153,7 @@ def _relative_attention(
     vectors_RD = graph.linear(sinusoids, attention.position)
     vectors_RHK = graph.op("Reshape", vectors_RD, graph.integers(-1, heads, K))
     products = graph.op("MatMul", position_query, graph.op("Transpose", vectors_RHK, perm=[1, 2, 0]))
-    scores = graph.op("Add", scores, _relative_shift(graph, products, heads))
+    scores = graph.op("Add", scores, relative_shift(graph, products, heads))
     if other_segment is not None and attention.segments is not None and attention.segment_bias is not None:
         # By how much the segment score of a key rises if the key is in the other segment
         # (`RelativeAttention._segment_scores`).
@@ -161,20 +166,3 @@ def _relative_attention(
         scores = graph.op("Add", scores, graph.op("Mul", segment_scores, other_segment))
     scores = graph.op("Mul", scores, graph.scalar(K**-0.5))
     return graph.linear(attend(graph, scores, bias, value, heads, D), attention.output)
-
-
-def _relative_shift(graph: Graph, products: str, heads: int) -> str:
-    """From each query's products with all distances (B, H, L, 2 L), select those with its keys (B, H, L, L).
-
-    In each row the products of the keys start one element earlier than in the row before. If the elements are
-    read from number L - 1 on in rows of length 2 L - 1, the products of the keys come first in each row.
-    """
-    batch, length = (graph.op("Shape", IDS, start=axis, end=axis + 1) for axis in (0, 1))
-    one = graph.integers(1)
-    shorter = graph.op("Sub", graph.op("Add", length, length), one)
-    first = graph.op("Sub", length, one)
-    end = graph.op("Add", first, graph.op("Mul", length, shorter))
-    flat = graph.op("Reshape", products, graph.integers(0, 0, -1))
-    shifted = graph.op("Slice", flat, first, end, graph.integers(2))
-    shape = graph.op("Concat", batch, graph.integers(heads), length, shorter, axis=0)
-    return graph.op("Slice", graph.op("Reshape", shifted, shape), graph.integers(0), length, graph.integers(3))

@@ -239,12 +239,12 @@ class DisentangledAttention(nn.Module):
         table_RD, D = self.position_dropout(table_RD), self.output.in_features
         keys_SHK = queries_SHK = None
         if self.config.content_to_position:
-            keys_SHK = self._project(table_RD, self.position_key, slice(D, 2 * D)).index_select(0, rows_S.flip(0))
+            keys_SHK = self.project(table_RD, self.position_key, slice(D, 2 * D)).index_select(0, rows_S.flip(0))
         if self.config.position_to_content:
-            queries_SHK = self._project(table_RD, self.position_query, slice(D)).index_select(0, rows_S)
+            queries_SHK = self.project(table_RD, self.position_query, slice(D)).index_select(0, rows_S)
         return PositionVectors(keys_SHK, queries_SHK)
 
-    def _project(self, table_RD: Tensor, own: nn.Linear | None, part: slice) -> Tensor:
+    def project(self, table_RD: Tensor, own: nn.Linear | None, part: slice) -> Tensor:
         """Return the projected rows (R, H, K), by a layer of their own or by a part of the layer for tokens."""
         layer = self.query_key_value
         weight, bias = (layer.weight[part], layer.bias[part]) if own is None else (own.weight, own.bias)

@@ -29,7 +29,7 @@ from torch.nn import functional as F
 
 from electra.modeling.kernels.dropout import DropoutMask
 
-TILE = 128
+TILE = 64
 """Rows of a tile. A tile of T rows needs L + T - 1 distances; fewer rows are slower to multiply."""
 
 
