@@ -59,11 +59,11 @@ GROUPS = {
         "analyze rescore": (
             "electra.commands.analyze.rescore:run", "rescore the n-best lists of a speech recognizer"
         ),
-        "analyze parts-of-speech": (
-            "electra.commands.analyze.parts_of_speech:run", "find which words look replaced, by tag and frequency"
-        ),
         "analyze compare": (
             "electra.commands.analyze.encoders:run", "compare two encoders: layers, probes, attention, neighbors"
+        ),
+        "analyze parts-of-speech": (
+            "electra.commands.analyze.parts_of_speech:run", "find which words look replaced, by tag and frequency"
         ),
         "analyze generator": (
             "electra.commands.analyze.generator:run", "measure what a generator proposes for masked tokens"
