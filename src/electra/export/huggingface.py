@@ -12,6 +12,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import save_file
+from torch import Tensor
 
 from electra import __version__, durable
 from electra.data import tokenizer as tokenizers
@@ -149,6 +150,7 @@ def load(folder: Path) -> Pretrained:
     config = checkpoint_format.read_config(fields, path)
     task = fields.get(TASK)
     tensors = read_weights(folder)
+    renamed, dropped = _renamed(checkpoint_format, tensors, config.model_type)
     problems: list[str] = []
     networks = checkpoint_format.load_networks(config, tensors, task=task is not None, problems=problems)
     if problems:
@@ -165,7 +167,19 @@ def load(folder: Path) -> Pretrained:
         task,
         networks.pairs,
         trained_length=min(max_length, fields.get(TRAINED_LENGTH) or max_length),
+        unused=(*sorted(tensors), *dropped),
+        renamed=renamed,
     )
+
+
+def _renamed(
+    checkpoint_format: CheckpointFormat, tensors: dict[str, Tensor], model_type: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the new names of tensors that the format renames, and the names of those that it leaves out."""
+    renamed = checkpoint_format.rename(dict(tensors), model_type)
+    kept = {id(tensor) for tensor in renamed.values()}
+    dropped = sorted(name for name, tensor in tensors.items() if id(tensor) not in kept)
+    return tuple(sorted(renamed.keys() - tensors.keys())), tuple(dropped)
 
 
 def _task_fields(task: dict[str, Any]) -> dict[str, Any]:

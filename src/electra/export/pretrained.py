@@ -59,6 +59,8 @@ class Pretrained:
             None: `max_length`.
         task: the description of the fine-tuning task (`electra.tasks.catalog`); None without fine-tuning.
         pairs: the head for pairs of segments next to a masked language model.
+        unused: names of stored tensors that were not loaded, such as a pooler.
+        renamed: today's names of tensors that are stored under other names.
     """
 
     encoder: EncoderModule
@@ -69,6 +71,8 @@ class Pretrained:
     task: dict[str, Any] | None = None
     pairs: SentencePairHead | None = None
     trained_length: int | None = None
+    unused: tuple[str, ...] = ()
+    renamed: tuple[str, ...] = ()
 
     @property
     def memory_length(self) -> int:

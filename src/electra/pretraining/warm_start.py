@@ -12,7 +12,7 @@ from electra.data.cooccurrence import cooccurrence_table
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError
 from electra.export.loading import load_pretrained
-from electra.export.pretrained import Pretrained
+from electra.export.pretrained import Pretrained, head_kind
 from electra.modeling.encoders.base import ACTIVATIONS, EncoderConfig, EncoderModule, kinds_with
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.objectives.base import ExportableNetwork, Objective
@@ -328,6 +328,18 @@ def _load_weights(
         "starting from %s, %s layers of %s; the head is %s", name, network.encoder.config.layers,
         network.encoder.config.hidden_size, "fresh" if fresh else "pre-trained",
     )  # fmt: skip
+    heads = [] if pretrained.head is None or not fresh else [f"its head ({head_kind(pretrained.head)})"]
+    heads += ["its head for pairs of segments"] if pretrained.pairs is not None and network.pairs is None else []
+    _log_differences(pretrained, name, heads)
+
+
+def _log_differences(pretrained: Pretrained, name: str, unused_heads: list[str]) -> None:
+    """Log what the run does not use of a folder, and which tensors are stored under other names."""
+    if unused := [*unused_heads, *pretrained.unused]:
+        logger.info("not used of %s: %s", name, ", ".join(unused))
+    if pretrained.renamed:
+        number, first = len(pretrained.renamed), pretrained.renamed[0]
+        logger.info("%s tensors of %s are stored under other names, such as that of %s", number, name, first)
 
 
 def _start_from_cooccurrence(encoders: list[EncoderModule], data: TokenData) -> None:

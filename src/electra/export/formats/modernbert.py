@@ -216,14 +216,13 @@ def _read_rotary(fields: dict[str, Any], problems: list[str]) -> dict[str, float
 
 def _read_layers(fields: dict[str, Any], layers: int, problems: list[str]) -> dict[str, int]:
     """Return which blocks are local."""
-    every = fields.get("global_attn_every_n_layers", 3)
+    stored = fields.get("global_attn_every_n_layers", 3)
     types = fields.get("layer_types")
     if types is None:
-        return {"global_every": every}
-    if set(types) == {"full_attention"}:
-        return {"global_every": 1, "local_window": 0}
-    for every in range(1, layers + 1):
+        return {"global_every": stored}
+    # The number in the file comes first, because other numbers give the same types if there are few layers.
+    for every in (stored, *range(1, layers + 1)):
         if types == ["sliding_attention" if layer % every else "full_attention" for layer in range(layers)]:
-            return {"global_every": every}
+            return {"global_every": every} | ({"local_window": 0} if every == 1 else {})
     problems.append("layer_types: in electra the first layer and every n-th one after it are full_attention")
     return {}
