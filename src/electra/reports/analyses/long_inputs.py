@@ -52,33 +52,40 @@ def _model_tables(model: Model) -> Iterator[Table]:
 
 
 def draw(results: Results) -> Any:
-    """Two panels; the whole row is solid, windows are dotted. A vertical line marks the longest training input."""
-    figure = new_figure(11, 4.5)
-    by_position, by_distance = figure.subplots(1, 2)
-    for number, model in enumerate(results["models"]):
-        color = f"C{number % 10}"
-        x = [((part["first"] or 32) * (part["last"] + 1)) ** 0.5 for part in model["positions"]]
-        for name, style, label in (
-            ("at_once", "-", "at once"),
-            ("in_windows", ":", f"windows of {model['window']:,}"),
-        ):
-            y = [part[name] for part in model["positions"]]
-            label = f"{model['model']} ({model['metric']}), {label}"
-            by_position.plot(x, y, style, marker="o", markersize=3, color=color, label=label)
+    """A panel by position for each metric, and one by distance.
+
+    The whole row is solid, windows are dotted. A vertical line marks the longest input in training.
+    """
+    models, metrics = results["models"], list(dict.fromkeys(model["metric"] for model in results["models"]))
+    figure = new_figure(5.5 * (len(metrics) + 1), 4.5)
+    panels = dict(zip([*metrics, "gain"], figure.subplots(1, len(metrics) + 1), strict=True))
+    for number, model in enumerate(models):
+        color, by_position = f"C{number % 10}", panels[model["metric"]]
+        _draw_positions(by_position, model, color)
         if model["trained_length"] < results["length"]:
             by_position.axvline(model["trained_length"], color=color, linewidth=0.8, alpha=0.5)
-        distances = [needle["distance"] for needle in model["needles"]]
-        gains = [needle["gain"] for needle in model["needles"]]
-        errors = [[abs(needle["gain"] - needle["interval"][end]) for needle in model["needles"]] for end in (0, 1)]
-        by_distance.errorbar(
+        distances, gains = ([needle[name] for needle in model["needles"]] for name in ("distance", "gain"))
+        errors = [[abs(one["gain"] - one["interval"][end]) for one in model["needles"]] for end in (0, 1)]
+        panels["gain"].errorbar(
             distances, gains, yerr=errors, marker="o", markersize=3, capsize=2, color=color, label=model["model"]
         )
-    by_distance.axhline(0, color="gray", linewidth=0.8)
-    by_position.set(xlabel="position in the row", ylabel="AUC or loss", title="by position")
-    by_distance.set(xlabel="distance in tokens", ylabel="gain", title="a rare word after itself")
-    for axes in (by_position, by_distance):
+    panels["gain"].axhline(0, color="gray", linewidth=0.8)
+    panels["gain"].set(xlabel="distance in tokens", ylabel="gain", title="a rare word after itself")
+    for metric in metrics:
+        panels[metric].set(xlabel="position in the row", ylabel=metric, title="by position")
+    for axes in panels.values():
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize=8)
     return figure
+
+
+def _draw_positions(axes: Any, model: Model, color: str) -> None:
+    x = [((part["first"] or 32) * (part["last"] + 1)) ** 0.5 for part in model["positions"]]
+    for name, style, label in (
+        ("at_once", "-", "at once"),
+        ("in_windows", ":", f"windows of {model['window']:,}"),
+    ):
+        y = [part[name] for part in model["positions"]]
+        axes.plot(x, y, style, marker="o", markersize=3, color=color, label=f"{model['model']}, {label}")
