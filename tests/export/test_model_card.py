@@ -44,6 +44,15 @@ def card(kind: str = "discriminator", **changes: object) -> str:
     return model_card(kind, **{**inputs, **changes})  # type: ignore[arg-type]
 
 
+def test_the_card_says_how_long_inputs_may_be() -> None:
+    assert "up to 128 tokens, special tokens included.\nDo not give it longer ones.\n" in card()
+    config = read_toml("modern-tiny")
+    config["model"]["vocabulary_size"] = 30_522
+    assert "It reads up to 8192, but was not trained on such long inputs" in card(config=config)
+    config["init"]["trained_length"] = 1024
+    assert "Training used inputs of up to 1024 tokens" in card(config=config)
+
+
 def test_the_card_describes_the_run() -> None:
     text = card()
     assert "| layers | 4 | 4 |" in text and "| vocabulary | 30,522 | 30,522 |" in text

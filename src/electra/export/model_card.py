@@ -74,6 +74,8 @@ def model_card(
     about = objective.describe(masking)
     fills_masks = kind == "generator" or about.fills_masks
     data, start = environment.get("data", {}), _start(config)
+    rows, trained = config.get("packing", {}).get("sequence_length"), config.get("init", {}).get("trained_length")
+    length = max(rows or encoder.max_positions, trained or 0)
     return templates.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         kind=kind,
         about=about,
@@ -83,7 +85,8 @@ def model_card(
         base=start if start and is_hub_id(start) and not Path(start).exists() else None,
         sources=[source.removeprefix("hub:") for source in _sources(data) if source.startswith("hub:")],
         measured_on=_measured_on(_sources(data)),
-        length=config.get("packing", {}).get("sequence_length", encoder.max_positions),
+        length=length,
+        longest=(generator if kind == "generator" else encoder).longest_input(length),
         data=_data(data),
         training=_training(config, objective, _main_network(about), progress, environment),
         settings=_settings(config),
