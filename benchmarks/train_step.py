@@ -8,7 +8,8 @@ trainer runs it (forward, backward, clipping, AdamW); the *skilled peer* (peer.p
 positions; the *naive peer* computes the vocabulary's logits at every position, as the classes do by default. The
 peers benefit from the memory that our process keeps. *Limit* is the time of the matrix products of our step (mm,
 addmm, bmm), every shape in its fastest layout. Values are medians over the rounds; a ratio compares times of the
-same round.
+same round. With one thread (OMP_NUM_THREADS=1), times are processor seconds, so waiting for other processes does
+not count.
 """
 
 import argparse
@@ -150,12 +151,13 @@ def _best_layout(
 def measure_rounds(steps: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
     """Seconds of single steps, one of each alternately; the first round is a warm-up."""
     seconds: dict[str, list[float]] = {name: [] for name in steps}
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     for number in range(rounds + 1):
         for name, step in steps.items():
-            start = time.perf_counter()
+            start = clock()
             step()
             if number:
-                seconds[name].append(time.perf_counter() - start)
+                seconds[name].append(clock() - start)
     return seconds
 
 

@@ -262,9 +262,14 @@ class _AttentionByHead(torch.autograd.Function):
         p: float,
         needs_gradient: bool,
     ) -> Tensor:
-        query_BNHK = packed_BLGHK[:, :, 0] if query_BNHK is None else query_BNHK
-        key_BLHK, value_BLHK = packed_BLGHK[:, :, -2], packed_BLGHK[:, :, -1]
-        (B, N, H, K), L = query_BNHK.shape, key_BLHK.shape[1]
+        # Heads come first, so that each is contiguous: one copy of all is faster than one for each product.
+        packed_GHBLK = packed_BLGHK.permute(2, 3, 0, 1, 4).contiguous()
+        ctx.packed = query_BNHK is None
+        query_HBNK = packed_GHBLK[0] if query_BNHK is None else query_BNHK.permute(2, 0, 1, 3).contiguous()
+        vectors = [None if x is None else x.transpose(0, 1).contiguous() for x in (keys_SHK, queries_SHK)]
+        keys_HSK, queries_HSK = vectors
+        key_HBLK, value_HBLK = packed_GHBLK[-2], packed_GHBLK[-1]
+        (H, B, N, K), L = query_HBNK.shape, key_HBLK.shape[2]
         ctx.scale = (K * PositionVectors(keys_SHK, queries_SHK).terms) ** -0.5
         ctx.query_tiles, ctx.key_tiles = _Tile.of_queries(L, positions_BN), _Tile.of_keys(L, positions_BN)
         mask_HBNL = DropoutMask.draw((H, B, N, L), p) if p else None
@@ -272,72 +277,73 @@ class _AttentionByHead(torch.autograd.Function):
         if mask_HBNL is not None:
             dropped_HBNL = torch.empty_like(weights_HBNL)
         ctx.dropout_scale = 1.0 if mask_HBNL is None else mask_HBNL.scale
-        y_BNHK = packed_BLGHK.new_empty(B, N, H, K)
+        y_HBNK = torch.empty_like(query_HBNK)
         buffer = packed_BLGHK.new_empty(_buffer_size(B, ctx.query_tiles + ctx.key_tiles))
         for head in range(H):
             weights_BNL, dropped_BNL = (x[head if needs_gradient else 0] for x in (weights_HBNL, dropped_HBNL))
-            query_BNK, key_BLK = query_BNHK[:, :, head].contiguous(), key_BLHK[:, :, head].contiguous()
-            if queries_SHK is not None:
+            if queries_HSK is not None:
                 for tile in ctx.key_tiles:
-                    scores_BTR = _tile_products(tile, key_BLK, queries_SHK[:, head], buffer)
+                    scores_BTR = _tile_products(tile, key_HBLK[head], queries_HSK[head], buffer)
                     weights_BNL[:, :, tile.rows].copy_(tile.spread(scores_BTR).mT)
-            if keys_SHK is not None:
+            if keys_HSK is not None:
                 for tile in ctx.query_tiles:
-                    scores_BTC = tile.spread(_tile_products(tile, query_BNK, keys_SHK[:, head], buffer))
+                    scores_BTC = tile.spread(_tile_products(tile, query_HBNK[head], keys_HSK[head], buffer))
                     rows_BTC = weights_BNL[:, tile.rows]
-                    rows_BTC.copy_(scores_BTC) if queries_SHK is None else rows_BTC.add_(scores_BTC)
-            beta = 0.0 if keys_SHK is None and queries_SHK is None else ctx.scale
-            torch.baddbmm(weights_BNL, query_BNK, key_BLK.mT, beta=beta, alpha=ctx.scale, out=weights_BNL)
+                    rows_BTC.copy_(scores_BTC) if queries_HSK is None else rows_BTC.add_(scores_BTC)
+            beta = 0.0 if keys_HSK is None and queries_HSK is None else ctx.scale
+            torch.baddbmm(
+                weights_BNL, query_HBNK[head], key_HBLK[head].mT, beta=beta, alpha=ctx.scale, out=weights_BNL
+            )
             if bias_BNL is not None:
                 weights_BNL += bias_BNL
             torch.softmax(weights_BNL, -1, out=weights_BNL)
             if mask_HBNL is not None:
                 mask_HBNL[head].write(dropped_BNL).mul_(weights_BNL)
-            torch.mul(torch.bmm(dropped_BNL, value_BLHK[:, :, head]), ctx.dropout_scale, out=y_BNHK[:, :, head])
-        ctx.save_for_backward(query_BNHK, packed_BLGHK, keys_SHK, queries_SHK, weights_HBNL, dropped_HBNL, y_BNHK)
-        return y_BNHK
+            torch.bmm(dropped_BNL, value_HBLK[head], out=y_HBNK[head])
+        ctx.save_for_backward(query_HBNK, packed_GHBLK, *vectors, weights_HBNL, dropped_HBNL, y_HBNK)
+        return (y_HBNK * ctx.dropout_scale).permute(1, 2, 0, 3)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_BNHK: Tensor) -> tuple[Tensor | None, ...]:
-        query_BNHK, packed_BLGHK, keys_SHK, queries_SHK, weights_HBNL, dropped_HBNL, y_BNHK = ctx.saved_tensors
-        B, _, H, _ = query_BNHK.shape
-        grad_packed_BLGHK = torch.empty_like(packed_BLGHK)
-        packed = packed_BLGHK.shape[2] == 3
-        grad_query_BNHK = grad_packed_BLGHK[:, :, 0] if packed else torch.empty_like(query_BNHK)
-        grad_vectors = [None if x is None else torch.zeros_like(x) for x in (keys_SHK, queries_SHK)]
-        mean_BNH = (y_BNHK * grad_BNHK).sum(-1)  # see `attention` for the gradient of the softmax
+        query_HBNK, packed_GHBLK, keys_HSK, queries_HSK, weights_HBNL, dropped_HBNL, y_HBNK = ctx.saved_tensors
+        H, B, _, _ = query_HBNK.shape
+        key_HBLK, value_HBLK = packed_GHBLK[-2], packed_GHBLK[-1]
+        grad_packed_GHBLK = torch.empty_like(packed_GHBLK)
+        grad_query_HBNK = grad_packed_GHBLK[0] if ctx.packed else torch.empty_like(query_HBNK)
+        grad_vectors = [None if x is None else torch.zeros_like(x) for x in (keys_HSK, queries_HSK)]
+        grad_HBNK = (grad_BNHK * ctx.dropout_scale).permute(2, 0, 1, 3).contiguous()
+        mean_HBN1 = (y_HBNK * grad_HBNK).sum(-1, keepdim=True)  # see `attention` for the gradient of the softmax
+        query_HBNK = query_HBNK * ctx.scale
         # Every head writes to the same elements of a buffer; the others stay 0.
         buffers = [
-            [packed_BLGHK.new_zeros(_buffer_size(B, [tile])) for tile in tiles]
+            [packed_GHBLK.new_zeros(_buffer_size(B, [tile])) for tile in tiles]
             for tiles in (ctx.query_tiles, ctx.key_tiles)
         ]
         for head in range(H):
-            query_BNK = query_BNHK[:, :, head] * ctx.scale
-            key_BLK, value_BLK = (packed_BLGHK[:, :, part, head].contiguous() for part in (-2, -1))
-            dropped_BNL, y_BNK = dropped_HBNL[head], grad_BNHK[:, :, head] * ctx.dropout_scale
-            grad_packed_BLGHK[:, :, -1, head] = torch.bmm(dropped_BNL.mT, y_BNK)
-            grad_BNL = torch.bmm(y_BNK, value_BLK.mT).mul_(dropped_BNL)
-            grad_BNL.addcmul_(weights_HBNL[head], mean_BNH[:, :, head, None], value=-1)
-            grad_query_BNK, grad_key_BLK = torch.bmm(grad_BNL, key_BLK), torch.bmm(grad_BNL.mT, query_BNK)
-            key_BLK *= ctx.scale
+            dropped_BNL, y_BNK, key_BLK = dropped_HBNL[head], grad_HBNK[head], key_HBLK[head] * ctx.scale
+            torch.bmm(dropped_BNL.mT, y_BNK, out=grad_packed_GHBLK[-1, head])
+            grad_BNL = torch.bmm(y_BNK, value_HBLK[head].mT).mul_(dropped_BNL)
+            grad_BNL.addcmul_(weights_HBNL[head], mean_HBN1[head], value=-1)
+            torch.bmm(grad_BNL, key_BLK, out=grad_query_HBNK[head])
+            torch.bmm(grad_BNL.mT, query_HBNK[head], out=grad_packed_GHBLK[-2, head])
             sides = (
-                (ctx.query_tiles, keys_SHK, grad_vectors[0], grad_BNL, query_BNK, grad_query_BNK),
-                (ctx.key_tiles, queries_SHK, grad_vectors[1], grad_BNL.mT, key_BLK, grad_key_BLK),
+                (keys_HSK, grad_vectors[0], grad_BNL, query_HBNK[head], grad_query_HBNK[head]),
+                (queries_HSK, grad_vectors[1], grad_BNL.mT, key_BLK, grad_packed_GHBLK[-2, head]),
             )
-            for side, (tiles, vectors_SHK, grad_SHK, grad_BMC, rows_BMK, grad_BMK) in enumerate(sides):
-                if vectors_SHK is None or grad_SHK is None:
+            for tiles, tile_buffers, side in zip((ctx.query_tiles, ctx.key_tiles), buffers, sides, strict=True):
+                vectors_HSK, grad_HSK, grad_BMC, rows_BMK, grad_BMK = side
+                if vectors_HSK is None or grad_HSK is None:
                     continue
-                # Gradients of queries are scaled at the end, those of keys were by the queries.
-                factor = 1.0 if side == 0 else ctx.scale
-                for tile, buffer in zip(tiles, buffers[side], strict=True):
-                    _tile_gradients(
-                        tile, buffer, grad_BMC, (rows_BMK, vectors_SHK[:, head]), (grad_BMK, grad_SHK[:, head]),
-                        factor=factor,
-                    )  # fmt: skip
-            torch.mul(grad_query_BNK, ctx.scale, out=grad_query_BNHK[:, :, head])
-            grad_packed_BLGHK[:, :, -2, head] = grad_key_BLK
-        return (None if packed else grad_query_BNHK, grad_packed_BLGHK, *grad_vectors, None, None, None, None)
+                for tile, buffer in zip(tiles, tile_buffers, strict=True):
+                    inputs, grads = (rows_BMK, vectors_HSK[head]), (grad_BMK, grad_HSK[head])
+                    _tile_gradients(tile, buffer, grad_BMC, inputs, grads, scale=ctx.scale)
+        return (
+            None if ctx.packed else grad_query_HBNK.permute(1, 2, 0, 3).contiguous(),
+            grad_packed_GHBLK.permute(2, 3, 0, 1, 4).contiguous(),
+            *(None if x is None else x.transpose(0, 1) for x in grad_vectors),
+            None, None, None, None,
+        )  # fmt: skip
 
 
 def _tile_gradients(
@@ -347,12 +353,12 @@ def _tile_gradients(
     inputs: tuple[Tensor, Tensor],
     grads: tuple[Tensor, Tensor],
     *,
-    factor: float,
+    scale: float,
 ) -> None:
-    """Add the gradients of the rows (B, M, K), times `factor`, and of the vectors (S, K) that one tile gives.
+    """Add the gradients of the rows (B, M, K) and of the vectors (S, K) that one tile gives.
 
     Args:
-        inputs: the scaled rows, and the vectors.
+        inputs: the rows, which are scaled already, and the vectors.
     """
     (rows_BMK, vectors_SK), (grad_rows_BMK, grad_vectors_SK) = inputs, grads
     rows_BTK, vectors_RK = rows_BMK[:, tile.rows], vectors_SK[tile.distances]
@@ -360,7 +366,7 @@ def _tile_gradients(
     grad_BTR = buffer.view(B, T, -1)
     tile.collect(grad_BMC[:, tile.rows], grad_BTR)
     grad = grad_BTR.view(B * T, -1)
-    grad_rows_BMK[:, tile.rows].add_((grad @ vectors_RK).view(B, T, K), alpha=factor)
+    grad_rows_BMK[:, tile.rows].add_((grad @ vectors_RK).view(B, T, K), alpha=scale)
     grad_vectors_SK[tile.distances] += grad.T @ rows_BTK.reshape(B * T, K)
 
 
