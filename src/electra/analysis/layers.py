@@ -21,9 +21,10 @@ from torch import Tensor, nn
 
 from electra.errors import CheckpointError
 from electra.export.pretrained import Pretrained
+from electra.modeling.encoders.bert import Attention
 from electra.modeling.encoders.modernbert import AttentionInput, RotaryAttention
-from electra.modeling.kernels.attention import Attention
-from electra.modeling.kernels.local_attention import window_mask
+from electra.modeling.kernels.documents import DocumentMask
+from electra.modeling.kernels.local_attention import within_window
 from electra.modeling.kernels.relative_attention import RelativeAttention
 from electra.modeling.kernels.rotary import rotate
 from electra.serving.backends import TorchBackend
@@ -123,7 +124,7 @@ class LayerReader:
         statistics: list[Tensor] = []
 
         def hook(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            statistics.append(attention_statistics(attention_scores(module, inputs, mask_BL), lengths_B))
+            statistics.append(attention_statistics(attention_scores(module, inputs), lengths_B))
 
         with _pre_hooks(self.attentions, hook):
             self.encoder(ids_BL, None, mask_BL)
@@ -144,17 +145,13 @@ def _pre_hooks(modules: Iterable[nn.Module], hook: Callable[..., None]) -> Itera
             handle.remove()
 
 
-def attention_scores(module: nn.Module, inputs: Sequence[object], mask_BL: Tensor | None = None) -> Tensor:
+def attention_scores(module: nn.Module, inputs: Sequence[object]) -> Tensor:
     """Compute the scores (B, H, L, L) of an attention layer before the softmax, from its inputs; -inf at
-    padding, and at tokens that a query does not see.
-
-    Args:
-        mask_BL: True at tokens, False at padding; None: there is no padding.
-    """
+    padding, and at tokens that a query does not see."""
     if isinstance(module, RelativeAttention):
         return _relative_scores(module, inputs)
     if isinstance(module, RotaryAttention):
-        return _rotary_scores(module, inputs, mask_BL)
+        return _rotary_scores(module, inputs)
     assert isinstance(module, Attention)
     x_BLD, mask_B11L, *_ = inputs
     assert isinstance(x_BLD, Tensor)
@@ -166,7 +163,7 @@ def attention_scores(module: nn.Module, inputs: Sequence[object], mask_BL: Tenso
     return scores_BHLL if mask_B11L is None else scores_BHLL.masked_fill(~mask_B11L, -torch.inf)  # type: ignore[operator]
 
 
-def _rotary_scores(module: RotaryAttention, inputs: Sequence[object], mask_BL: Tensor | None) -> Tensor:
+def _rotary_scores(module: RotaryAttention, inputs: Sequence[object]) -> Tensor:
     """The same with rotary positions, also where the layer computes windows only."""
     x_BLD, shared, *_ = inputs
     assert isinstance(x_BLD, Tensor) and isinstance(shared, AttentionInput)
@@ -176,10 +173,9 @@ def _rotary_scores(module: RotaryAttention, inputs: Sequence[object], mask_BL: T
     query_BHLK, key_BHLK = (x.transpose(1, 2) for x in packed_BLGHK.unbind(2))
     scores_BHLL = (query_BHLK @ key_BHLK.mT).float() * query_BHLK.shape[-1] ** -0.5
     mask = shared.mask
+    assert not isinstance(mask, DocumentMask), "rows are read with padding"
     if shared.reach:
-        mask = window_mask(x_BLD.shape[1], shared.reach, device=x_BLD.device)
-        if mask_BL is not None:
-            mask = mask & mask_BL[:, None, None]
+        mask = within_window(mask, x_BLD.shape[1], shared.reach, device=x_BLD.device)
     return scores_BHLL if mask is None else scores_BHLL.masked_fill(~mask, -torch.inf)
 
 

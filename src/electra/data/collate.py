@@ -15,7 +15,7 @@ import torch
 
 from electra.data.examples import ExampleSet, TokenSource
 from electra.data.sampling import Rows, splitmix
-from electra.data.spans import SPECIALS_TWO_SEGMENTS, Span, truncate_spans
+from electra.data.spans import SPECIALS_ONE_SEGMENT, SPECIALS_TWO_SEGMENTS, Span, truncate_spans
 from electra.data.streams import SEPARATOR
 from electra.data.tokenizer import SpecialTokens
 
@@ -44,8 +44,8 @@ class StreamState:
 class Batch:
     """One batch of text, not yet masked: `[CLS] A [SEP] [PAD]...` or `[CLS] A [SEP] B [SEP] [PAD]...`.
 
-    If A has text of several documents, there is a [SEP] between them. Windows of a stream are text only, with a
-    [SEP] after each document.
+    If A has text of several documents, there is a [SEP] between them; in packed rows, each document has [CLS] and
+    [SEP]. Windows of a stream are text only, with a [SEP] after each document.
     """
 
     input_ids_BL: torch.Tensor
@@ -64,6 +64,9 @@ class Batch:
     None: there is no sentence objective."""
     stream_state: StreamState | None = None
     """None: the rows do not continue those of the batch before."""
+    documents_D2: torch.Tensor | None = None
+    """int64, always on the CPU: first position (row × L + column) and length of every document of packed rows,
+    which are read as if each were alone in its row. None: the rows are not packed."""
 
     @property
     def row_seeds(self) -> torch.Tensor:
@@ -83,7 +86,7 @@ class Batch:
         state = self.stream_state
         if state is not None:
             state = StreamState(copy(state.next_ids_B), copy(state.new_document_B), state.first_row)
-        return Batch(ids_BL, segments_BL, lengths_B, self.seed, seeds_B, sentences_B, state)
+        return Batch(ids_BL, segments_BL, lengths_B, self.seed, seeds_B, sentences_B, state, self.documents_D2)
 
 
 def _copy_to(tensor: torch.Tensor, *, device: torch.device) -> torch.Tensor:
@@ -151,7 +154,19 @@ def collate(
         seed=seed,
         seeds_B=None if seeds is None else torch.from_numpy(seeds),
         sentences_B=None if labels_B is None else torch.from_numpy(labels_B),
+        documents_D2=_locate_documents(segments, columns) if examples.config.packs_documents else None,
     )
+
+
+def _locate_documents(segments: list[tuple[list[Span], list[Span]]], columns: int) -> torch.Tensor:
+    """Return the first position and the length of every document of packed rows, (D, 2)."""
+    documents = []
+    for row, (spans, _) in enumerate(segments):
+        start = row * columns
+        for _, length in spans:
+            documents.append((start, length + SPECIALS_ONE_SEGMENT))
+            start += length + SPECIALS_ONE_SEGMENT
+    return torch.tensor(documents, dtype=torch.int64).view(-1, 2)
 
 
 def _gather(
@@ -169,6 +184,7 @@ def _gather(
     segments_BL = np.zeros(shape, dtype=np.int64)
     ids_BL[:, :1] = special.classify
     arrays, separated = examples.token_arrays(source), examples.config.separates_documents
+    packed = examples.config.packs_documents
     for shards, both, ids_L, segments_L in zip(shards_B2.tolist(), segments, ids_BL, segments_BL, strict=True):
         column = 1
         for number, spans in enumerate(both):
@@ -179,6 +195,9 @@ def _gather(
                 if separated and column > begin:
                     ids_L[column] = special.separate
                     column += 1
+                elif packed and column > begin:
+                    ids_L[column : column + 2] = special.separate, special.classify
+                    column += 2
                 ids_L[column : column + length] = tokens[start : start + length]
                 column += length
             ids_L[column] = special.separate

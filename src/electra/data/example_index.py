@@ -148,6 +148,8 @@ def _lengths(packed: PackedShard, config: PackingConfig) -> npt.NDArray[np.int64
     ends = tokens[packed.segment_ends]
     starts = np.concatenate([[0], ends[:-1, 1]])
     special = np.where(ends[:, 0] < ends[:, 1], SPECIALS_TWO_SEGMENTS, SPECIALS_ONE_SEGMENT)
+    if config.packs_documents:
+        special *= np.diff(packed.segment_ends[:, 1], prepend=0)
     if config.separates_documents:
         special += np.diff(packed.segment_ends[:, 1], prepend=0) - 1
     return ends[:, 1] - starts + special

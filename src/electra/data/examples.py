@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
@@ -13,11 +14,16 @@ from electra.data.example_index import ExampleIndex, build_index
 from electra.data.packing import PackingConfig
 from electra.data.sampling import Rows
 from electra.data.shards import Split, Tokens
-from electra.data.spans import Span
+from electra.data.spans import SPECIALS_ONE_SEGMENT, Span
 from electra.data.streams import SEPARATOR
 from electra.errors import DataError
 
 logger = logging.getLogger(__name__)
+
+MAX_SPANS = 1_000_000
+"""Spans whose lengths are read to describe the documents of packed rows."""
+LENGTHS = 64
+"""Number of lengths that describe the documents of packed rows."""
 
 TokenSource = Literal["tokens", "unigram"]
 """The text itself, or the copy of it with unigram fakes that held-out shards have."""
@@ -56,6 +62,19 @@ class ExampleSet:
         """Return the number of examples in each of several consecutive groups of this many shards."""
         ends = np.concatenate([[0], self._shard_ends])[np.cumsum([0, *shards])]
         return tuple(np.diff(ends).tolist())
+
+    def document_lengths(self) -> dict[int, int]:
+        """Return about how many documents of each length packed rows have, including [CLS] and [SEP].
+
+        At most 64 lengths are returned; each stands for as many documents, of about the same length.
+        """
+        step = -(-len(self._spans) // MAX_SPANS)
+        lengths = np.sort(self._spans[::step, 1].astype(np.int64)) + SPECIALS_ONE_SEGMENT
+        parts = np.array_split(lengths, min(len(lengths), LENGTHS))
+        means = Counter[int]()
+        for part in parts:
+            means[round(float(part.mean()))] += len(part)
+        return dict(means)
 
     @property
     def segment_counts(self) -> npt.NDArray[np.int64]:

@@ -13,7 +13,7 @@ from electra.data.examples import ExampleSet
 from electra.data.mixture import BLOCK, Mixture
 from electra.data.packing import PackingConfig
 from electra.data.shards import Shard, Split, SplitName, TokenData
-from electra.data.spans import Span
+from electra.data.spans import SPECIALS_ONE_SEGMENT, Span
 from electra.data.streams import SEPARATOR, check_stream
 from electra.data.tokenizer import load_tokenizer
 from electra.errors import DataError
@@ -115,6 +115,8 @@ def _count_text_tokens(rows: ExampleSet) -> int:
     tokens = int(rows.lengths.sum())
     if rows.config.streams:
         return tokens - int(rows.separator_counts.sum())
+    if rows.config.packs_documents:
+        return tokens - SPECIALS_ONE_SEGMENT * int(rows.span_counts.sum())
     if rows.config.separates_documents:
         tokens -= int((rows.span_counts - 1).sum())
     return tokens - int((rows.segment_counts + 1).sum())
@@ -150,7 +152,7 @@ def _read_row(
     segments = [spans for spans in both if spans]
     document = _find_document(shard, segments[0][0][0])
     location = f"row {row:,}: document {document:,} of {shard.name}{part}, {rows.lengths[row]:,} tokens"
-    if rows.config.separates_documents:  # each span belongs to another document
+    if rows.config.separates_documents or rows.config.packs_documents:  # each span belongs to another document
         texts = [_read_text([span], shard, _find_document(shard, span[0]), tokenizer) for span in segments[0]]
         return RowText(location, [DOCUMENT_SEPARATOR.join(texts)])
     return RowText(location, [_read_text(spans, shard, document, tokenizer) for spans in segments])

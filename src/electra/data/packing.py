@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from electra.config import Fraction, PositiveInt
+from electra.data.document_packing import pack_documents
 from electra.data.sentence_packing import pack_sentence_pairs, pack_sentences
 from electra.data.spans import (
     SPECIALS_ONE_SEGMENT,
@@ -38,8 +39,10 @@ _RANDOM_BLOCK = 8192
 """Rows for which random numbers are drawn at once."""
 
 
-Builder = Literal["contiguous", "original", "sentence-pairs", "full-sentences", "doc-sentences", "stream"]
-ONE_SEGMENT: tuple[Builder, ...] = ("full-sentences", "doc-sentences", "stream")
+Builder = Literal[
+    "contiguous", "original", "sentence-pairs", "full-sentences", "doc-sentences", "packed", "stream"
+]
+ONE_SEGMENT: tuple[Builder, ...] = ("full-sentences", "doc-sentences", "packed", "stream")
 """Builders whose rows have one segment."""
 
 
@@ -53,7 +56,9 @@ class PackingConfig:
     google-research/electra, which fill the first segment with later short sentences and drop what does not fit (it
     collects lines; here sentences, which also end inside lines). sentence-pairs: two consecutive sentences.
     full-sentences: as many whole sentences as fit, across documents, with [SEP] between documents. doc-sentences:
-    the same, but a row ends with its document. stream: consecutive windows of whole documents, not shuffled; each
+    the same, but a row ends with its document. packed: as many documents as fit, each as if it were alone in its
+    row: with its own [CLS] and [SEP], positions that begin anew, and attention to its own tokens only; a document
+    longer than a row is cut. stream: consecutive windows of whole documents, not shuffled; each
     row of a batch continues the same row of the batch before; [SEP] after documents, no [CLS]."""
 
     sequence_length: int = 128
@@ -64,12 +69,18 @@ class PackingConfig:
     short_share: Fraction = 0.05
     """Probability that the target length of a row is random and shorter, so that training has short inputs."""
     minimum_length: PositiveInt = 5
-    """Minimum of the random target length; for contiguous also the minimum length of a segment or row."""
+    """Minimum of the random target length; for contiguous also the minimum length of a segment or row, for packed
+    of the rest of a document that was cut."""
 
     @property
     def separates_documents(self) -> bool:
         """Whether there is [SEP] between the spans of a segment, which then belong to different documents."""
         return self.builder == "full-sentences"
+
+    @property
+    def packs_documents(self) -> bool:
+        """Whether every span of a row is a document of its own, with [CLS] and [SEP]."""
+        return self.builder == "packed"
 
     @property
     def streams(self) -> bool:
@@ -100,6 +111,10 @@ def pack(
             return pack_sentence_pairs(sentence_ends, document_ends, length=config.sequence_length)
         if config.streams:
             return pack_stream(sentence_ends, document_ends, length=config.sequence_length)
+        if config.packs_documents:
+            return pack_documents(
+                sentence_ends, document_ends, length=config.sequence_length, minimum=config.minimum_length
+            )
         across = config.builder == "full-sentences"
         return pack_sentences(sentence_ends, document_ends, length=config.sequence_length, across=across)
     spans = pack_two_segments(sentence_ends, document_ends, config, rng=rng).reshape(-1, 2)

@@ -12,6 +12,7 @@ error of the script is kept: the LayerNorm after attention is counted for one nu
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 Convention = Literal["modern", "paper"]
@@ -162,6 +163,18 @@ def training_flops(networks: Networks, length: int, convention: Convention = "mo
         for name, value in forward_terms(network, length, convention).items():
             total += (min(passes, 2) if name == MEMORY_KEYS_AND_VALUES else passes) * value
     return total
+
+
+@lru_cache(maxsize=32)
+def flops_per_token(networks: tuple[tuple[str, Network], ...], documents: tuple[tuple[int, int], ...]) -> float:
+    """Return the mean training operations per token of documents.
+
+    Args:
+        networks: the networks that are trained together, by name.
+        documents: pairs of a length in tokens and the number of documents that have it.
+    """
+    flops = sum(count * training_flops(dict(networks), length) for length, count in documents)
+    return flops / sum(count * length for length, count in documents)
 
 
 def inference_flops(network: Network, length: int, convention: Convention) -> float:

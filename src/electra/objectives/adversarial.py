@@ -30,9 +30,11 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.modeling.encoders.base import Capability, EncoderConfig, gather_positions
+from electra.modeling.encoders.states import compute_states
 from electra.modeling.flops import Network, Networks
 from electra.modeling.init import initialize
 from electra.modeling.kernels.cross_entropy import cross_entropy
+from electra.modeling.kernels.documents import AttentionMask
 from electra.objectives.base import Counts, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts, Sections
 from electra.objectives.generator_objective import (
@@ -123,8 +125,8 @@ class Adversarial(ReplacedToken):
         assert self.generator is not None
         masking = masking or self.draw_masks(batch)
         counts = counts or self.counts(batch, masking)
-        mask_BL = self.attention_mask(batch)
-        x_nD = self.generator.states(batch, masking, mask_BL)
+        mask = self.attention_mask(batch)
+        x_nD = self.generator.states(batch, masking, mask)
         share = self.adversarial_share
         with torch.set_grad_enabled(torch.is_grad_enabled() and share < 1):  # at 1 it is only a metric
             likelihood, samples_n = self.generator.predict(
@@ -132,18 +134,16 @@ class Adversarial(ReplacedToken):
             )
         if self.config.adversary == "reinforce":
             corrupted = CorruptedBatch(
-                self.replace_tokens(batch, masking, samples_n), masking, mask_BL, (1 - share) * likelihood
+                self.replace_tokens(batch, masking, samples_n), masking, mask, (1 - share) * likelihood
             )
-            x_BLD = self.encoder(corrupted.ids_BL, batch.segment_ids_BL, mask_BL)
+            x_BLD = compute_states(self.encoder, corrupted.ids_BL, batch.segment_ids_BL, mask)
             logits_BL = self.head(x_BLD)
             output = self.output(batch, corrupted, logits_BL, counts)
             more, parts = self._reinforce_losses(batch, corrupted, logits_BL, x_nD, samples_n)
             loss = output.loss + self.config.generator_weight * more / counts["generator"]
             parts = {name: value / counts["generator"] for name, value in parts.items()}
         else:
-            corrupted, x_BLD = self._corrupt_softly(
-                batch, masking, mask_BL, x_nD, (1 - share) * likelihood, counts
-            )
+            corrupted, x_BLD = self._corrupt_softly(batch, masking, mask, x_nD, (1 - share) * likelihood, counts)
             output = self.output(batch, corrupted, self.head(x_BLD), counts)
             loss, parts = output.loss, {}
         parts = {**output.parts, "generator_loss": likelihood.detach() / counts["generator"], **parts}
@@ -199,7 +199,7 @@ class Adversarial(ReplacedToken):
         return self.adversarial_share * by_reward + baseline_loss, parts
 
     def _corrupt_softly(
-        self, batch: Batch, masking: Masking, mask_BL: Tensor | None, x_nD: Tensor, loss: Tensor, counts: Counts
+        self, batch: Batch, masking: Masking, mask: AttentionMask, x_nD: Tensor, loss: Tensor, counts: Counts
     ) -> tuple[CorruptedBatch, Tensor]:
         """Return the batch with the argmax of the noisy logits, and the states of D, which reads the soft
         samples."""
@@ -228,8 +228,10 @@ class Adversarial(ReplacedToken):
         inputs_embeds_BLE = inputs_embeds_BLE.scatter_add(
             1, masking.positions_BN[..., None].expand_as(change_BNE), change_BNE
         )
-        x_BLD = self.encoder(ids_BL, batch.segment_ids_BL, mask_BL, inputs_embeds_BLE=inputs_embeds_BLE)
-        return CorruptedBatch(ids_BL, masking, mask_BL, loss), x_BLD
+        x_BLD = compute_states(
+            self.encoder, ids_BL, batch.segment_ids_BL, mask, inputs_embeds_BLE=inputs_embeds_BLE
+        )
+        return CorruptedBatch(ids_BL, masking, mask, loss), x_BLD
 
 
 class _ReverseGradient(torch.autograd.Function):

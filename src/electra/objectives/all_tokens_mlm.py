@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.modeling.encoders.base import EncoderConfig
+from electra.modeling.encoders.states import compute_states
 from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import CopyHead
@@ -114,7 +115,7 @@ class AllTokensMlm(GeneratorObjective):
         return {**dict(self.generator_networks(length)), "encoder": encoder}
 
     def _states(self, batch: Batch, corrupted: CorruptedBatch) -> Tensor:
-        x_BLD: Tensor = self.encoder(corrupted.ids_BL, batch.segment_ids_BL, corrupted.mask_BL)
+        x_BLD = compute_states(self.encoder, corrupted.ids_BL, batch.segment_ids_BL, corrupted.mask)
         return x_BLD
 
 

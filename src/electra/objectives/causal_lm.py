@@ -35,6 +35,7 @@ class CausalLanguageModelConfig(ObjectiveConfig):
     kind: str = "causal-lm"
 
     encoder_needs: ClassVar[frozenset[Capability]] = frozenset({"left-to-right"})
+    reads_packed_rows: ClassVar[bool] = False
     carries_memory: ClassVar[bool] = True
     unused_settings: ClassVar[tuple[str, ...]] = ("generator.", "masking.")
     unused_reason: ClassVar[str] = "no generator and no masks"

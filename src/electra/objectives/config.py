@@ -127,6 +127,8 @@ class ObjectiveConfig(ABC):
     """Capabilities that the encoder of [model] must have."""
     carries_memory: ClassVar[bool] = False
     """Whether encoders with a memory can be trained."""
+    reads_packed_rows: ClassVar[bool] = True
+    """Whether it can be trained on rows of several documents (packing.builder packed)."""
     unused_settings: ClassVar[tuple[str, ...]] = ()
     """Settings in other sections that the objective does not read, as prefixes of their names."""
     unused_reason: ClassVar[str] = ""

@@ -25,7 +25,8 @@ from torch.nn import functional as F
 
 from electra.config import NonNegativeFloat, NonNegativeInt, PositiveFloat
 from electra.data.collate import Batch
-from electra.modeling.encoders.base import Capability, EncoderConfig, EncoderModule, attention_mask
+from electra.modeling.encoders.base import Capability, EncoderConfig, EncoderModule
+from electra.modeling.encoders.states import compute_states
 from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
@@ -35,6 +36,7 @@ from electra.modeling.kernels.cross_entropy import (
     log_probabilities,
     sampled_cross_entropy,
 )
+from electra.modeling.kernels.documents import DocumentMask
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
 from electra.objectives.config import (
     ObjectiveConfig,
@@ -44,6 +46,7 @@ from electra.objectives.description import ModelDescription
 from electra.objectives.masking import (
     Masking,
     MaskingConfig,
+    attention_mask_of,
     draw_masks,
     max_predictions,
     non_padding,
@@ -195,19 +198,26 @@ class Electric(Objective):
 
         The first and last positions get wrong states (`roll` wraps around), but they are not used.
         """
-        ids_BL, segments_BL = batch.input_ids_BL, batch.segment_ids_BL
+        ids_BL, segments_BL, mask = batch.input_ids_BL, batch.segment_ids_BL, attention_mask_of(batch)
+        if isinstance(mask, DocumentMask):
+            left_BLD = compute_states(self.left, ids_BL, segments_BL, replace(mask, direction="left"))
+            right_BLD = compute_states(self.right, ids_BL, segments_BL, replace(mask, direction="right"))
+            return self._join_towers(left_BLD, right_BLD)
         L = ids_BL.shape[1]
         causal_LL = torch.ones(L, L, dtype=torch.bool, device=ids_BL.device).tril()
         is_token_B1L = non_padding(batch)[:, None]
         left_BLD = self.left(ids_BL, segments_BL, _attention_bias(causal_LL & is_token_B1L))
         right_BLD = self.right(ids_BL, segments_BL, _attention_bias(causal_LL.T & is_token_B1L))
+        return self._join_towers(left_BLD, right_BLD)
+
+    def _join_towers(self, left_BLD: Tensor, right_BLD: Tensor) -> Tensor:
         hidden_BLE: Tensor = self.cloze_head(torch.cat([left_BLD.roll(1, 1), right_BLD.roll(-1, 1)], dim=-1))
         return hidden_BLE
 
     def energies(self, ids_BL: Tensor, batch: Batch) -> Tensor:
         """The discriminator's energies (B, L)."""
-        mask_BL = attention_mask(batch.lengths_B, ids_BL.shape[1])
-        energies_BL: Tensor = self.head(self.encoder(ids_BL, batch.segment_ids_BL, mask_BL))
+        states_BLD = compute_states(self.encoder, ids_BL, batch.segment_ids_BL, attention_mask_of(batch))
+        energies_BL: Tensor = self.head(states_BLD)
         return energies_BL
 
     @torch.no_grad()

@@ -16,6 +16,7 @@ from electra.modeling.encoders.base import EncoderConfig, EncoderModule
 from electra.modeling.flops import Network
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels.cross_entropy import Sampling
+from electra.modeling.kernels.documents import AttentionMask
 from electra.modeling.sharing import EmbeddingSharing
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts, Sections, SentenceLossConfig, Sharing
@@ -138,13 +139,13 @@ class CorruptedBatch:
 
     Attributes:
         ids_BL: the text with sampled tokens at the chosen positions.
-        mask_BL: True at tokens; None: there is no padding.
+        mask: where the tokens or the documents are; None: there is no padding.
         generator_loss: the sum of the generator's losses at the used slots; None: no generator is trained.
     """
 
     ids_BL: Tensor
     masking: Masking
-    mask_BL: Tensor | None
+    mask: AttentionMask
     generator_loss: Tensor | None
 
 
@@ -228,15 +229,15 @@ class GeneratorObjective(Objective):
             masking, samples_n: fixed masks and samples; None: they are drawn here.
         """
         masking = masking or self.draw_masks(batch)
-        mask_BL = self.attention_mask(batch)
+        mask = self.attention_mask(batch)
         loss = None
         if self.generator is not None and self.config.trains_generator:
-            loss, drawn_n = self.generator(batch, masking, mask_BL, self.sampling_uniforms(batch, masking))
+            loss, drawn_n = self.generator(batch, masking, mask, self.sampling_uniforms(batch, masking))
             if samples_n is None and self.config.sampling_dropout:
                 samples_n = drawn_n
         if samples_n is None:
-            samples_n = self.sample(batch, masking, mask_BL)
-        return CorruptedBatch(self.replace_tokens(batch, masking, samples_n), masking, mask_BL, loss)
+            samples_n = self.sample(batch, masking, mask)
+        return CorruptedBatch(self.replace_tokens(batch, masking, samples_n), masking, mask, loss)
 
     def corrupt_for_evaluation(
         self, batch: Batch, metrics: MaskedLanguageModelMetrics, memory: StreamMemory | None = None
@@ -246,25 +247,25 @@ class GeneratorObjective(Objective):
         Args:
             memory: the generator's memory during the evaluation, if it has one.
         """
-        masking, mask_BL = self.draw_masks(batch), self.attention_mask(batch)
+        masking, mask = self.draw_masks(batch), self.attention_mask(batch)
         if self.generator is None:
-            samples_n = self.sample(batch, masking, mask_BL)
+            samples_n = self.sample(batch, masking, mask)
         else:
             uniforms_n = self.sampling_uniforms(batch, masking)
-            samples_n = self.generator.add_metrics(batch, masking, mask_BL, uniforms_n, metrics, memory)
-        return CorruptedBatch(self.replace_tokens(batch, masking, samples_n), masking, mask_BL, None)
+            samples_n = self.generator.add_metrics(batch, masking, mask, uniforms_n, metrics, memory)
+        return CorruptedBatch(self.replace_tokens(batch, masking, samples_n), masking, mask, None)
 
-    def sample(self, batch: Batch, masking: Masking, mask_BL: Tensor | None) -> Tensor:
+    def sample(self, batch: Batch, masking: Masking, mask: AttentionMask) -> Tensor:
         """Sample a token for every slot (n), without dropout and without a gradient."""
         uniforms_n = self.sampling_uniforms(batch, masking)
         if self.generator is not None:
-            return self.generator.sample(batch, masking, mask_BL, uniforms_n)
+            return self.generator.sample(batch, masking, mask, uniforms_n)
         assert self.frequency_sampler is not None, f"objective.fakes {self.config.fakes} needs tables of the data"
         samples_n: Tensor = self.frequency_sampler(masking.gather(batch.input_ids_BL), uniforms_n)
         return samples_n
 
-    def attention_mask(self, batch: Batch) -> Tensor | None:
-        """True at tokens (B, L); None: there is no padding."""
+    def attention_mask(self, batch: Batch) -> AttentionMask:
+        """Where the tokens or the documents of the batch are; None: there is no padding."""
         return attention_mask_of(batch)
 
     def sampling_uniforms(self, batch: Batch, masking: Masking) -> Tensor:

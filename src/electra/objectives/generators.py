@@ -12,6 +12,7 @@ from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels.cross_entropy import PLAIN, Sampling, sampled_cross_entropy
+from electra.modeling.kernels.documents import AttentionMask
 from electra.objectives.masking import Masking
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.stream_memory import StreamMemory
@@ -46,7 +47,7 @@ class Generator(nn.Module):
         return self.encoder.embeddings.token.weight
 
     def states(
-        self, batch: Batch, masking: Masking, mask_BL: Tensor | None, memory: StreamMemory | None = None
+        self, batch: Batch, masking: Masking, mask: AttentionMask, memory: StreamMemory | None = None
     ) -> Tensor:
         """The encoder's states (n, D) at the slots.
 
@@ -54,16 +55,16 @@ class Generator(nn.Module):
             memory: None: the memory of the training.
         """
         x_BND = (self.memory if memory is None else memory).encode(
-            self.encoder, batch, masking.input_ids_BL, batch.segment_ids_BL, mask_BL,
+            self.encoder, batch, masking.input_ids_BL, batch.segment_ids_BL, mask,
             positions_BN=masking.positions_BN,
         )  # fmt: skip
         return x_BND.flatten(0, 1)
 
     def forward(
-        self, batch: Batch, masking: Masking, mask_BL: Tensor | None, uniforms_n: Tensor
+        self, batch: Batch, masking: Masking, mask: AttentionMask, uniforms_n: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return the sum of the losses at the used slots, and a sampled token for every slot (n)."""
-        return self.predict(self.states(batch, masking, mask_BL), batch, masking, uniforms_n)
+        return self.predict(self.states(batch, masking, mask), batch, masking, uniforms_n)
 
     def predict(self, x_nD: Tensor, batch: Batch, masking: Masking, uniforms_n: Tensor) -> tuple[Tensor, Tensor]:
         """The same as `forward`, from the encoder's states."""
@@ -81,14 +82,14 @@ class Generator(nn.Module):
         self,
         batch: Batch,
         masking: Masking,
-        mask_BL: Tensor | None,
+        mask: AttentionMask,
         uniforms_n: Tensor,
         metrics: MaskedLanguageModelMetrics,
         memory: StreamMemory | None = None,
     ) -> Tensor:
         """Add its predictions for a batch to held-out metrics; return a sampled token for every slot (n)."""
         return metrics.add(
-            self.head(self.states(batch, masking, mask_BL, memory)),
+            self.head(self.states(batch, masking, mask, memory)),
             self.table_VE,
             self.head.bias,
             targets_N=masking.gather(batch.input_ids_BL),
@@ -98,10 +99,10 @@ class Generator(nn.Module):
         )
 
     @torch.no_grad()
-    def sample(self, batch: Batch, masking: Masking, mask_BL: Tensor | None, uniforms_n: Tensor) -> Tensor:
+    def sample(self, batch: Batch, masking: Masking, mask: AttentionMask, uniforms_n: Tensor) -> Tensor:
         """Sample a token for every slot (n), without dropout."""
         with evaluation_mode(self):
-            _, samples_n = self(batch, masking, mask_BL, uniforms_n)
+            _, samples_n = self(batch, masking, mask, uniforms_n)
         return samples_n
 
     def network(self, share: float) -> Network:

@@ -105,10 +105,10 @@ class MaskedLanguageModel(Objective):
 
     def states(self, batch: Batch, masking: Masking, memory: StreamMemory) -> tuple[Tensor, Tensor]:
         """Return the encoder's states (n, D) at the slots, and (B, D) at [CLS] if there is a sentence loss."""
-        mask_BL = attention_mask_of(batch)
+        mask = attention_mask_of(batch)
         positions_BN = masking.positions_BN if self.sentences is None else with_cls_position(masking.positions_BN)
         x_BND = memory.encode(
-            self.encoder, batch, masking.input_ids_BL, batch.segment_ids_BL, mask_BL, positions_BN=positions_BN
+            self.encoder, batch, masking.input_ids_BL, batch.segment_ids_BL, mask, positions_BN=positions_BN
         )
         return x_BND[:, : masking.positions_BN.shape[1]].flatten(0, 1), x_BND[:, -1]
 

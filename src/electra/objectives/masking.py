@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoders.base import attention_mask, gather_positions
+from electra.modeling.kernels.documents import AttentionMask, DocumentMask
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
 
@@ -119,10 +120,13 @@ def non_padding(batch: Batch) -> Tensor:
     return torch.arange(batch.input_ids_BL.shape[1], device=batch.lengths_B.device) < batch.lengths_B[:, None]
 
 
-def attention_mask_of(batch: Batch) -> Tensor | None:
-    """The attention mask of a batch (B, L), True at tokens; None: there is no padding, as in a stream."""
+def attention_mask_of(batch: Batch) -> AttentionMask:
+    """The attention mask of a batch; None: there is no padding, as in a stream."""
     if batch.stream_state is not None:
         return None
+    if batch.documents_D2 is not None:
+        documents = DocumentMask.of_documents(batch.documents_D2.numpy(), *batch.input_ids_BL.shape)
+        return documents.to(batch.input_ids_BL.device)
     return attention_mask(batch.lengths_B, batch.input_ids_BL.shape[1])
 
 

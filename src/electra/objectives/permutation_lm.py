@@ -39,6 +39,7 @@ class PermutationLanguageModelConfig(ObjectiveConfig):
     kind: str = "permutation-lm"
 
     encoder_needs: ClassVar[frozenset[Capability]] = frozenset({"bidirectional", "two-streams"})
+    reads_packed_rows: ClassVar[bool] = False
     carries_memory: ClassVar[bool] = True
     unused_settings: ClassVar[tuple[str, ...]] = ("generator.", "masking.mask_share", "masking.random_share")
     unused_reason: ClassVar[str] = "no generator"

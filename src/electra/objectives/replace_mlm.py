@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
-from electra.modeling.encoders.base import EncoderConfig, compute_states
+from electra.modeling.encoders.base import EncoderConfig
+from electra.modeling.encoders.states import compute_states
 from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead
@@ -108,7 +109,7 @@ class ReplaceMlm(GeneratorObjective):
         """Return the encoder's states (n, D) at the slots, and (B, D) at [CLS] if there is a sentence loss."""
         positions_BN = corrupted.masking.positions_BN
         x_BND = compute_states(
-            self.encoder, corrupted.ids_BL, batch.segment_ids_BL, corrupted.mask_BL,
+            self.encoder, corrupted.ids_BL, batch.segment_ids_BL, corrupted.mask,
             positions_BN=positions_BN if self.sentences is None else with_cls_position(positions_BN),
         )  # fmt: skip
         return x_BND[:, : positions_BN.shape[1]].flatten(0, 1), x_BND[:, -1]

@@ -24,6 +24,7 @@ from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import ReplacedTokenHead
+from electra.modeling.kernels.documents import AttentionMask
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts, Sections
 from electra.objectives.description import ELECTRA_PAPER, ModelDescription
@@ -107,7 +108,7 @@ class ReplacedToken(GeneratorObjective):
         """
         corrupted = self.corrupt(batch, masking=masking, samples_n=samples_n)
         counts = counts or self.counts(batch, corrupted.masking)
-        x_BLD = self.discriminator_states(batch, corrupted.ids_BL, corrupted.mask_BL, self.memory)
+        x_BLD = self.discriminator_states(batch, corrupted.ids_BL, corrupted.mask, self.memory)
         output = self.output(batch, corrupted, self.head(x_BLD), counts)
         return self.add_sentence_loss(output, x_BLD[:, 0], batch, counts)
 
@@ -151,10 +152,10 @@ class ReplacedToken(GeneratorObjective):
         return torch.zeros_like(batch.input_ids_BL).scatter_add_(1, positions_BN, used_BN.long()) > 0
 
     def discriminator_states(
-        self, batch: Batch, ids_BL: Tensor, mask_BL: Tensor | None, memory: StreamMemory
+        self, batch: Batch, ids_BL: Tensor, mask: AttentionMask, memory: StreamMemory
     ) -> Tensor:
         """The discriminator's states (B, L, D) for a batch, with these ids instead of its own."""
-        return memory.encode(self.encoder, batch, ids_BL, batch.segment_ids_BL, mask_BL)
+        return memory.encode(self.encoder, batch, ids_BL, batch.segment_ids_BL, mask)
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
@@ -168,7 +169,7 @@ class ReplacedToken(GeneratorObjective):
                 text_BL = self.text_mask(batch)
                 texts = (samples, corrupted.ids_BL), (unigram, unigram_batch.input_ids_BL)
                 for (metrics, ids_BL), memory in zip(texts, memories, strict=True):
-                    logits_BL = self.head(self.discriminator_states(batch, ids_BL, corrupted.mask_BL, memory))
+                    logits_BL = self.head(self.discriminator_states(batch, ids_BL, corrupted.mask, memory))
                     metrics.add(logits_BL[text_BL], replaced_labels(ids_BL, batch.input_ids_BL)[text_BL])
         return generator.compute() | samples.compute() | {"eval/unigram_auc": unigram.auc()}
 

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from electra.data.collate import Batch
-from electra.modeling.encoders.base import EncoderConfig, EncoderModule, compute_states
+from electra.modeling.encoders.base import EncoderConfig, EncoderModule
 from electra.modeling.encoders.relative import Memory
+from electra.modeling.encoders.states import compute_states
+from electra.modeling.kernels.documents import AttentionMask
 
 
 class StreamMemory(nn.Module):
@@ -36,7 +38,7 @@ class StreamMemory(nn.Module):
         batch: Batch,
         ids_BL: Tensor,
         segment_ids_BL: Tensor | None = None,
-        attention_mask_BL: Tensor | None = None,
+        attention_mask: AttentionMask = None,
         *,
         positions_BN: Tensor | None = None,
         **others: Any,
@@ -47,11 +49,11 @@ class StreamMemory(nn.Module):
         """
         if batch.stream_state is None or not self.length:
             return compute_states(
-                encoder, ids_BL, segment_ids_BL, attention_mask_BL, positions_BN=positions_BN, **others
+                encoder, ids_BL, segment_ids_BL, attention_mask, positions_BN=positions_BN, **others
             )
         memory = self._memory_of(batch)
         states: Tensor = encoder(
-            ids_BL, segment_ids_BL, attention_mask_BL, positions_BN=positions_BN, **others, memory=memory
+            ids_BL, segment_ids_BL, attention_mask, positions_BN=positions_BN, **others, memory=memory
         )
         assert memory.states_YBMD is not None
         finite_YBM1 = memory.states_YBMD.isfinite().all(-1, keepdim=True)

@@ -129,8 +129,8 @@ class TwoStage(ReplacedToken):
         masking = masking or self.draw_masks(batch)
         counts = counts or self.counts(batch, masking)
         learner = self._first_stage_network()
-        mask_BL = self.attention_mask(batch)
-        total, _ = learner(batch, masking, mask_BL, self.sampling_uniforms(batch, masking))
+        mask = self.attention_mask(batch)
+        total, _ = learner(batch, masking, mask, self.sampling_uniforms(batch, masking))
         loss = total / counts["generator"]
         return StepOutput(self.config.generator_weight * loss, {"generator_loss": loss.detach()})
 
@@ -140,10 +140,10 @@ class TwoStage(ReplacedToken):
         """As in joint training, but a generator of the first stage is frozen and has no loss."""
         if self.config.first_stage == "encoder":
             return super().corrupt(batch, masking=masking, samples_n=samples_n)
-        masking, mask_BL = masking or self.draw_masks(batch), self.attention_mask(batch)
+        masking, mask = masking or self.draw_masks(batch), self.attention_mask(batch)
         if samples_n is None:
-            samples_n = self.sample(batch, masking, mask_BL)
-        return CorruptedBatch(self.replace_tokens(batch, masking, samples_n), masking, mask_BL, None)
+            samples_n = self.sample(batch, masking, mask)
+        return CorruptedBatch(self.replace_tokens(batch, masking, samples_n), masking, mask, None)
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:

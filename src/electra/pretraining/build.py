@@ -222,6 +222,7 @@ def build_batches(config: PretrainConfig, data: TokenData, device: torch.device)
             order.epochs(train.sequences(steps)) if order else train.sequences(steps) / len(examples)
         ),
         sequence_length=config.packing.sequence_length,
+        document_lengths=examples.document_lengths() if config.packing.packs_documents else None,
         identity=identity(config, data),
         describe_rows=describe_rows,
     )

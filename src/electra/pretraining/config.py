@@ -125,6 +125,8 @@ class PretrainConfig:
         if self.init.generator is not None and self.init.discriminator is None and objective.fakes != "frozen":
             yield "init.generator: needs init.discriminator, too, or objective.fakes frozen"
         yield from objective.problems_with(self)
+        if self.packing.packs_documents and not objective.reads_packed_rows:
+            yield f"packing.builder: objective {objective.kind} cannot read packed rows; choose another builder"
         yield from self._sentence_problems()
         yield from self._stream_problems()
 

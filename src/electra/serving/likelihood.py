@@ -23,7 +23,7 @@ from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError
 from electra.export.loading import load_pretrained
 from electra.export.pretrained import Pretrained
-from electra.modeling.encoders.base import compute_states
+from electra.modeling.encoders.states import compute_states
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.objectives.config import scores_of
 from electra.serving.backends import TorchBackend, describe_head, name_in_messages

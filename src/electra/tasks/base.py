@@ -20,7 +20,7 @@ Shapes: N rows of a split, B rows of a batch, L length.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from electra.data.collate import Batch
 from electra.modeling.encoders.base import EncoderConfig
-from electra.modeling.kernels.unpadding import Unpadding
+from electra.modeling.kernels.documents import DocumentMask
 from electra.modeling.task_heads import TaskHead
 from electra.tasks.config import DataConfig, HeadConfig
 from electra.tasks.table_columns import PAIR_COLUMNS, TEXT_COLUMNS
@@ -101,10 +101,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class TaskBatch(Batch):
-    """A batch of rows, with targets (B, ...) or (B, L) by name, and `unpadding` if much of it is padding."""
+    """A batch of rows, with targets (B, ...) or (B, L) by name, and `documents` if much of it is padding."""
 
     targets: dict[str, Tensor] = field(default_factory=dict)
-    unpadding: Unpadding | None = None
+    documents: DocumentMask | None = None
 
     def to(self, device: torch.device) -> "TaskBatch":
         """Return the batch on a device. The copy to an accelerator is asynchronous."""
@@ -112,18 +112,13 @@ class TaskBatch(Batch):
             return self
         batch = super().to(device)
         targets = {name: x.pin_memory().to(device, non_blocking=True) for name, x in self.targets.items()}
-        unpadding = self.unpadding
-        if unpadding is not None:
-            unpadding = replace(
-                unpadding, indices_T=unpadding.indices_T.pin_memory().to(device, non_blocking=True)
-            )
         return TaskBatch(
             batch.input_ids_BL,
             batch.segment_ids_BL,
             batch.lengths_B,
             batch.seed,
             targets=targets,
-            unpadding=unpadding,
+            documents=None if self.documents is None else self.documents.to(device),
         )
 
 
@@ -333,14 +328,14 @@ def collate(rows: Rows, indices: NDArray[np.int64], *, pad: int, seed: int = 0) 
     targets = {name: torch.from_numpy(values[indices]) for name, values in rows.targets.items()}
     for name, values in rows.token_targets.items():
         targets[name] = torch.from_numpy(np.where(inside_BL, values[positions_BL], IGNORE_INDEX))
-    unpadding = None
+    documents = None
     if inside_BL.mean() < 1 - UNPADDING_THRESHOLD:
-        unpadding = Unpadding(torch.from_numpy(np.flatnonzero(inside_BL)), *inside_BL.shape)
+        documents = DocumentMask.of_rows(lengths_B, inside_BL.shape[1])
     return TaskBatch(
         torch.from_numpy(ids_BL),
         torch.from_numpy(segments_BL),
         torch.from_numpy(lengths_B),
         seed,
         targets=targets,
-        unpadding=unpadding,
+        documents=documents,
     )

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from electra.data.collate import Batch
-from electra.modeling.encoders.base import EncoderModule, attention_mask, compute_states
+from electra.modeling.encoders.base import EncoderModule, attention_mask
 from electra.modeling.encoders.relative import Memory
+from electra.modeling.encoders.states import compute_states
 
 LongTextMethod = Literal["windows", "memory"]
 LONG_TEXT_METHODS: tuple[str, ...] = get_args(LongTextMethod)

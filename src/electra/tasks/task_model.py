@@ -11,9 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from electra.modeling.encoders.base import EncoderModule, attention_mask, compute_states, gather_positions
+from electra.modeling.encoders.base import EncoderModule, attention_mask, gather_positions
+from electra.modeling.encoders.states import compute_states
 from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network, Networks
+from electra.modeling.kernels.documents import AttentionMask
 from electra.modeling.task_heads import TaskHead
 from electra.objectives.base import Counts, StepOutput, TrainableModule
 from electra.tasks.base import Outputs, Problem, Rows, TaskBatch, collate
@@ -71,13 +73,15 @@ class TaskModel(TrainableModule):
         if self.long is not None and length > self.long.window:
             return self.long.states(self.encoder, batch)
         summary_B1 = summary_positions(self.encoder, batch.lengths_B)
+        mask: AttentionMask = attention_mask(batch.lengths_B, length)
+        if batch.documents is not None and "document-mask" in self.encoder.config.capabilities:
+            mask = batch.documents
         x_BLD = compute_states(
             self.encoder,
             batch.input_ids_BL,
             batch.segment_ids_BL,
-            attention_mask(batch.lengths_B, length),
+            mask,
             positions_BN=summary_B1 if self.head.reads_first_only else None,
-            unpadding=batch.unpadding,
         )
         if self.head.reads_first_only or self.encoder.config.direction != "left":
             return x_BLD

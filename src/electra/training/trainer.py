@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from electra import durable
-from electra.modeling.flops import training_flops
+from electra.modeling.flops import flops_per_token
 from electra.objectives.base import TrainableModule
 from electra.training.checkpoint import Checkpoint, Checkpoints
 from electra.training.checkpoint_io import check_identity, latest, restore, save
@@ -129,7 +129,8 @@ class Trainer:
         self.objective.begin_step(step, self.progress.steps)
         rate = self._learning_rate(step)
         networks = self.objective.networks(batches.sequence_length)
-        flops_per_position = training_flops(networks, batches.sequence_length) / batches.sequence_length
+        lengths = batches.document_lengths or {batches.sequence_length: 1}
+        flops_per_position = flops_per_token(tuple(networks.items()), tuple(lengths.items()))
         metrics = self.update(batches.micro_batches(step), rate)
         if not self.metrics.accepts(metrics):
             if self._sync_metrics():

@@ -15,7 +15,7 @@ from electra.export.formats.deberta import DebertaFormat
 from electra.modeling.encoders.base import gather_positions
 from electra.modeling.encoders.deberta import DebertaConfig, DebertaEncoder
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
-from electra.modeling.kernels.unpadding import Unpadding
+from electra.modeling.kernels.documents import DocumentMask
 
 V = 60
 CONFIG = DebertaConfig(
@@ -167,12 +167,12 @@ def test_gradients_through_some_positions_are_those_of_all() -> None:
 def test_without_padding_the_states_are_the_same(shape: str) -> None:
     encoder, _ = networks(replace(CONFIG, **SHAPES[shape]))
     ids_BL, mask_BL = inputs(41)
-    unpadding = Unpadding(mask_BL.flatten().nonzero().squeeze(1), 3, 41)
-    states_BLD = encoder(ids_BL, None, mask_BL, unpadding=unpadding)
+    documents = DocumentMask.of_rows(mask_BL.sum(1).numpy(), 41)
+    states_BLD = encoder(ids_BL, None, documents)
     assert (states_BLD - encoder(ids_BL, None, mask_BL))[mask_BL].abs().max() < 1e-5
     assert not states_BLD[~mask_BL].any()
     positions_BN = torch.tensor([[0, 2], [1, 1], [1, 2]])
-    some_BND = encoder(ids_BL, None, mask_BL, unpadding=unpadding, positions_BN=positions_BN)
+    some_BND = encoder(ids_BL, None, documents, positions_BN=positions_BN)
     torch.testing.assert_close(some_BND, gather_positions(states_BLD, positions_BN))
 
 

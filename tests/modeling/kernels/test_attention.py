@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from electra.modeling.encoders.bert import Attention
 from electra.modeling.kernels import attention as attention_file
-from electra.modeling.kernels.attention import Attention, attend_by_head, attend_plain
+from electra.modeling.kernels.attention import attend_by_head, attend_plain
 from electra.modeling.kernels.dropout import DropoutMask
 
 B, L, H, K = 3, 11, 4, 8

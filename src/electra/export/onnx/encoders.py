@@ -24,11 +24,10 @@ from electra.export.onnx.deberta import deberta_encoder
 from electra.export.onnx.graph import IDS, MASK, SEGMENTS, Graph
 from electra.export.onnx.modernbert import modernbert_encoder
 from electra.modeling.encoders.base import EncoderModule
-from electra.modeling.encoders.bert import BertEncoder, Block
+from electra.modeling.encoders.bert import Attention, BertEncoder, Block
 from electra.modeling.encoders.deberta import DebertaEncoder
 from electra.modeling.encoders.modernbert import ModernBertEncoder
 from electra.modeling.encoders.relative import RelativeBlock, RelativeEncoder
-from electra.modeling.kernels.attention import Attention
 from electra.modeling.kernels.relative_attention import RelativeAttention
 
 

@@ -20,7 +20,6 @@ from torch.nn import functional as F
 from electra.config import DropoutProbability, NonNegativeFloat, NonNegativeInt, PositiveInt, Table
 from electra.modeling.encoders.tables import with_kind_of_positions, without_settings_of_others
 from electra.modeling.flops import Convention, Network, Terms, transformer_terms
-from electra.modeling.kernels.unpadding import Unpadding
 from electra.modeling.sharing import AnyEmbedding, EmbeddingSharing
 from electra.registry import encoders
 
@@ -37,7 +36,7 @@ Capability = Literal[
     "selected-positions",  # can compute states at some positions only (`positions_BN`)
     "pair-mask",  # takes an attention mask (B, L, L), one entry for each pair of query and key
     "input-embeddings",  # takes token embeddings in place of ids (`inputs_embeds_BLE`)
-    "unpadding",  # can leave out padding (`unpadding`)
+    "document-mask",  # can leave out padding, and read rows with several documents (`DocumentMask`)
     "memory",  # attends to states of earlier batches (`memory`)
     "two-streams",  # has a query stream that predicts tokens without seeing them (`targets_BN`)
     "shared-tables",  # can use the embedding tables of another encoder (`build_sharing`)
@@ -323,31 +322,6 @@ class FeedForward(nn.Module):
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         return self.outer(self.activation(self.inner(x_BLD)))
-
-
-def compute_states(
-    encoder: EncoderModule,
-    ids_BL: Tensor,
-    segment_ids_BL: Tensor | None = None,
-    attention_mask_BL: Tensor | None = None,
-    *,
-    positions_BN: Tensor | None = None,
-    unpadding: Unpadding | None = None,
-    **others: Any,
-) -> Tensor:
-    """Return the states (B, L, D), or (B, N, D) at `positions_BN`.
-
-    It also works with encoders that lack the capabilities selected-positions and unpadding.
-    """
-    capabilities = encoder.config.capabilities
-    if unpadding is not None and "unpadding" in capabilities:
-        others["unpadding"] = unpadding
-    if positions_BN is None or "selected-positions" in capabilities:
-        if positions_BN is not None:
-            others["positions_BN"] = positions_BN
-        states: Tensor = encoder(ids_BL, segment_ids_BL, attention_mask_BL, **others)
-        return states
-    return gather_positions(encoder(ids_BL, segment_ids_BL, attention_mask_BL, **others), positions_BN)
 
 
 def gather_positions(values_BLx: Tensor, positions_BN: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from electra.config import PositiveInt
 from electra.modeling.encoders.base import (
@@ -21,9 +22,10 @@ from electra.modeling.encoders.base import (
     gather_positions,
 )
 from electra.modeling.init import initialize
-from electra.modeling.kernels.attention import Attention
+from electra.modeling.kernels.attention import as_key_mask, attend
+from electra.modeling.kernels.document_attention import attend_documents
+from electra.modeling.kernels.documents import AttentionMask, DocumentMask
 from electra.modeling.kernels.dropout import Dropout
-from electra.modeling.kernels.unpadding import Unpadding
 from electra.modeling.sharing import AnyEmbedding, EmbeddingSharing, LayerSharing, share_embedding, share_layers
 
 NEIGHBOR_SCALE = 4.8
@@ -49,8 +51,8 @@ class BertConfig(EncoderConfig):
     @property
     def capabilities(self) -> frozenset[Capability]:
         return frozenset({
-            "bidirectional", "selected-positions", "pair-mask", "input-embeddings", "unpadding", "shared-tables",
-            "neighbor-start",
+            "bidirectional", "selected-positions", "pair-mask", "input-embeddings", "document-mask",
+            "shared-tables", "neighbor-start",
         })  # fmt: skip
 
     @property
@@ -117,14 +119,69 @@ class Embeddings(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(
-        self, ids_BL: Tensor, segment_ids_BL: Tensor | None = None, inputs_embeds_BLE: Tensor | None = None
+        self,
+        ids_BL: Tensor,
+        segment_ids_BL: Tensor | None = None,
+        inputs_embeds_BLE: Tensor | None = None,
+        positions_BL: Tensor | None = None,
     ) -> Tensor:
-        length = ids_BL.shape[1]
+        """Return the embeddings (B, L, E); without `positions_BL`, positions are those of the columns."""
         one_segment = segment_ids_BL is None or len(self.segment.weight) == 1
         segments_BLE = self.segment.weight[0] if one_segment else self.segment(segment_ids_BL)
         tokens_BLE = self.token(ids_BL) if inputs_embeds_BLE is None else inputs_embeds_BLE
-        x_BLE = tokens_BLE + self.position.weight[:length] + segments_BLE
+        table_LE = self.position.weight
+        position = table_LE[: ids_BL.shape[1]] if positions_BL is None else F.embedding(positions_BL, table_LE)
+        x_BLE = tokens_BLE + position + segments_BLE
         return self.dropout(self.norm(x_BLE))
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention; the three input projections are one matrix product.
+
+    Args:
+        dropout: dropout probability of the attention probabilities during training.
+    """
+
+    def __init__(self, hidden_size: int, heads: int, *, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query_key_value = nn.Linear(hidden_size, 3 * hidden_size)
+        self.output = nn.Linear(hidden_size, hidden_size)
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self,
+        x_BLD: Tensor,
+        mask: AttentionMask,
+        query_states_BND: Tensor | None = None,
+        positions_BN: Tensor | None = None,
+    ) -> Tensor:
+        """Return the attention output (B, N, D), or (B, L, D).
+
+        Args:
+            x_BLD: the states that keys and values are computed from.
+            mask: (B, 1, 1, L) True at keys that may be attended to, or (B, 1, N, L) numbers that are added to the
+                scores; None: every key may be attended to. A `DocumentMask`: `x_BLD` has no padding (T, D), and
+                neither has the output for all positions.
+            query_states_BND: the states that queries are computed from; None: `x_BLD`.
+            positions_BN: the positions of `query_states_BND`.
+        """
+        p = self.dropout.p if self.training else 0.0
+        heads = self.heads, x_BLD.shape[-1] // self.heads
+        if query_states_BND is None or (isinstance(mask, DocumentMask) and not mask.rows_are_documents):
+            packed_BLGHK = self.query_key_value(x_BLD).unflatten(-1, (3, *heads))
+            if not isinstance(mask, DocumentMask):
+                return self.output(attend(None, packed_BLGHK, mask, p).flatten(2))
+            y_TD = attend_documents(packed_BLGHK, mask, p).flatten(1)
+            return self.output(y_TD if positions_BN is None else mask.select(y_TD, positions_BN))
+        D = x_BLD.shape[-1]
+        query_weight, key_value_weight = self.query_key_value.weight.split([D, 2 * D])
+        query_bias, key_value_bias = self.query_key_value.bias.split([D, 2 * D])
+        query_BNHK = F.linear(query_states_BND, query_weight, query_bias).unflatten(-1, heads)
+        product_BLX = F.linear(x_BLD, key_value_weight, key_value_bias)
+        if isinstance(mask, DocumentMask):
+            product_BLX, mask = mask.pad(product_BLX), as_key_mask(mask.groups[0].mask_dl)
+        return self.output(attend(query_BNHK, product_BLX.unflatten(-1, (2, *heads)), mask, p).flatten(2))
 
 
 class Block(nn.Module):
@@ -141,19 +198,18 @@ class Block(nn.Module):
     def forward(
         self,
         x_BLD: Tensor,
-        mask_B11L: Tensor | None,
+        mask: AttentionMask,
         positions_BN: Tensor | None = None,
-        unpadding: Unpadding | None = None,
     ) -> Tensor:
         """Return the new states (B, L, D), or (B, N, D) at `positions_BN`, without computing the others.
 
-        With `unpadding`, `x_BLD` and the states of all positions have no padding (T, D).
+        With a `DocumentMask`, `x_BLD` and the states of all positions have no padding (T, D).
         """
         query_states_BND = None
         if positions_BN is not None:
-            padded_BLD = x_BLD if unpadding is None else unpadding.pad(x_BLD)
+            padded_BLD = mask.pad(x_BLD) if isinstance(mask, DocumentMask) else x_BLD
             query_states_BND = gather_positions(padded_BLD, positions_BN)
-        attended_BND = self.attention(x_BLD, mask_B11L, query_states_BND, unpadding)
+        attended_BND = self.attention(x_BLD, mask, query_states_BND, positions_BN)
         residual_BND = x_BLD if query_states_BND is None else query_states_BND
         x_BND = self.attention_norm(self.dropout(attended_BND, residual=residual_BND))
         return self.feed_forward_norm(self.dropout(self.feed_forward(x_BND), residual=x_BND))
@@ -193,35 +249,40 @@ class BertEncoder(EncoderModule):
         self,
         ids_BL: Tensor,
         segment_ids_BL: Tensor | None = None,
-        attention_mask_BL: Tensor | None = None,
+        attention_mask: AttentionMask = None,
         *,
         positions_BN: Tensor | None = None,
-        unpadding: Unpadding | None = None,
         inputs_embeds_BLE: Tensor | None = None,
     ) -> Tensor:
         """Return the states (B, L, D), or (B, N, D) at `positions_BN`.
 
         Args:
             segment_ids_BL: 0 or 1 for each token; None: all 0. Ignored if the segment table has one row.
-            attention_mask_BL: True at tokens, False at padding; None: there is no padding, which is faster. Or
-                numbers (B, L, L) that are added to the score of each pair of a query and a key.
+            attention_mask: (B, L) True at tokens, False at padding; None: there is no padding, which is faster. Or
+                numbers (B, L, L) that are added to the score of each pair of a query and a key. Or where the
+                documents are: nothing is computed at padding, and its states are 0.
             positions_BN: positions whose states are returned; the last block computes no others.
-            unpadding: where the tokens are; nothing is computed at padding, and its states are 0.
             inputs_embeds_BLE: token embeddings to use in place of those of `ids_BL`.
 
         Raises:
             ValueError: the inputs are longer than the network has positions.
         """
         self.check_length(ids_BL)
-        mask_B11L = attention_mask_BL
-        if attention_mask_BL is not None:
-            mask_B11L = attention_mask_BL.view(attention_mask_BL.shape[0], 1, -1, attention_mask_BL.shape[-1])
-        x_BLD = self.embeddings(ids_BL, segment_ids_BL, inputs_embeds_BLE)
-        x_BLD = self.projection(x_BLD if unpadding is None else unpadding.unpad(x_BLD))
+        if isinstance(attention_mask, DocumentMask):
+            positions_BL = attention_mask.positions_BL
+            x_TE = attention_mask.unpad(self.embeddings(ids_BL, segment_ids_BL, inputs_embeds_BLE, positions_BL))
+            x_BLD = self._compute_blocks(self.projection(x_TE), attention_mask, positions_BN)
+            return x_BLD if positions_BN is not None else attention_mask.pad(x_BLD)
+        if attention_mask is not None:
+            attention_mask = attention_mask.view(len(attention_mask), 1, -1, attention_mask.shape[-1])
+        x_BLD = self.projection(self.embeddings(ids_BL, segment_ids_BL, inputs_embeds_BLE))
+        return self._compute_blocks(x_BLD, attention_mask, positions_BN)
+
+    def _compute_blocks(self, x_BLD: Tensor, mask: AttentionMask, positions_BN: Tensor | None) -> Tensor:
         for block in self.blocks[:-1]:
-            x_BLD = block(x_BLD, mask_B11L, unpadding=unpadding)
-        x_BLD = self.blocks[-1](x_BLD, mask_B11L, positions_BN, unpadding)
-        return x_BLD if unpadding is None or positions_BN is not None else unpadding.pad(x_BLD)
+            x_BLD = block(x_BLD, mask)
+        last: Tensor = self.blocks[-1](x_BLD, mask, positions_BN)
+        return last
 
 
 @torch.no_grad()

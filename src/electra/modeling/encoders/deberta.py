@@ -27,10 +27,16 @@ from electra.modeling.encoders.base import (
 )
 from electra.modeling.flops import Convention, Terms
 from electra.modeling.init import initialize
-from electra.modeling.kernels.disentangled_attention import PositionVectors, attend, distance_scores
+from electra.modeling.kernels.attention import as_key_mask
+from electra.modeling.kernels.disentangled_attention import (
+    PositionVectors,
+    attend,
+    attend_documents,
+    distance_scores,
+)
+from electra.modeling.kernels.documents import AttentionMask, DocumentMask
 from electra.modeling.kernels.dropout import Dropout
 from electra.modeling.kernels.relative_table import RelativeTable
-from electra.modeling.kernels.unpadding import Unpadding
 from electra.modeling.sharing import AnyEmbedding, EmbeddingSharing, share_embedding
 
 
@@ -71,7 +77,8 @@ class DebertaConfig(EncoderConfig):
     @property
     def capabilities(self) -> frozenset[Capability]:
         return frozenset({
-            "bidirectional", "selected-positions", "pair-mask", "input-embeddings", "unpadding", "shared-tables",
+            "bidirectional", "selected-positions", "pair-mask", "input-embeddings", "document-mask",
+            "shared-tables",
         })  # fmt: skip
 
     @property
@@ -206,34 +213,39 @@ class DisentangledAttention(nn.Module):
         self,
         x_BLD: Tensor,
         positions: tuple[Tensor, Tensor],
-        mask_B1NL: Tensor | None,
+        mask: AttentionMask,
         positions_BN: Tensor | None,
         query_states_BND: Tensor | None,
-        unpadding: Unpadding | None,
     ) -> Tensor:
         """Return the attention output (B, N, D), or (B, L, D).
 
         Args:
-            x_BLD: the states that keys and values are computed from; without padding (T, D) if `unpadding` is
-                given, and then so is the output of all positions.
+            x_BLD: the states that keys and values are computed from.
             positions: the output of `RelativeTable`.
-            mask_B1NL: True at keys that may be attended to, or numbers that are added to the scores.
+            mask: (B, 1, N, L) True at keys that may be attended to, or numbers that are added to the scores. Or
+                where the documents are: `x_BLD` has no padding (T, D), and neither has the output for all
+                positions.
             positions_BN, query_states_BND: the positions of queries and their states; None: all.
         """
         D = x_BLD.shape[-1]
-        heads, layer, query_BNHK = (self.heads, D // self.heads), self.query_key_value, None
-        if query_states_BND is None:
-            product_BLX = layer(x_BLD)
-        else:
-            query_BNHK = F.linear(query_states_BND, layer.weight[:D], layer.bias[:D]).unflatten(-1, heads)
-            product_BLX = F.linear(x_BLD, layer.weight[D:], layer.bias[D:])
-        if unpadding is not None:
-            product_BLX = unpadding.pad(product_BLX)
-        packed_BLGHK = product_BLX.unflatten(-1, (-1, *heads))
-        p = self.dropout.p if self.training else 0.0
+        heads, layer, p = (
+            (self.heads, D // self.heads),
+            self.query_key_value,
+            self.dropout.p if self.training else 0.0,
+        )
         vectors = self._position_vectors(*positions)
-        y_BND = attend(query_BNHK, packed_BLGHK, vectors, positions_BN, mask_B1NL, p).flatten(2)
-        return self.output(y_BND if unpadding is None or query_states_BND is not None else unpadding.unpad(y_BND))
+        if query_states_BND is None or (isinstance(mask, DocumentMask) and not mask.rows_are_documents):
+            packed_BLGHK = layer(x_BLD).unflatten(-1, (3, *heads))
+            if not isinstance(mask, DocumentMask):
+                return self.output(attend(None, packed_BLGHK, vectors, positions_BN, mask, p).flatten(2))
+            y_TD = attend_documents(packed_BLGHK, vectors, mask, p).flatten(1)
+            return self.output(y_TD if positions_BN is None else mask.select(y_TD, positions_BN))
+        query_BNHK = F.linear(query_states_BND, layer.weight[:D], layer.bias[:D]).unflatten(-1, heads)
+        product_BLX = F.linear(x_BLD, layer.weight[D:], layer.bias[D:])
+        if isinstance(mask, DocumentMask):
+            product_BLX, mask = mask.pad(product_BLX), as_key_mask(mask.groups[0].mask_dl)
+        packed_BLGHK = product_BLX.unflatten(-1, (2, *heads))
+        return self.output(attend(query_BNHK, packed_BLGHK, vectors, positions_BN, mask, p).flatten(2))
 
     def _position_vectors(self, table_RD: Tensor, rows_S: Tensor) -> PositionVectors:
         table_RD, D = self.position_dropout(table_RD), self.output.in_features
@@ -288,22 +300,21 @@ class DebertaBlock(nn.Module):
         self,
         x_BLD: Tensor,
         positions: tuple[Tensor, Tensor],
-        mask_B1NL: Tensor | None,
+        mask: AttentionMask,
         positions_BN: Tensor | None = None,
-        unpadding: Unpadding | None = None,
     ) -> Tensor:
         """Return the new states (B, L, D), or (B, N, D) at `positions_BN`, without computing the others.
 
-        With `unpadding`, `x_BLD` and the states of all positions have no padding (T, D).
+        With a `DocumentMask`, `x_BLD` and the states of all positions have no padding (T, D).
         """
         query_states_BND = None
         if positions_BN is not None:
-            padded_BLD = x_BLD if unpadding is None else unpadding.pad(x_BLD)
+            padded_BLD = mask.pad(x_BLD) if isinstance(mask, DocumentMask) else x_BLD
             query_states_BND = gather_positions(padded_BLD, positions_BN)
-            if mask_B1NL is not None and mask_B1NL.shape[-2] > 1:
-                rows_BNL = mask_B1NL.squeeze(1).expand(len(positions_BN), -1, -1)
-                mask_B1NL = gather_positions(rows_BNL, positions_BN)[:, None]
-        attended_BND = self.attention(x_BLD, positions, mask_B1NL, positions_BN, query_states_BND, unpadding)
+            if isinstance(mask, Tensor) and mask.shape[-2] > 1:
+                rows_BNL = mask.squeeze(1).expand(len(positions_BN), -1, -1)
+                mask = gather_positions(rows_BNL, positions_BN)[:, None]
+        attended_BND = self.attention(x_BLD, positions, mask, positions_BN, query_states_BND)
         residual_BND = x_BLD if query_states_BND is None else query_states_BND
         x_BND = self.attention_norm(self.dropout(attended_BND, residual=residual_BND))
         return self.feed_forward_norm(self.dropout(self.feed_forward(x_BND), residual=x_BND))
@@ -343,49 +354,56 @@ class DebertaEncoder(EncoderModule):
         self,
         ids_BL: Tensor,
         segment_ids_BL: Tensor | None = None,
-        attention_mask_BL: Tensor | None = None,
+        attention_mask: AttentionMask = None,
         *,
         positions_BN: Tensor | None = None,
-        unpadding: Unpadding | None = None,
         inputs_embeds_BLE: Tensor | None = None,
     ) -> Tensor:
         """Return the states (B, L, D), or (B, N, D) at `positions_BN`.
 
         Args:
             segment_ids_BL: the segment of each token; None: all 0. Ignored if there are not several segments.
-            attention_mask_BL: True at tokens, False at padding; None: there is no padding, which is faster. Or
-                numbers (B, L, L) that are added to the score of each pair of a query and a key.
+            attention_mask: (B, L) True at tokens, False at padding; None: there is no padding, which is faster. Or
+                numbers (B, L, L) that are added to the score of each pair of a query and a key. Or where the
+                documents are: nothing is computed at padding, and its states are 0.
             positions_BN: positions whose states are returned; the last block computes no others.
-            unpadding: where the tokens are; nothing is computed at padding, and its states are 0.
             inputs_embeds_BLE: token embeddings to use in place of those of `ids_BL`.
         """
-        B, L = ids_BL.shape
-        mask_B1NL = None if attention_mask_BL is None else attention_mask_BL.view(B, 1, -1, L)
-        embeddings_BLD = self.embeddings(ids_BL, segment_ids_BL, inputs_embeds_BLE)
-        x_BLD = embeddings_BLD if unpadding is None else unpadding.unpad(embeddings_BLD)
-        positions, last = self.relative_positions(L), len(self.blocks) - 1
+        x_BLD, length, documents = (
+            self.embeddings(ids_BL, segment_ids_BL, inputs_embeds_BLE),
+            ids_BL.shape[1],
+            None,
+        )
+        mask, tokens_BL = attention_mask, None
+        if isinstance(attention_mask, DocumentMask):
+            documents = attention_mask
+            x_BLD, length = documents.unpad(x_BLD), documents.groups[-1].length
+        elif attention_mask is not None:
+            tokens_BL = attention_mask if attention_mask.dtype == torch.bool else None
+            mask = attention_mask.view(len(attention_mask), 1, -1, length)
+        embeddings_BLD, positions, last = x_BLD, self.relative_positions(length), len(self.blocks) - 1
         for layer, block in enumerate(self.blocks):
             selected_BN = positions_BN if layer == last else None
-            x_BLD = block(x_BLD, positions, mask_B1NL, selected_BN, unpadding)
+            x_BLD = block(x_BLD, positions, mask, selected_BN)
             if layer == 0 and self.convolution is not None:
-                x_BLD = self._with_convolution(x_BLD, embeddings_BLD, attention_mask_BL, selected_BN, unpadding)
-        return x_BLD if unpadding is None or positions_BN is not None else unpadding.pad(x_BLD)
+                added_BLD = self._convolve(embeddings_BLD, tokens_BL, documents, selected_BN)
+                x_BLD = self.convolution.norm(x_BLD + added_BLD)
+        return x_BLD if documents is None or positions_BN is not None else documents.pad(x_BLD)
 
-    def _with_convolution(
+    def _convolve(
         self,
-        x_BLD: Tensor,
         embeddings_BLD: Tensor,
-        attention_mask_BL: Tensor | None,
+        tokens_BL: Tensor | None,
+        documents: DocumentMask | None,
         positions_BN: Tensor | None,
-        unpadding: Unpadding | None,
     ) -> Tensor:
-        """Return the first block's output with the convolution of the embeddings, where it was computed."""
+        """Return the convolution of the embeddings, at the positions that the first block computed."""
         assert self.convolution is not None
-        if attention_mask_BL is not None and attention_mask_BL.dtype == torch.bool:
-            embeddings_BLD = embeddings_BLD.masked_fill(~attention_mask_BL[..., None], 0.0)
-        added_BLD = self.convolution(embeddings_BLD)
-        if positions_BN is not None:
-            added_BLD = gather_positions(added_BLD, positions_BN)
-        elif unpadding is not None:
-            added_BLD = unpadding.unpad(added_BLD)
-        return self.convolution.norm(x_BLD + added_BLD)
+        convolution = self.convolution
+        if documents is not None:
+            added_TD = documents.by_group(lambda embeddings_dlD, _: convolution(embeddings_dlD), embeddings_BLD)
+            return added_TD if positions_BN is None else documents.select(added_TD, positions_BN)
+        if tokens_BL is not None:
+            embeddings_BLD = embeddings_BLD.masked_fill(~tokens_BL[..., None], 0.0)
+        added_BLD: Tensor = convolution(embeddings_BLD)
+        return added_BLD if positions_BN is None else gather_positions(added_BLD, positions_BN)

@@ -26,13 +26,12 @@ from electra.modeling.encoders.base import (
 from electra.modeling.flops import Convention, Terms
 from electra.modeling.init import initialize
 from electra.modeling.kernels.attention import attend
+from electra.modeling.kernels.document_attention import attend_documents
+from electra.modeling.kernels.documents import AttentionMask, DocumentMask
 from electra.modeling.kernels.dropout import Dropout
-from electra.modeling.kernels.local_attention import join_blocks, split_windows, window_mask, window_masks
-from electra.modeling.kernels.rotary import rotary_angles, rotate
+from electra.modeling.kernels.local_attention import attend_locally, splits_into_windows, within_window
+from electra.modeling.kernels.rotary import rotary_angles, rotate, rotate_in_place
 from electra.modeling.sharing import AnyEmbedding, EmbeddingSharing, share_embedding
-
-HIDDEN = -1e9
-"""Added to the score of a key that is outside of the window, if scores are masked by numbers."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,10 @@ class ModernBertConfig(EncoderConfig):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({"bidirectional", "selected-positions", "pair-mask", "input-embeddings", "shared-tables"})
+        return frozenset({
+            "bidirectional", "selected-positions", "pair-mask", "input-embeddings", "document-mask",
+            "shared-tables",
+        })  # fmt: skip
 
     @property
     def checkpoint_format(self) -> str:
@@ -127,7 +129,7 @@ class ModernBertConfig(EncoderConfig):
         for layer in range(self.layers):
             outputs = length * (output_share if layer == last else 1.0)
             queries, keys, rows = outputs, float(length), outputs
-            if self.is_local(layer) and length > 3 * self.reach:  # queries in blocks, all of them
+            if self.is_local(layer) and splits_into_windows(length, self.reach):  # queries in blocks, all of them
                 queries, keys, rows = float(length), 3.0 * self.reach, -(-length // self.reach) * self.reach
             terms["attention projections"] += 2 * D * D * (2 * length + queries + outputs)
             terms["attention scores and values"] += 4 * D * rows * keys
@@ -178,11 +180,21 @@ class ModernBertEmbeddings(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(
-        self, ids_BL: Tensor, segment_ids_BL: Tensor | None = None, inputs_embeds_BLE: Tensor | None = None
+        self,
+        ids_BL: Tensor,
+        segment_ids_BL: Tensor | None = None,
+        inputs_embeds_BLE: Tensor | None = None,
+        positions_BL: Tensor | None = None,
     ) -> Tensor:
+        """Return the embeddings (B, L, D); without `positions_BL`, positions are those of the columns.
+
+        The shape of all arguments can also be (T, ...), with positions.
+        """
         x_BLD = self.projection(self.token(ids_BL) if inputs_embeds_BLE is None else inputs_embeds_BLE)
         if self.position is not None:
-            x_BLD = x_BLD + self.position.weight[: ids_BL.shape[1]]
+            table_LD = self.position.weight
+            length = ids_BL.shape[-1]
+            x_BLD = x_BLD + (table_LD[:length] if positions_BL is None else F.embedding(positions_BL, table_LD))
         if self.segment is not None:
             x_BLD = x_BLD + (self.segment.weight[0] if segment_ids_BL is None else self.segment(segment_ids_BL))
         return self.dropout(self.norm(x_BLD))
@@ -211,13 +223,13 @@ class AttentionInput:
     """What all global or all local blocks share in a batch.
 
     Attributes:
-        mask: True at keys that may be attended to; (B, 1, 1, L), (1 or B, 1, L, L), or in windows
-            (B × N, 1, Q, W); None: every key.
-        angles: cosine and sine (L, P); None: positions are not rotary.
-        reach: the reach of windows in blocks of queries; 0: all pairs of a row are computed.
+        mask: True at keys that may be attended to (B, 1, 1, L), or numbers (B, 1, L, L) that are added to the
+            scores; None: every key. Or where the documents are, and states have no padding (T, D).
+        angles: cosine and sine (L, P) or (T, P); None: positions are not rotary.
+        reach: how many positions a token attends to on each side; 0: all.
     """
 
-    mask: Tensor | None
+    mask: AttentionMask
     angles: tuple[Tensor, Tensor] | None
     reach: int = 0
 
@@ -235,21 +247,29 @@ class RotaryAttention(nn.Module):
 
     def forward(self, x_BLD: Tensor, shared: AttentionInput, positions_BN: Tensor | None = None) -> Tensor:
         """Return the attention output (B, L, D), or (B, N, D) at `positions_BN`."""
-        p = self.dropout.p if self.training else 0.0
-        if not shared.reach and positions_BN is not None:
-            return self.output(self._attend_from(x_BLD, shared, positions_BN, p).flatten(2))
-        B, L, D = x_BLD.shape
-        packed_BLGHK = self.query_key_value(x_BLD).unflatten(-1, (3, self.heads, D // self.heads))
-        if shared.angles is not None:
-            rotated_BLGHK = rotate(packed_BLGHK[:, :, :2], *shared.angles)
-            packed_BLGHK = torch.cat([rotated_BLGHK, packed_BLGHK[:, :, 2:]], 2)
+        p, mask = self.dropout.p if self.training else 0.0, shared.mask
+        if isinstance(mask, DocumentMask):
+            packed_TGHK = self._project(x_BLD, shared)
+            y_TD = attend_documents(packed_TGHK, mask, p, reach=shared.reach).flatten(1)
+            return self.output(y_TD if positions_BN is None else mask.select(y_TD, positions_BN))
+        if positions_BN is not None and not shared.reach:
+            return self.output(self._attend_from(x_BLD, shared, mask, positions_BN, p).flatten(2))
+        packed_BLGHK = self._project(x_BLD, shared)
         if not shared.reach:
-            return self.output(attend(None, packed_BLGHK, shared.mask, p).flatten(2))
-        query_NQHK, windows_NWGHK = split_windows(packed_BLGHK, shared.reach)
-        y_BLD = join_blocks(attend(query_NQHK, windows_NWGHK, shared.mask, p), B, L).flatten(2)
+            return self.output(attend(None, packed_BLGHK, mask, p).flatten(2))
+        y_BLD = attend_locally(packed_BLGHK, mask, shared.reach, p).flatten(2)
         return self.output(y_BLD if positions_BN is None else gather_positions(y_BLD, positions_BN))
 
-    def _attend_from(self, x_BLD: Tensor, shared: AttentionInput, positions_BN: Tensor, p: float) -> Tensor:
+    def _project(self, x_BLD: Tensor, shared: AttentionInput) -> Tensor:
+        """Return queries, keys and values (B, L, 3, H, K), with rotated queries and keys."""
+        product_BLX = self.query_key_value(x_BLD)
+        if shared.angles is None:
+            return product_BLX.unflatten(-1, (3, self.heads, -1))
+        return rotate_in_place(product_BLX, self.heads, *shared.angles)
+
+    def _attend_from(
+        self, x_BLD: Tensor, shared: AttentionInput, mask: Tensor | None, positions_BN: Tensor, p: float
+    ) -> Tensor:
         """Return the outputs (B, N, H, K) of queries at some positions, without computing other queries."""
         B, D = len(x_BLD), x_BLD.shape[-1]
         heads = self.heads, D // self.heads
@@ -263,7 +283,6 @@ class RotaryAttention(nn.Module):
             query_BNHK = rotate(query_BNHK[:, :, None], *angles_BNP).squeeze(2)
             keys_BLGHK = rotate(packed_BLGHK[:, :, :1], *shared.angles)
             packed_BLGHK = torch.cat([keys_BLGHK, packed_BLGHK[:, :, 1:]], 2)
-        mask = shared.mask
         if mask is not None and mask.shape[-2] > 1:
             mask = gather_positions(mask.squeeze(1).expand(B, -1, -1), positions_BN)[:, None]
         return attend(query_BNHK, packed_BLGHK, mask, p)
@@ -288,7 +307,10 @@ class ModernBertBlock(nn.Module):
 
     def forward(self, x_BLD: Tensor, shared: AttentionInput, positions_BN: Tensor | None = None) -> Tensor:
         """Return the new states (B, L, D), or (B, N, D) at `positions_BN`, without computing the others."""
-        residual_BND = x_BLD if positions_BN is None else gather_positions(x_BLD, positions_BN)
+        residual_BND = x_BLD
+        if positions_BN is not None:
+            documents = shared.mask if isinstance(shared.mask, DocumentMask) else None
+            residual_BND = (documents.select if documents else gather_positions)(x_BLD, positions_BN)
         if self.pre_norm:
             attended_BND = self.attention(self.attention_norm(x_BLD), shared, positions_BN)
             x_BND = self.dropout(attended_BND, residual=residual_BND)
@@ -341,7 +363,7 @@ class ModernBertEncoder(EncoderModule):
         self,
         ids_BL: Tensor,
         segment_ids_BL: Tensor | None = None,
-        attention_mask_BL: Tensor | None = None,
+        attention_mask: AttentionMask = None,
         *,
         positions_BN: Tensor | None = None,
         inputs_embeds_BLE: Tensor | None = None,
@@ -350,8 +372,9 @@ class ModernBertEncoder(EncoderModule):
 
         Args:
             segment_ids_BL: 0 or 1 for each token; None: all 0. Ignored if there is no segment table.
-            attention_mask_BL: True at tokens, False at padding; None: there is no padding, which is faster. Or
-                numbers (B, L, L) that are added to the score of each pair of a query and a key.
+            attention_mask: (B, L) True at tokens, False at padding; None: there is no padding, which is faster. Or
+                numbers (B, L, L) that are added to the score of each pair of a query and a key. Or where the
+                documents are: nothing is computed at padding, and its states are 0.
             positions_BN: positions whose states are returned; the last block computes no others.
             inputs_embeds_BLE: token embeddings to use in place of those of `ids_BL`.
 
@@ -359,37 +382,44 @@ class ModernBertEncoder(EncoderModule):
             ValueError: the inputs are longer than the network has positions.
         """
         self.check_length(ids_BL)
-        everywhere, nearby = self._attention_inputs(ids_BL, attention_mask_BL)
-        x_BLD = self.embeddings(ids_BL, segment_ids_BL, inputs_embeds_BLE)
+        positions_BL = None
+        if isinstance(attention_mask, DocumentMask):
+            positions_BL, ids_BL = map(attention_mask.unpad, (attention_mask.positions, ids_BL))
+            if segment_ids_BL is not None:
+                segment_ids_BL = attention_mask.unpad(segment_ids_BL)
+            if inputs_embeds_BLE is not None:
+                inputs_embeds_BLE = attention_mask.unpad(inputs_embeds_BLE)
+        x_BLD = self.embeddings(ids_BL, segment_ids_BL, inputs_embeds_BLE, positions_BL)
+        everywhere, nearby = self._attention_inputs(x_BLD, attention_mask, positions_BL)
         last = len(self.blocks) - 1
         for layer, block in enumerate(self.blocks):
             shared = nearby if self.config.is_local(layer) else everywhere
             x_BLD = block(x_BLD, shared, positions_BN if layer == last else None)
-        return self.final_norm(x_BLD)
+        x_BLD = self.final_norm(x_BLD)
+        return (
+            attention_mask.pad(x_BLD)
+            if isinstance(attention_mask, DocumentMask) and positions_BN is None
+            else x_BLD
+        )
 
     def _attention_inputs(
-        self, ids_BL: Tensor, attention_mask_BL: Tensor | None
+        self, x_BLD: Tensor, mask: AttentionMask, positions: Tensor | None
     ) -> tuple[AttentionInput, AttentionInput]:
         """Return what global blocks and what local blocks share."""
-        config, (B, L), device = self.config, ids_BL.shape, ids_BL.device
-        mask_B11L = attention_mask_BL
-        if attention_mask_BL is not None:
-            mask_B11L = attention_mask_BL.view(B, 1, -1, L)
+        config, length, device = self.config, x_BLD.shape[-2], x_BLD.device
         angles, local_angles = None, None
         if config.position_encoding == "rotary":
-            positions_L, head_size = torch.arange(L, device=device), config.hidden_size // config.heads
-            angles = rotary_angles(positions_L, head_size, config.rope_theta)
-            local_angles = rotary_angles(positions_L, head_size, config.local_rope_theta)
-        everywhere, reach = AttentionInput(mask_B11L, angles), config.reach
-        if not reach or reach + 1 >= L:
-            return everywhere, AttentionInput(mask_B11L, local_angles)
-        is_bias = mask_B11L is not None and mask_B11L.dtype != torch.bool
-        if 3 * reach >= L or is_bias:
-            mask_B1LL = window_mask(L, reach, device=device)
-            if mask_B11L is not None and is_bias:
-                mask_B1LL = mask_B11L.masked_fill(~mask_B1LL, HIDDEN)
-            elif mask_B11L is not None:
-                mask_B1LL = (mask_B1LL & mask_B11L) | torch.eye(L, dtype=torch.bool, device=device)
-            return everywhere, AttentionInput(mask_B1LL, local_angles)
-        masks = window_masks(attention_mask_BL, B, L, reach, device=device)
-        return everywhere, AttentionInput(masks, local_angles, reach)
+            positions = torch.arange(length, device=device) if positions is None else positions
+            head_size = config.hidden_size // config.heads
+            angles = rotary_angles(positions, head_size, config.rope_theta)
+            local_angles = rotary_angles(positions, head_size, config.local_rope_theta)
+        if isinstance(mask, DocumentMask):
+            return AttentionInput(mask, angles), AttentionInput(mask, local_angles, config.reach)
+        if mask is not None:
+            mask = mask.view(len(mask), 1, -1, length)
+        everywhere, reach = AttentionInput(mask, angles), config.reach
+        if not reach or reach + 1 >= length:
+            return everywhere, AttentionInput(mask, local_angles)
+        if splits_into_windows(length, reach) and (mask is None or mask.dtype == torch.bool):
+            return everywhere, AttentionInput(mask, local_angles, reach)
+        return everywhere, AttentionInput(within_window(mask, length, reach, device=device), local_angles)

@@ -24,7 +24,6 @@ from electra.modeling.init import initialize
 from electra.modeling.kernels.dropout import Dropout
 from electra.modeling.kernels.relative_attention import RelativeAttention
 from electra.modeling.kernels.relative_mask import MaskSpec, QueryMask, can_sync, distances, sinusoids
-from electra.modeling.kernels.unpadding import Unpadding
 
 
 @dataclass(frozen=True)
@@ -197,7 +196,6 @@ class RelativeEncoder(EncoderModule):
         attention_mask_BL: Tensor | None = None,
         *,
         positions_BN: Tensor | None = None,
-        unpadding: Unpadding | None = None,
         inputs_embeds_BLE: Tensor | None = None,
         memory: Memory | None = None,
         permutation_BLL: Tensor | None = None,
@@ -206,7 +204,6 @@ class RelativeEncoder(EncoderModule):
         """Return the states of all tokens (B, L, D) or of some positions (B, N, D), then those of the targets.
 
         Args: as `encode`, and
-            unpadding: ignored; states at padding are computed.
             memory: the memory, which is replaced with the next one. None: no memory is read or returned.
         """
         output = self.encode(

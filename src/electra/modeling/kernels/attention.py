@@ -1,67 +1,22 @@
-"""Multi-head self-attention.
+"""Scaled dot-product attention of several heads.
 
-Shapes: B batch, L length, T tokens of the batch, N query positions, D hidden size, H heads, K head size; G is 3
-for queries, keys and values in one tensor, and 2 for keys and values.
+Shapes: B batch, L length, N query positions, H heads, K head size; G is 3 for queries, keys and
+values in one tensor, and 2 for keys and values.
 """
 
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from electra.modeling.kernels.dropout import Dropout, DropoutMask
-from electra.modeling.kernels.unpadding import Unpadding
+from electra.modeling.kernels.dropout import DropoutMask
 
 
-class Attention(nn.Module):
-    """Multi-head self-attention; the three input projections are one matrix product.
-
-    Args:
-        dropout: dropout probability of the attention probabilities during training.
-    """
-
-    def __init__(self, hidden_size: int, heads: int, *, dropout: float) -> None:
-        super().__init__()
-        self.heads = heads
-        self.query_key_value = nn.Linear(hidden_size, 3 * hidden_size)
-        self.output = nn.Linear(hidden_size, hidden_size)
-        self.dropout = Dropout(dropout)
-
-    def forward(
-        self,
-        x_BLD: Tensor,
-        mask_B11L: Tensor | None,
-        query_states_BND: Tensor | None = None,
-        unpadding: Unpadding | None = None,
-    ) -> Tensor:
-        """Return the attention output (B, N, D), or (B, L, D).
-
-        Args:
-            x_BLD: the states that keys and values are computed from.
-            mask_B11L: True at keys that may be attended to, or (B, 1, N, L) numbers that are added to the scores;
-                None: every key may be attended to.
-            query_states_BND: the states that queries are computed from; None: `x_BLD`.
-            unpadding: if given, `x_BLD` has no padding (T, D), and neither has the output if `query_states_BND` is
-                None.
-        """
-        D = x_BLD.shape[-1]
-        heads = self.heads, D // self.heads
-        query_BNHK = None
-        if query_states_BND is None:
-            product_BLX = self.query_key_value(x_BLD)
-        else:
-            query_weight, key_value_weight = self.query_key_value.weight.split([D, 2 * D])
-            query_bias, key_value_bias = self.query_key_value.bias.split([D, 2 * D])
-            query_BNHK = F.linear(query_states_BND, query_weight, query_bias).unflatten(-1, heads)
-            product_BLX = F.linear(x_BLD, key_value_weight, key_value_bias)
-        if unpadding is not None:
-            product_BLX = unpadding.pad(product_BLX)
-        packed_BLGHK = product_BLX.unflatten(-1, (-1, *heads))
-        p = self.dropout.p if self.training else 0.0
-        y_BND = attend(query_BNHK, packed_BLGHK, mask_B11L, p).flatten(2)
-        return self.output(y_BND if unpadding is None or query_states_BND is not None else unpadding.unpad(y_BND))
+def as_key_mask(mask_BL: Tensor | None) -> Tensor | None:
+    """Return a mask of keys (B, 1, 1, L), which is the same for all queries."""
+    return None if mask_BL is None else mask_BL[:, None, None]
 
 
 def attend(query_BNHK: Tensor | None, packed_BLGHK: Tensor, mask_B11L: Tensor | None, p: float) -> Tensor:

@@ -27,6 +27,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from electra.modeling.kernels.documents import DocumentMask
 from electra.modeling.kernels.dropout import DropoutMask
 
 TILE = 64
@@ -45,10 +46,19 @@ class PositionVectors(NamedTuple):
     keys_SHK: Tensor | None
     queries_SHK: Tensor | None
 
+    def of_length(self, length: int) -> "PositionVectors":
+        """Return the vectors for shorter rows."""
+        return PositionVectors(*(vectors if vectors is None else _middle(vectors, length) for vectors in self))
+
     @property
     def terms(self) -> int:
         """How many terms a score has."""
         return 1 + sum(vectors is not None for vectors in self)
+
+
+def _middle(vectors_SHK: Tensor, length: int) -> Tensor:
+    """Return the vectors of the distances -(length - 1) to length - 1."""
+    return vectors_SHK[len(vectors_SHK) // 2 - length + 1 : len(vectors_SHK) // 2 + length]
 
 
 def distance_scores(length: int) -> int:
@@ -80,6 +90,24 @@ def attend(
     return (attend_by_head if on_cpu else attend_fused)(
         query_BNHK, packed_BLGHK, vectors, positions_BN, mask_B1NL, p
     )
+
+
+def attend_documents(packed_TGHK: Tensor, vectors: PositionVectors, documents: DocumentMask, p: float) -> Tensor:
+    """Return the attention output (T, H, K) of tokens that attend to the tokens of their document.
+
+    Args:
+        packed_TGHK: queries, keys and values of the tokens of `documents`.
+        vectors: for rows as long as the longest document.
+        p: dropout probability of the attention probabilities.
+    """
+
+    def attend_group(packed_dlGHK: Tensor, mask_dl: Tensor | None) -> Tensor:
+        length = packed_dlGHK.shape[1]
+        mask = documents.attention_mask(mask_dl, length)
+        mask = None if mask is None else mask[:, None]
+        return attend(None, packed_dlGHK, vectors.of_length(length), None, mask, p)
+
+    return documents.by_group(attend_group, packed_TGHK)
 
 
 def attend_by_head(

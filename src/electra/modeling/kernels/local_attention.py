@@ -10,11 +10,49 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from electra.modeling.kernels.attention import attend
 
-def window_mask(length: int, reach: int, *, device: torch.device) -> Tensor:
-    """Return True where the distance of a query and a key is at most `reach` (1, 1, L, L), for short rows."""
+HIDDEN = -1e9
+"""Added to the score of a key that is outside of the window, if scores are masked by numbers."""
+
+
+def splits_into_windows(length: int, reach: int) -> bool:
+    """Whether windows cost less than all pairs of a row."""
+    return length > 3 * reach
+
+
+def within_window(mask_B1xL: Tensor | None, length: int, reach: int, *, device: torch.device) -> Tensor:
+    """Return the mask of all pairs of a query and a key at most `reach` positions apart, for short rows.
+
+    Args:
+        mask_B1xL: True at keys that may be attended to (B, 1, 1, L); None: all. Or numbers (B, 1, L, L) that are
+            added to the scores.
+
+    Returns:
+        (1 or B, 1, L, L), True at the pairs, or the numbers with -1e9 at other pairs.
+    """
     positions_L = torch.arange(length, device=device)
-    return ((positions_L[:, None] - positions_L).abs() <= reach)[None, None]
+    near_LL = (positions_L[:, None] - positions_L).abs() <= reach
+    if mask_B1xL is None:
+        return near_LL[None, None]
+    if mask_B1xL.dtype != torch.bool:
+        return mask_B1xL.masked_fill(~near_LL, HIDDEN)
+    return (near_LL & mask_B1xL) | torch.eye(length, dtype=torch.bool, device=device)
+
+
+def attend_locally(packed_BLGHK: Tensor, mask_B11L: Tensor | None, reach: int, p: float) -> Tensor:
+    """Return the attention output (B, L, H, K) of tokens that attend to those at most `reach` positions away.
+
+    Args:
+        packed_BLGHK: queries, keys and values.
+        mask_B11L: True at tokens, False at padding; None: there is no padding.
+        p: dropout probability of the attention probabilities.
+    """
+    B, L = packed_BLGHK.shape[:2]
+    mask_BL = None if mask_B11L is None else mask_B11L.view(B, L)
+    query_NQHK, windows_NWGHK = split_windows(packed_BLGHK, reach)
+    masks_N1QW = window_masks(mask_BL, B, L, reach, device=packed_BLGHK.device)
+    return join_blocks(attend(query_NQHK, windows_NWGHK, masks_N1QW, p), B, L)
 
 
 def split_windows(packed_BLGHK: Tensor, reach: int) -> tuple[Tensor, Tensor]:

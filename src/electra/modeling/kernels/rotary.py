@@ -38,13 +38,56 @@ def rotate(x_BLGHK: Tensor, cos_LP: Tensor, sin_LP: Tensor) -> Tensor:
     return y
 
 
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def rotate_in_place(product_BLX: Tensor, heads: int, cos_LP: Tensor, sin_LP: Tensor) -> Tensor:
+    """Return queries, keys and values (B, L, 3, H, K), with queries and keys rotated where they are in memory.
+
+    Args:
+        product_BLX: the output of the input projections, X = 3 × H × K, which nothing else needs.
+        heads: H.
+        cos_LP, sin_LP: `rotary_angles`, (L, P) or (B, L, P); or (T, P) for a product (T, X).
+    """
+    shape = (3, heads, product_BLX.shape[-1] // (3 * heads))
+    if torch.compiler.is_compiling():
+        packed_BLGHK = product_BLX.unflatten(-1, shape)
+        rotated_BLGHK = rotate(packed_BLGHK.narrow(-3, 0, 2), cos_LP, sin_LP)
+        return torch.cat([rotated_BLGHK, packed_BLGHK.narrow(-3, 2, 1)], -3)
+    cos, sin = (x.to(product_BLX.dtype)[..., None, None, :] for x in (cos_LP, sin_LP))
+    rotated: Tensor = _RotateInPlace.apply(product_BLX, shape, cos, sin)  # type: ignore[no-untyped-call]
+    return rotated.unflatten(-1, shape)
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor, out: Tensor | None = None) -> Tensor:
     first, second = x.chunk(2, -1)
-    y = torch.empty_like(x)
+    y = torch.empty_like(x) if out is None else out
     y_first, y_second = y.chunk(2, -1)
     torch.mul(first, cos, out=y_first).addcmul_(second, sin, value=-1)
     torch.mul(second, cos, out=y_second).addcmul_(first, sin)
     return y
+
+
+class _RotateInPlace(torch.autograd.Function):
+    """The gradient is rotated back, into a new tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, product: Tensor, shape: tuple[int, int, int], cos: Tensor, sin: Tensor) -> Tensor:
+        ctx.mark_dirty(product)
+        ctx.save_for_backward(cos, sin)
+        ctx.shape = shape
+        first, second = product.unflatten(-1, shape).narrow(-3, 0, 2).chunk(2, -1)
+        rotated_first = torch.mul(first, cos).addcmul_(second, sin, value=-1)
+        second.mul_(cos).addcmul_(first, sin)
+        first.copy_(rotated_first)
+        return product
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        cos, sin = ctx.saved_tensors
+        result = torch.empty_like(grad)
+        grad_parts, parts = (x.unflatten(-1, ctx.shape) for x in (grad, result))
+        _rotate(grad_parts.narrow(-3, 0, 2), cos, -sin, out=parts.narrow(-3, 0, 2))
+        parts.narrow(-3, 2, 1).copy_(grad_parts.narrow(-3, 2, 1))
+        return result, None, None, None
 
 
 class _Rotate(torch.autograd.Function):

@@ -6,7 +6,7 @@ from configs import make_encoder_config
 
 from electra.modeling.encoders.base import attention_mask
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
-from electra.modeling.kernels.unpadding import Unpadding
+from electra.modeling.kernels.documents import DocumentMask
 
 CONFIG = BertConfig(
     layers=2, hidden_size=16, embedding_size=8, feed_forward_size=32, heads=2, vocabulary_size=50, dropout=0.0,
@@ -15,20 +15,20 @@ CONFIG = BertConfig(
 LENGTHS_B = torch.tensor([3, 7, 1, 5])
 MASK_BL = attention_mask(LENGTHS_B, 7)
 assert MASK_BL is not None
-UNPADDING = Unpadding(MASK_BL.flatten().nonzero()[:, 0], 4, 7)
+DOCUMENTS = DocumentMask.of_rows(LENGTHS_B.numpy(), 7)
 
 
 def test_padding_undoes_unpadding() -> None:
     x_BLD = torch.arange(4 * 7 * 2.0).view(4, 7, 2)
-    tokens_TD = UNPADDING.unpad(x_BLD)
+    tokens_TD = DOCUMENTS.unpad(x_BLD)
     assert torch.equal(tokens_TD, x_BLD[MASK_BL])
-    assert torch.equal(UNPADDING.pad(tokens_TD), x_BLD * MASK_BL[..., None])
+    assert torch.equal(DOCUMENTS.pad(tokens_TD), x_BLD * MASK_BL[..., None])
 
 
 def test_gradients_equal_those_of_indexing() -> None:
     x_BLD = torch.randn(4, 7, 2, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(UNPADDING.unpad, x_BLD)
-    assert torch.autograd.gradcheck(UNPADDING.pad, torch.randn(16, 3, dtype=torch.float64, requires_grad=True))
+    assert torch.autograd.gradcheck(DOCUMENTS.unpad, x_BLD)
+    assert torch.autograd.gradcheck(DOCUMENTS.pad, torch.randn(16, 3, dtype=torch.float64, requires_grad=True))
 
 
 @pytest.mark.parametrize("positions_BN", [None, torch.tensor([[0, 2], [6, 0], [0, 0], [4, 1]])])
@@ -39,9 +39,9 @@ def test_states_and_gradients_are_the_same(positions_BN: torch.Tensor | None, at
     encoder = BertEncoder(config).double().train()
     ids_BL, segments_BL = torch.randint(50, (4, 7)), torch.randint(2, (4, 7))
     results = []
-    for unpadding in (None, UNPADDING):
+    for mask in (MASK_BL, DOCUMENTS):
         encoder.zero_grad()
-        x = encoder(ids_BL, segments_BL, MASK_BL, positions_BN=positions_BN, unpadding=unpadding)
+        x = encoder(ids_BL, segments_BL, mask, positions_BN=positions_BN)
         x = x if positions_BN is not None else x * MASK_BL[..., None]
         (x * torch.linspace(-1, 1, x.numel(), dtype=x.dtype).view_as(x)).sum().backward()
         results.append([x.detach(), *(p.grad.clone() for p in encoder.parameters() if p.grad is not None)])
@@ -52,5 +52,5 @@ def test_states_and_gradients_are_the_same(positions_BN: torch.Tensor | None, at
 
 def test_states_at_padding_are_zero() -> None:
     encoder = BertEncoder(CONFIG).eval()
-    x_BLD = encoder(torch.ones(4, 7, dtype=torch.long), None, MASK_BL, unpadding=UNPADDING)
+    x_BLD = encoder(torch.ones(4, 7, dtype=torch.long), None, DOCUMENTS)
     assert not x_BLD[~MASK_BL].any() and x_BLD[MASK_BL].all()

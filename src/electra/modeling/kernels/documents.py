@@ -1,0 +1,243 @@
+"""The attention mask of rows that hold several documents, or one document and padding.
+
+A token attends to the tokens of its own document. Only attention needs to know the documents: all other layers of
+an encoder work on single tokens, so they compute nothing at padding. Attention is computed for groups of documents
+of similar length, never with a mask of length × length over a whole row.
+
+Shapes: B batch, L length of rows, T tokens of the batch without padding, D documents, t tokens of a group,
+d documents of a group, l length of the longest of them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+SIMILAR = 0.85
+"""Documents of a group are at least this share of the longest one. Attention takes time with the square of it."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Consecutive tokens of documents of similar length.
+
+    Attributes:
+        documents, length: number of documents, and length of the longest; the padded documents are (d, l).
+        indices_t: index of each token in the padded documents, d × l; None: all have the same length.
+        mask_dl: True at tokens; None: all are tokens.
+    """
+
+    documents: int
+    length: int
+    indices_t: Tensor | None
+    mask_dl: Tensor | None
+
+    @property
+    def tokens(self) -> int:
+        return self.documents * self.length if self.indices_t is None else len(self.indices_t)
+
+    def pad(self, x_tx: Tensor) -> Tensor:
+        """Return the values (d, l, ...) of each document, with 0 at padding."""
+        if self.indices_t is not None:
+            x_tx = _pad(x_tx, self.indices_t, self.documents * self.length)
+        return x_tx.unflatten(0, (self.documents, self.length))
+
+    def unpad(self, x_dlx: Tensor) -> Tensor:
+        """Return the values (t, ...) of the tokens."""
+        x_tx = x_dlx.flatten(0, 1)
+        return x_tx if self.indices_t is None else _unpad(x_tx, self.indices_t)
+
+
+@dataclass(frozen=True)
+class DocumentMask:
+    """Where the documents of a batch are. Tokens (T) are in the order of groups, documents of a group together.
+
+    Attributes:
+        batch, length: B and L.
+        indices_T: index of each token in the flattened batch: row × L + column.
+        positions_BL: position of each token in its document; None: each row is one document, from column 0.
+        groups: the documents, from the shortest to the longest; one group in the order of rows if each row is one
+            document.
+        direction: a token attends to the whole document, or to itself and the tokens to its left, or right.
+    """
+
+    batch: int
+    length: int
+    indices_T: Tensor
+    positions_BL: Tensor | None
+    groups: tuple[Group, ...]
+    direction: Literal["both", "left", "right"] = "both"
+
+    @classmethod
+    def of_rows(cls, lengths_B: NDArray[np.int64], length: int) -> Self:
+        """Return the mask of rows that are one document each, with padding after it.
+
+        Args:
+            lengths_B: tokens of each row.
+            length: L, the length of the padded rows.
+        """
+        inside_BL = np.arange(length) < lengths_B[:, None]
+        indices_T, mask_BL = torch.from_numpy(np.flatnonzero(inside_BL)), torch.from_numpy(inside_BL)
+        return cls(len(lengths_B), length, indices_T, None, (Group(len(lengths_B), length, indices_T, mask_BL),))
+
+    @classmethod
+    def of_documents(cls, documents_D2: NDArray[np.int64], batch: int, length: int) -> Self:
+        """Return the mask of rows with any number of documents.
+
+        Args:
+            documents_D2: first position (row × L + column) and length of each document.
+            batch, length: B and L.
+        """
+        starts_D, lengths_D = documents_D2[np.argsort(documents_D2[:, 1], kind="stable")].T
+        positions_T = _count_up(lengths_D)
+        indices_T = np.repeat(starts_D, lengths_D) + positions_T
+        positions_BL = np.zeros((batch, length), np.int64)
+        positions_BL.reshape(-1)[indices_T] = positions_T
+        groups = [_group(lengths_D[first:last]) for first, last in _similar_lengths(lengths_D)]
+        return cls(batch, length, torch.from_numpy(indices_T), torch.from_numpy(positions_BL), tuple(groups))
+
+    @property
+    def rows_are_documents(self) -> bool:
+        """Whether each row is one document, padded at its end."""
+        return self.positions_BL is None
+
+    @property
+    def positions(self) -> Tensor:
+        """Position of each token in its document (B, L)."""
+        if self.positions_BL is not None:
+            return self.positions_BL
+        return torch.arange(self.length, device=self.indices_T.device).expand(self.batch, -1)
+
+    def unpad(self, x_BLx: Tensor) -> Tensor:
+        """Return the values (T, ...) of the tokens."""
+        return _unpad(x_BLx.flatten(0, 1), self.indices_T)
+
+    def pad(self, x_Tx: Tensor) -> Tensor:
+        """Return the values (B, L, ...) in their rows, with 0 at padding."""
+        return _pad(x_Tx, self.indices_T, self.batch * self.length).unflatten(0, (self.batch, self.length))
+
+    def select(self, x_Tx: Tensor, positions_BN: Tensor) -> Tensor:
+        """Return the values (B, N, ...) at some positions of each row; those of the first token for padding."""
+        tokens_BL = torch.zeros(self.batch * self.length, dtype=torch.int64, device=x_Tx.device)
+        tokens_BL[self.indices_T] = torch.arange(len(self.indices_T), device=x_Tx.device)
+        return x_Tx[tokens_BL.view(self.batch, self.length).gather(1, positions_BN)]
+
+    def attention_mask(self, mask_dl: Tensor | None, length: int) -> Tensor | None:
+        """Return True at the keys that each query of a group may attend to, (1 or d, 1 or l, l); None: all.
+
+        Args:
+            mask_dl: the mask of the group.
+            length: l.
+        """
+        mask_d1l = None if mask_dl is None else mask_dl[:, None]
+        if self.direction == "both":
+            return mask_d1l
+        device = self.indices_T.device
+        mask_1ll = torch.ones(1, length, length, dtype=torch.bool, device=device).tril()
+        mask_1ll = mask_1ll if self.direction == "left" else mask_1ll.mT
+        if mask_d1l is None:
+            return mask_1ll
+        return (mask_1ll & mask_d1l) | torch.eye(length, dtype=torch.bool, device=device)
+
+    def by_group(self, compute: Callable[..., Tensor], *values_Tx: Tensor) -> Tensor:
+        """Return the results (T, ...) of a function of padded documents.
+
+        Args:
+            compute: its arguments are the values (d, l, ...) of a group, one for each of `values_Tx`, and their
+                mask (d, l); it returns values (d, l, ...).
+        """
+        sizes = [group.tokens for group in self.groups]
+        results = []
+        for group, *parts in zip(self.groups, *(x_Tx.split(sizes) for x_Tx in values_Tx), strict=True):
+            results.append(group.unpad(compute(*map(group.pad, parts), group.mask_dl)))
+        return results[0] if len(results) == 1 else torch.cat(results)
+
+    def to(self, device: torch.device) -> "DocumentMask":
+        """Return the mask on a device. The copy to an accelerator is asynchronous."""
+        if device.type == "cpu":
+            return self
+
+        def copy(tensor: Tensor | None) -> Any:
+            return None if tensor is None else tensor.pin_memory().to(device, non_blocking=True)
+
+        groups = [
+            replace(group, indices_t=copy(group.indices_t), mask_dl=copy(group.mask_dl)) for group in self.groups
+        ]
+        indices_T, positions_BL = copy(self.indices_T), copy(self.positions_BL)
+        return replace(self, indices_T=indices_T, positions_BL=positions_BL, groups=tuple(groups))
+
+
+AttentionMask = Tensor | DocumentMask | None
+"""True at tokens (B, L); or where the documents of a batch are; None: each row is one document without padding."""
+
+
+def _count_up(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return 0, 1, ... for each of several lengths, one after another."""
+    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def _similar_lengths(lengths_D: NDArray[np.int64]) -> Sequence[tuple[int, int]]:
+    """Return the first document and the one after the last of each group; lengths are ascending."""
+    groups, last = [], len(lengths_D)
+    while last:
+        first = int(np.searchsorted(lengths_D, SIMILAR * lengths_D[last - 1]))
+        groups.append((first, last))
+        last = first
+    return groups[::-1]
+
+
+def _group(lengths_d: NDArray[np.int64]) -> Group:
+    documents, length = len(lengths_d), int(lengths_d[-1])
+    if int(lengths_d[0]) == length:
+        return Group(documents, length, None, None)
+    indices_t = np.repeat(np.arange(documents) * length, lengths_d) + _count_up(lengths_d)
+    mask_dl = np.arange(length) < lengths_d[:, None]
+    return Group(documents, length, torch.from_numpy(indices_t), torch.from_numpy(mask_dl))
+
+
+def _unpad(x: Tensor, indices_T: Tensor) -> Tensor:
+    y: Tensor = _Unpad.apply(x, indices_T)  # type: ignore[no-untyped-call]
+    return y
+
+
+def _pad(x_Tx: Tensor, indices_T: Tensor, count: int) -> Tensor:
+    y: Tensor = _Pad.apply(x_Tx, indices_T, count)  # type: ignore[no-untyped-call]
+    return y
+
+
+def _scatter(x_Tx: Tensor, indices_T: Tensor, count: int) -> Tensor:
+    return x_Tx.new_zeros(count, *x_Tx.shape[1:]).index_copy_(0, indices_T, x_Tx)
+
+
+class _Unpad(torch.autograd.Function):
+    """Indexing whose gradient is copied. PyTorch would add it up, because it does not know that indices differ."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, indices_T: Tensor) -> Tensor:
+        ctx.save_for_backward(indices_T)
+        ctx.count = len(x)
+        return x.index_select(0, indices_T)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (indices_T,) = ctx.saved_tensors
+        return _scatter(grad, indices_T, ctx.count), None
+
+
+class _Pad(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, indices_T: Tensor, count: int) -> Tensor:
+        ctx.save_for_backward(indices_T)
+        return _scatter(x, indices_T, count)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (indices_T,) = ctx.saved_tensors
+        return grad.index_select(0, indices_T), None, None

@@ -1,0 +1,90 @@
+"""Rows of several documents, against the same documents in rows of their own."""
+
+import pytest
+import torch
+from configs import make_encoder_config
+
+from electra.modeling.encoders.base import EncoderConfig
+from electra.modeling.encoders.states import compute_states
+from electra.modeling.kernels.documents import DocumentMask
+
+LENGTH = 64
+DOCUMENTS = torch.tensor([(0, 30), (30, 34), (64, 64), (128, 5), (133, 6), (139, 40)])
+"""First position and length in a batch of three rows; the last row ends with padding."""
+POSITIONS_BN = torch.tensor([[3, 31], [0, 5], [2, 10]])
+SHAPE = {
+    "layers": 3, "hidden_size": 16, "embedding_size": 16, "feed_forward_size": 32, "heads": 2,
+    "vocabulary_size": 50, "max_positions": 64, "dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.3,
+}  # fmt: skip
+SHAPES = {
+    "bert": {},
+    "bert, projected": {"embedding_size": 8},
+    "bert, kernel with dropout": {"attention_dropout": 1e-9},
+    "relative": {"kind": "relative"},
+    "modernbert": {"kind": "modernbert", "local_window": 0},
+    "modernbert, short windows": {"kind": "modernbert", "local_window": 8},
+    "modernbert, long windows": {"kind": "modernbert", "local_window": 40},
+    "deberta": {"kind": "deberta"},
+    "deberta, convolution": {"kind": "deberta", "convolution_width": 3, "position_buckets": 8},
+    "modernbert, learned": {"kind": "modernbert", "position_encoding": "learned", "type_vocabulary_size": 2},
+}
+
+
+def encoder_config(name: str) -> EncoderConfig:
+    return make_encoder_config(**{**SHAPE, **SHAPES[name]})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("positions_BN", [None, POSITIONS_BN], ids=["all positions", "selected positions"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_documents_do_not_see_each_other(name: str, positions_BN: torch.Tensor | None) -> None:
+    torch.manual_seed(0)
+    encoder = encoder_config(name).build().double().train()
+    ids_BL = torch.randint(50, (3, LENGTH))
+    documents = DocumentMask.of_documents(DOCUMENTS.numpy(), 3, LENGTH)
+    packed = compute_states(encoder, ids_BL, None, documents, positions_BN=positions_BN)
+
+    alone = torch.zeros(3 * LENGTH, 16, dtype=torch.double)
+    for start, length in DOCUMENTS.tolist():
+        states_lD = encoder(ids_BL.view(1, -1)[:, start : start + length])[0]
+        alone = alone.index_copy(0, torch.arange(start, start + length), states_lD)
+    alone = alone.view(3, LENGTH, 16)
+    if positions_BN is not None:
+        alone = alone[torch.arange(3)[:, None], positions_BN]
+    torch.testing.assert_close(packed, alone, rtol=0, atol=1e-11)
+
+    weights, parameters = torch.randn_like(alone), list(encoder.parameters())
+    gradients = [
+        torch.autograd.grad((states * weights).sum(), parameters, allow_unused=True) for states in (packed, alone)
+    ]
+    for ours, reference in zip(*gradients, strict=True):
+        assert (ours is None) == (reference is None)
+        if ours is not None:
+            torch.testing.assert_close(ours, reference, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["bert", "modernbert, short windows", "relative"])
+def test_embeddings_can_be_given(name: str) -> None:
+    torch.manual_seed(0)
+    encoder = encoder_config(name).build().eval()
+    ids_BL = torch.randint(50, (3, LENGTH))
+    documents = DocumentMask.of_documents(DOCUMENTS.numpy(), 3, LENGTH)
+    embeds_BLE = encoder.token_table(ids_BL)
+    torch.testing.assert_close(
+        compute_states(encoder, torch.zeros_like(ids_BL), None, documents, inputs_embeds_BLE=embeds_BLE),
+        compute_states(encoder, ids_BL, None, documents),
+    )
+
+
+@pytest.mark.parametrize("name", ["bert", "modernbert", "modernbert, short windows"])
+@pytest.mark.parametrize("direction", ["left", "right"])
+def test_a_direction_hides_the_other_side(name: str, direction: str) -> None:
+    torch.manual_seed(0)
+    encoder = encoder_config(name).build().eval()
+    ids_BL = torch.randint(49, (3, LENGTH))
+    documents = DocumentMask.of_documents(DOCUMENTS.numpy(), 3, LENGTH)
+    documents = DocumentMask(**{**vars(documents), "direction": direction})
+    changed_BL = ids_BL.clone()
+    changed_BL[0, 40] = 49  # in the document at columns 30 to 63
+    difference_L = (encoder(ids_BL, None, documents) - encoder(changed_BL, None, documents)).abs().amax(-1)[0]
+    seen = range(40, LENGTH) if direction == "left" else range(30, 41)
+    assert [bool(x > 0) for x in difference_L] == [column in seen for column in range(LENGTH)]
