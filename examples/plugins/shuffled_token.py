@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from electra import register_objective
 from electra.data.collate import Batch
-from electra.modeling.encoders.base import compute_states
+from electra.modeling.encoders.states import compute_states
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import ReplacedTokenHead
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput

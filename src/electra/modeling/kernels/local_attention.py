@@ -6,8 +6,11 @@ memory and time grow linearly with the length.
 Shapes: B batch, L length, N blocks, Q tokens of a block, W = 3 Q keys of a window, G parts, H heads, K head size.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from electra.modeling.kernels.attention import attend
@@ -62,11 +65,46 @@ def split_windows(packed_BLGHK: Tensor, reach: int) -> tuple[Tensor, Tensor]:
         packed_BLGHK: queries, keys and values. Their length is padded with zeros to a multiple of Q = `reach`.
     """
     rest = -packed_BLGHK.shape[1] % reach
-    query_BLHK = F.pad(packed_BLGHK[:, :, 0], (0, 0, 0, 0, 0, rest))
-    keys_values_BLGHK = F.pad(packed_BLGHK[:, :, 1:], (0, 0, 0, 0, 0, 0, reach, reach + rest))
-    windows = keys_values_BLGHK.unfold(1, 3 * reach, reach)  # (B, N, 2, H, K, W)
-    windows = windows.permute(0, 1, 5, 2, 3, 4).flatten(0, 1)
-    return query_BLHK.unflatten(1, (-1, reach)).flatten(0, 1), windows
+    if rest:
+        packed_BLGHK = F.pad(packed_BLGHK, (0, 0, 0, 0, 0, 0, 0, rest))
+    blocks: tuple[Tensor, Tensor] = _SplitWindows.apply(packed_BLGHK, reach)  # type: ignore[no-untyped-call]
+    return blocks
+
+
+class _SplitWindows(torch.autograd.Function):
+    """Copies each block into the windows that it is part of; the gradient adds up the copies.
+
+    PyTorch's `unfold` would do the same, but its gradient is slow.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, packed_BLGHK: Tensor, reach: int) -> tuple[Tensor, Tensor]:
+        ctx.shape = packed_BLGHK.shape
+        blocks_BNQGHK = packed_BLGHK.unflatten(1, (-1, reach))
+        keys_values = blocks_BNQGHK[:, :, :, 1:]
+        B, N, Q, G, H, K = keys_values.shape
+        windows = packed_BLGHK.new_empty(B, N, 3, Q, G, H, K)
+        windows[:, 0, 0], windows[:, -1, 2] = 0, 0
+        windows[:, 1:, 0], windows[:, :, 1], windows[:, :-1, 2] = (
+            keys_values[:, :-1],
+            keys_values,
+            keys_values[:, 1:],
+        )
+        return blocks_BNQGHK[:, :, :, 0].flatten(0, 1), windows.view(B * N, 3 * Q, G, H, K)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_query_NQHK: Tensor, grad_windows_NWGHK: Tensor) -> tuple[Tensor, None]:
+        B, Q = ctx.shape[0], grad_query_NQHK.shape[1]
+        grad = grad_query_NQHK.new_empty(ctx.shape)
+        blocks_BNQGHK = grad.unflatten(1, (-1, Q))
+        blocks_BNQGHK[:, :, :, 0] = grad_query_NQHK.unflatten(0, (B, -1))
+        windows = grad_windows_NWGHK.unflatten(1, (3, Q)).unflatten(0, (B, -1))
+        keys_values = blocks_BNQGHK[:, :, :, 1:]
+        keys_values.copy_(windows[:, :, 1])
+        keys_values[:, :-1] += windows[:, 1:, 0]
+        keys_values[:, 1:] += windows[:, :-1, 2]
+        return grad, None
 
 
 def window_masks(mask_BL: Tensor | None, batch: int, length: int, reach: int, *, device: torch.device) -> Tensor:
