@@ -24,6 +24,7 @@ from electra.data.streams import StreamOrder, check_stream
 from electra.data.tags import TAGS, TagTable
 from electra.data.tokenizer import continuation_mask, load_tokenizer
 from electra.errors import ConfigError, DataError
+from electra.modeling.kernels.document_attention import has_variable_length_attention
 from electra.objectives.base import Objective
 from electra.objectives.masking import WHOLE_WORDS
 from electra.objectives.stream_memory import stream_memories
@@ -40,7 +41,7 @@ from electra.training.distributed import (
     run_and_wait,
     world_size,
 )
-from electra.training.precision import Precision, choose_precision
+from electra.training.precision import PRECISIONS, Precision, choose_precision
 from electra.training.run_folder import RunFolder
 from electra.training.update import compile_encoders
 
@@ -106,6 +107,11 @@ def build(config: PretrainConfig, data: TokenData, warm_start: WarmStart | None)
     batches = build_batches(config, data, device)
     precision = _precision(config, objective, batches, device)
     logger.info("%s on %s: %s", precision.name, device, precision.reason)
+    if config.packing.packs_documents:
+        p, dtype = config.model.attention_dropout, PRECISIONS[precision.name]
+        in_one_call = has_variable_length_attention(device, dtype, p)
+        how = "all documents in one call" if in_one_call else "documents of similar length together"
+        logger.info("attention in packed rows: %s", how)
     if _is_compiled(config, device):
         compile_encoders(objective)
         logger.info("the first step is slow, because it compiles the encoders")
@@ -161,7 +167,9 @@ def _check_batch_sizes(config: PretrainConfig) -> None:
 
 
 def _is_compiled(config: PretrainConfig, device: torch.device) -> bool:
-    enabled = config.train.compile == "on" or (config.train.compile == "auto" and device.type == "cuda")
+    # The shapes of packed rows differ from batch to batch, and each would be compiled.
+    automatic = device.type == "cuda" and not config.packing.packs_documents
+    enabled = config.train.compile == "on" or (config.train.compile == "auto" and automatic)
     return enabled and (config.train.sharding == "none" or world_size() == 1)
 
 

@@ -1,11 +1,15 @@
 """An encoder without padding against the same encoder with padding."""
 
+from itertools import pairwise
+
+import numpy as np
 import pytest
 import torch
 from configs import make_encoder_config
 
 from electra.modeling.encoders.base import attention_mask
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
+from electra.modeling.kernels import document_attention
 from electra.modeling.kernels.documents import DocumentMask
 
 CONFIG = BertConfig(
@@ -54,3 +58,40 @@ def test_states_at_padding_are_zero() -> None:
     encoder = BertEncoder(CONFIG).eval()
     x_BLD = encoder(torch.ones(4, 7, dtype=torch.long), None, DOCUMENTS)
     assert not x_BLD[~MASK_BL].any() and x_BLD[MASK_BL].all()
+
+
+@pytest.mark.parametrize("reach", [0, 3])
+def test_variable_length_attention_gets_the_documents(monkeypatch: pytest.MonkeyPatch, reach: int) -> None:
+    """PyTorch's function needs a GPU; a plain version takes its place."""
+    documents = DocumentMask.of_documents(np.array([(0, 4), (4, 9), (16, 16), (32, 2)]), 3, 16)
+    packed_TGHK = torch.randn(31, 3, 2, 8)
+    expected = document_attention.attend_documents(packed_TGHK, documents, 0.0, reach=reach)
+    calls = []
+
+    def plain(
+        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, ends: torch.Tensor, _: torch.Tensor,
+        longest: int, __: int, *, window_size: tuple[int, int],
+    ) -> torch.Tensor:  # fmt: skip
+        calls.append(window_size)
+        assert ends.dtype == torch.int32 and longest >= int(ends.diff().max())
+        parts = []
+        for start, end in pairwise(ends.tolist()):
+            q, k, v = (x[start:end].transpose(0, 1) for x in (query, key, value))
+            distance = (torch.arange(end - start)[:, None] - torch.arange(end - start)).abs()
+            near = distance <= (window_size[0] if window_size[0] >= 0 else end)
+            parts.append(torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=near).transpose(0, 1))
+        return torch.cat(parts)
+
+    monkeypatch.setattr(document_attention, "varlen_attn", plain)
+    monkeypatch.setattr(document_attention, "has_variable_length_attention", lambda *_: True)
+    found = document_attention.attend_documents(packed_TGHK, documents, 0.0, reach=reach)
+    torch.testing.assert_close(found, expected)
+    assert calls == [(reach, reach) if reach else (-1, -1)]
+
+
+def test_variable_length_attention_needs_a_gpu_and_half_precision_without_dropout() -> None:
+    usable = document_attention.has_variable_length_attention
+    assert usable(torch.device("cuda"), torch.bfloat16, 0.0)
+    assert not usable(torch.device("cpu"), torch.bfloat16, 0.0)
+    assert not usable(torch.device("cuda"), torch.float32, 0.0)
+    assert not usable(torch.device("cuda"), torch.bfloat16, 0.1)

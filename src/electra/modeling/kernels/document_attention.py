@@ -1,10 +1,15 @@
 """Attention of tokens that are laid one after another, each to the tokens of its own document.
 
-Shapes: T tokens, d documents of a group, l length of the longest of them, H heads, K head size, G = 3 for queries,
-keys and values.
+On an accelerator PyTorch's variable-length attention computes all documents in one call. Elsewhere, and where that
+call cannot be used, documents of similar length are padded and computed together.
+
+Shapes: T tokens, D documents, d documents of a group, l length of the longest of them, H heads, K head size, G = 3
+for queries, keys and values.
 """
 
+import torch
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
 
 from electra.modeling.kernels.attention import attend
 from electra.modeling.kernels.documents import DocumentMask
@@ -19,6 +24,13 @@ def attend_documents(packed_TGHK: Tensor, documents: DocumentMask, p: float, *, 
         p: dropout probability of the attention probabilities.
         reach: a token attends to the tokens of its document at most this number of positions away; 0: to all.
     """
+    if documents.direction == "both" and has_variable_length_attention(packed_TGHK.device, packed_TGHK.dtype, p):
+        query, key, value = packed_TGHK.unbind(1)
+        window = (reach, reach) if reach else (-1, -1)
+        ends_D, longest = documents.ends_D, documents.length
+        y_THK = varlen_attn(query, key, value, ends_D, ends_D, longest, longest, window_size=window)
+        assert isinstance(y_THK, Tensor)
+        return y_THK
 
     def attend_group(packed_dlGHK: Tensor, mask_dl: Tensor | None) -> Tensor:
         length = packed_dlGHK.shape[1]
@@ -31,3 +43,12 @@ def attend_documents(packed_TGHK: Tensor, documents: DocumentMask, p: float, *, 
         return attend(None, packed_dlGHK, within_window(mask, length, reach, device=packed_dlGHK.device), p)
 
     return documents.by_group(attend_group, packed_TGHK)
+
+
+def has_variable_length_attention(device: torch.device, dtype: torch.dtype, p: float) -> bool:
+    """Whether `torch.nn.attention.varlen` can compute attention: with FlashAttention, half precision, no dropout.
+
+    Args:
+        p: dropout probability of the attention probabilities.
+    """
+    return device.type == "cuda" and dtype in (torch.bfloat16, torch.float16) and not p

@@ -61,6 +61,7 @@ class DocumentMask:
         batch, length: B and L.
         indices_T: index of each token in the flattened batch: row × L + column.
         positions_BL: position of each token in its document; None: each row is one document, from column 0.
+        ends_D: int32, (D + 1,): the number of tokens before each document, and at last T.
         groups: the documents, from the shortest to the longest; one group in the order of rows if each row is one
             document.
         direction: a token attends to the whole document, or to itself and the tokens to its left, or right.
@@ -70,6 +71,7 @@ class DocumentMask:
     length: int
     indices_T: Tensor
     positions_BL: Tensor | None
+    ends_D: Tensor
     groups: tuple[Group, ...]
     direction: Literal["both", "left", "right"] = "both"
 
@@ -83,7 +85,8 @@ class DocumentMask:
         """
         inside_BL = np.arange(length) < lengths_B[:, None]
         indices_T, mask_BL = torch.from_numpy(np.flatnonzero(inside_BL)), torch.from_numpy(inside_BL)
-        return cls(len(lengths_B), length, indices_T, None, (Group(len(lengths_B), length, indices_T, mask_BL),))
+        group = Group(len(lengths_B), length, indices_T, mask_BL)
+        return cls(len(lengths_B), length, indices_T, None, _ends(lengths_B), (group,))
 
     @classmethod
     def of_documents(cls, documents_D2: NDArray[np.int64], batch: int, length: int) -> Self:
@@ -99,7 +102,8 @@ class DocumentMask:
         positions_BL = np.zeros((batch, length), np.int64)
         positions_BL.reshape(-1)[indices_T] = positions_T
         groups = [_group(lengths_D[first:last]) for first, last in _similar_lengths(lengths_D)]
-        return cls(batch, length, torch.from_numpy(indices_T), torch.from_numpy(positions_BL), tuple(groups))
+        tensors = torch.from_numpy(indices_T), torch.from_numpy(positions_BL), _ends(lengths_D)
+        return cls(batch, length, *tensors, tuple(groups))
 
     @property
     def rows_are_documents(self) -> bool:
@@ -168,8 +172,8 @@ class DocumentMask:
         groups = [
             replace(group, indices_t=copy(group.indices_t), mask_dl=copy(group.mask_dl)) for group in self.groups
         ]
-        indices_T, positions_BL = copy(self.indices_T), copy(self.positions_BL)
-        return replace(self, indices_T=indices_T, positions_BL=positions_BL, groups=tuple(groups))
+        tensors = {name: copy(getattr(self, name)) for name in ("indices_T", "positions_BL", "ends_D")}
+        return replace(self, **tensors, groups=tuple(groups))
 
 
 AttentionMask = Tensor | DocumentMask | None
@@ -179,6 +183,10 @@ AttentionMask = Tensor | DocumentMask | None
 def _count_up(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return 0, 1, ... for each of several lengths, one after another."""
     return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def _ends(lengths_D: NDArray[np.int64]) -> Tensor:
+    return torch.from_numpy(np.append(0, np.cumsum(lengths_D)).astype(np.int32))
 
 
 def _similar_lengths(lengths_D: NDArray[np.int64]) -> Sequence[tuple[int, int]]:
