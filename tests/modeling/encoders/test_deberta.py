@@ -224,6 +224,19 @@ def test_flops_are_those_that_torch_counts(shape: str, outputs: int | None) -> N
     assert counter.get_total_flops() / rows == pytest.approx(sum(terms.values()), rel=0.01)
 
 
+def test_a_compiled_encoder_has_the_same_states_and_gradients() -> None:
+    encoder, _ = networks(CONFIG)
+    encoder = encoder.double()
+    ids_BL, mask_BL = inputs(41)
+    positions_BN = torch.tensor([[0, 2], [1, 1], [1, 2]])
+    compiled, found = torch.compile(encoder, backend="aot_eager", fullgraph=True), []
+    for network in (encoder, compiled):
+        states_BND = network(ids_BL, None, mask_BL, positions_BN=positions_BN)
+        found.append([states_BND, *torch.autograd.grad((states_BND**3).sum(), list(encoder.parameters()))])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
 def test_the_head_for_replaced_tokens_is_one_linear_layer() -> None:
     head = ReplacedTokenHead(CONFIG)
     assert dict(head.named_parameters()).keys() == {"prediction.weight", "prediction.bias"}

@@ -31,3 +31,11 @@ def test_rows_are_those_that_a_length_needs() -> None:
     torch.testing.assert_close(rows_RD, table.norm(table.table.weight[16 - 4 : 16 + 5]))
     rows_RD, indices_S = table(200)  # beyond the table
     assert rows_RD.shape == (32, 8) and indices_S[[0, -1]].tolist() == [0, 31]
+
+
+@pytest.mark.parametrize(("buckets", "longest"), [(256, 512), (32, 128), (8, 24), (320, 1024), (0, 24)])
+def test_the_first_and_last_row_fit_the_rows_of_all_distances(buckets: int, longest: int) -> None:
+    table = RelativeTable(2, buckets=buckets, max_distance=longest, norm_epsilon=None)
+    for length in range(1, 2 * longest):
+        rows_RD, indices_S = table(length)
+        assert indices_S[0] == 0 and indices_S[-1] == len(rows_RD) - 1

@@ -3,6 +3,8 @@
 Shapes: S = 2 L - 1 distances of inputs of length L, R rows of the table, D hidden size.
 """
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -29,14 +31,21 @@ class RelativeTable(nn.Module):
 
         Distances are those from -(length - 1) to length - 1, of query minus key position.
         """
-        rows_S = self.rows(length)
-        first, last = rows_S[[0, -1]].tolist()
-        device = self.table.weight.device
-        return self.norm(self.table(torch.arange(first, last + 1, device=device))), rows_S.to(device) - first
+        first, last = (self._row(distance) for distance in (1 - length, length - 1))
+        table_RD = self.norm(self.table(torch.arange(first, last + 1, device=self.table.weight.device)))
+        return table_RD, self.rows(length, device=table_RD.device) - first
 
-    def rows(self, length: int) -> Tensor:
-        """Return the row of the table for each distance (S), on the CPU."""
-        distances_S = torch.arange(1 - length, length)
+    def _row(self, distance: int) -> int:
+        """Return the row of one distance: `rows` in plain numbers, which torch.compile needs for shapes."""
+        size, middle = abs(distance), self.buckets // 2
+        if self.buckets and size > middle:
+            longest = (self.max_distance - 1) / middle
+            size = math.ceil(math.log(size / middle) / math.log(longest) * (middle - 1)) + middle
+        return min(max(self.span + (size if distance > 0 else -size), 0), 2 * self.span - 1)
+
+    def rows(self, length: int, *, device: torch.device | None = None) -> Tensor:
+        """Return the row of the table for each distance (S)."""
+        distances_S = torch.arange(1 - length, length, device=device)
         if self.buckets:
             distances_S = log_bucket(distances_S, self.buckets, self.max_distance)
         return (distances_S + self.span).clamp(0, 2 * self.span - 1)
@@ -50,6 +59,6 @@ def log_bucket(distances: Tensor, buckets: int, max_distance: int) -> Tensor:
     """
     middle = buckets // 2
     size = distances.abs().clamp(min=middle).double()
-    longest = torch.tensor((max_distance - 1) / middle, dtype=torch.float64)
+    longest = torch.tensor((max_distance - 1) / middle, dtype=torch.float64, device=distances.device)
     logarithmic = ((size / middle).log() / longest.log() * (middle - 1)).ceil().long() + middle
     return torch.where(distances.abs() <= middle, distances, logarithmic * distances.sign())
