@@ -124,7 +124,8 @@ def _with_copied_generator(discriminator: Pretrained, layers: int, name: str) ->
     if not isinstance(head, MaskedLanguageModelHead) or head.activation is not ACTIVATIONS["gelu"]:
         head = None
     note = f"the generator is a copy of {name}, cut to the first {layers} of {shape.layers} blocks"
-    return WarmStart(discriminator, replace(discriminator, encoder=encoder, head=head, pairs=None), notes=(note,))
+    copy = replace(discriminator, encoder=encoder, head=head, pairs=None, unused=(), renamed=())
+    return WarmStart(discriminator, copy, notes=(note,))
 
 
 def _generator_folder(model: str) -> str | Path:
