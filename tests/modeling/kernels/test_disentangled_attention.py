@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from electra.modeling.kernels import disentangled_attention
+from electra.modeling.kernels import distance_tiles
 from electra.modeling.kernels.disentangled_attention import (
     PositionVectors,
     attend_by_head,
     attend_fused,
     attend_plain,
-    distance_scores,
 )
+from electra.modeling.kernels.distance_tiles import distance_scores
 from electra.modeling.kernels.dropout import DropoutMask
 
 B, H, K = 3, 2, 4
@@ -55,7 +55,7 @@ class Inputs:
 def test_output_and_gradients_are_those_of_the_plain_form(
     monkeypatch: pytest.MonkeyPatch, attend: Any, terms: tuple[bool, bool], selected: int | None, length: int
 ) -> None:
-    monkeypatch.setattr(disentangled_attention, "TILE", 16)
+    monkeypatch.setattr(distance_tiles, "TILE", 16)
     inputs = Inputs(length, selected=selected, terms=terms)
     for one, other in zip(inputs.results(attend, 0.0), inputs.results(attend_plain), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)

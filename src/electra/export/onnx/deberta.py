@@ -18,7 +18,8 @@ from electra.export.onnx.blocks import (
     token_mask,
 )
 from electra.export.onnx.graph import IDS, MASK, SEGMENTS, Graph
-from electra.modeling.encoders.deberta import Convolution, DebertaBlock, DebertaEncoder, DisentangledAttention
+from electra.modeling.encoders.deberta import DebertaBlock, DebertaEncoder, DisentangledAttention
+from electra.modeling.kernels.convolution import Convolution
 
 
 def deberta_encoder(graph: Graph, encoder: DebertaEncoder, *, summary_only: bool) -> str:

@@ -28,12 +28,13 @@ from electra.modeling.encoders.base import (
 from electra.modeling.flops import Convention, Terms
 from electra.modeling.init import initialize
 from electra.modeling.kernels.attention import as_key_mask
+from electra.modeling.kernels.convolution import Convolution
 from electra.modeling.kernels.disentangled_attention import (
     PositionVectors,
     attend,
     attend_documents,
-    distance_scores,
 )
+from electra.modeling.kernels.distance_tiles import distance_scores
 from electra.modeling.kernels.documents import AttentionMask, DocumentMask
 from electra.modeling.kernels.dropout import Dropout
 from electra.modeling.kernels.relative_table import RelativeTable
@@ -263,28 +264,6 @@ class DisentangledAttention(nn.Module):
         return F.linear(table_RD, weight, bias).unflatten(-1, (self.heads, -1))
 
 
-class Convolution(nn.Module):
-    """A convolution over the embeddings, added to the output of the first block."""
-
-    def __init__(self, config: DebertaConfig) -> None:
-        super().__init__()
-        D, width = config.hidden_size, config.convolution_width
-        self.convolution = nn.Conv1d(D, D, width, padding=width // 2, groups=config.convolution_groups)
-        self.norm = nn.LayerNorm(D, eps=config.layer_norm_epsilon)
-        self.dropout = Dropout(config.dropout)
-        self.activation = (
-            torch.tanh if config.convolution_activation == "tanh" else ACTIVATIONS[config.convolution_activation]
-        )
-        nn.init.trunc_normal_(self.convolution.weight, std=config.initializer_range)
-        assert self.convolution.bias is not None
-        nn.init.zeros_(self.convolution.bias)
-
-    def forward(self, embeddings_BLD: Tensor) -> Tensor:
-        """Return the states (B, L, D) that are added; embeddings are 0 at padding."""
-        y_BLD = self.convolution(embeddings_BLD.mT).mT
-        return self.activation(self.dropout(y_BLD))
-
-
 class DebertaBlock(nn.Module):
     """Attention and feed-forward, each added to its input and followed by LayerNorm (post-norm)."""
 
@@ -346,7 +325,18 @@ class DebertaEncoder(EncoderModule):
             max_distance=config.max_positions,
             norm_epsilon=config.layer_norm_epsilon if config.relative_norm else None,
         )
-        self.convolution = Convolution(config) if config.convolution_width else None
+        self.convolution: Convolution | None = None
+        if config.convolution_width:
+            name = config.convolution_activation
+            self.convolution = Convolution(
+                config.hidden_size,
+                config.convolution_width,
+                groups=config.convolution_groups,
+                activation=torch.tanh if name == "tanh" else ACTIVATIONS[name],
+                dropout=config.dropout,
+                norm_epsilon=config.layer_norm_epsilon,
+                deviation=config.initializer_range,
+            )
         self.blocks = nn.ModuleList(DebertaBlock(config) for _ in range(config.layers))
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
 

@@ -11,15 +11,13 @@ divided by the square root of the head size times the number of terms.
 
 The second term is one matrix product (queries, distances), the third one (keys, distances). Each row needs a
 slice of its products, and the slice of the next row starts one distance earlier, so a view with a row stride that
-is one smaller lines the slices up (`_Tile.shift`). Distances that share a row of the table (log buckets) are
+is one smaller lines the slices up (`distance_tiles`). Distances that share a row of the table (log buckets) are
 separate rows of PK and PQ: a product with a few more columns is faster than spreading the scores afterwards.
 
 Shapes: B batch, L length, N query positions, T rows of a tile, S = 2 L - 1 distances (R: distances of a tile),
 H heads, K head size; G is 3 for queries, keys and values in one tensor, and 2 for keys and values.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -27,11 +25,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from electra.modeling.kernels.distance_tiles import Tile, add_tile_gradients, buffer_size, tile_products
 from electra.modeling.kernels.documents import DocumentMask
 from electra.modeling.kernels.dropout import DropoutMask
-
-TILE = 64
-"""Rows of a tile. A tile of T rows needs L + T - 1 distances; fewer rows are slower to multiply."""
 
 
 class PositionVectors(NamedTuple):
@@ -59,14 +55,6 @@ class PositionVectors(NamedTuple):
 def _middle(vectors_SHK: Tensor, length: int) -> Tensor:
     """Return the vectors of the distances -(length - 1) to length - 1."""
     return vectors_SHK[len(vectors_SHK) // 2 - length + 1 : len(vectors_SHK) // 2 + length]
-
-
-def distance_scores(length: int) -> int:
-    """Return how many products with distances `attend_by_head` computes for the rows of one head, for one term."""
-    return sum(
-        (tile.rows.stop - tile.rows.start) * (tile.distances.stop - tile.distances.start)
-        for tile in _Tile.of_keys(length, None)
-    )
 
 
 def attend(
@@ -202,81 +190,6 @@ def attend_plain(
     return torch.einsum("bhnl,blhk->bnhk", scores_BHNL.softmax(-1) * factors, value_BLHK)
 
 
-@dataclass(frozen=True)
-class _Tile:
-    """Rows whose products with the distances are computed together: queries, or keys.
-
-    Attributes:
-        rows: the rows.
-        distances: the rows of `PositionVectors` that the tile needs: column minus row positions.
-        columns: the number of columns: keys of queries, or queries of keys.
-        indices_BTC: for each row and column the index in the distances; None: all are consecutive, so `shift`
-            finds them.
-    """
-
-    rows: slice
-    distances: slice
-    columns: int
-    indices_BTC: Tensor | None = None
-
-    @classmethod
-    def of_queries(cls, length: int, positions_BN: Tensor | None) -> "list[_Tile]":
-        if positions_BN is None:
-            return list(cls._consecutive(length))
-        offsets_BNL = torch.arange(length) - positions_BN[:, :, None] + length - 1
-        return [cls(slice(0, positions_BN.shape[1]), slice(0, 2 * length - 1), length, offsets_BNL)]
-
-    @classmethod
-    def of_keys(cls, length: int, positions_BN: Tensor | None) -> "list[_Tile]":
-        tiles = list(cls._consecutive(length))
-        if positions_BN is None:
-            return tiles
-        return [
-            cls(
-                tile.rows,
-                tile.distances,
-                positions_BN.shape[1],
-                positions_BN[:, None] + (tile.rows.stop - 1 - torch.arange(length)[tile.rows, None]),
-            )
-            for tile in tiles
-        ]
-
-    @classmethod
-    def _consecutive(cls, length: int) -> "Iterator[_Tile]":
-        for start in range(0, length, TILE):
-            end = min(start + TILE, length)
-            yield cls(slice(start, end), slice(length - end, 2 * length - 1 - start), length)
-
-    def shift(self, scores_BTR: Tensor) -> Tensor:
-        """Return a view (B, T, C) of products with distances: for each row the slice of its columns.
-
-        The slice of the next row starts one distance earlier, so the row stride is R - 1. Slices do not overlap,
-        so gradients can be written to the same view.
-        """
-        B, T, R = scores_BTR.shape
-        return scores_BTR.as_strided((B, T, self.columns), (T * R, R - 1, 1), T - 1)
-
-    def spread(self, scores_BTR: Tensor) -> Tensor:
-        """Return the score of each row and column (B, T, C)."""
-        return self.shift(scores_BTR) if self.indices_BTC is None else scores_BTR.gather(2, self.indices_BTC)
-
-    def collect(self, grad_BTC: Tensor, out: Tensor) -> None:
-        """Write the gradients of the scores of each row and column to `out` (B, T, R), which is 0 elsewhere."""
-        if self.indices_BTC is None:
-            self.shift(out).copy_(grad_BTC)
-        else:  # positions may occur twice
-            out.zero_().scatter_add_(2, self.indices_BTC, grad_BTC)
-
-
-def _tile_products(tile: _Tile, rows_BMK: Tensor, vectors_SK: Tensor, buffer: Tensor) -> Tensor:
-    """Return the products of the rows of a tile with the vectors of its distances (B, T, R), in the buffer."""
-    rows_BTK, vectors_RK = rows_BMK[:, tile.rows], vectors_SK[tile.distances]
-    B, T, K = rows_BTK.shape
-    scores_BTR = buffer[: B * T * len(vectors_RK)].view(B, T, -1)
-    torch.mm(rows_BTK.reshape(B * T, K), vectors_RK.T, out=scores_BTR.view(B * T, -1))
-    return scores_BTR
-
-
 class _AttentionByHead(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -299,23 +212,23 @@ class _AttentionByHead(torch.autograd.Function):
         key_HBLK, value_HBLK = packed_GHBLK[-2], packed_GHBLK[-1]
         (H, B, N, K), L = query_HBNK.shape, key_HBLK.shape[2]
         ctx.scale = (K * PositionVectors(keys_SHK, queries_SHK).terms) ** -0.5
-        ctx.query_tiles, ctx.key_tiles = _Tile.of_queries(L, positions_BN), _Tile.of_keys(L, positions_BN)
+        ctx.query_tiles, ctx.key_tiles = Tile.of_queries(L, positions_BN), Tile.of_keys(L, positions_BN)
         mask_HBNL = DropoutMask.draw((H, B, N, L), p) if p else None
         weights_HBNL = dropped_HBNL = packed_BLGHK.new_empty(H if needs_gradient else 1, B, N, L)
         if mask_HBNL is not None:
             dropped_HBNL = torch.empty_like(weights_HBNL)
         ctx.dropout_scale = 1.0 if mask_HBNL is None else mask_HBNL.scale
         y_HBNK = torch.empty_like(query_HBNK)
-        buffer = packed_BLGHK.new_empty(_buffer_size(B, ctx.query_tiles + ctx.key_tiles))
+        buffer = packed_BLGHK.new_empty(buffer_size(B, ctx.query_tiles + ctx.key_tiles))
         for head in range(H):
             weights_BNL, dropped_BNL = (x[head if needs_gradient else 0] for x in (weights_HBNL, dropped_HBNL))
             if queries_HSK is not None:
                 for tile in ctx.key_tiles:
-                    scores_BTR = _tile_products(tile, key_HBLK[head], queries_HSK[head], buffer)
+                    scores_BTR = tile_products(tile, key_HBLK[head], queries_HSK[head], buffer)
                     weights_BNL[:, :, tile.rows].copy_(tile.spread(scores_BTR).mT)
             if keys_HSK is not None:
                 for tile in ctx.query_tiles:
-                    scores_BTC = tile.spread(_tile_products(tile, query_HBNK[head], keys_HSK[head], buffer))
+                    scores_BTC = tile.spread(tile_products(tile, query_HBNK[head], keys_HSK[head], buffer))
                     rows_BTC = weights_BNL[:, tile.rows]
                     rows_BTC.copy_(scores_BTC) if queries_HSK is None else rows_BTC.add_(scores_BTC)
             beta = 0.0 if keys_HSK is None and queries_HSK is None else ctx.scale
@@ -345,7 +258,7 @@ class _AttentionByHead(torch.autograd.Function):
         query_HBNK = query_HBNK * ctx.scale
         # Every head writes to the same elements of a buffer; the others stay 0.
         buffers = [
-            [packed_GHBLK.new_zeros(_buffer_size(B, [tile])) for tile in tiles]
+            [packed_GHBLK.new_zeros(buffer_size(B, [tile])) for tile in tiles]
             for tiles in (ctx.query_tiles, ctx.key_tiles)
         ]
         for head in range(H):
@@ -365,41 +278,10 @@ class _AttentionByHead(torch.autograd.Function):
                     continue
                 for tile, buffer in zip(tiles, tile_buffers, strict=True):
                     inputs, grads = (rows_BMK, vectors_HSK[head]), (grad_BMK, grad_HSK[head])
-                    _tile_gradients(tile, buffer, grad_BMC, inputs, grads, scale=ctx.scale)
+                    add_tile_gradients(tile, buffer, grad_BMC, inputs, grads, scale=ctx.scale)
         return (
             None if ctx.packed else grad_query_HBNK.permute(1, 2, 0, 3).contiguous(),
             grad_packed_GHBLK.permute(2, 3, 0, 1, 4).contiguous(),
             *(None if x is None else x.transpose(0, 1) for x in grad_vectors),
             None, None, None, None,
         )  # fmt: skip
-
-
-def _tile_gradients(
-    tile: _Tile,
-    buffer: Tensor,
-    grad_BMC: Tensor,
-    inputs: tuple[Tensor, Tensor],
-    grads: tuple[Tensor, Tensor],
-    *,
-    scale: float,
-) -> None:
-    """Add the gradients of the rows (B, M, K) and of the vectors (S, K) that one tile gives.
-
-    Args:
-        inputs: the rows, which are scaled already, and the vectors.
-    """
-    (rows_BMK, vectors_SK), (grad_rows_BMK, grad_vectors_SK) = inputs, grads
-    rows_BTK, vectors_RK = rows_BMK[:, tile.rows], vectors_SK[tile.distances]
-    B, T, K = rows_BTK.shape
-    grad_BTR = buffer.view(B, T, -1)
-    tile.collect(grad_BMC[:, tile.rows], grad_BTR)
-    grad = grad_BTR.view(B * T, -1)
-    grad_rows_BMK[:, tile.rows].add_((grad @ vectors_RK).view(B, T, K), alpha=scale)
-    grad_vectors_SK[tile.distances] += grad.T @ rows_BTK.reshape(B * T, K)
-
-
-def _buffer_size(batch: int, tiles: list[_Tile]) -> int:
-    """Return the numbers of the largest tile."""
-    return max(
-        batch * (tile.rows.stop - tile.rows.start) * (tile.distances.stop - tile.distances.start) for tile in tiles
-    )
