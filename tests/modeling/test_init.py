@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from electra.modeling.encoders.bert import BertConfig, BertEncoder, Block, attend_to_neighbors
+from electra.modeling.encoders.modernbert import ModernBertBlock, ModernBertConfig
 from electra.modeling.init import initialize
+from electra.modeling.kernels.rotary import rotary_angles, rotate
 
 
 def encoder(*, hidden: int, heads: int) -> BertEncoder:
@@ -41,6 +43,32 @@ def test_heads_of_the_first_block_attend_to_neighbors(hidden: int, heads: int, s
         by_offset = {o: attention_LL.diagonal(o).mean().item() for o in range(-8, 9)}
         assert max(by_offset, key=by_offset.__getitem__) == offset, head
         assert by_offset[offset] > share
+
+
+@pytest.mark.parametrize(
+    ("embedding", "hidden", "heads"), [(128, 128, 4), (128, 128, 2), (256, 256, 4), (128, 64, 2)]
+)
+def test_heads_with_rotary_positions_attend_to_neighbors(embedding: int, hidden: int, heads: int) -> None:
+    torch.manual_seed(0)
+    config = ModernBertConfig(
+        layers=2, hidden_size=hidden, embedding_size=embedding, feed_forward_size=64, heads=heads,
+        vocabulary_size=500, initializer_range=0.05, linear_initializer_range=0.08,
+    )  # fmt: skip
+    network = config.build()
+    for _ in range(2):  # a second network with the same table changes nothing
+        network.attend_to_neighbors()
+    block = network.blocks[0]
+    assert isinstance(block, ModernBertBlock)
+    ids_BL = torch.randint(5, 500, (8, 100), generator=torch.Generator().manual_seed(1))
+    x_BLD = network.embeddings(ids_BL)
+    angles = rotary_angles(torch.arange(100), hidden // heads, config.rope_theta)
+    packed_BLGHK = rotate(block.attention.query_key_value(x_BLD).unflatten(-1, (3, heads, -1))[:, :, :2], *angles)
+    query, key = (x.transpose(1, 2) for x in packed_BLGHK.unbind(2))
+    attention_HLL = (query @ key.mT / query.shape[-1] ** 0.5).softmax(-1).mean(0).detach()
+    for attention_LL, offset in zip(attention_HLL, (-1, 1, -2, 2), strict=False):
+        by_offset = {o: attention_LL.diagonal(o).mean().item() for o in range(-60, 61)}
+        assert max(by_offset, key=by_offset.__getitem__) == offset
+        assert by_offset[offset] > 0.4
 
 
 def test_by_default_heads_attend_everywhere() -> None:

@@ -210,12 +210,12 @@ def initialize(objective: Objective, config: PretrainConfig, data: TokenData, st
             logger.info("the generator is fresh: %s layers of %s", shape.layers, shape.hidden_size)
         return
     encoders = list({id(network.encoder): network.encoder for network in networks.values()}.values())
-    if init.attention == "neighbours":
+    if init.token_table == "cooccurrence":
+        _start_from_cooccurrence(encoders, data)
+    if init.attention == "neighbours":  # it may add a vector to the token table
         for encoder in encoders:
             if "neighbor-start" in encoder.config.capabilities:
                 encoder.attend_to_neighbors()
-    if init.token_table == "cooccurrence":
-        _start_from_cooccurrence(encoders, data)
 
 
 def _kind_problems(config: PretrainConfig, shape: EncoderConfig) -> Iterator[str]:

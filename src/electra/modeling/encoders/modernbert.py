@@ -23,6 +23,7 @@ from electra.modeling.encoders.base import (
     HeadStyle,
     gather_positions,
 )
+from electra.modeling.encoders.rotary_start import attend_to_neighbors
 from electra.modeling.flops import Convention, Terms
 from electra.modeling.init import initialize
 from electra.modeling.kernels.attention import attend
@@ -83,10 +84,13 @@ class ModernBertConfig(EncoderConfig):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({
+        capabilities: set[Capability] = {
             "bidirectional", "selected-positions", "pair-mask", "input-embeddings", "document-mask",
             "shared-tables",
-        })  # fmt: skip
+        }  # fmt: skip
+        if self.position_encoding == "rotary":
+            capabilities.add("neighbor-start")
+        return frozenset(capabilities)
 
     @property
     def checkpoint_format(self) -> str:
@@ -359,6 +363,13 @@ class ModernBertEncoder(EncoderModule):
                 module.output.weight /= math.sqrt(2 * self.config.layers)
             elif isinstance(module, GatedFeedForward):
                 module.outer.weight /= math.sqrt(2 * self.config.layers)
+
+    def attend_to_neighbors(self) -> None:
+        first: ModernBertBlock = self.blocks[0]  # type: ignore[assignment]
+        attend_to_neighbors(
+            self.token_table.weight, self.embeddings.projection, self.embeddings.norm,
+            first.attention.query_key_value.weight, heads=self.config.heads, theta=self.config.rope_theta,
+        )  # fmt: skip
 
     def forward(
         self,
