@@ -99,7 +99,9 @@ def load(model: str | Path, *, device: str | torch.device | None = None, max_len
     """Load a MODEL: a run, an export folder, the output of a fine-tuning, or a Hugging Face folder or id.
 
     Args:
-        device, max_length: as for `Model`.
+        model: as for `Model`.
+        device: as for `Model`.
+        max_length: as for `Model`.
 
     Raises:
         CheckpointError: the model does not exist, is a run without an export, or cannot be loaded.

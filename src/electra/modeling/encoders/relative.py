@@ -203,7 +203,9 @@ class RelativeEncoder(EncoderModule):
     ) -> Tensor:
         """Return the states of all tokens (B, L, D) or of some positions (B, N, D), then those of the targets.
 
-        Args: as `encode`, and
+        The other arguments are those of `encode`.
+
+        Args:
             memory: the memory, which is replaced with the next one. None: no memory is read or returned.
         """
         output = self.encode(
