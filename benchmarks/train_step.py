@@ -38,6 +38,7 @@ from electra.training.precision import Precision, PrecisionName, product_flops
 from electra.training.update import Update
 from peer import PeerConfig, TransformersPeer
 from peer_deberta import DebertaPeer
+from peer_modernbert import ModernBertPeer
 
 SPECIAL = SpecialTokens(pad=0, unknown=100, classify=101, separate=102, mask=103)
 LIMIT = "limit: the products alone"
@@ -58,9 +59,19 @@ class NaiveDebertaPeer(NaivePeer, DebertaPeer):
     """The same with DeBERTa's classes."""
 
 
+class NaiveModernBertPeer(ModernBertPeer):
+    """The same with ModernBERT's classes."""
+
+    def _generate(
+        self, masked_BL: Tensor, segment_ids_BL: Tensor, attention_BL: Tensor, selected_BL: Tensor
+    ) -> Tensor:
+        return self.generator.logits(self.generator.states(masked_BL, attention_BL))[selected_BL]
+
+
 PEERS: dict[str, tuple[type[TransformersPeer], type[TransformersPeer]]] = {
     "bert": (TransformersPeer, NaivePeer),
     "deberta": (DebertaPeer, NaiveDebertaPeer),
+    "modernbert": (ModernBertPeer, NaiveModernBertPeer),
 }
 """The skilled and the naive peer for each kind of network."""
 

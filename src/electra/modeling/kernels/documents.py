@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-SIMILAR = 0.85
+SIMILAR = 0.9
 """Documents of a group are at least this share of the longest one. Attention takes time with the square of it."""
 
 
