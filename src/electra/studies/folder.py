@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.config import flat, load_config, overrides_of
-from electra.config_fields import default_of
+from electra.config_fields import default_of, setting_name
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError
 from electra.json_files import write_json
@@ -165,7 +165,7 @@ def _class_defaults(section: Any, prefix: str = "") -> dict[str, Any]:
     """The default of every setting by its dotted name; `dataclasses.MISSING` if it has none."""
     defaults: dict[str, Any] = {}
     for field in fields(section):
-        value, name = getattr(section, field.name), prefix + field.name
+        value, name = getattr(section, field.name), prefix + setting_name(field.name)
         defaults |= _class_defaults(value, f"{name}.") if is_dataclass(value) else {name: default_of(field)}
     return defaults
 

@@ -82,7 +82,7 @@ def test_variable_length_attention_gets_the_documents(monkeypatch: pytest.Monkey
             parts.append(torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=near).transpose(0, 1))
         return torch.cat(parts)
 
-    monkeypatch.setattr(document_attention, "varlen_attn", plain)
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", plain)
     monkeypatch.setattr(document_attention, "has_variable_length_attention", lambda *_: True)
     found = document_attention.attend_documents(packed_TGHK, documents, 0.0, reach=reach)
     torch.testing.assert_close(found, expected)

@@ -9,7 +9,6 @@ for queries, keys and values.
 
 import torch
 from torch import Tensor
-from torch.nn.attention.varlen import varlen_attn
 
 from electra.modeling.kernels.attention import attend
 from electra.modeling.kernels.documents import DocumentMask
@@ -25,6 +24,8 @@ def attend_documents(packed_TGHK: Tensor, documents: DocumentMask, p: float, *, 
         reach: a token attends to the tokens of its document at most this number of positions away; 0: to all.
     """
     if documents.direction == "both" and has_variable_length_attention(packed_TGHK.device, packed_TGHK.dtype, p):
+        from torch.nn.attention.varlen import varlen_attn  # imports the compiler, which takes seconds
+
         query, key, value = packed_TGHK.unbind(1)
         window = (reach, reach) if reach else (-1, -1)
         ends_D, longest = documents.ends_D, documents.length
