@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from electra.modeling.encoders.bert import BertConfig, BertEncoder, Block, attend_to_neighbors
+from electra.modeling.encoders.deberta import DebertaConfig
 from electra.modeling.encoders.modernbert import ModernBertBlock, ModernBertConfig
 from electra.modeling.init import initialize
+from electra.modeling.kernels.disentangled_attention import attend
 from electra.modeling.kernels.rotary import rotary_angles, rotate
 
 
@@ -69,6 +71,34 @@ def test_heads_with_rotary_positions_attend_to_neighbors(embedding: int, hidden:
         by_offset = {o: attention_LL.diagonal(o).mean().item() for o in range(-60, 61)}
         assert max(by_offset, key=by_offset.__getitem__) == offset
         assert by_offset[offset] > 0.4
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize(("hidden", "heads"), [(128, 4), (128, 2), (256, 4)])
+def test_heads_with_a_relative_table_attend_to_neighbors(hidden: int, heads: int, shared: bool) -> None:
+    torch.manual_seed(0)
+    config = DebertaConfig(
+        layers=2, hidden_size=hidden, embedding_size=hidden, feed_forward_size=64, heads=heads,
+        vocabulary_size=500, initializer_range=0.05, linear_initializer_range=0.08, dropout=0.0,
+        attention_dropout=0.0,
+        share_position_projections=shared,
+    )  # fmt: skip
+    network = config.build()
+    network.attend_to_neighbors()
+    attention = network.blocks[0].attention
+    ids_BL = torch.randint(5, 500, (8, 100), generator=torch.Generator().manual_seed(1))
+    x_BLD = network.embeddings(ids_BL)
+    one_hot_BLGHK = attention.query_key_value(x_BLD).unflatten(-1, (3, heads, -1)).detach()
+    vectors = attention._position_vectors(*network.relative_positions(100))
+    attention_HLL = torch.zeros(heads, 100, 100)
+    for column in range(100):  # values that are 1 at one key give the attention to it
+        one_hot_BLGHK[:, :, 2] = 0.0
+        one_hot_BLGHK[:, column, 2] = 1.0
+        attention_HLL[:, :, column] = attend(None, one_hot_BLGHK, vectors, None, None, 0.0)[..., 0].mean(0).T
+    for attention_LL, offset in zip(attention_HLL.detach(), (-1, 1, -2, 2), strict=False):
+        by_offset = {o: attention_LL.diagonal(o).mean().item() for o in range(-60, 61)}
+        assert max(by_offset, key=by_offset.__getitem__) == offset
+        assert by_offset[offset] > 0.3
 
 
 def test_by_default_heads_attend_everywhere() -> None:

@@ -57,8 +57,9 @@ class InitConfig:
     """Initial token embeddings of new networks: random, or from counts of which token follows which
     (data/cooccurrence.py)."""
     attention: Literal["random", "neighbours"] = "random"
-    """Initial attention in the first block of new networks with learned or rotary positions: random, or heads that
-    attend to neighboring tokens. If the discriminator has relative positions, it applies to the generator only."""
+    """Initial attention in the first block of new networks: random, or heads that attend to neighboring tokens.
+    Kinds bert, modernbert (with rotary positions) and deberta can do this. If only the generator can, it applies to
+    the generator only."""
     output_bias: Literal["zero", "unigram"] = "zero"
     """Initial bias of a new generator's logits: zero, or the logarithm of each token's frequency, so that the
     first prediction is the unigram distribution."""

@@ -25,6 +25,7 @@ from electra.modeling.encoders.base import (
     HeadStyle,
     gather_positions,
 )
+from electra.modeling.encoders.disentangled_start import attend_to_neighbors
 from electra.modeling.flops import Convention, Terms
 from electra.modeling.init import initialize
 from electra.modeling.kernels.attention import as_key_mask
@@ -77,10 +78,11 @@ class DebertaConfig(EncoderConfig):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({
+        capabilities: set[Capability] = {
             "bidirectional", "selected-positions", "pair-mask", "input-embeddings", "document-mask",
             "shared-tables",
-        })  # fmt: skip
+        }  # fmt: skip
+        return frozenset(capabilities | ({"neighbor-start"} if self.content_to_position else set()))
 
     @property
     def checkpoint_format(self) -> str:
@@ -340,6 +342,14 @@ class DebertaEncoder(EncoderModule):
         self.blocks = nn.ModuleList(DebertaBlock(config) for _ in range(config.layers))
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
 
+    def attend_to_neighbors(self) -> None:
+        attention: DisentangledAttention = self.blocks[0].attention  # type: ignore[assignment]
+        terms = 1 + self.config.content_to_position + self.config.position_to_content
+        attend_to_neighbors(
+            self.relative_positions, attention.query_key_value, attention.position_key,
+            heads=self.config.heads, terms=terms,
+        )  # fmt: skip
+
     def forward(
         self,
         ids_BL: Tensor,
@@ -359,41 +369,20 @@ class DebertaEncoder(EncoderModule):
             positions_BN: positions whose states are returned; the last block computes no others.
             inputs_embeds_BLE: token embeddings to use in place of those of `ids_BL`.
         """
-        x_BLD, length, documents = (
-            self.embeddings(ids_BL, segment_ids_BL, inputs_embeds_BLE),
-            ids_BL.shape[1],
-            None,
-        )
-        mask, tokens_BL = attention_mask, None
+        x_BLD, length = self.embeddings(ids_BL, segment_ids_BL, inputs_embeds_BLE), ids_BL.shape[1]
+        mask, documents = attention_mask, None
         if isinstance(attention_mask, DocumentMask):
             documents = attention_mask
             x_BLD, length = documents.unpad(x_BLD), documents.groups[-1].length
         elif attention_mask is not None:
-            tokens_BL = attention_mask if attention_mask.dtype == torch.bool else None
             mask = attention_mask.view(len(attention_mask), 1, -1, length)
         embeddings_BLD, positions, last = x_BLD, self.relative_positions(length), len(self.blocks) - 1
         for layer, block in enumerate(self.blocks):
             selected_BN = positions_BN if layer == last else None
             x_BLD = block(x_BLD, positions, mask, selected_BN)
             if layer == 0 and self.convolution is not None:
-                added_BLD = self._convolve(embeddings_BLD, tokens_BL, documents, selected_BN)
+                added_BLD = self.convolution(embeddings_BLD, attention_mask)
+                if selected_BN is not None:
+                    added_BLD = (documents.select if documents else gather_positions)(added_BLD, selected_BN)
                 x_BLD = self.convolution.norm(x_BLD + added_BLD)
         return x_BLD if documents is None or positions_BN is not None else documents.pad(x_BLD)
-
-    def _convolve(
-        self,
-        embeddings_BLD: Tensor,
-        tokens_BL: Tensor | None,
-        documents: DocumentMask | None,
-        positions_BN: Tensor | None,
-    ) -> Tensor:
-        """Return the convolution of the embeddings, at the positions that the first block computed."""
-        assert self.convolution is not None
-        convolution = self.convolution
-        if documents is not None:
-            added_TD = documents.by_group(lambda embeddings_dlD, _: convolution(embeddings_dlD), embeddings_BLD)
-            return added_TD if positions_BN is None else documents.select(added_TD, positions_BN)
-        if tokens_BL is not None:
-            embeddings_BLD = embeddings_BLD.masked_fill(~tokens_BL[..., None], 0.0)
-        added_BLD: Tensor = convolution(embeddings_BLD)
-        return added_BLD if positions_BN is None else gather_positions(added_BLD, positions_BN)

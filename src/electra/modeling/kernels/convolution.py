@@ -5,8 +5,10 @@ Shapes: B batch, L length, D hidden size.
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 
+from electra.modeling.kernels.documents import AttentionMask, DocumentMask
 from electra.modeling.kernels.dropout import Dropout
 
 
@@ -37,7 +39,17 @@ class Convolution(nn.Module):
         assert self.convolution.bias is not None
         nn.init.zeros_(self.convolution.bias)
 
-    def forward(self, embeddings_BLD: Tensor) -> Tensor:
-        """Return the states (B, L, D) that are added; embeddings are 0 at padding."""
+    def forward(self, embeddings_BLD: Tensor, mask: AttentionMask = None) -> Tensor:
+        """Return the states (B, L, D) that are added, or (T, D) if `mask` says where the documents are.
+
+        Padding does not reach the tokens next to it, and documents do not reach each other.
+        """
+        if isinstance(mask, DocumentMask):
+            return mask.by_group(lambda embeddings_dlD, _: self._convolve(embeddings_dlD), embeddings_BLD)
+        if mask is not None and mask.dtype == torch.bool:
+            embeddings_BLD = embeddings_BLD.masked_fill(~mask[..., None], 0.0)
+        return self._convolve(embeddings_BLD)
+
+    def _convolve(self, embeddings_BLD: Tensor) -> Tensor:
         y_BLD = self.convolution(embeddings_BLD.mT).mT
         return self.activation(self.dropout(y_BLD))
