@@ -77,3 +77,10 @@ def test_every_preset_is_complete(preset: str) -> None:
         "init.from", "init.generator_layers", "init.vocabulary",
     }  # fmt: skip
     assert dry_run(load_config(PretrainConfig, preset)).cost.flops > 0
+
+
+@pytest.mark.parametrize("kind", ["modernbert", "deberta"])
+def test_a_layer_norm_that_cannot_be_shared_is_refused(kind: str) -> None:
+    settings = (f"model.kind={kind}", "objective.share_norm=true", "init.attention=random")
+    assert any("objective.share_norm: kind" in line for line in problems(*settings))
+    load_config(PretrainConfig, "electra-tiny", ["objective.share_norm=true"])

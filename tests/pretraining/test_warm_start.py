@@ -332,6 +332,9 @@ def test_the_generator_is_a_copy_of_the_first_blocks(data_folder: Path, tmp_path
     assert all(same(generator.blocks[layer], source.encoder.blocks[layer]) for layer in range(2))
     assert same(networks["discriminator"].encoder, source.encoder)
     assert generator.token_table is networks["discriminator"].encoder.token_table
+    start = load_warm_start(config(data_folder, tmp_path / "run", *copied).init)
+    assert start.discriminator is not None and start.generator is not None
+    assert start.discriminator.head is not start.generator.head  # a transfer to another vocabulary changes both
     run = pretrain(config(data_folder, tmp_path / "run", *copied)).run
     assert "cut to the first 2 of 3 blocks" in (run / "log.txt").read_text()
     assert load_config(PretrainConfig, run / "config.toml").generator.layers == 2

@@ -176,6 +176,8 @@ class PretrainConfig:
             yield f"packing.sequence_length: {length} is more than model.max_positions, {model.max_positions}{of}"
         if missing := objective.encoder_capabilities - model.capabilities:
             yield _missing_capabilities(objective, model, missing)
+        if objective.share_norm and objective.sharing != "all" and "shared-norm" not in model.capabilities:
+            yield f"objective.share_norm: kind {model.kind} cannot share this LayerNorm; set it to false"
         if self.init.discriminator is None and self.init.attention != "random":
             networks = [model] if generator is None else [model, generator]
             if not any("neighbor-start" in network.capabilities for network in networks):

@@ -1,5 +1,6 @@
 """Initial weights of a run: random, from counts of the data, or from pre-trained networks."""
 
+import copy
 import logging
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, replace
@@ -120,12 +121,12 @@ def _with_copied_generator(discriminator: Pretrained, layers: int, name: str) ->
     encoder.load_state_dict(
         {key: value for key, value in discriminator.encoder.state_dict().items() if key in names}
     )
-    head = discriminator.head
+    head = copy.deepcopy(discriminator.head)  # a transfer to another vocabulary changes each head
     if not isinstance(head, MaskedLanguageModelHead) or head.activation is not ACTIVATIONS["gelu"]:
         head = None
     note = f"the generator is a copy of {name}, cut to the first {layers} of {shape.layers} blocks"
-    copy = replace(discriminator, encoder=encoder, head=head, pairs=None, unused=(), renamed=())
-    return WarmStart(discriminator, copy, notes=(note,))
+    generator = replace(discriminator, encoder=encoder, head=head, pairs=None, unused=(), renamed=())
+    return WarmStart(discriminator, generator, notes=(note,))
 
 
 def _generator_folder(model: str) -> str | Path:

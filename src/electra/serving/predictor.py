@@ -158,7 +158,7 @@ class Predictor:
         return self.problem.probabilities(examples, rows, outputs)
 
     def _outputs(self, rows: Rows, batch_tokens: int | None) -> list[Outputs]:
-        longest = int(rows.lengths.max())
+        longest = int(rows.lengths.max(initial=0))
         self.length_check(longest if self.long is None else min(longest, self.long.window))
         with torch.inference_mode():
             return self.backend.outputs(rows, pad=self.pad, batch_tokens=batch_tokens)

@@ -40,6 +40,7 @@ Capability = Literal[
     "memory",  # attends to states of earlier batches (`memory`)
     "two-streams",  # has a query stream that predicts tokens without seeing them (`targets_BN`)
     "shared-tables",  # can use the embedding tables of another encoder (`build_sharing`)
+    "shared-norm",  # can share the LayerNorm of the embeddings, too (objective.share_norm)
     "neighbor-start",  # attention heads can be initialized to attend to neighbors (init.attention)
 ]
 

@@ -52,7 +52,7 @@ class BertConfig(EncoderConfig):
     def capabilities(self) -> frozenset[Capability]:
         return frozenset({
             "bidirectional", "selected-positions", "pair-mask", "input-embeddings", "document-mask",
-            "shared-tables", "neighbor-start",
+            "shared-tables", "shared-norm", "neighbor-start",
         })  # fmt: skip
 
     @property
