@@ -341,6 +341,11 @@ def test_the_generator_is_a_copy_of_the_first_blocks(data_folder: Path, tmp_path
     assert pretrain(config(data_folder, tmp_path / "run", *copied)).outcome.step == 4  # finished
     again = config(data_folder, tmp_path, f"init.discriminator={run}", "init.generator_layers=1")
     assert len(started(again).exportable_networks()["generator"].encoder.blocks) == 1
+    frozen = "objective.fakes=frozen", "objective.sharing=none", "init.generator_layers=1"
+    with pytest.raises(
+        ConfigError, match=r"has no masked-LM head, and objective\.fakes frozen does not train one"
+    ):
+        started(config(data_folder, tmp_path, f"init.discriminator={run}", *frozen))
     with pytest.raises(ConfigError, match=r"generator_layers: is 3, but .* has 3 blocks; take fewer"):
         started(config(data_folder, tmp_path, *copied, "init.generator_layers=3"))
     for message, overrides in {

@@ -148,6 +148,11 @@ def with_shapes(config: PretrainConfig, start: WarmStart) -> PretrainConfig:
     if start.discriminator is None and start.generator is None:
         return config
     problems: list[str] = []
+    if config.objective.fakes == "frozen" and start.generator is not None and start.generator.head is None:
+        problems.append(
+            f"init.generator_layers: {config.init.discriminator} has no masked-LM head, and objective.fakes "
+            "frozen does not train one; give init.generator, or set objective.fakes generator"
+        )
     if start.discriminator is not None:
         problems += _kind_problems(config, start.discriminator.encoder.config)
         config = replace(config, model=_with_shape(config.model, start.discriminator.encoder.config))
