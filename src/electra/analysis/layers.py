@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from electra.errors import CheckpointError
 from electra.export.pretrained import Pretrained
 from electra.modeling.encoders.bert import Attention
-from electra.modeling.encoders.modernbert import AttentionInput, RotaryAttention
+from electra.modeling.encoders.rotary_attention import AttentionInput, RotaryAttention
 from electra.modeling.kernels.documents import DocumentMask
 from electra.modeling.kernels.local_attention import within_window
 from electra.modeling.kernels.relative_attention import RelativeAttention

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from electra.config import problems_of
 from electra.data.tokenizer import SpecialTokens
-from electra.errors import CheckpointError
 from electra.export.formats.base import ACTIVATIONS, HEAD_NAMES, CheckpointFormat, FolderConfig
+from electra.export.formats.stored_fields import read_numbers, refuse
 from electra.export.pretrained import HeadKind
 from electra.export.without_values import without_values
 from electra.modeling.encoders.base import Activation, EncoderConfig, EncoderModule
@@ -190,10 +190,7 @@ class BertFormat(CheckpointFormat):
         if not problems:
             values["activation"] = ACTIVATIONS[activation]
             problems.extend(problems_of(BertConfig(**values)))
-        if problems:
-            raise CheckpointError(
-                f"{source}: this model cannot be loaded:\n" + "\n".join(f"  {problem}" for problem in problems)
-            )
+        refuse(problems, source)
         return FolderConfig(model_type, BertConfig(**values), pad_id)
 
     def prefix(self, model_type: str) -> str:
@@ -287,11 +284,6 @@ def _read_numbers(fields: dict[str, Any], model_type: str) -> tuple[dict[str, An
         for name, required in _REQUIRED.items()
         if (value := fields.get(name, required)) != required
     ]
-    values: dict[str, Any] = {}
-    for name, (stored, *defaults) in _FIELDS.items():
-        default = defaults[BertFormat.model_types.index(model_type)]
-        values[name] = fields.get(stored, default)
-        allowed = int if isinstance(default, int) else int | float
-        if not isinstance(values[name], allowed) or isinstance(values[name], bool):
-            problems.append(f"{stored} must be a number, found {values[name]!r}")
-    return values, problems
+    number = BertFormat.model_types.index(model_type)
+    names = {name: (stored, defaults[number]) for name, (stored, *defaults) in _FIELDS.items()}
+    return read_numbers(fields, names, problems), problems

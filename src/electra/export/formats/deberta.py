@@ -14,9 +14,9 @@ from torch import Tensor
 
 from electra.config import problems_of
 from electra.data.tokenizer import SpecialTokens
-from electra.errors import CheckpointError
 from electra.export.formats.base import HEAD_NAMES, CheckpointFormat, FolderConfig
-from electra.export.formats.detection_labels import LABEL_FIELDS, find_head, one_for_replaced, one_per_label
+from electra.export.formats.detection_labels import LABEL_FIELDS, DetectionAsTokenClassification, find_head
+from electra.export.formats.stored_fields import read_numbers, refuse
 from electra.export.pretrained import HeadKind
 from electra.modeling.encoders.base import EncoderConfig, EncoderModule
 from electra.modeling.encoders.deberta import DebertaConfig
@@ -103,7 +103,7 @@ _CONVOLUTION_ACTIVATIONS = ("tanh", "gelu", "relu")
 _NORMS = {"layer_norm": True, "none": False}
 
 
-class DebertaFormat(CheckpointFormat):
+class DebertaFormat(DetectionAsTokenClassification, CheckpointFormat):
     """Encoders of kind deberta."""
 
     model_types: ClassVar[tuple[str, ...]] = ("deberta-v2",)
@@ -149,12 +149,7 @@ class DebertaFormat(CheckpointFormat):
             for name, (required, default) in _REQUIRED.items()
             if (value := fields.get(name, default)) != required
         ]
-        values: dict[str, Any] = {}
-        for name, (stored, default) in _FIELDS.items():
-            values[name] = fields.get(stored, default)
-            allowed = int if isinstance(default, int) else int | float
-            if not isinstance(values[name], allowed) or isinstance(values[name], bool):
-                problems.append(f"{stored} must be a number, found {values[name]!r}")
+        values = read_numbers(fields, _FIELDS, problems)
         values |= _read_attention(fields, problems)
         activation = fields.get("conv_act", "tanh")
         if activation not in _CONVOLUTION_ACTIVATIONS:
@@ -172,10 +167,7 @@ class DebertaFormat(CheckpointFormat):
                 "convolution_activation": activation,
             }
             problems.extend(problems_of(DebertaConfig(**values)))
-        if problems:
-            raise CheckpointError(
-                f"{source}: this model cannot be loaded:\n" + "\n".join(f"  {problem}" for problem in problems)
-            )
+        refuse(problems, source)
         return FolderConfig(
             "deberta-v2", DebertaConfig(**values), fields.get("pad_token_id") or 0, find_head(fields, _CLASSES)
         )
@@ -209,14 +201,6 @@ class DebertaFormat(CheckpointFormat):
             for name in [name for name in named if name.startswith(new)]:
                 named[legacy + name.removeprefix(new)] = named.pop(name)
         return named
-
-    def to_stored(self, name: str, tensor: Tensor, config: FolderConfig) -> Tensor:
-        detects = config.head == "discriminator" and name.startswith("classifier.")
-        return one_per_label(tensor) if detects else tensor
-
-    def from_stored(self, name: str, tensor: Tensor, config: FolderConfig) -> Tensor:
-        detects = config.head == "discriminator" and name.startswith("classifier.")
-        return one_for_replaced(tensor) if detects else tensor
 
 
 def _read_attention(fields: dict[str, Any], problems: list[str]) -> dict[str, bool]:

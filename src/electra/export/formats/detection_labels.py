@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from electra.export.formats.base import FolderConfig
 from electra.export.pretrained import HeadKind
 
 LABELS = ("original", "replaced")
@@ -28,6 +29,20 @@ def one_per_label(tensor: Tensor) -> Tensor:
 def one_for_replaced(tensor: Tensor) -> Tensor:
     """Return a parameter with one output from one with an output for each label; others are unchanged."""
     return tensor[1:] - tensor[:1] if len(tensor) == len(LABELS) else tensor
+
+
+class DetectionAsTokenClassification:
+    """A format whose discriminators are stored in a class with two labels; it comes before `CheckpointFormat`."""
+
+    def to_stored(self, name: str, tensor: Tensor, config: FolderConfig) -> Tensor:
+        return one_per_label(tensor) if _is_detection_logit(name, config) else tensor
+
+    def from_stored(self, name: str, tensor: Tensor, config: FolderConfig) -> Tensor:
+        return one_for_replaced(tensor) if _is_detection_logit(name, config) else tensor
+
+
+def _is_detection_logit(name: str, config: FolderConfig) -> bool:
+    return config.head == "discriminator" and name.startswith("classifier.")
 
 
 def find_head(fields: Mapping[str, Any], classes: Mapping[str, HeadKind]) -> HeadKind | None:

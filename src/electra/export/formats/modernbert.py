@@ -15,9 +15,9 @@ from torch import Tensor
 
 from electra.config import problems_of
 from electra.data.tokenizer import SpecialTokens
-from electra.errors import CheckpointError
 from electra.export.formats.base import ACTIVATIONS, HEAD_NAMES, CheckpointFormat, FolderConfig
-from electra.export.formats.detection_labels import LABEL_FIELDS, find_head, one_for_replaced, one_per_label
+from electra.export.formats.detection_labels import LABEL_FIELDS, DetectionAsTokenClassification, find_head
+from electra.export.formats.stored_fields import read_numbers, refuse
 from electra.export.pretrained import HeadKind
 from electra.modeling.encoders.base import EncoderConfig, EncoderModule
 from electra.modeling.encoders.modernbert import ModernBertConfig
@@ -76,7 +76,7 @@ _EMBEDDING_SIZE = "electra_embedding_size"
 """Our key for the width of the token table, where it is not the hidden size."""
 
 
-class ModernBertFormat(CheckpointFormat):
+class ModernBertFormat(DetectionAsTokenClassification, CheckpointFormat):
     """Encoders of kind modernbert that transformers' class can compute."""
 
     model_types: ClassVar[tuple[str, ...]] = ("modernbert",)
@@ -127,12 +127,7 @@ class ModernBertFormat(CheckpointFormat):
             for name, required in _REQUIRED.items()
             if (value := fields.get(name, required)) != required
         ]
-        values: dict[str, Any] = {}
-        for name, (stored, default) in _FIELDS.items():
-            values[name] = fields.get(stored, default)
-            allowed = int if isinstance(default, int) else int | float
-            if not isinstance(values[name], allowed) or isinstance(values[name], bool):
-                problems.append(f"{stored} must be a number, found {values[name]!r}")
+        values = read_numbers(fields, _FIELDS, problems)
         biases = {name: bool(fields.get(name, False)) for name in _BIASES}
         if len(set(biases.values())) > 1:
             problems.append(f"{', '.join(_BIASES)} are {list(biases.values())}; electra computes only equal ones")
@@ -150,10 +145,7 @@ class ModernBertFormat(CheckpointFormat):
                 "embedding_size": fields.get(_EMBEDDING_SIZE, values["hidden_size"]),
             }
             problems.extend(problems_of(ModernBertConfig(**values)))
-        if problems:
-            raise CheckpointError(
-                f"{source}: this model cannot be loaded:\n" + "\n".join(f"  {problem}" for problem in problems)
-            )
+        refuse(problems, source)
         return FolderConfig(
             "modernbert", ModernBertConfig(**values), fields.get("pad_token_id") or 0, find_head(fields, _CLASSES)
         )
@@ -178,14 +170,6 @@ class ModernBertFormat(CheckpointFormat):
         if _PROJECTION in renamed:  # the decoder is a product of factors, which are there
             renamed.pop(_DECODER, None)
         return renamed
-
-    def to_stored(self, name: str, tensor: Tensor, config: FolderConfig) -> Tensor:
-        detects = config.head == "discriminator" and name.startswith("classifier.")
-        return one_per_label(tensor) if detects else tensor
-
-    def from_stored(self, name: str, tensor: Tensor, config: FolderConfig) -> Tensor:
-        detects = config.head == "discriminator" and name.startswith("classifier.")
-        return one_for_replaced(tensor) if detects else tensor
 
     def fold(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         if _PROJECTION not in tensors:

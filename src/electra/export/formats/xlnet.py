@@ -18,8 +18,8 @@ from torch import Tensor
 
 from electra.config import problems_of
 from electra.data.tokenizer import SpecialTokens
-from electra.errors import CheckpointError
 from electra.export.formats.base import ACTIVATIONS, HEAD_NAMES, CheckpointFormat, FolderConfig
+from electra.export.formats.stored_fields import refuse
 from electra.export.pretrained import HeadKind
 from electra.modeling.encoders.base import EncoderConfig, EncoderModule
 from electra.modeling.encoders.relative import RelativeConfig, RelativeEncoder
@@ -128,10 +128,7 @@ class XLNetFormat(CheckpointFormat):
                 memory_length=fields.get("mem_len") or 0,
             )
             problems.extend(problems_of(config))
-        if problems:
-            raise CheckpointError(
-                f"{source}: this model cannot be loaded:\n" + "\n".join(f"  {problem}" for problem in problems)
-            )
+        refuse(problems, source)
         if fields.get(_SEGMENTS) is False:
             config = replace(config, type_vocabulary_size=1)
         return FolderConfig("xlnet", config, fields.get("pad_token_id", 5))

@@ -19,8 +19,8 @@ from electra.modeling.encoders.modernbert import (
     GatedFeedForward,
     ModernBertBlock,
     ModernBertEncoder,
-    RotaryAttention,
 )
+from electra.modeling.encoders.rotary_attention import RotaryAttention
 
 
 @dataclass(frozen=True)
