@@ -1,9 +1,11 @@
 """Initialization of weights."""
 
+from typing import Literal
+
 import pytest
 import torch
 
-from electra.modeling.encoders.bert import BertConfig, BertEncoder, Block, attend_to_neighbors
+from electra.modeling.encoders.bert import BertConfig, BertEncoder, Block
 from electra.modeling.encoders.deberta import DebertaConfig
 from electra.modeling.encoders.modernbert import ModernBertBlock, ModernBertConfig
 from electra.modeling.init import initialize
@@ -38,7 +40,7 @@ def attention_of_first_block(network: BertEncoder) -> torch.Tensor:
 @pytest.mark.parametrize(("hidden", "heads", "share"), [(128, 4, 0.5), (128, 2, 0.5), (64, 4, 0.2), (64, 2, 0.5)])
 def test_heads_of_the_first_block_attend_to_neighbors(hidden: int, heads: int, share: float) -> None:
     network = encoder(hidden=hidden, heads=heads)
-    attend_to_neighbors(network)
+    network.attend_to_neighbors()
     for head, (attention_LL, offset) in enumerate(
         zip(attention_of_first_block(network), (-1, 1, -2, 2), strict=False)
     ):
@@ -71,6 +73,30 @@ def test_heads_with_rotary_positions_attend_to_neighbors(embedding: int, hidden:
         by_offset = {o: attention_LL.diagonal(o).mean().item() for o in range(-60, 61)}
         assert max(by_offset, key=by_offset.__getitem__) == offset
         assert by_offset[offset] > 0.4
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize(("hidden", "heads", "share"), [(128, 4, 0.5), (128, 2, 0.5), (64, 2, 0.5)])
+def test_heads_of_modernbert_with_learned_positions_attend_to_neighbors(
+    hidden: int, heads: int, share: float, norm: Literal["pre", "post"]
+) -> None:
+    torch.manual_seed(0)
+    config = ModernBertConfig(
+        layers=2, hidden_size=hidden, embedding_size=128, feed_forward_size=64, heads=heads, vocabulary_size=500,
+        max_positions=64, initializer_range=0.05, linear_initializer_range=0.08, position_encoding="learned",
+        norm=norm, bias=True,
+    )  # fmt: skip
+    network = config.build()
+    network.attend_to_neighbors()
+    block = network.blocks[0]
+    assert isinstance(block, ModernBertBlock)
+    x_BLD = network.embeddings(torch.randint(5, 500, (8, 48), generator=torch.Generator().manual_seed(1)))
+    query, key, _ = block.attention.query_key_value(x_BLD).unflatten(-1, (3, heads, -1)).transpose(1, 3).unbind(2)
+    attention_HLL = (query @ key.mT / query.shape[-1] ** 0.5).softmax(-1).mean(0).detach()
+    for attention_LL, offset in zip(attention_HLL, (-1, 1, -2, 2), strict=False):
+        by_offset = {o: attention_LL.diagonal(o).mean().item() for o in range(-30, 31)}
+        assert max(by_offset, key=by_offset.__getitem__) == offset
+        assert by_offset[offset] > share
 
 
 @pytest.mark.parametrize("shared", [True, False])

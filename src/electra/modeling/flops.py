@@ -26,6 +26,8 @@ MEMORY_KEYS_AND_VALUES = "attention keys and values of the memory"
 SOFTMAX, LAYER_NORM, GELU, DROPOUT = 5, 5, 8, 4
 """Operations per element, in the paper convention."""
 
+Documents = tuple[tuple[int, int], ...]
+"""Pairs of a length in tokens and the number of documents that have it."""
 Terms = dict[str, float]
 """Operations of one forward pass over one sequence, by name of the term."""
 
@@ -166,14 +168,15 @@ def training_flops(networks: Networks, length: int, convention: Convention = "mo
 
 
 @lru_cache(maxsize=32)
-def flops_per_token(networks: tuple[tuple[str, Network], ...], documents: tuple[tuple[int, int], ...]) -> float:
+def flops_per_token(
+    networks: tuple[tuple[str, Network], ...], documents: Documents, convention: Convention = "modern"
+) -> float:
     """Return the mean training operations per token of documents.
 
     Args:
         networks: the networks that are trained together, by name.
-        documents: pairs of a length in tokens and the number of documents that have it.
     """
-    flops = sum(count * training_flops(dict(networks), length) for length, count in documents)
+    flops = sum(count * training_flops(dict(networks), length, convention) for length, count in documents)
     return flops / sum(count * length for length, count in documents)
 
 

@@ -24,6 +24,7 @@ from electra.data.streams import StreamOrder, check_stream
 from electra.data.tags import TAGS, TagTable
 from electra.data.tokenizer import continuation_mask, load_tokenizer
 from electra.errors import ConfigError, DataError
+from electra.modeling.flops import Documents
 from electra.modeling.kernels.document_attention import has_variable_length_attention
 from electra.objectives.base import Objective
 from electra.objectives.masking import WHOLE_WORDS
@@ -230,10 +231,18 @@ def build_batches(config: PretrainConfig, data: TokenData, device: torch.device)
             order.epochs(train.sequences(steps)) if order else train.sequences(steps) / len(examples)
         ),
         sequence_length=config.packing.sequence_length,
-        document_lengths=examples.document_lengths() if config.packing.packs_documents else None,
+        documents=tuple(examples.document_lengths().items()) if config.packing.packs_documents else None,
         identity=identity(config, data),
         describe_rows=describe_rows,
     )
+
+
+def packed_documents(config: PretrainConfig, data: TokenData) -> Documents | None:
+    """The documents of which packed rows of the training split consist; None: each row is one document."""
+    if not config.packing.packs_documents:
+        return None
+    examples = ExampleSet(data.train, config.packing, seed=config.train.seed)
+    return tuple(examples.document_lengths().items())
 
 
 def _example_order(config: PretrainConfig, data: TokenData, examples: ExampleSet) -> Mixture | StreamOrder | None:

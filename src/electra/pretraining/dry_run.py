@@ -9,6 +9,7 @@ from rich.table import Table
 from electra.config import to_toml
 from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
+from electra.pretraining.build import packed_documents
 from electra.pretraining.config import PretrainConfig, build_objective
 from electra.pretraining.resolve import resolve, resolve_for_run, resolve_without_data
 from electra.training.checkpoint import Checkpoints
@@ -26,14 +27,17 @@ def dry_run(config: PretrainConfig, *, fresh: bool = False) -> "DryRun":
     if run_folder:
         check_out_folder(run_folder)
     names = Checkpoints(run_folder.checkpoints, config.checkpoint).names() if run_folder else []
+    documents = None
     if config.data is None:
         config = resolve_without_data(config, resumed=bool(names))
     else:
-        resolved = resolve(config, TokenData.open(config.data, verify=False), resumed=bool(names))
+        data = TokenData.open(config.data, verify=False)
+        resolved = resolve(config, data, resumed=bool(names))
         config = (resolve_for_run(resolved, run_folder) if run_folder else resolved).config
+        documents = packed_documents(config, data)
     with torch.device("meta"):
         objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
-    estimate = estimate_cost(objective, config.train, length=config.packing.sequence_length)
+    estimate = estimate_cost(objective, config.train, length=config.packing.sequence_length, documents=documents)
     return DryRun(config, estimate, int(names[-1].removeprefix("step-")) if names else None)
 
 

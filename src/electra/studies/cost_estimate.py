@@ -14,7 +14,7 @@ import torch
 from electra.data.shards import TokenData
 from electra.export.huggingface import save
 from electra.finetuning.dry_run import dry_run
-from electra.modeling.flops import training_flops
+from electra.modeling.flops import flops_per_token
 from electra.pretraining.build import build
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.warm_start import WarmStart
@@ -48,7 +48,8 @@ def measure_flops_per_second(config: PretrainConfig, data: TokenData) -> float:
             torch.cuda.synchronize(device)
         seconds.append(time.perf_counter() - started)
     length = config.packing.sequence_length
-    flops = config.train.batch_size * training_flops(objective.networks(length), length)
+    networks = tuple(objective.networks(length).items())
+    flops = config.train.batch_size * length * flops_per_token(networks, parts.batches.documents or ((length, 1),))
     return flops / statistics.median(seconds[WARM_UP_STEPS:])
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from electra.data.shards import TokenData
 from electra.errors import ConfigError
+from electra.pretraining.build import packed_documents
 from electra.studies.arms import ArmConfigs, StudySetup, meta_objective
 from electra.training.config import TrainConfig
 from electra.training.cost_estimate import count_parameters, flops_per_sequence
@@ -108,13 +110,14 @@ class StudyPlan:
         )
 
 
-def plan_study(setup: StudySetup, configs: ArmConfigs, *, seeds: int) -> StudyPlan:
+def plan_study(setup: StudySetup, configs: ArmConfigs, data: TokenData, *, seeds: int) -> StudyPlan:
     """The plan of a study whose budget is known in FLOPs, without times."""
     arms = []
     for arm in setup.study.arms:
         config = configs[arm.name]
         objective = meta_objective(config)
-        flops = flops_per_sequence(objective, config.packing.sequence_length, steps=config.train.steps)
+        length, documents = config.packing.sequence_length, packed_documents(config, data)
+        flops = flops_per_sequence(objective, length, steps=config.train.steps, documents=documents)
         parameters, warmup = count_parameters(objective), config.optimizer.warmup_steps
         arms.append(ArmCost(arm.name, arm.label, parameters, flops, setup.flops, config.train, warmup))
     return StudyPlan(setup, tuple(arms), seeds)

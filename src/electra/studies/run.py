@@ -80,7 +80,7 @@ def run_study(
         flops = 60 * budget * measure_flops_per_second(control, token_data)
         logger.info("%g minutes of the control are %.3e FLOPs", budget, flops)
     setup = replace(setup, flops=flops)
-    plan = plan_study(setup, configs, seeds=seeds)
+    plan = plan_study(setup, configs, token_data, seeds=seeds)
     plan.check()
     if dry_run:
         seconds = flops / measure_flops_per_second(control, token_data)
@@ -89,7 +89,7 @@ def run_study(
     _warn_without_tasks(setup, stored)
     opened = open_study(setup, configs, token_data)
     if opened.flops != flops:  # another process was first
-        plan = plan_study(opened, configs, seeds=seeds)
+        plan = plan_study(opened, configs, token_data, seeds=seeds)
     runs = study_runs(study, seeds)
     if stopped := _work(opened, plan, runs):
         return stopped

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from electra.data.collate import Batch
+from electra.modeling.flops import Documents
 
 MicroBatches = Callable[[int], Sequence[Batch]]
 
@@ -20,7 +21,7 @@ class BatchSource:
         micro_batches: the micro-batches of a step (counted from 0): a pure function of the step.
         epochs: the number of passes over the data in that many steps.
         sequence_length: tokens per row, to count FLOPs.
-        document_lengths: of packed rows, the number of documents by length; None: each row is one document.
+        documents: the documents of which rows consist; None: each row is one document.
         identity: fingerprints of the data by name. A run can only be resumed with the same ones.
         describe_rows: the rows of a step's batch in a form for people to read.
     """
@@ -29,7 +30,7 @@ class BatchSource:
     epochs: Callable[[int], float]
     sequence_length: int
     identity: dict[str, str]
-    document_lengths: dict[int, int] | None = None
+    documents: Documents | None = None
     describe_rows: Callable[[int], list[dict[str, Any]]] = lambda _: []
 
 

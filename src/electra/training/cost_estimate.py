@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from electra.modeling.encoders.base import EncoderConfig
-from electra.modeling.flops import Convention, training_flops
+from electra.modeling.flops import Convention, Documents, flops_per_token
 from electra.modeling.kernels.cross_entropy import ROWS
 from electra.objectives.base import NetworkName, Objective, TrainableModule
 from electra.training.config import TrainConfig
@@ -84,19 +84,36 @@ def model_state_bytes(parameters: int) -> float:
 
 
 def flops_per_sequence(
-    objective: TrainableModule, length: int, *, steps: int | None, convention: Convention = "modern"
+    objective: TrainableModule,
+    length: int,
+    *,
+    steps: int | None,
+    convention: Convention = "modern",
+    documents: Documents | None = None,
 ) -> float:
-    """Training FLOPs per sequence, the mean over the steps of a run (stages can have different FLOPs)."""
+    """Training FLOPs per sequence, the mean over the steps of a run (stages can have different FLOPs).
+
+    Args:
+        length: tokens of a sequence.
+        documents: the documents of which sequences consist; None: each sequence is one document.
+    """
     sample = [0] if steps is None else [round((i + 0.5) / SAMPLED_STEPS * steps) for i in range(SAMPLED_STEPS)]
     flops = []
     for step in sample:
         objective.begin_step(step, steps)
-        flops.append(training_flops(objective.networks(length), length, convention))
+        networks = tuple(objective.networks(length).items())
+        flops.append(length * flops_per_token(networks, documents or ((length, 1),), convention))
     return sum(flops) / len(flops)
 
 
-def estimate_cost(objective: Objective, config: TrainConfig, *, length: int) -> CostEstimate:
-    """Estimate the cost of a run; the objective can be on the meta device."""
+def estimate_cost(
+    objective: Objective, config: TrainConfig, *, length: int, documents: Documents | None = None
+) -> CostEstimate:
+    """Estimate the cost of a run; the objective can be on the meta device.
+
+    Args:
+        length, documents: as in `flops_per_sequence`.
+    """
     networks = objective.exportable_networks()
     parameters = {name: count_parameters(network.encoder, network.head) for name, network in networks.items()}
     trained = count_parameters(objective)
@@ -112,7 +129,7 @@ def estimate_cost(objective: Objective, config: TrainConfig, *, length: int) -> 
     head = 3.0 * ROWS * vocabulary * 4
     tokens = config.batch_size * length
     sequences = config.sequences(config.steps) if config.steps else config.batch_size
-    flops = sequences * flops_per_sequence(objective, length, steps=config.steps)
+    flops = sequences * flops_per_sequence(objective, length, steps=config.steps, documents=documents)
     precision: PrecisionName = "float32" if config.precision == "auto" else config.precision
     speed = product_flops(PRECISIONS[precision], device)
     seconds = 60.0 * config.minutes if config.minutes and not config.steps else flops / speed / UTILIZATION

@@ -129,8 +129,8 @@ class Trainer:
         self.objective.begin_step(step, self.progress.steps)
         rate = self._learning_rate(step)
         networks = self.objective.networks(batches.sequence_length)
-        lengths = batches.document_lengths or {batches.sequence_length: 1}
-        flops_per_position = flops_per_token(tuple(networks.items()), tuple(lengths.items()))
+        documents = batches.documents or ((batches.sequence_length, 1),)
+        flops_per_position = flops_per_token(tuple(networks.items()), documents)
         metrics = self.update(batches.micro_batches(step), rate)
         if not self.metrics.accepts(metrics):
             if self._sync_metrics():

@@ -4,15 +4,14 @@ Shapes: B batch, L length, N selected positions, D hidden size, E embedding size
 H heads, K head size, V vocabulary. A tensor's name ends with its shape (`x_BLD`).
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from electra.config import PositiveInt
+from electra.modeling.encoders.absolute_start import attend_to_neighbors
 from electra.modeling.encoders.base import (
     Activation,
     Capability,
@@ -27,10 +26,6 @@ from electra.modeling.kernels.document_attention import attend_documents
 from electra.modeling.kernels.documents import AttentionMask, DocumentMask
 from electra.modeling.kernels.dropout import Dropout
 from electra.modeling.sharing import AnyEmbedding, EmbeddingSharing, LayerSharing, share_embedding, share_layers
-
-NEIGHBOR_SCALE = 4.8
-"""Scale of the query and key weights of `attend_to_neighbors`, times the fourth root of the head size. With it the
-neighbor gets about half of a head's attention."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +238,11 @@ class BertEncoder(EncoderModule):
         initialize(self, config.initializer_range, linear_range=config.linear_initializer_range)
 
     def attend_to_neighbors(self) -> None:
-        attend_to_neighbors(self)
+        first: Block = self.blocks[0]  # type: ignore[assignment]
+        attend_to_neighbors(
+            self.embeddings.position.weight, self.projection, first.attention.query_key_value.weight,
+            heads=self.config.heads, deviation=self.config.initializer_range,
+        )  # fmt: skip
 
     def forward(
         self,
@@ -283,46 +282,3 @@ class BertEncoder(EncoderModule):
             x_BLD = block(x_BLD, mask)
         last: Tensor = self.blocks[-1](x_BLD, mask, positions_BN)
         return last
-
-
-@torch.no_grad()
-def attend_to_neighbors(encoder: BertEncoder) -> None:
-    """Initialize the heads of the first block so that they attend to neighbors at offsets -1, +1, -2, +2, ...
-
-    With random weights a masked language model first has to learn to find its neighbors, slowly: for more than a
-    million tokens it is no better than word frequencies. Here the position table starts as sinusoids: row p holds
-    sin(p f) and cos(p f) for frequencies f spread evenly over (0, pi). A head for offset o rotates the pairs of
-    the query by the angle o f and does not rotate those of the key. So the score of positions p and q is the sum
-    of cos((p + o - q) f), which has its maximum at q = p + o. All other weights stay random, and all weights are
-    trained.
-
-    If a projection joins embedding and hidden size, its first rows start as copies of the pairs that heads use.
-    """
-    config, device = encoder.config, encoder.embeddings.position.weight.device
-    H, D, E = config.heads, config.hidden_size, config.embedding_size
-    K, pairs = D // H, E // 2
-    used, scale = min(K // 2, pairs), NEIGHBOR_SCALE / K**0.25
-    frequencies = math.pi * (torch.arange(pairs, device=device) + 0.5) / pairs
-    angles_LP = torch.arange(config.max_positions, device=device)[:, None] * frequencies
-    table_LE = torch.zeros(config.max_positions, E, device=device)
-    table_LE[:, 0 : 2 * pairs : 2], table_LE[:, 1 : 2 * pairs : 2] = angles_LP.sin(), angles_LP.cos()
-    encoder.embeddings.position.weight.copy_(table_LE * (config.initializer_range / table_LE.std()))
-    used_pairs = [round((i + 0.5) * pairs / used - 0.5) for i in range(used)]
-    sine_columns = [2 * pair for pair in used_pairs]  # of the hidden state
-    if isinstance(encoder.projection, nn.Linear):
-        weight_DE = encoder.projection.weight
-        for i, pair in enumerate(used_pairs):
-            weight_DE[2 * i : 2 * i + 2] = 0.0
-            weight_DE[:, 2 * pair : 2 * pair + 2] = 0.0
-            weight_DE[2 * i, 2 * pair] = weight_DE[2 * i + 1, 2 * pair + 1] = 1.0
-            sine_columns[i] = 2 * i
-    first: Block = encoder.blocks[0]  # type: ignore[assignment]
-    query_HKD, key_HKD, _ = first.attention.query_key_value.weight.view(3, H, K, D)
-    for head in range(H):
-        offset = (head // 2 + 1) * (-1 if head % 2 == 0 else 1)
-        query_HKD[head], key_HKD[head] = 0.0, 0.0
-        for i, (pair, sine) in enumerate(zip(used_pairs, sine_columns, strict=True)):
-            angle = offset * float(frequencies[pair])
-            rotation = torch.tensor([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
-            query_HKD[head, 2 * i : 2 * i + 2, sine : sine + 2] = scale * rotation.to(device)
-            key_HKD[head, 2 * i : 2 * i + 2, sine : sine + 2] = scale * torch.eye(2, device=device)

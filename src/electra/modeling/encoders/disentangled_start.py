@@ -1,6 +1,6 @@
 """Initial attention to neighboring tokens for networks with a table of relative positions (DeBERTa).
 
-As in `bert.attend_to_neighbors`, with the rows of the relative table in place of those of positions. The row of
+As in `absolute_start`, with the rows of the relative table in place of those of positions. The row of
 distance d, of query minus key position, holds cos(d f) and sin(d f) for frequencies f spread evenly over (0,
 pi). A head for the key at offset o has no query weights; its query bias turned by the angles -o f gives each
 key the sum of cos((d + o) f), which has its maximum at d = -o. All weights are trained.

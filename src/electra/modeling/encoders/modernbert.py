@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from electra.config import DropoutProbability, NonNegativeInt, PositiveFloat, PositiveInt
+from electra.modeling.encoders import absolute_start, rotary_start
 from electra.modeling.encoders.base import (
     ACTIVATIONS,
     Capability,
@@ -24,7 +25,6 @@ from electra.modeling.encoders.base import (
     gather_positions,
 )
 from electra.modeling.encoders.rotary_attention import AttentionInput, RotaryAttention
-from electra.modeling.encoders.rotary_start import attend_to_neighbors
 from electra.modeling.flops import Convention, Terms
 from electra.modeling.init import initialize
 from electra.modeling.kernels.documents import AttentionMask, DocumentMask
@@ -85,10 +85,8 @@ class ModernBertConfig(EncoderConfig):
     def capabilities(self) -> frozenset[Capability]:
         capabilities: set[Capability] = {
             "bidirectional", "selected-positions", "pair-mask", "input-embeddings", "document-mask",
-            "shared-tables",
+            "shared-tables", "neighbor-start",
         }  # fmt: skip
-        if self.position_encoding == "rotary":
-            capabilities.add("neighbor-start")
         return frozenset(capabilities)
 
     @property
@@ -297,9 +295,16 @@ class ModernBertEncoder(EncoderModule):
 
     def attend_to_neighbors(self) -> None:
         first: ModernBertBlock = self.blocks[0]  # type: ignore[assignment]
-        attend_to_neighbors(
-            self.token_table.weight, self.embeddings.projection, self.embeddings.norm,
-            first.attention.query_key_value.weight, heads=self.config.heads, theta=self.config.rope_theta,
+        query_key_value_XD, heads = first.attention.query_key_value.weight, self.config.heads
+        if self.embeddings.position is not None:
+            table_LD, deviation = self.embeddings.position.weight, self.config.initializer_range
+            absolute_start.attend_to_neighbors(
+                table_LD, nn.Identity(), query_key_value_XD, heads=heads, deviation=deviation
+            )
+            return
+        rotary_start.attend_to_neighbors(
+            self.token_table.weight, self.embeddings.projection, self.embeddings.norm, query_key_value_XD,
+            heads=heads, theta=self.config.rope_theta,
         )  # fmt: skip
 
     def forward(

@@ -1,7 +1,7 @@
 """Initial attention to neighboring tokens for networks with rotary positions.
 
 With random weights a masked language model first has to learn to find its neighbors (see
-`bert.attend_to_neighbors`). Rotary positions can express an offset by themselves. If queries and keys do not
+`absolute_start`). Rotary positions can express an offset by themselves. If queries and keys do not
 depend on the token, the score of a query at position p and a key at position q is a sum of cos((p + o - q) f)
 over the frequencies f, where the query is turned by the angles o f. It has its maximum at q = p + o. So all
 tokens get a common vector, and the heads of the first block read only this vector. It adds the same number to
