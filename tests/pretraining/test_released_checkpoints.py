@@ -1,6 +1,7 @@
 """Released checkpoints continued: folders of all types, with the tokenizers that they have."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,43 @@ def test_a_frozen_generator_keeps_its_bits(texts: list[str], corpus_file: Path, 
     if form != "bert":  # generators of kind bert are exported as ElectraForMaskedLM
         loaded = type(sibling).from_pretrained(run / "export/generator").state_dict()
         assert all(torch.equal(value, loaded[name]) for name, value in sibling.state_dict().items())
+
+
+def test_rows_behind_the_vocabulary_stay_in_later_runs(
+    texts: list[str], corpus_file: Path, tmp_path: Path
+) -> None:
+    """DeBERTaV3 has 128,100 rows for 128,001 entries: a second stage has them, too, and is resumed."""
+    released = tmp_path / "released"
+    write_released(released, "deberta-v2", texts)
+    data, short = prepared(released, corpus_file, tmp_path / "data"), "train.steps=3"
+    tower = f"init.discriminator={released}", "objective.sharing=none"
+    first = pretrain(settings(data, tmp_path / "first", short, *tower)).run
+    config = load_config(
+        PretrainConfig, first / "config.toml", [f"init.from={first}", f"out={tmp_path / 'second'}", short]
+    )
+    second = pretrain(config).run
+    assert pretrain(config).run == second  # the same command again resumes the run
+    unset = replace(config, model=replace(config.model, vocabulary_size=0))
+    assert pretrain(unset).run == second
+    rows = len(load_pretrained(released).encoder.token_table.weight)
+    assert TokenData.open(data).vocabulary_size == rows - 13
+    assert all(len(load_pretrained(run).encoder.token_table.weight) == rows for run in (first, second))
+
+
+def test_a_frozen_generator_gives_a_new_discriminator_its_rows(
+    texts: list[str], corpus_file: Path, tmp_path: Path
+) -> None:
+    released = tmp_path / "released"
+    write_released(released, "bert", texts)
+    data = prepared(released, corpus_file, tmp_path / "data")
+    frozen = f"init.generator={released}", "objective.fakes=frozen", "objective.sharing=none"
+    config = settings(data, tmp_path / "run", *frozen, "model.max_positions=40", "train.steps=3")
+    run = pretrain(config).run
+    assert pretrain(config).run == run  # the same command again resumes the run
+    rows = len(load_pretrained(released).encoder.token_table.weight)
+    assert (
+        len(load_pretrained(run).encoder.token_table.weight) == rows == TokenData.open(data).vocabulary_size + 13
+    )
 
 
 @pytest.mark.parametrize("form", ["bert", "modernbert", "deberta-v2"])

@@ -18,13 +18,16 @@ logger = logging.getLogger(__name__)
 
 
 def with_vocabulary_of(config: PretrainConfig, data: TokenData) -> EncoderConfig:
-    """Set the vocabulary size of the model to that of the data; a pre-trained network keeps its own.
+    """Set the vocabulary size of the model to that of the data.
+
+    Networks with trained weights keep their own, which may be larger: released models fill their tables up to a
+    multiple of some number of rows.
 
     Raises:
         ConfigError: the config has another size.
     """
-    model = config.model
-    if config.init.discriminator is not None:
+    model, init = config.model, config.init
+    if any(source is not None for source in (init.from_, init.discriminator, init.generator)):
         return model
     if model.vocabulary_size not in (0, data.vocabulary_size):
         raise ConfigError(

@@ -360,4 +360,5 @@ def _start_from_cooccurrence(encoders: list[EncoderModule], data: TokenData) -> 
         for encoder in encoders:
             weight_VE = encoder.embeddings.token.weight
             if weight_VE.shape[1] == size:
-                weight_VE.copy_(torch.where(occurs_V1, vectors_VE * encoder.config.initializer_range, weight_VE))
+                rows_VE = weight_VE[: len(vectors_VE)]  # there may be rows behind the vocabulary
+                rows_VE.copy_(torch.where(occurs_V1, vectors_VE * encoder.config.initializer_range, rows_VE))
