@@ -40,7 +40,10 @@ def card(kind: str = "discriminator", **changes: object) -> str:
     config = read_toml("electra-tiny")
     config["model"]["vocabulary_size"] = 30_522
     config |= {"data": "/home/somebody/private/data", "out": "/home/somebody/private/run"}
-    inputs = {"config": config, "progress": PROGRESS, "evaluation": EVALUATION, "environment": ENVIRONMENT}
+    inputs = {
+        "config": config, "trained_length": 128, "progress": PROGRESS, "evaluation": EVALUATION,
+        "environment": ENVIRONMENT,
+    }  # fmt: skip
     return model_card(kind, **{**inputs, **changes})  # type: ignore[arg-type]
 
 
@@ -49,8 +52,22 @@ def test_the_card_says_how_long_inputs_may_be() -> None:
     config = read_toml("modern-tiny")
     config["model"]["vocabulary_size"] = 30_522
     assert "It reads up to 8192, but was not trained on such long inputs" in card(config=config)
-    config["init"]["trained_length"] = 1024
-    assert "Training used inputs of up to 1024 tokens" in card(config=config)
+
+
+@pytest.mark.parametrize("source", ["from", "discriminator"])
+def test_the_card_of_a_continued_network_says_how_long_the_inputs_of_each_training_were(source: str) -> None:
+    def sentence(preset: str, rows: int, trained_length: int) -> str:
+        config = read_toml(preset)
+        config["model"]["vocabulary_size"] = 30_522
+        config["packing"]["sequence_length"] = rows
+        config["init"][source] = "first"
+        return card(config=config, trained_length=trained_length)
+
+    earlier = "used inputs of up to 128 tokens, special tokens included; an earlier one used up to 512."
+    assert f"This training {earlier}\nDo not give it longer ones." in sentence("electra-tiny", 128, 512)
+    assert f"This training {earlier}\nIt reads up to 8192, but was not" in sentence("modern-tiny", 128, 512)
+    longer = sentence("electra-tiny", 512, 512)
+    assert "Training used inputs of up to 512 tokens, special tokens included.\nDo not give it longer" in longer
 
 
 def test_the_card_describes_the_run() -> None:
@@ -122,7 +139,7 @@ def test_it_names_the_uses_of_each_network() -> None:
 
 
 def test_a_run_without_metadata_has_a_card() -> None:
-    text = model_card("run", config={}, progress={}, evaluation={}, environment={})
+    text = model_card("run", config={}, trained_length=512, progress={}, evaluation={}, environment={})
     assert "None were measured." in text and "Not described." in text
 
 

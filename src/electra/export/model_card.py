@@ -49,6 +49,7 @@ def model_card(
     kind: CardKind,
     *,
     config: Mapping[str, Any],
+    trained_length: int,
     progress: Mapping[str, Any],
     evaluation: Mapping[str, Any],
     environment: Mapping[str, Any],
@@ -61,6 +62,7 @@ def model_card(
     Args:
         kind: the folder for which the card is written; "run" is the folder above the exports.
         config: the run's config.toml as a dictionary.
+        trained_length: the longest input in tokens that the network was trained on, in this run or before.
         progress: the amount of training: step, tokens, flops, seconds.
         evaluation: the last evaluation: keys that start with `eval/`, and its step.
         environment: the run's environment.json; its `data` describes the data.
@@ -74,8 +76,6 @@ def model_card(
     about = objective.describe(masking)
     fills_masks = kind == "generator" or about.fills_masks
     data, start = environment.get("data", {}), _start(config)
-    rows, trained = config.get("packing", {}).get("sequence_length"), config.get("init", {}).get("trained_length")
-    length = max(rows or encoder.max_positions, trained or 0)
     return templates.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         kind=kind,
         about=about,
@@ -85,8 +85,9 @@ def model_card(
         base=start if start and is_hub_id(start) and not Path(start).exists() else None,
         sources=[source.removeprefix("hub:") for source in _sources(data) if source.startswith("hub:")],
         measured_on=_measured_on(_sources(data)),
-        length=length,
-        longest=(generator if kind == "generator" else encoder).longest_input(length),
+        rows=config.get("packing", {}).get("sequence_length", trained_length),
+        length=trained_length,
+        longest=(generator if kind == "generator" else encoder).longest_input(trained_length),
         data=_data(data),
         training=_training(config, objective, _main_network(about), progress, environment),
         settings=_settings(config),

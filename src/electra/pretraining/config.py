@@ -65,6 +65,8 @@ class InitConfig:
     first prediction is the unigram distribution."""
     trained_length: NonNegativeInt = 0
     """Longest input in the training of init.from or init.discriminator, in tokens. A run fills it in."""
+    generator_trained_length: NonNegativeInt = 0
+    """The same for the generator; 0 if it is new. A run fills it in."""
 
     def problems(self) -> Iterator[str]:
         for name, value in (

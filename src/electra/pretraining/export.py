@@ -117,7 +117,7 @@ def _save(
         head=network.head,
         tokenizer_json=checkpoint.path / "tokenizer.json",
         card=card,
-        max_length=trained_length(config, encoder_config),
+        max_length=trained_length(config, name),
         objective=config.objective.kind,
         model_type=(
             format_of_encoder(encoder_config).language_model_type(encoder_config) if name == "encoder" else None
@@ -146,23 +146,21 @@ def load_objective(checkpoint: Checkpoint) -> tuple[PretrainConfig, Objective]:
     return config, objective
 
 
-def trained_length(config: PretrainConfig, network: EncoderConfig) -> int:
+def trained_length(config: PretrainConfig, name: NetworkName) -> int:
     """The longest input in tokens that a network of a run was trained on.
 
-    A run that continues another run or a pre-trained network may use shorter inputs than its first training. For a
-    pre-trained network with a table of positions, the longest input is then the size of the table.
-
-    Args:
-        network: the shape of the discriminator's encoder, of the generator's, or of the only one.
+    A run may continue networks that were trained on longer inputs than its own. A new generator beside a
+    discriminator that is continued knows only the inputs of this run, unless it has the discriminator's table of
+    positions.
     """
-    length = config.packing.sequence_length
-    if config.init.from_ is not None:
-        return max(length, config.init.trained_length)
-    if config.init.discriminator is None or not config.model.position_table:
-        return length
-    if network.longest_input(length) == length:
-        return config.model.max_positions
-    return max(length, config.init.trained_length)
+    length, init, model = config.packing.sequence_length, config.init, config.model
+    has_table = model.position_table and model.longest_input(1) == 1  # rotary positions exist for any length
+    shares_positions = has_table and config.objective.sharing not in ("none", "tokens")
+    if name == "generator" and config.objective.sharing != "all" and not shares_positions:
+        return max(length, init.generator_trained_length)
+    if init.discriminator is not None and not init.trained_length:  # a run of an earlier version
+        return model.max_positions if has_table else length
+    return max(length, init.trained_length)
 
 
 def find_checkpoint(run_folder: RunFolder, name: str | None = None) -> Checkpoint:
@@ -217,6 +215,7 @@ def _cards(run_folder: RunFolder, checkpoint: Checkpoint, config: PretrainConfig
         kind: model_card(
             kind,
             config=to_table(config),
+            trained_length=trained_length(config, "discriminator" if kind == "run" else kind),
             progress=checkpoint.state["progress"],
             evaluation=checkpoint.state["evaluation"],
             environment=environment,

@@ -17,7 +17,10 @@ from electra.training.checkpoint_io import check_newest
 from electra.training.distributed import broadcast_object
 from electra.training.run_folder import RunFolder, require_same_config, stored_config
 
-FILLED_IN = {"train.steps": None, "train.precision": "auto", "model.vocabulary_size": 0, "init.trained_length": 0}
+FILLED_IN = {
+    "train.steps": None, "train.precision": "auto", "model.vocabulary_size": 0, "init.trained_length": 0,
+    "init.generator_trained_length": 0,
+}  # fmt: skip
 """Settings that a run fills in, with the value that leaves them open."""
 IGNORED = ("data", "out", "train.compile", "train.timeout_minutes", "train.sharding", "tracking.on_event")
 """Settings that may differ when a run is resumed, because they do not change its result."""

@@ -51,7 +51,7 @@ def refuse_fixed(init: InitConfig, given: Collection[str]) -> None:
     Raises:
         ConfigError: it names each one.
     """
-    fixed = ["init.trained_length"]
+    fixed = ["init.trained_length", "init.generator_trained_length"]
     if init.from_ is not None:
         overridden = ("discriminator", "generator", "generator_layers", "vocabulary", *FRESH)
         fixed += [f"init.{name}" for name in overridden]
@@ -147,6 +147,7 @@ def with_shapes(config: PretrainConfig, start: WarmStart) -> PretrainConfig:
         return with_shapes_of_first_stage(config, start.first_stage)
     if start.discriminator is None and start.generator is None:
         return config
+    config = replace(config, init=_with_trained_lengths(config.init, start))
     problems: list[str] = []
     if config.objective.fakes == "frozen" and start.generator is not None and start.generator.head is None:
         problems.append(
@@ -156,8 +157,6 @@ def with_shapes(config: PretrainConfig, start: WarmStart) -> PretrainConfig:
     if start.discriminator is not None:
         problems += _kind_problems(config, start.discriminator.encoder.config)
         config = replace(config, model=_with_shape(config.model, start.discriminator.encoder.config))
-        trained_length = start.discriminator.trained_length or start.discriminator.max_length
-        config = replace(config, init=replace(config.init, trained_length=trained_length))
     elif start.generator is not None:  # a frozen one, for a fresh discriminator
         size = start.generator.encoder.config.vocabulary_size
         config = replace(config, model=replace(config.model, vocabulary_size=size))
@@ -173,6 +172,13 @@ def with_shapes(config: PretrainConfig, start: WarmStart) -> PretrainConfig:
     if problems:
         raise ConfigError("a run cannot start from these networks:\n" + "\n".join(f"  {p}" for p in problems))
     return config
+
+
+def _with_trained_lengths(init: InitConfig, start: WarmStart) -> InitConfig:
+    """Note the longest inputs in the training of the pre-trained networks."""
+    networks = {"trained_length": start.discriminator, "generator_trained_length": start.generator}
+    lengths = {name: one.trained_length or one.max_length for name, one in networks.items() if one is not None}
+    return replace(init, **lengths)
 
 
 def with_shapes_of_run(config: PretrainConfig, run: PretrainConfig) -> PretrainConfig:

@@ -143,13 +143,15 @@ def _checkpoint_loader(folder: Path) -> Callable[[], Pretrained]:
     from electra.errors import CheckpointError
     from electra.export.pretrained import Pretrained
     from electra.modeling.heads import MaskedLanguageModelHead
+    from electra.objectives.base import NetworkName
     from electra.pretraining.export import load_objective, trained_length
     from electra.training.checkpoint import read_checkpoint
 
     def load() -> Pretrained:
         config, objective = load_objective(read_checkpoint(folder))
         networks = objective.exportable_networks()
-        network = networks.get("generator") or networks.get("encoder")
+        name: NetworkName = "generator" if "generator" in networks else "encoder"
+        network = networks.get(name)
         kind = config.objective.kind
         if network is None or not isinstance(network.head, MaskedLanguageModelHead):
             raise CheckpointError(
@@ -158,7 +160,7 @@ def _checkpoint_loader(folder: Path) -> Callable[[], Pretrained]:
             )
         tokenizer = load_tokenizer(folder / "tokenizer.json")
         encoder, head = network.encoder.eval(), network.head.eval()
-        return Pretrained(encoder, head, tokenizer, kind, trained_length(config, encoder.config))
+        return Pretrained(encoder, head, tokenizer, kind, trained_length(config, name))
 
     return load
 
