@@ -33,6 +33,10 @@ XLNET = {
     "dropout": 0.0,
 }  # fmt: skip
 MODERN = {**SHAPE, "global_attn_every_n_layers": 2, "cls_token_id": 2, "sep_token_id": 3}
+DEBERTA = {
+    **SHAPE, "relative_attention": True, "pos_att_type": ["c2p", "p2c"], "share_att_key": True,
+    "norm_rel_ebd": "layer_norm", "position_biased_input": False, "type_vocab_size": 0,
+}  # fmt: skip
 CONFIGS = {
     "electra": ("Electra", {**SHAPE, "embedding_size": 16}),
     "bert": ("Bert", SHAPE),
@@ -42,6 +46,10 @@ CONFIGS = {
     "causal": ("XLNet", {**XLNET, "attn_type": "uni"}),
     "modernbert": ("ModernBert", {**MODERN, "local_attention": 4}),
     "modernbert, wide windows": ("ModernBert", {**MODERN, "local_attention": 12}),
+    "deberta": ("DebertaV2", DEBERTA),
+    "deberta, log buckets": ("DebertaV2", {**DEBERTA, "position_buckets": 4}),
+    "deberta, own projections": ("DebertaV2", {**DEBERTA, "share_att_key": False, "norm_rel_ebd": "none"}),
+    "deberta, one term": ("DebertaV2", {**DEBERTA, "pos_att_type": ["p2c"], "conv_kernel_size": 3}),
 }
 
 

@@ -3,9 +3,6 @@
 A word's state is the mean of its tokens' states, so networks with different vocabularies can be compared on the
 same words. Layer 0 is the input of the first block (the embeddings), layer Y the output of the last one.
 
-Attention probabilities are computed here from the inputs of each attention layer, because the network's own fused
-kernels do not return them.
-
 Shapes: S sentences, N words of all of them, B rows of a batch, L tokens of a row, Y blocks (Z = Y + 1 layers), D
 hidden size, H heads, K head size, F statistics of attention (`ATTENTION_STATISTICS`), R distances.
 """
@@ -19,14 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from electra.analysis.attention_scores import SCORES, attention_scores
 from electra.errors import CheckpointError
 from electra.export.pretrained import Pretrained
-from electra.modeling.encoders.bert import Attention
-from electra.modeling.encoders.rotary_attention import AttentionInput, RotaryAttention
-from electra.modeling.kernels.documents import DocumentMask
-from electra.modeling.kernels.local_attention import within_window
-from electra.modeling.kernels.relative_attention import RelativeAttention
-from electra.modeling.kernels.rotary import rotate
 from electra.serving.backends import TorchBackend
 from electra.serving.batching import Batcher
 from electra.tasks.tagging import tokenize_words
@@ -59,7 +51,7 @@ class LayerReader:
         device: such as "cpu" or "cuda"; None: a GPU if there is one.
 
     Raises:
-        CheckpointError: the model's inputs have no room for a text, or it has no attention.
+        CheckpointError: the model's inputs have no room for a text, or its attention cannot be read.
     """
 
     def __init__(self, pretrained: Pretrained, *, device: str | torch.device | None = None) -> None:
@@ -67,15 +59,11 @@ class LayerReader:
         network = TorchBackend(pretrained, device)
         self.encoder = network.encoder
         self.batcher = Batcher(pretrained, device=network.device, long="windows")
-        self.attentions = {
-            module
-            for module in self.encoder.modules()
-            if isinstance(module, (Attention, RelativeAttention, RotaryAttention))
-        }
+        self.attentions = {module for module in self.encoder.modules() if isinstance(module, tuple(SCORES))}
         if not self.attentions:
             raise CheckpointError(
-                f"an encoder of kind {self.encoder.config.kind} has no attention to compare; give a model of kind "
-                "bert, relative or modernbert"
+                f"the attention of an encoder of kind {self.encoder.config.kind} cannot be read; give a model "
+                "whose encoder is part of electra"
             )
 
     @property
@@ -143,56 +131,6 @@ def _pre_hooks(modules: Iterable[nn.Module], hook: Callable[..., None]) -> Itera
     finally:
         for handle in handles:
             handle.remove()
-
-
-def attention_scores(module: nn.Module, inputs: Sequence[object]) -> Tensor:
-    """Compute the scores (B, H, L, L) of an attention layer before the softmax, from its inputs; -inf at
-    padding, and at tokens that a query does not see."""
-    if isinstance(module, RelativeAttention):
-        return _relative_scores(module, inputs)
-    if isinstance(module, RotaryAttention):
-        return _rotary_scores(module, inputs)
-    assert isinstance(module, Attention)
-    x_BLD, mask_B11L, *_ = inputs
-    assert isinstance(x_BLD, Tensor)
-    query_BHLK, key_BHLK, _ = (
-        part.unflatten(-1, (module.heads, -1)).transpose(1, 2)
-        for part in module.query_key_value(x_BLD).chunk(3, -1)
-    )
-    scores_BHLL = (query_BHLK @ key_BHLK.mT).float() * query_BHLK.shape[-1] ** -0.5
-    return scores_BHLL if mask_B11L is None else scores_BHLL.masked_fill(~mask_B11L, -torch.inf)  # type: ignore[operator]
-
-
-def _rotary_scores(module: RotaryAttention, inputs: Sequence[object]) -> Tensor:
-    """The same with rotary positions, also where the layer computes windows only."""
-    x_BLD, shared, *_ = inputs
-    assert isinstance(x_BLD, Tensor) and isinstance(shared, AttentionInput)
-    packed_BLGHK = module.query_key_value(x_BLD).unflatten(-1, (3, module.heads, -1))[:, :, :2]
-    if shared.angles is not None:
-        packed_BLGHK = rotate(packed_BLGHK, *shared.angles)
-    query_BHLK, key_BHLK = (x.transpose(1, 2) for x in packed_BLGHK.unbind(2))
-    scores_BHLL = (query_BHLK @ key_BHLK.mT).float() * query_BHLK.shape[-1] ** -0.5
-    mask = shared.mask
-    assert not isinstance(mask, DocumentMask), "rows are read with padding"
-    if shared.reach:
-        mask = within_window(mask, x_BLD.shape[1], shared.reach, device=x_BLD.device)
-    return scores_BHLL if mask is None else scores_BHLL.masked_fill(~mask, -torch.inf)
-
-
-def _relative_scores(module: RelativeAttention, inputs: Sequence[object]) -> Tensor:
-    """The same with relative positions, for rows without memory and in one segment, as in `RelativeAttention`."""
-    x_BLD, _, memory, sinusoids_RD, query_mask = inputs
-    assert isinstance(x_BLD, Tensor) and isinstance(sinusoids_RD, Tensor) and memory is None
-    heads = (module.heads, x_BLD.shape[-1] // module.heads)
-    query_BLHK = module.query(x_BLD).unflatten(-1, heads)
-    key_BLHK = module.key_value(x_BLD).chunk(2, -1)[0].unflatten(-1, heads)
-    position_RHK = module.position(sinusoids_RD).unflatten(-1, heads)
-    by_content_BHLL = torch.einsum("bqhk,bchk->bhqc", query_BLHK + module.content_bias.view(heads), key_BLHK)
-    by_distance_BHLR = torch.einsum("bqhk,rhk->bhqr", query_BLHK + module.position_bias.view(heads), position_RHK)
-    indices_BHLL = query_mask.distance_indices_BXC()[:, None].expand(*by_distance_BHLR.shape[:3], -1)  # type: ignore[attr-defined]
-    scores_BHLL = (by_content_BHLL + by_distance_BHLR.gather(3, indices_BHLL)).float() * heads[1] ** -0.5
-    bias_BLL = query_mask.bias_BXC  # type: ignore[attr-defined]
-    return scores_BHLL if bias_BLL is None else scores_BHLL + bias_BLL[:, None]
 
 
 def attention_statistics(scores_BHLL: Tensor, lengths_B: Tensor) -> Tensor:
