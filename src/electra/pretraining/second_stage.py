@@ -60,10 +60,10 @@ def with_shapes_of_first_stage(config: PretrainConfig, first: FirstStage) -> Pre
     """
     size = config.model.vocabulary_size or first.config.model.vocabulary_size
     config = replace(config, model=replace(config.model, vocabulary_size=size))
-    lengths = {"trained_length": trained_length(first.config, "discriminator")}
+    init = replace(config.init, trained_length=trained_length(first.config, "discriminator"))
     if first.config.objective.has_generator:
-        lengths["generator_trained_length"] = trained_length(first.config, "generator")
-    config = replace(config, init=replace(config.init, **lengths))
+        init = replace(init, generator_trained_length=trained_length(first.config, "generator"))
+    config = replace(config, init=init)
     problems = list(_differences(config, first.config))
     if problems:
         allowed = ", ".join(f"model.{name}" for name in config.model.length_settings) or "none of these"

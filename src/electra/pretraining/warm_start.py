@@ -176,9 +176,11 @@ def with_shapes(config: PretrainConfig, start: WarmStart) -> PretrainConfig:
 
 def _with_trained_lengths(init: InitConfig, start: WarmStart) -> InitConfig:
     """Note the longest inputs in the training of the pre-trained networks."""
-    networks = {"trained_length": start.discriminator, "generator_trained_length": start.generator}
-    lengths = {name: one.trained_length or one.max_length for name, one in networks.items() if one is not None}
-    return replace(init, **lengths)
+    if (main := start.discriminator) is not None:
+        init = replace(init, trained_length=main.trained_length or main.max_length)
+    if (generator := start.generator) is not None:
+        init = replace(init, generator_trained_length=generator.trained_length or generator.max_length)
+    return init
 
 
 def with_shapes_of_run(config: PretrainConfig, run: PretrainConfig) -> PretrainConfig:
