@@ -198,22 +198,3 @@ def test_a_sentence_loss_can_be_added_to_any_objective(name: str) -> None:
     totals = {key: counts[0][key] + counts[1][key] for key in counts[0]}
     halves = torch.stack([ours(part, totals).loss for part in parts]).sum()
     torch.testing.assert_close(halves, ours(whole).loss, rtol=1e-4, atol=1e-5)
-
-
-@each
-def test_packed_rows_of_one_document_are_the_rows(name: str) -> None:
-    if not KINDS[name][0].reads_packed_rows:
-        pytest.skip("this objective cannot read packed rows")
-    ours, whole = objective(name), batch(6, seed=5)
-    starts_D = torch.arange(6) * whole.input_ids_BL.shape[1]
-    packed = replace(whole, documents_D2=torch.stack([starts_D, whole.lengths_B], 1))
-    results = []
-    for one in (whole, packed):
-        output = ours(one)
-        output.loss.backward()
-        results.append((output.loss, gradients(ours)))
-    (loss, expected), (packed_loss, found) = results
-    torch.testing.assert_close(packed_loss, loss, rtol=1e-5, atol=1e-6)
-    assert found.keys() == expected.keys()
-    for key, gradient in found.items():
-        torch.testing.assert_close(gradient, expected[key], rtol=1e-4, atol=1e-5, msg=key)

@@ -196,22 +196,24 @@ class Electric(Objective):
     def cloze(self, batch: Batch) -> Tensor:
         """The output of the cloze head for both towers at every position (B, L, E).
 
-        The first and last positions get wrong states (`roll` wraps around), but they are not used.
+        The first and last tokens of a row or document have no neighbor on one side; a state of its other end takes
+        the place, without a meaning.
         """
         ids_BL, segments_BL, mask = batch.input_ids_BL, batch.segment_ids_BL, attention_mask_of(batch)
         if isinstance(mask, DocumentMask):
             left_BLD = compute_states(self.left, ids_BL, segments_BL, replace(mask, direction="left"))
             right_BLD = compute_states(self.right, ids_BL, segments_BL, replace(mask, direction="right"))
-            return self._join_towers(left_BLD, right_BLD)
+            return self._join_towers(mask.roll(left_BLD, 1), mask.roll(right_BLD, -1))
         L = ids_BL.shape[1]
         causal_LL = torch.ones(L, L, dtype=torch.bool, device=ids_BL.device).tril()
         is_token_B1L = non_padding(batch)[:, None]
         left_BLD = self.left(ids_BL, segments_BL, _attention_bias(causal_LL & is_token_B1L))
         right_BLD = self.right(ids_BL, segments_BL, _attention_bias(causal_LL.T & is_token_B1L))
-        return self._join_towers(left_BLD, right_BLD)
+        return self._join_towers(left_BLD.roll(1, 1), right_BLD.roll(-1, 1))
 
-    def _join_towers(self, left_BLD: Tensor, right_BLD: Tensor) -> Tensor:
-        hidden_BLE: Tensor = self.cloze_head(torch.cat([left_BLD.roll(1, 1), right_BLD.roll(-1, 1)], dim=-1))
+    def _join_towers(self, before_BLD: Tensor, after_BLD: Tensor) -> Tensor:
+        """Return the output of the cloze head for the states before and after each position."""
+        hidden_BLE: Tensor = self.cloze_head(torch.cat([before_BLD, after_BLD], dim=-1))
         return hidden_BLE
 
     def energies(self, ids_BL: Tensor, batch: Batch) -> Tensor:

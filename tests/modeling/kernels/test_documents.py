@@ -95,3 +95,11 @@ def test_variable_length_attention_needs_a_gpu_and_half_precision_without_dropou
     assert not usable(torch.device("cpu"), torch.bfloat16, 0.0)
     assert not usable(torch.device("cuda"), torch.float32, 0.0)
     assert not usable(torch.device("cuda"), torch.bfloat16, 0.1)
+
+
+def test_values_roll_within_their_documents() -> None:
+    documents = DocumentMask.of_documents(np.array([(0, 3), (3, 1), (8, 2)]), 2, 6)
+    x_BLD = torch.arange(12.0, dtype=torch.float64, requires_grad=True).view(2, 6, 1)
+    assert documents.roll(x_BLD, 1).flatten()[[0, 1, 2, 3, 8, 9]].tolist() == [2, 0, 1, 3, 9, 8]
+    assert documents.roll(x_BLD, -1).flatten()[[0, 1, 2, 3, 8, 9]].tolist() == [1, 2, 0, 3, 9, 8]
+    assert torch.autograd.gradcheck(lambda x: documents.roll(x, 1), x_BLD)

@@ -131,6 +131,17 @@ class DocumentMask:
         tokens_BL[self.indices_T] = torch.arange(len(self.indices_T), device=x_Tx.device)
         return x_Tx[tokens_BL.view(self.batch, self.length).gather(1, positions_BN)]
 
+    def roll(self, x_BLD: Tensor, shift: Literal[-1, 1]) -> Tensor:
+        """Return the values moved by one position to the right (1) or left (-1) within each document.
+
+        What leaves a document at one end enters it at the other.
+        """
+        firsts_D, lasts_D = self.indices_T[self.ends_D[:-1]], self.indices_T[self.ends_D[1:] - 1]
+        targets_D, sources_D = (firsts_D, lasts_D) if shift == 1 else (lasts_D, firsts_D)
+        rows_x = torch.arange(self.batch * self.length, device=x_BLD.device).roll(shift)
+        rows_x[targets_D] = sources_D
+        return x_BLD.flatten(0, 1).index_select(0, rows_x).view_as(x_BLD)
+
     def attention_mask(self, mask_dl: Tensor | None, length: int) -> Tensor | None:
         """Return True at the keys that each query of a group may attend to, (1 or d, 1 or l, l); None: all.
 
