@@ -16,7 +16,6 @@ from electra.export import huggingface
 from electra.export.loading import load_pretrained
 from electra.modeling.encoders.modernbert import ModernBertConfig
 from electra.serving.backends import load_model
-from electra.serving.batching import TrainedLengthCheck
 from electra.serving.predictor import Predictor
 from electra.serving.scorer import Scorer
 from electra.serving.text_encoder import TextEncoder
@@ -30,11 +29,6 @@ POSITIONS = 600
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("long") / "made"
     return write_model(folder, encoder=ModernBertConfig, max_positions=POSITIONS, local_window=8, global_every=2)
-
-
-@pytest.fixture(autouse=True)
-def no_warning_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TrainedLengthCheck, "warned", set())
 
 
 def test_a_folder_says_how_much_is_read_and_how_much_was_trained(model: Path, tmp_path: Path) -> None:
@@ -68,6 +62,21 @@ def test_a_long_text_is_read_at_once_and_warned_of_once(model: Path, caplog: pyt
     np.testing.assert_allclose(scored.logits, expected[0, 1:-1], atol=1e-6)
 
 
+def test_each_loaded_model_warns_once(model: Path, caplog: pytest.LogCaptureFixture) -> None:
+    both = [load_model(model) for _ in range(2)]
+    with caplog.at_level(logging.WARNING):
+        for loaded in both:
+            Scorer(loaded, device="cpu")([LONG])
+            TextEncoder(loaded, device="cpu")([LONG])
+    assert len(caplog.records) == 2
+
+
+def test_too_few_tokens_are_refused(model: Path) -> None:
+    with pytest.raises(ConfigError, match="--max-length 2: must be at least 3"):
+        Scorer(model, max_length=2)
+    assert len(TextEncoder(model, device="cpu", max_length=3)(TEXTS[:1])[0]) > 3
+
+
 def test_fewer_tokens_can_be_read_at_once(model: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         cut, whole = (TextEncoder(model, device="cpu", max_length=length)([LONG])[0] for length in (LENGTH, None))
@@ -92,6 +101,8 @@ def test_a_fine_tuned_model_reads_as_much_as_its_task_or_as_asked(
     [whole] = Predictor(tmp_path / "tuned", device="cpu", max_length=POSITIONS)([LONG])
     assert "cut" not in whole and "trained on (32)" in caplog.text
     assert short["scores"] != whole["scores"]
+    with pytest.raises(ConfigError, match="--max-length 7: must be at least 8"):
+        Predictor(tmp_path / "tuned", max_length=7)
 
 
 def test_an_onnx_folder_knows_the_length_of_the_training(model: Path, tmp_path: Path) -> None:

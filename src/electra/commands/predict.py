@@ -37,7 +37,8 @@ class PredictConfig:
     pair_column: str | None = None
     """Column of the second text, or of the passage."""
     max_length: PositiveInt | None = None
-    """Maximum number of tokens of a text. Default: the same as in the fine-tuning."""
+    """Maximum number of tokens of a text; the rest is cut off. If the model was fine-tuned with data.long windows
+    or memory: of a window. At least 8. Default: the same as in the fine-tuning."""
     output: Path | None = None
     """File for the predictions: .jsonl, .csv or .tsv; .json for answers to SQuAD's questions; for tagging, the
     format of the input. Default: they are printed."""

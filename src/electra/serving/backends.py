@@ -21,8 +21,12 @@ from electra.export.pretrained import Pretrained
 from electra.modeling.encoders.base import attention_mask
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.tasks.base import Outputs, Problem, Rows, TaskBatch
+from electra.tasks.config import SHORTEST
 from electra.tasks.long_texts import LongTexts
 from electra.tasks.task_model import CPU_TOKENS, TaskModel, batches_by_length, compute_outputs
+
+MIN_LENGTH = 3
+"""Two special tokens and a token of the text."""
 
 LoadedModel = Pretrained | OnnxModel
 """A model for PyTorch or for onnxruntime."""
@@ -56,12 +60,12 @@ def load_model(model: str | Path | LoadedModel, *, max_length: int | None = None
     """Load a MODEL or an ONNX folder; a loaded model is returned as it is.
 
     Args:
-        max_length: the most tokens that the model shall read at once, special tokens included. None: its own
-            maximum, or that of its task.
+        max_length: maximum number of tokens that are read at once, special tokens included. None: that of the
+            model, or of its task.
 
     Raises:
         CheckpointError: the model does not exist or cannot be loaded, or onnxruntime is not installed.
-        ConfigError: the model cannot read so many tokens.
+        ConfigError: the model cannot read so many tokens, or `max_length` is too small for any text.
         DataError: the tokenizer cannot be read or lacks a special token.
     """
     if not isinstance(model, Pretrained | OnnxModel):
@@ -76,6 +80,8 @@ def _with_max_length(model: LoadedModel, max_length: int) -> LoadedModel:
             f"--max-length {max_length:,}: the model reads at most {model.max_length:,} tokens at once; give a "
             "smaller number"
         )
+    if max_length < (least := MIN_LENGTH if model.task is None else SHORTEST):
+        raise ConfigError(f"--max-length {max_length:,}: must be at least {least}")
     task = None if model.task is None else {**model.task, "max_length": max_length}
     if isinstance(model, OnnxModel):
         return replace(model, metadata=replace(model.metadata, max_length=max_length, task=task))

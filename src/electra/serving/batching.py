@@ -11,7 +11,8 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -99,21 +100,22 @@ class WindowBatch:
 
 
 class TrainedLengthCheck:
-    """Warns if an input is longer than those of the training: once in a process for each length of training.
+    """Warns if an input is longer than those of the training: once for each loaded network.
 
     Rotary positions exist for any length, but a network that was not trained at them can be worse there.
     """
 
-    warned: ClassVar[set[int]] = set()
+    warned: ClassVar[WeakSet[Any]] = WeakSet()
 
     def __init__(self, pretrained: Pretrained | OnnxModel) -> None:
         self.trained_length = pretrained.trained_length or pretrained.max_length
+        self.network = pretrained.session if isinstance(pretrained, OnnxModel) else pretrained.encoder
 
     def __call__(self, length: int) -> None:
         """Check the length of a row, in tokens."""
-        if length <= self.trained_length or self.trained_length in self.warned:
+        if length <= self.trained_length or self.network in self.warned:
             return
-        self.warned.add(self.trained_length)
+        self.warned.add(self.network)
         logger.warning(
             "An input of %s tokens is longer than those that the network was trained on (%s), and may be read "
             "worse; read fewer tokens at once (--max-length %s), or train a second stage on longer inputs: "

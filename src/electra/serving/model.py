@@ -28,11 +28,11 @@ class Model:
         model: a run, an export folder, the output of a fine-tuning, an ONNX folder, or a Hugging Face folder or
             id of a supported model type.
         device: such as "cpu" or "cuda". None: a GPU if there is one.
-        max_length: the most tokens that are read at once. None: as many as the model, or its task, reads.
+        max_length: maximum number of tokens that are read at once. None: that of the model, or of its task.
 
     Raises:
         CheckpointError: the model cannot be loaded.
-        ConfigError: it cannot read `max_length` tokens.
+        ConfigError: it cannot read `max_length` tokens, or that is too few.
         DataError: its tokenizer cannot be read or lacks a special token.
     """
 

@@ -33,10 +33,12 @@ class Predictor:
     Args:
         model: a folder that `electra finetune` wrote, the folder `model` in it, or a loaded model.
         device: such as "cpu" or "cuda". None: a GPU if there is one.
-        max_length: the most tokens of a text. None: as many as in the fine-tuning.
+        max_length: maximum number of tokens of a text; the rest is cut off. If the model was fine-tuned with
+            `data.long` windows or memory, of a window. None: the same as in the fine-tuning.
 
     Raises:
         CheckpointError: the model cannot be loaded, or was not fine-tuned with electra.
+        ConfigError: the model cannot read `max_length` tokens, or that is less than 8.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Predictor:
         Raises:
             TypeError: a single text was given instead of a list of texts.
             DataError: a text does not have the form that the task needs.
+            ConfigError: rows are too short for the task, such as for a question and some of its passage.
         """
         check_texts(texts)  # type: ignore[arg-type]
         if not texts:

@@ -139,11 +139,12 @@ class Scorer:
         calibration: a correction of all logits and so of the probabilities. None: the network's own.
         long: how a text that is longer than the network's input is read (`Batcher`). None: with memory if the
             network has one, else in windows.
-        max_length: the most tokens that are read at once. None: as many as the model, or its task, reads.
+        max_length: maximum number of tokens that are read at once. None: that of the model, or of its task.
 
     Raises:
         CheckpointError: the model cannot be loaded, is no discriminator with its head, or `long` is "memory"
             and it has no memory.
+        ConfigError: the model cannot read `max_length` tokens, or that is less than 3.
     """
 
     def __init__(

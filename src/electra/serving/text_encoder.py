@@ -26,11 +26,12 @@ class TextEncoder:
         model: a run, an export folder, a Hugging Face folder or id, or a loaded model. Its head is not used.
         device: such as "cpu" or "cuda". None: a GPU if there is one.
         long: "windows" or "memory" (`Batcher`). None: with memory if the network has one.
-        max_length: the most tokens that are read at once. None: as many as the model, or its task, reads.
+        max_length: maximum number of tokens that are read at once. None: that of the model, or of its task.
 
     Raises:
         CheckpointError: the model cannot be loaded or gives no hidden states, or `long` is "memory" and it has no
             memory.
+        ConfigError: the model cannot read `max_length` tokens, or that is too few.
     """
 
     def __init__(

@@ -129,9 +129,10 @@ class QuestionAnswering(Problem):
         """
         if spec.max_length < self.max_question + 4:
             raise ConfigError(
-                f"data.max_length: rows of {spec.max_length} tokens cannot hold a question of {self.max_question} "
-                f"tokens and some of its context; give at least {self.max_question + 4} (384 or 512 are usual). "
-                "If data.max_length is not set, the model has too few positions; choose another model"
+                f"data.max_length (of predict: --max-length): rows of {spec.max_length} tokens cannot hold a "
+                f"question of {self.max_question} tokens and some of its context; give at least "
+                f"{self.max_question + 4} (384 or 512 are usual). If data.max_length is not set, "
+                "the model has too few positions; choose another model"
             )
         special = special_tokens(spec.tokenizer)
         passages = tokenize_passages((example.context for example in examples), spec.tokenizer)

@@ -61,3 +61,5 @@ def test_refusals(run: Path, data_folder: Path, capsys: pytest.CaptureFixture[st
     assert "name at least one model" in refused()
     assert "--length: must be at least 64, got 8" in refused(str(run), "--length", "8")
     assert "--length: 100 is more than the 80 tokens that" in refused(str(run), "--length", "100")
+    assert "--window: must be at least 3, got 2" in refused(str(run), "--window", "2")
+    assert "--window: 81 is more than the 80 tokens of a row" in refused(str(run), "--window", "81")

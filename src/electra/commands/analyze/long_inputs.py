@@ -20,7 +20,9 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_LENGTH = 2048
 SHORTEST = 64
-"""Fewer tokens are no long input."""
+"""Minimum number of tokens of a row."""
+SHORTEST_WINDOW = 3
+"""Two special tokens and a token of the text."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,8 @@ class AnalyzeLongInputsConfig:
     length: NonNegativeInt = 0
     """Tokens of a row, special tokens included. 0: as many as all models read, at most 2,048."""
     window: NonNegativeInt = 0
-    """Tokens of the windows that the whole row is compared with. 0: the longest input in training, at most a
-    quarter of the row."""
+    """Tokens of the windows that the whole row is compared with, at most those of the row. 0: the longest input in
+    training, at most a quarter of the row."""
     documents: PositiveInt = 32
     """Maximum number of documents, one row of each."""
     needles: PositiveInt = 4
@@ -55,6 +57,8 @@ class AnalyzeLongInputsConfig:
         yield from missing_models(self.models)
         if 0 < self.length < SHORTEST:
             yield f"--length: must be at least {SHORTEST}, got {self.length}"
+        if 0 < self.window < SHORTEST_WINDOW:
+            yield f"--window: must be at least {SHORTEST_WINDOW}, got {self.window}"
 
 
 def run(config: AnalyzeLongInputsConfig) -> AnalysisReport:
@@ -83,6 +87,8 @@ def run(config: AnalyzeLongInputsConfig) -> AnalysisReport:
             raise ConfigError(
                 f"--length: {length:,} is more than the {model.max_length:,} tokens that {source} reads at once"
             )
+    if config.window > length:
+        raise ConfigError(f"--window: {config.window:,} is more than the {length:,} tokens of a row (--length)")
     models = [load_model(model, max_length=length) for model in models]
     names = display_names(config.models)
     readers = [
@@ -116,7 +122,7 @@ def _build_reader(
     from electra.serving.backends import describe_head, head_kind, load_model
     from electra.serving.scorer import Scorer
 
-    window = config.window or max(3, min(model.trained_length or length, length // 4))
+    window = config.window or max(SHORTEST_WINDOW, min(model.trained_length or length, length // 4))
     check_vocabulary(model.tokenizer, source, data)
     if head_kind(model) == "generator":
         return MaskedReader(model, load_model(model, max_length=window)), window
