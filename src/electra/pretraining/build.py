@@ -25,7 +25,6 @@ from electra.data.tags import TAGS, TagTable
 from electra.data.tokenizer import continuation_mask, load_tokenizer
 from electra.errors import ConfigError, DataError
 from electra.modeling.flops import Documents
-from electra.modeling.kernels.document_attention import has_variable_length_attention
 from electra.objectives.base import Objective
 from electra.objectives.masking import WHOLE_WORDS
 from electra.objectives.stream_memory import stream_memories
@@ -109,14 +108,20 @@ def build(config: PretrainConfig, data: TokenData, warm_start: WarmStart | None)
     precision = _precision(config, objective, batches, device)
     logger.info("%s on %s: %s", precision.name, device, precision.reason)
     if config.packing.packs_documents:
-        p, dtype = config.model.attention_dropout, PRECISIONS[precision.name]
-        in_one_call = has_variable_length_attention(device, dtype, p)
-        how = "all documents in one call" if in_one_call else "documents of similar length together"
-        logger.info("attention in packed rows: %s", how)
+        _log_document_attention(objective, device, PRECISIONS[precision.name])
     if _is_compiled(config, device):
         compile_encoders(objective)
         logger.info("the first step is slow, because it compiles the encoders")
     return RunParts(objective, batches, precision, device)
+
+
+def _log_document_attention(objective: Objective, device: torch.device, dtype: torch.dtype) -> None:
+    """Say how each network computes attention in packed rows."""
+    encoders = {network.encoder: name for name, network in reversed(objective.exportable_networks().items())}
+    for encoder, name in reversed(encoders.items()):
+        in_one_call = encoder.config.attends_in_one_call(device, dtype)
+        how = "all documents in one call" if in_one_call else "documents of similar length together"
+        logger.info("attention in packed rows, %s: %s", name, how)
 
 
 def check_data(config: PretrainConfig, data: TokenData) -> None:
@@ -168,7 +173,7 @@ def _check_batch_sizes(config: PretrainConfig) -> None:
 
 
 def _is_compiled(config: PretrainConfig, device: torch.device) -> bool:
-    # The shapes of packed rows differ from batch to batch, and each would be compiled.
+    # The shapes of packed rows differ from batch to batch, and each would be compiled (the config refuses "on").
     automatic = device.type == "cuda" and not config.packing.packs_documents
     enabled = config.train.compile == "on" or (config.train.compile == "auto" and automatic)
     return enabled and (config.train.sharding == "none" or world_size() == 1)

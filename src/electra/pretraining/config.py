@@ -130,6 +130,11 @@ class PretrainConfig:
         yield from objective.problems_with(self)
         if self.packing.packs_documents and not objective.reads_packed_rows:
             yield f"packing.builder: objective {objective.kind} cannot read packed rows; choose another builder"
+        if self.packing.packs_documents and self.train.compile == "on":
+            yield (
+                "train.compile: packed rows have other shapes in each batch, and each would be compiled; set it "
+                "to auto or off, or choose another packing.builder"
+            )
         yield from self._sentence_problems()
         yield from self._stream_problems()
 

@@ -194,6 +194,16 @@ class EncoderConfig(ABC):
         """
         raise AssertionError(f"encoders of kind {self.kind} lack the capability shared-tables")
 
+    def attends_in_one_call(self, device: torch.device, dtype: torch.dtype) -> bool:
+        """Whether attention of packed rows is computed for all documents at once in training, without padding.
+
+        Otherwise documents of similar length are padded and computed together.
+
+        Args:
+            dtype: of the matrix products.
+        """
+        return False
+
     def without_memory(self) -> Self:
         """Return this shape without a memory."""
         return self

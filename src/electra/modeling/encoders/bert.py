@@ -7,6 +7,7 @@ H heads, K head size, V vocabulary. A tensor's name ends with its shape (`x_BLD`
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -22,7 +23,7 @@ from electra.modeling.encoders.base import (
 )
 from electra.modeling.init import initialize
 from electra.modeling.kernels.attention import as_key_mask, attend
-from electra.modeling.kernels.document_attention import attend_documents
+from electra.modeling.kernels.document_attention import attend_documents, has_variable_length_attention
 from electra.modeling.kernels.documents import AttentionMask, DocumentMask
 from electra.modeling.kernels.dropout import Dropout
 from electra.modeling.sharing import AnyEmbedding, EmbeddingSharing, LayerSharing, share_embedding, share_layers
@@ -55,6 +56,10 @@ class BertConfig(EncoderConfig):
         """Heads of Bert and Albert have the activation of the blocks; those of Roberta and Electra have GELU."""
         is_bert_or_albert = self.type_vocabulary_size > 1 if self.square else self.share_layers == "all"
         return self.activation if is_bert_or_albert else "gelu"
+
+    def attends_in_one_call(self, device: torch.device, dtype: torch.dtype) -> bool:
+        head_size = self.hidden_size // self.heads
+        return has_variable_length_attention(device, dtype, self.attention_dropout, head_size)
 
     def build(self, *, query_stream: bool = False) -> "BertEncoder":
         assert not query_stream, "this encoder has no query stream"

@@ -27,6 +27,7 @@ from electra.modeling.encoders.base import (
 from electra.modeling.encoders.rotary_attention import AttentionInput, RotaryAttention
 from electra.modeling.flops import Convention, Terms
 from electra.modeling.init import initialize
+from electra.modeling.kernels.document_attention import has_variable_length_attention
 from electra.modeling.kernels.documents import AttentionMask, DocumentMask
 from electra.modeling.kernels.dropout import Dropout
 from electra.modeling.kernels.local_attention import splits_into_windows, within_window
@@ -108,6 +109,10 @@ class ModernBertConfig(EncoderConfig):
     def is_local(self, layer: int) -> bool:
         """Whether a block attends within a window only."""
         return self.local_window > 0 and layer % self.global_every > 0
+
+    def attends_in_one_call(self, device: torch.device, dtype: torch.dtype) -> bool:
+        head_size = self.hidden_size // self.heads
+        return has_variable_length_attention(device, dtype, self.attention_dropout, head_size)
 
     def build(self, *, query_stream: bool = False) -> "ModernBertEncoder":
         assert not query_stream, "this encoder has no query stream"

@@ -23,7 +23,8 @@ def attend_documents(packed_TGHK: Tensor, documents: DocumentMask, p: float, *, 
         p: dropout probability of the attention probabilities.
         reach: a token attends to the tokens of its document at most this number of positions away; 0: to all.
     """
-    if documents.direction == "both" and has_variable_length_attention(packed_TGHK.device, packed_TGHK.dtype, p):
+    device, dtype, head_size = packed_TGHK.device, packed_TGHK.dtype, packed_TGHK.shape[-1]
+    if documents.direction == "both" and has_variable_length_attention(device, dtype, p, head_size):
         from torch.nn.attention.varlen import varlen_attn  # imports the compiler, which takes seconds
 
         query, key, value = packed_TGHK.unbind(1)
@@ -46,10 +47,15 @@ def attend_documents(packed_TGHK: Tensor, documents: DocumentMask, p: float, *, 
     return documents.by_group(attend_group, packed_TGHK)
 
 
-def has_variable_length_attention(device: torch.device, dtype: torch.dtype, p: float) -> bool:
-    """Whether `torch.nn.attention.varlen` can compute attention: with FlashAttention, half precision, no dropout.
+def has_variable_length_attention(device: torch.device, dtype: torch.dtype, p: float, head_size: int) -> bool:
+    """Whether `torch.nn.attention.varlen` can compute attention.
+
+    It calls FlashAttention, which has no dropout here. It needs half precision, an NVIDIA GPU of compute
+    capability 8.0 (Ampere) or later, and a head size that is a multiple of 8 and at most 256.
 
     Args:
         p: dropout probability of the attention probabilities.
     """
-    return device.type == "cuda" and dtype in (torch.bfloat16, torch.float16) and not p
+    if device.type != "cuda" or dtype not in (torch.bfloat16, torch.float16) or p:
+        return False
+    return head_size % 8 == 0 and head_size <= 256 and torch.cuda.get_device_capability(device) >= (8, 0)
