@@ -11,6 +11,7 @@ range is that of the pairs. With one thread, times are processor seconds.
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import time
@@ -34,6 +35,8 @@ from electra.training.update import Update
 CPU = torch.device("cpu")
 clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
 BUILDERS = ("packed", "doc-sentences")
+Results = dict[str, list[tuple[float, int]]]
+"""Seconds and tokens of text of each step, by builder."""
 
 
 def steps_of(
@@ -64,6 +67,44 @@ def count_text(batch: Batch, data: TokenData) -> int:
     return int(text_mask(batch.input_ids_BL, data.special).sum())
 
 
+def with_rows(base: PretrainConfig, builder: str, length: int, tokens: int) -> PretrainConfig:
+    """The config with rows of a length and batches of about `tokens` positions."""
+    return replace(
+        base,
+        model=replace(base.model, max_positions=max(length, base.model.max_positions)),
+        packing=replace(base.packing, builder=builder, sequence_length=length),
+        train=replace(base.train, batch_size=max(1, tokens // length), micro_batch_size=0),
+    )
+
+
+def measure(
+    base: PretrainConfig, data: TokenData, precision: PrecisionName, *, length: int, tokens: int, count: int
+) -> Results:
+    """Seconds and tokens of text of `count` steps of each builder, alternately, after a warm-up."""
+    steps = {}
+    for builder in BUILDERS:
+        config = with_vocabulary(with_rows(base, builder, length, tokens), data.vocabulary_size)
+        steps[builder] = steps_of(config, data, precision)
+    results: Results = {builder: [] for builder in BUILDERS}
+    for number in range(count + 1):
+        for builder, step in steps.items():
+            result = step(number)
+            if number:
+                results[builder].append(result)
+    return results
+
+
+def format_line(preset: str, length: int, results: Results) -> str:
+    """The line of a table: tokens per second, their ratio, and the ratios of single pairs of steps."""
+    packed, alone = (
+        sum(tokens for _, tokens in results[builder]) / sum(seconds for seconds, _ in results[builder])
+        for builder in BUILDERS
+    )
+    pairs = [(a[1] / a[0]) / (b[1] / b[0]) for a, b in zip(*(results[name] for name in BUILDERS), strict=True)]
+    spread = f"{min(pairs):.2f}–{max(pairs):.2f}, median {statistics.median(pairs):.2f}"
+    return f"| {preset} | {length} | {packed:,.0f} | {alone:,.0f} | {packed / alone:.2f} × ({spread}) |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
@@ -82,40 +123,11 @@ def main() -> None:
     print("| preset | length | packed: tokens/s | one document per row | ratio (of pairs) |")
     print("|---|---|---|---|---|")
     records = []
-    for preset in options.presets:
+    for preset, length in itertools.product(options.presets, options.lengths):
         base = load_config(PretrainConfig, preset)
-        for length in options.lengths:
-            results: dict[str, list[tuple[float, int]]] = {builder: [] for builder in BUILDERS}
-            steps = {}
-            for builder in BUILDERS:
-                config = replace(
-                    base,
-                    model=replace(base.model, max_positions=max(length, base.model.max_positions)),
-                    packing=replace(base.packing, builder=builder, sequence_length=length),
-                    train=replace(base.train, batch_size=max(1, options.tokens // length), micro_batch_size=0),
-                )
-                steps[builder] = steps_of(with_vocabulary(config, data.vocabulary_size), data, precision)
-            for number in range(options.steps + 1):
-                for builder, step in steps.items():
-                    result = step(number)
-                    if number:  # the first is a warm-up
-                        results[builder].append(result)
-            rates = {
-                builder: sum(tokens for _, tokens in pairs) / sum(seconds for seconds, _ in pairs)
-                for builder, pairs in results.items()
-            }
-            pairs = [
-                (packed[1] / packed[0]) / (alone[1] / alone[0])
-                for packed, alone in zip(*results.values(), strict=True)
-            ]
-            ratio = rates["packed"] / rates["doc-sentences"]
-            spread = f"{min(pairs):.2f}–{max(pairs):.2f}, median {statistics.median(pairs):.2f}"
-            print(
-                f"| {preset} | {length} | {rates['packed']:,.0f} | {rates['doc-sentences']:,.0f} "
-                f"| {ratio:.2f} × ({spread}) |",
-                flush=True,
-            )
-            records.append({"preset": preset, "length": length, "steps": results})
+        results = measure(base, data, precision, length=length, tokens=options.tokens, count=options.steps)
+        print(format_line(preset, length, results), flush=True)
+        records.append({"preset": preset, "length": length, "steps": results})
     if options.json:
         where = {"processor": processor, "threads": threads, "precision": precision}
         options.json.write_text(json.dumps({**where, "results": records}, indent=1) + "\n")

@@ -51,12 +51,18 @@ class NaivePeer(TransformersPeer):
     def _generate(
         self, masked_BL: Tensor, segment_ids_BL: Tensor, attention_BL: Tensor, selected_BL: Tensor
     ) -> Tensor:
-        logits_BLV = self.generator(masked_BL, attention_mask=attention_BL).logits
+        logits_BLV = self.generator(masked_BL, attention_mask=attention_BL, token_type_ids=segment_ids_BL).logits
         return logits_BLV[selected_BL]
 
 
-class NaiveDebertaPeer(NaivePeer, DebertaPeer):
+class NaiveDebertaPeer(DebertaPeer):
     """The same with DeBERTa's classes."""
+
+    def _generate(
+        self, masked_BL: Tensor, segment_ids_BL: Tensor, attention_BL: Tensor, selected_BL: Tensor
+    ) -> Tensor:
+        logits_BLV: Tensor = self.generator(masked_BL, attention_mask=attention_BL).logits
+        return logits_BLV[selected_BL]
 
 
 class NaiveModernBertPeer(ModernBertPeer):
@@ -180,8 +186,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    keep_freed_memory()
     config = with_vocabulary(load_config(PretrainConfig, options.preset))
+    if config.model.kind not in PEERS:
+        parser.error(
+            f"--preset {options.preset}: no peer for kind {config.model.kind}, only for {', '.join(PEERS)}; "
+            "benchmarks/encoders.py measures relative positions"
+        )
+    keep_freed_memory()
     ids_BL = torch.randint(1000, 30_522, (options.rows, options.length))
     ids_BL[:, 0], ids_BL[:, -1] = SPECIAL.classify, SPECIAL.separate
     lengths_B = torch.full((options.rows,), options.length)
