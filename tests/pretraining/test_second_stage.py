@@ -149,6 +149,21 @@ def test_positions_in_a_table_keep_their_number(data_folder: Path, tmp_path: Pat
         pretrain(settings)
 
 
+def test_a_deberta_keeps_the_rows_of_its_distances(data_folder: Path, tmp_path: Path) -> None:
+    """`max_positions` decides which distances share a row; rows of text may be longer without another value."""
+    shape = "model.max_positions=32", "model.position_buckets=16"
+    settings = [*SMALL, f"data={data_folder}", f"out={tmp_path / 'one'}", *shape]
+    run = pretrain(load_config(PretrainConfig, "deberta-tiny", settings)).run
+    longer = [f"init.from={run}", f"out={tmp_path / 'two'}", "packing.sequence_length=96"]
+    other_rows = load_config(PretrainConfig, run / "config.toml", [*longer, "model.max_positions=96"])
+    with pytest.raises(
+        ConfigError, match=r"(?s)model.max_positions is 96, but the run has 32.* change none of these"
+    ):
+        pretrain(other_rows)
+    second = pretrain(load_config(PretrainConfig, run / "config.toml", longer)).run
+    assert load_pretrained(second).max_length == 96
+
+
 def test_a_dry_run_of_a_second_stage_needs_no_data(first: Path) -> None:
     settings = load_config(
         PretrainConfig, first / "config.toml", [f"init.from={first}", "model.max_positions=512"]

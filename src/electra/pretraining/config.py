@@ -36,9 +36,8 @@ class InitConfig:
     from_: str | None = None
     """A run of electra that this run continues with new data, a new schedule, and often longer rows (a second
     stage). All its weights are taken, those of heads and generator too. Shape and objective must be those of the
-    run; only model.max_positions, model.rope_theta and model.local_rope_theta may differ, if positions have no
-    table. The other settings of [init] are ignored, so that RUN/config.toml can be the config of the second
-    stage."""
+    run; only model.max_positions, model.rope_theta and model.local_rope_theta of rotary positions may differ. The
+    other settings of [init] are ignored, so that RUN/config.toml can be the config of the second stage."""
     discriminator: str | None = None
     """Pre-trained network to start from: an export, a run, or a Hugging Face folder or id
     (docs/guides/checkpoints.md lists the types). For masked-lm, its encoder. [model] gets its shape."""

@@ -73,8 +73,8 @@ class DebertaConfig(EncoderConfig):
 
     @property
     def length_settings(self) -> tuple[str, ...]:
-        """Without buckets, the relative table has a row for each distance."""
-        return ("max_positions",) if self.position_buckets else ()
+        """None: `max_positions` decides which row of the table a distance has. Inputs may have any length."""
+        return ()
 
     @property
     def capabilities(self) -> frozenset[Capability]:
