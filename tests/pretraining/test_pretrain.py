@@ -362,6 +362,15 @@ def test_compiled_encoders_train_and_are_evaluated(
     assert losses[-1] < losses[0]
 
 
+def test_the_flops_of_packed_rows_are_planned_as_they_are_counted(data_folder: Path, tmp_path: Path) -> None:
+    settings = "packing.builder=packed", "train.steps=12"
+    planned = dry_run(config(data_folder, tmp_path / "run", *settings)).cost.flops
+    full_rows = dry_run(config(data_folder, tmp_path / "run", "train.steps=12")).cost.flops
+    records = figures(pretrain(config(data_folder, tmp_path / "run", *settings)).run)
+    counted = next(record["flops"] for record in reversed(records) if "flops" in record)
+    assert planned == pytest.approx(counted) and planned < 0.999 * full_rows
+
+
 @pytest.mark.parametrize("builder", ["contiguous", "packed"])
 def test_with_dropout_and_micro_batches_a_resumed_run_ends_the_same(
     data_folder: Path, tmp_path: Path, builder: str

@@ -64,6 +64,29 @@ def test_arms_without_a_place_on_the_axis_are_lines_of_different_colors(tmp_path
     assert set(colors) == {"two", "three"} and colors["two"] != colors["three"]
 
 
+def test_a_contrast_is_a_paired_test_of_sums_of_arms(tmp_path: Path) -> None:
+    contrasts = {"gain": {"says": "gain", "plus": ["one", "three"], "minus": ["two", "one"]}}
+    rows = {"one": [70.0, 71.0, 69.0], "two": [68.0, 70.5, 69.5], "three": [70.5, 72.0, 71.0]}
+    results = [
+        result(arm, seed, {"a": score / 100, "b": score / 100})
+        for arm, scores in rows.items()
+        for seed, score in enumerate(scores)
+    ]
+    results.append(result("three", 3, {"a": 0.9, "b": 0.9}))  # a seed that the other arms do not have
+    report = read_study(study(tmp_path, results, contrasts=contrasts)).write()
+    [gain] = report.contrasts
+    expected = ttest_rel(rows["three"], rows["two"]).confidence_interval(0.95)
+    assert gain.interval == pytest.approx((expected.low, expected.high)) and gain.seeds == 3
+    assert gain.difference == pytest.approx(11.0 / 6) and gain.verdict == "higher"
+    [written] = json.loads((tmp_path / "results.json").read_text())["contrasts"]
+    assert written["difference"] == gain.difference and written["contrast"] == "gain"
+    console = Console(file=io.StringIO(), width=200)
+    console.print(report)
+    assert "+1.8 (" in console.file.getvalue()  # type: ignore[attr-defined]
+    archive_study(tmp_path, tmp_path / "archive")
+    assert read_study(tmp_path / "archive").contrasts == report.contrasts
+
+
 def test_differences_are_taken_over_the_seeds_that_both_have(tmp_path: Path) -> None:
     results = [result("one", seed, {"a": 0.6, "b": 0.8}) for seed in range(3)]
     results += [result("two", seed, {"a": 0.5 + seed / 1000, "b": 0.7}) for seed in range(3)]

@@ -97,6 +97,17 @@ def test_an_arm_without_a_discriminator_has_no_auc_to_reach(
         ("paper = 85.0", 'paper = "hi"', "arms.electra.paper: must be a number, got 'hi'"),
         ("paper = 85.0", 'paper = { "1" = "hi" }', "arms.electra.paper: must be a number for each share"),
         ("paper = 85.0", 'x = "left"', "arms.electra.x: must be a number, got 'left'"),
+        (
+            "[arms.electra]",
+            '[contrasts.a]\nplus = ["bert"]\nminus = []\n[arms.electra]',
+            "contrasts.a: needs as many arms in plus as in minus, got ['bert'] and []",
+        ),
+        (
+            "[arms.electra]",
+            '[contrasts.a]\nplus = ["bart"]\nminus = ["bert"]\n[arms.electra]',
+            "contrasts.a: there is no arm 'bart'; did you mean 'bert'",
+        ),
+        ("[arms.electra]", '[contrasts.a]\nplus = "bert"\n[arms.electra]', "contrasts.a.plus: must be a list"),
         ("paper = 85.0", 'control = "bart"', "arms.electra.control: there is no arm 'bart'; did you mean 'bert'"),
     ],
 )

@@ -21,6 +21,7 @@ from electra.reports.study_results import (
     STUDY_KEYS,
     UNIGRAM_AUC,
     ArmResult,
+    ContrastResult,
     Record,
     heldout_metric_of,
     is_percent,
@@ -28,6 +29,7 @@ from electra.reports.study_results import (
     read_study_record,
     run_folder,
     summarize_arms,
+    summarize_contrasts,
     task_scores,
 )
 from electra.reports.tables import NumericTable, format_number
@@ -40,6 +42,7 @@ class StudyReport:
     Attributes:
         study: the object of study.json.
         arms: for each fraction of the budget the arms that have runs.
+        contrasts: for each fraction of the budget the comparisons of several arms.
         runs: result records of all runs, failed ones too, with the scores of the study's fine-tuning settings as
             `tasks`.
         files: what `write` has written.
@@ -48,6 +51,7 @@ class StudyReport:
     folder: Path
     study: Record
     arms: tuple[ArmResult, ...]
+    contrasts: tuple[ContrastResult, ...]
     runs: tuple[Record, ...]
     files: tuple[Path, ...] = ()
 
@@ -63,12 +67,24 @@ class StudyReport:
         return Group(*self.tables(), line, *(str(file) for file in self.files))
 
     def tables(self) -> list[Table]:
-        """One table for each fraction of the budget at which runs have ended."""
+        """For each fraction of the budget at which runs have ended a table of arms, and one of contrasts."""
         by_fraction = [
             (fraction, [arm for arm in self.arms if arm.budget_fraction == fraction])
             for fraction in self.study["shares"]
         ]
-        return [_table(self.study, arms, fraction) for fraction, arms in by_fraction if arms]
+        tables = [_table(self.study, arms, fraction) for fraction, arms in by_fraction if arms]
+        return [*tables, *([self._contrast_table()] if self.contrasts else [])]
+
+    def _contrast_table(self) -> Table:
+        columns = ("contrast", "n", "points", "verdict")
+        several = len(self.study["shares"]) > 1
+        table = NumericTable(*columns, *(("budget",) if several else ()), title="Contrasts")
+        digits = _digits(self.study)
+        for one in self.contrasts:
+            cell = _interval_cell(one.difference, one.interval, digits)
+            budget = (f"{one.budget_fraction:.4g}",) if several else ()
+            table.add_row(one.label, str(one.seeds), cell, one.verdict, *budget)
+        return table
 
     def write(self) -> "StudyReport":
         """Write study.csv, results.json, study.png and study.svg into the study's folder."""
@@ -85,6 +101,13 @@ class StudyReport:
                     "paper": arm.published, "agrees": arm.agrees,
                 }
                 for arm in self.arms
+            ],
+            "contrasts": [
+                {
+                    "contrast": one.name, "share": one.budget_fraction, "n": one.seeds,
+                    "difference": one.difference, "interval": one.interval, "verdict": one.verdict,
+                }
+                for one in self.contrasts
             ],
         }  # fmt: skip
         results = self.folder / "results.json"
@@ -125,7 +148,8 @@ def read_study(folder: Path) -> StudyReport:
         for key in STUDY_KEYS:
             study[key]
         runs = [{**run, "tasks": task_scores(run, study["tune"])} for run in read_runs(folder)]
-        return StudyReport(folder, study, tuple(summarize_arms(study, runs)), tuple(runs))
+        arms, contrasts = summarize_arms(study, runs), summarize_contrasts(study, runs)
+        return StudyReport(folder, study, tuple(arms), tuple(contrasts), tuple(runs))
 
 
 def archive_study(folder: Path, out: Path) -> list[Path]:
@@ -160,7 +184,7 @@ def _table(study: Record, arms: Sequence[ArmResult], fraction: float) -> Table:
     has_blimp = any(arm.blimp is not None for arm in arms)
     has_masked_lm = not suite and metric == UNIGRAM_AUC
     thresholds = [f"{name} {level:g}" for name, levels in study["reached"].items() for level in levels]
-    digits = 1 if suite or is_percent(metric) else 3
+    digits = _digits(study)
     title = study["title"] + ("" if fraction == 1 else f", {fraction:.4g} of the budget")
     table = NumericTable(
         "arm", "n", *suite, "average" if suite else metric_label(metric), "difference", "verdict",
@@ -205,10 +229,17 @@ def _task_cell(arm: ArmResult, task: str) -> str:
 
 
 def _difference_cell(arm: ArmResult, digits: int) -> str:
-    if arm.difference is None:
-        return ""
-    numbers = [format_number(value, digits, sign=True) for value in (arm.difference, *(arm.interval or ()))]
-    return f"{numbers[0]} ({numbers[1]} to {numbers[2]})" if arm.interval else numbers[0]
+    return "" if arm.difference is None else _interval_cell(arm.difference, arm.interval, digits)
+
+
+def _interval_cell(difference: float, interval: tuple[float, float] | None, digits: int) -> str:
+    numbers = [format_number(value, digits, sign=True) for value in (difference, *(interval or ()))]
+    return f"{numbers[0]} ({numbers[1]} to {numbers[2]})" if interval else numbers[0]
+
+
+def _digits(study: Record) -> int:
+    """Decimal places of scores."""
+    return 1 if study["suite"] or is_percent(heldout_metric_of(study)) else 3
 
 
 def _published_cell(arm: ArmResult) -> str:

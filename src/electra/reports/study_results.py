@@ -103,6 +103,19 @@ class ArmResult:
         return tuple(sorted(value for value in values if value is not None))
 
 
+@dataclass(frozen=True)
+class ContrastResult:
+    """A sum of arms less another one, over the seeds that all of them have at a fraction of the budget."""
+
+    name: str
+    label: str
+    budget_fraction: float
+    seeds: int
+    difference: float
+    interval: tuple[float, float] | None
+    verdict: str
+
+
 def is_study(folder: Path) -> bool:
     """Whether a folder holds a study or the archive of one."""
     return (folder / STUDY_FILE).is_file() or (folder / ARCHIVE_FILE).is_file()
@@ -200,9 +213,7 @@ def summarize_arms(study: Record, runs: Sequence[Record]) -> Iterator[ArmResult]
         study: the object of study.json.
         runs: with the scores to compare as `tasks`.
     """
-    by_arm: dict[tuple[str, float], dict[int, Record]] = {}
-    for run in runs:
-        by_arm.setdefault((run["arm"], run["share"]), {})[run["seed"]] = run
+    by_arm = _runs_by_arm(runs)
     for fraction in study["shares"]:
         for name, arm in study["arms"].items():
             if own := by_arm.get((name, fraction)):
@@ -210,6 +221,39 @@ def summarize_arms(study: Record, runs: Sequence[Record]) -> Iterator[ArmResult]
                 others = by_arm.get((control, fraction), {}) if name != control else {}
                 published = [_published(study["arms"].get(one), fraction) for one in (name, control)]
                 yield _summarize(study, name, fraction, own, others, *published)
+
+
+def summarize_contrasts(study: Record, runs: Sequence[Record]) -> Iterator[ContrastResult]:
+    """The contrasts whose arms have a seed in common, at each fraction of the budget; arguments as above."""
+    by_arm = _runs_by_arm(runs)
+    for fraction in study["shares"]:
+        for name, contrast in study.get("contrasts", {}).items():
+            plus, minus = (
+                [_scores(_complete(by_arm.get((arm, fraction), {}), study["suite"]), study) for arm in arms]
+                for arms in (contrast["plus"], contrast["minus"])
+            )
+            seeds = sorted(set.intersection(*(set(scores) for scores in (*plus, *minus))))
+            if seeds:
+                values = [sum(one[seed] for one in plus) - sum(one[seed] for one in minus) for seed in seeds]
+                judged = _judge(values)
+                yield ContrastResult(name, contrast["says"], fraction, len(seeds), *judged)
+
+
+def _runs_by_arm(runs: Sequence[Record]) -> dict[tuple[str, float], dict[int, Record]]:
+    """The runs by arm and fraction of the budget, and by seed."""
+    by_arm: dict[tuple[str, float], dict[int, Record]] = {}
+    for run in runs:
+        by_arm.setdefault((run["arm"], run["share"]), {})[run["seed"]] = run
+    return by_arm
+
+
+def _judge(differences: Sequence[float]) -> tuple[float, tuple[float, float] | None, str]:
+    """The mean of differences, its interval, and a verdict in words."""
+    mean = statistics.mean(differences)
+    if len(differences) == 1:
+        return mean, None, "one seed: not judged"
+    interval = t_interval(differences)
+    return mean, interval, "higher" if interval[0] > 0 else "lower" if interval[1] < 0 else UNCLEAR
 
 
 def t_interval(differences: Sequence[float]) -> tuple[float, float]:
@@ -231,11 +275,7 @@ def _summarize(
     scores, control_scores = _scores(complete, study), _scores(complete_control, study)
     difference, interval, verdict, agrees = None, None, "", None
     if shared := sorted(scores.keys() & control_scores.keys()):
-        differences = [scores[seed] - control_scores[seed] for seed in shared]
-        difference, verdict = statistics.mean(differences), "one seed: not judged"
-        if len(shared) > 1:
-            interval = t_interval(differences)
-            verdict = "higher" if interval[0] > 0 else "lower" if interval[1] < 0 else UNCLEAR
+        difference, interval, verdict = _judge([scores[seed] - control_scores[seed] for seed in shared])
         clear = bool(suite) and verdict in ("higher", "lower")  # papers publish scores of tasks
         if clear and published is not None and published_control is not None and published != published_control:
             agrees = (difference > 0) == (published > published_control)

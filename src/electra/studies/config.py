@@ -19,6 +19,10 @@
     paper = 82.4                     the published score; or { "0.5" = 80.1, "1" = 82.4 }, by fraction
     line, x                          where the arm is in the figure: the name of a curve, and the x value
 
+    [contrasts.gain]                 a sum of arms less another one, seed by seed, with an interval
+    says = "..."                     label in the table
+    plus, minus = ["a", "b"], ["c", "d"]
+
 A file of your own works in place of a name.
 """
 
@@ -73,6 +77,16 @@ class Arm:
 
 
 @dataclass(frozen=True)
+class Contrast:
+    """A comparison of several arms: the sum of the scores of some less the sum of those of as many others."""
+
+    name: str
+    label: str
+    plus: tuple[str, ...]
+    minus: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Study:
     """Arms that are compared.
 
@@ -92,6 +106,7 @@ class Study:
     base: str
     control: str
     arms: tuple[Arm, ...]
+    contrasts: tuple[Contrast, ...] = ()
     source: str = ""
     axis: str = ""
     budget_fractions: tuple[float, ...] = (1.0,)
@@ -195,11 +210,16 @@ def load_study(source: str, *, base: str | None = None) -> Study:
         )
         for name, arm in table["arms"].items()
     )  # fmt: skip
+    contrasts = tuple(
+        Contrast(name, one.get("says", name), tuple(one["plus"]), tuple(one["minus"]))
+        for name, one in table.get("contrasts", {}).items()
+    )
     thresholds = {name: tuple(levels) for name, levels in table.get("reached", {}).items()}
     return Study(
         name=path.stem, title=table["title"],
         base=_absolute_source(base, Path()) if base else _absolute_source(table["base"], path),
-        control=table["control"], arms=arms, source=table.get("paper", ""), axis=table.get("axis", ""),
+        control=table["control"], arms=arms, contrasts=contrasts,
+        source=table.get("paper", ""), axis=table.get("axis", ""),
         budget_fractions=tuple(table.get("shares", (1.0,))), tasks=tuple(table.get("tasks", SUITE)),
         thresholds=thresholds, settings=_settings(table, path), own_packing=table.get("own_rows", False),
         metric=table.get("figure", UNIGRAM_AUC), show_costs=table.get("costs", False),
@@ -235,12 +255,13 @@ TYPES: Mapping[str, type | tuple[type, ...]] = {
 KEYS = {
     "title": TEXT, "base": TEXT, "control": TEXT, "arms": TABLE, "paper": TEXT, "axis": TEXT, "shares": LIST,
     "tasks": LIST, "reached": TABLE, "set": TABLE, "own_rows": BOOLEAN,
-    "figure": TEXT, "costs": BOOLEAN,
+    "figure": TEXT, "costs": BOOLEAN, "contrasts": TABLE,
 }  # fmt: skip
 """Keys of a study's file, with the type of each."""
 ARM_KEYS = {
     "says": TEXT, "extends": LIST, "set": TABLE, "control": TEXT, "line": TEXT, "x": NUMBER,
 }  # fmt: skip
+CONTRAST_KEYS = {"says": TEXT, "plus": LIST, "minus": LIST}
 
 
 def _problems(table: config.Table) -> Iterator[str]:
@@ -258,8 +279,14 @@ def _problems(table: config.Table) -> Iterator[str]:
     thresholds = table.get("reached", {})
     problems += _type_problems(thresholds, dict.fromkeys(thresholds, LIST), "reached.")
     thresholds = _well_typed(thresholds, dict.fromkeys(thresholds, LIST))
+    contrasts = table.get("contrasts", {})
+    problems += _type_problems(contrasts, dict.fromkeys(contrasts, TABLE), "contrasts.")
+    contrasts = _well_typed(contrasts, dict.fromkeys(contrasts, TABLE))
+    for name, contrast in contrasts.items():
+        problems += _type_problems(contrast, CONTRAST_KEYS, f"contrasts.{name}.")
+        contrasts[name] = _well_typed(contrast, CONTRAST_KEYS)
     yield from problems
-    yield from _value_problems({**table, "arms": arms, "reached": thresholds})
+    yield from _value_problems({**table, "arms": arms, "reached": thresholds, "contrasts": contrasts})
 
 
 def _has_type(value: Any, expected: str) -> bool:
@@ -305,6 +332,13 @@ def _value_problems(table: config.Table) -> Iterator[str]:
             yield f"arms.{name}.paper: must be a number for each share of the budget, got {published}"
         if unknown := [one for one in published if one not in [f"{fraction:g}" for fraction in fractions]]:
             yield f"arms.{name}.paper: there is no share {unknown[0]}; there are {fractions}"
+    for name, contrast in table["contrasts"].items():
+        plus, minus = contrast.get("plus", []), contrast.get("minus", [])
+        if not plus or len(plus) != len(minus):
+            yield f"contrasts.{name}: needs as many arms in plus as in minus, got {plus} and {minus}"
+        if unknown := [one for one in (*plus, *minus) if one not in arms]:
+            hint = did_you_mean(str(unknown[0]), list(arms))
+            yield f"contrasts.{name}: there is no arm {unknown[0]!r}{hint}; there are {', '.join(arms)}"
     for name, levels in table.get("reached", {}).items():
         if not all(isinstance(level, int | float) for level in levels):
             yield f"reached.{name}: must be a list of numbers, got {levels}"

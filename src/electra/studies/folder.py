@@ -116,6 +116,7 @@ def open_study(setup: StudySetup, configs: ArmConfigs, data: TokenData) -> Study
                     "suite": list(setup.suite) or stored["suite"],
                     "tune": list(setup.finetune_settings) if setup.suite else stored.get("tune", []),
                     "arms": stored["arms"] | record["arms"],
+                    "contrasts": record["contrasts"],
                 }
                 if merged != stored:
                     write_json(path, merged)
@@ -137,6 +138,9 @@ def _study_record(setup: StudySetup, configs: ArmConfigs, data: TokenData) -> Re
         "suite": setup.suite, "tune": setup.finetune_settings, "flops": setup.flops, "budget": setup.budget,
         "data": data.fingerprint, "own_rows": study.own_packing,
         "figure": study.metric, "costs": study.show_costs,
+        "contrasts": {
+            one.name: {"says": one.label, "plus": one.plus, "minus": one.minus} for one in study.contrasts
+        },
         "arms": {
             arm.name: {
                 "says": arm.label, "control": arm.control, "paper": arm.published, "line": arm.line, "x": arm.x,
