@@ -1,5 +1,6 @@
 """Pre-trained networks for data with another vocabulary."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -74,15 +75,42 @@ def test_rows_come_from_the_same_text(old: Any, new: Any) -> None:
     old_texts, new_texts = TokenTexts(before), TokenTexts(after)
     assert sources.copied > 10 and sources.averaged > 10
     assert len(sources.pieces) == sources.special + sources.copied + sources.averaged + sources.new
+    joined = 0
     for number, pieces in enumerate(sources.pieces):
         text = new_texts.texts[number]
         if text is None:
             assert pieces == (special[number],)
-        elif text.content.isalpha() and pieces:
-            parts = [old_texts.texts[piece] for piece in pieces]
-            content = b"".join(part.content for part in parts if part)
-            expected = text.content.lower() if old == "wordpiece" else text.content
-            assert content == expected or old == "wordpiece" != new  # accents, unknown parts
+        elif pieces:
+            parts = [part for piece in pieces if (part := old_texts.texts[piece])]
+            content = b"".join(part.content for part in parts)
+            assert content == (text.content.lower() if old == "wordpiece" else text.content)
+            assert parts[0].begins_word == text.begins_word or not text.content.isalpha()
+            joined += 1
+    assert joined == sources.copied + sources.averaged
+
+
+def with_byte_fallback(tokenizer: Tokenizer) -> Tokenizer:
+    """A Unigram tokenizer with 256 more tokens, <0x00> to <0xFF>, as Llama, Gemma and mmBERT have them."""
+    fields = json.loads(tokenizer.to_str())
+    fields["model"]["vocab"] += [[f"<0x{byte:02X}>", -30.0] for byte in range(256)]
+    fields["model"]["byte_fallback"] = True
+    return Tokenizer.from_str(json.dumps(fields))
+
+
+def test_tokens_of_byte_fallback_are_bytes() -> None:
+    fallback, byte_level = with_byte_fallback(trained("unigram", 60)), trained("bpe", 300)
+    pieces = find_sources(byte_level, fallback).pieces
+    for name, same in (("<0x0A>", "Ċ"), ("<0xE2>", "â"), ("<0xA7>", "§")):
+        assert pieces[fallback.token_to_id(name)] == (byte_level.token_to_id(same),)
+    pieces = find_sources(fallback, byte_level).pieces
+    for name, same in (("Ċ", "<0x0A>"), ("â", "<0xE2>"), ("t", "t")):  # a letter has a token of its own
+        assert pieces[byte_level.token_to_id(name)] == (fallback.token_to_id(same),)
+    words = trained("wordpiece", 80)
+    pieces = find_sources(words, fallback).pieces
+    assert pieces[fallback.token_to_id("<0x0A>")] == pieces[fallback.token_to_id("<0xE2>")] == ()
+    assert (
+        pieces[fallback.token_to_id("<0x74>")] == pieces[fallback.token_to_id("t")] == (words.token_to_id("##t"),)
+    )
 
 
 def test_rows_and_biases_are_copied_or_means(first: Path, data_folder: Path, other_data: Path) -> None:

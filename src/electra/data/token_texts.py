@@ -1,5 +1,6 @@
 """The text of each token, so that tokens of two tokenizers can be compared, and the pieces of a text."""
 
+import re
 import unicodedata
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -46,8 +47,10 @@ class TokenTexts:
 
     @cached_property
     def ids(self) -> dict[TokenText, int]:
-        """The id of each text; of several the first."""
-        return {text: number for number, text in reversed([*enumerate(self.texts)]) if text is not None}
+        """The id of each text; of several the first, but those of byte fallback last."""
+        known = [(text, number) for number, text in enumerate(self.texts) if text is not None]
+        known.sort(key=lambda entry: _fallback_byte(self.names[entry[1]], self.marker) is not None)
+        return dict(reversed(known))
 
     def split(self, text: TokenText) -> tuple[int, ...]:
         """Return the ids of the pieces of a text; none: there is no entry for any part of it."""
@@ -90,12 +93,20 @@ class TokenTexts:
 def _text_of(token: str, marker: str) -> TokenText:
     """Return the text of a token. Punctuation in WordPiece continues a word: no space need be before it."""
     rest = token.removeprefix(marker)
+    if (byte := _fallback_byte(token, marker)) is not None:
+        return TokenText(byte, begins_word=False)
     if marker in WORD_STARTS:
         content = _bytes_of(rest) if marker == "Ġ" else rest.replace(marker, " ").encode()
         return TokenText(content, rest != token)
     continues = rest not in ("", token)
     is_punctuation = len(token) == 1 and unicodedata.category(token)[0] in "PS"
     return TokenText((rest if continues else token).encode(), not (continues or is_punctuation))
+
+
+def _fallback_byte(token: str, marker: str) -> bytes | None:
+    """Return the byte of a token such as <0x0A>, which SentencePiece has for bytes of unknown characters."""
+    found = re.fullmatch("<0x([0-9A-F]{2})>", token) if marker == "▁" else None
+    return None if found is None else bytes.fromhex(found[1])
 
 
 def _bytes_of(token: str) -> bytes:
