@@ -9,9 +9,10 @@ from electra.modeling.encoders.states import compute_states
 from electra.modeling.kernels.documents import DocumentMask
 
 LENGTH = 64
-DOCUMENTS = torch.tensor([(0, 30), (30, 34), (64, 64), (128, 5), (133, 6), (139, 40)])
-"""First position and length in a batch of three rows; the last row ends with padding."""
-POSITIONS_BN = torch.tensor([[3, 31], [0, 5], [2, 10]])
+DOCUMENTS = torch.tensor([(0, 30), (30, 34), (64, 64), (128, 5), (133, 6), (139, 1), (140, 40)])
+"""First position and length in a batch of four rows. The third ends with padding, the last is padding only."""
+ROWS = 4
+POSITIONS_BN = torch.tensor([[3, 31], [0, 5], [11, 10], [0, 0]])
 SHAPE = {
     "layers": 3, "hidden_size": 16, "embedding_size": 16, "feed_forward_size": 32, "heads": 2,
     "vocabulary_size": 50, "max_positions": 64, "dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.3,
@@ -39,17 +40,20 @@ def encoder_config(name: str) -> EncoderConfig:
 def test_documents_do_not_see_each_other(name: str, positions_BN: torch.Tensor | None) -> None:
     torch.manual_seed(0)
     encoder = encoder_config(name).build().double().train()
-    ids_BL = torch.randint(50, (3, LENGTH))
-    documents = DocumentMask.of_documents(DOCUMENTS.numpy(), 3, LENGTH)
+    ids_BL = torch.randint(50, (ROWS, LENGTH))
+    documents = DocumentMask.of_documents(DOCUMENTS.numpy(), ROWS, LENGTH)
     packed = compute_states(encoder, ids_BL, None, documents, positions_BN=positions_BN)
 
-    alone = torch.zeros(3 * LENGTH, 16, dtype=torch.double)
+    alone = torch.zeros(ROWS * LENGTH, 16, dtype=torch.double)
     for start, length in DOCUMENTS.tolist():
         states_lD = encoder(ids_BL.view(1, -1)[:, start : start + length])[0]
         alone = alone.index_copy(0, torch.arange(start, start + length), states_lD)
-    alone = alone.view(3, LENGTH, 16)
+    alone = alone.view(ROWS, LENGTH, 16)
     if positions_BN is not None:
-        alone = alone[torch.arange(3)[:, None], positions_BN]
+        assert packed.isfinite().all()
+        with_tokens = ROWS - 1  # the states at padding have no meaning here
+        packed = packed[:with_tokens]
+        alone = alone[torch.arange(with_tokens)[:, None], positions_BN[:with_tokens]]
     torch.testing.assert_close(packed, alone, rtol=0, atol=1e-11)
 
     weights, parameters = torch.randn_like(alone), list(encoder.parameters())
@@ -66,8 +70,8 @@ def test_documents_do_not_see_each_other(name: str, positions_BN: torch.Tensor |
 def test_embeddings_can_be_given(name: str) -> None:
     torch.manual_seed(0)
     encoder = encoder_config(name).build().eval()
-    ids_BL = torch.randint(50, (3, LENGTH))
-    documents = DocumentMask.of_documents(DOCUMENTS.numpy(), 3, LENGTH)
+    ids_BL = torch.randint(50, (ROWS, LENGTH))
+    documents = DocumentMask.of_documents(DOCUMENTS.numpy(), ROWS, LENGTH)
     embeds_BLE = encoder.token_table(ids_BL)
     torch.testing.assert_close(
         compute_states(encoder, torch.zeros_like(ids_BL), None, documents, inputs_embeds_BLE=embeds_BLE),
@@ -80,8 +84,8 @@ def test_embeddings_can_be_given(name: str) -> None:
 def test_a_direction_hides_the_other_side(name: str, direction: str) -> None:
     torch.manual_seed(0)
     encoder = encoder_config(name).build().eval()
-    ids_BL = torch.randint(49, (3, LENGTH))
-    documents = DocumentMask.of_documents(DOCUMENTS.numpy(), 3, LENGTH)
+    ids_BL = torch.randint(49, (ROWS, LENGTH))
+    documents = DocumentMask.of_documents(DOCUMENTS.numpy(), ROWS, LENGTH)
     documents = DocumentMask(**{**vars(documents), "direction": direction})
     changed_BL = ids_BL.clone()
     changed_BL[0, 40] = 49  # in the document at columns 30 to 63

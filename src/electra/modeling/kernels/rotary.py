@@ -32,8 +32,9 @@ def rotate(x_BLGHK: Tensor, cos_LP: Tensor, sin_LP: Tensor) -> Tensor:
         cos_LP, sin_LP: `rotary_angles`, (L, P) or (B, L, P).
     """
     cos, sin = (x.to(x_BLGHK.dtype)[..., None, None, :] for x in (cos_LP, sin_LP))
-    if torch.compiler.is_compiling():
-        return _rotate(x_BLGHK, cos, sin)
+    if torch.compiler.is_compiling():  # which needs neither buffers nor a gradient of its own
+        first, second = x_BLGHK.chunk(2, -1)
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
     y: Tensor = _Rotate.apply(x_BLGHK, cos, sin)  # type: ignore[no-untyped-call]
     return y
 
