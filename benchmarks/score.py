@@ -99,14 +99,18 @@ def _parts(path: Path, tokens: int) -> Iterator[str]:
             yield from (text[first : first + size] for first in range(0, len(text) - size, size))
 
 
-def write_untrained(preset: str, folder: Path) -> Path:
-    """Write a discriminator with the shape of a preset, as pre-training would export it before its first step."""
+def write_untrained(preset: str, folder: Path, length: int = 0) -> Path:
+    """Write a discriminator with the shape of a preset, as pre-training would export it before its first step.
+
+    Args:
+        length: the longest input in training; 0: `model.max_positions`.
+    """
     (folder / "tokenizer.json").write_text(load_tokenizer(SHARED / "vocab/bert-uncased").to_str())
     config = with_vocabulary(load_config(PretrainConfig, preset)).model
     torch.manual_seed(0)
     huggingface.save(
         folder / "model", encoder=config.build(), head=ReplacedTokenHead(config),
-        tokenizer_json=folder / "tokenizer.json", card="",
+        tokenizer_json=folder / "tokenizer.json", card="", max_length=length or None,
     )  # fmt: skip
     return folder / "model"
 
@@ -251,7 +255,8 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as name:
-        folder = find_model(options.model) if options.model else write_untrained(options.preset, Path(name))
+        length = options.document_tokens if options.documents else 0
+        folder = find_model(options.model or write_untrained(options.preset, Path(name), length))
         peer, scorer = Peer(folder), electra.Scorer(folder, device="cpu")
         encoder = electra.TextEncoder(folder, device="cpu")
         file = SHARED / "tasks/ged/en_realec_dev.tsv"
