@@ -1,7 +1,12 @@
 """Estimates of the cost of a run."""
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
+import torch
+
+from electra.modeling.encoders.bert import BertConfig
 from electra.modeling.encoders.relative import RelativeConfig
 from electra.training.cost_estimate import activation_bytes, memory_bytes
 
@@ -13,7 +18,9 @@ CONFIG = RelativeConfig(
 def told(memory: int, at_once: int = 16) -> float:
     """MiB of the states of 16 rows of 128 tokens, in float32."""
     config = replace(CONFIG, memory_length=memory)
-    kept = activation_bytes(config, at_once, length=128, bytes_per_number=4)
+    kept = activation_bytes(
+        config, at_once * 128, documents=((128, 1),), device=torch.device("cpu"), dtype=torch.float32
+    )
     return (kept + memory_bytes(config, 16, at_once=at_once, length=128)) / 2**20
 
 
@@ -23,3 +30,41 @@ def test_a_transformer_xl_memory_needs_bytes() -> None:
         assert 0.6 < told(memory) / measured < 0.9
     assert told(512, at_once=4) < told(512) / 3, "all rows are remembered, but few are read at once"
     assert memory_bytes(CONFIG, 16, at_once=16, length=128) == 0
+
+
+@pytest.mark.parametrize("kind", ["bert", "modernbert", "deberta", "relative"])
+@pytest.mark.parametrize("p", [0.0, 0.1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_activations_are_those_that_the_backward_pass_keeps(kind: str, p: float, dtype: torch.dtype) -> None:
+    """At 1,024 tokens attention weights are most of them, where they are kept. With bfloat16 some are float32."""
+    shape = BertConfig(
+        layers=3, hidden_size=64, embedding_size=64, feed_forward_size=128, heads=2, vocabulary_size=60,
+        max_positions=1024,
+    )  # fmt: skip
+    config = shape.with_kind(kind, dropout=p, attention_dropout=p)
+    network = config.build()
+    weights = {weight.untyped_storage().data_ptr() for weight in network.parameters()}
+    kept: dict[int, int] = {}
+
+    def keep(tensor: torch.Tensor) -> Any:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    on_cpu = torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), on_cpu:
+        states_BLD = network(torch.zeros(1, 1024, dtype=torch.int64))
+    assert states_BLD.requires_grad
+    estimate = activation_bytes(config, 1024, documents=((1024, 1),), device=torch.device("cpu"), dtype=dtype)
+    assert estimate == pytest.approx(sum(kept.values()), rel=0.4)
+
+
+def test_packed_rows_keep_the_attention_weights_of_their_documents() -> None:
+    options = {"device": torch.device("cpu"), "dtype": torch.float32}
+
+    def kept(length: int, count: int) -> float:
+        return activation_bytes(BertConfig(), 1024, documents=((length, count),), **options)  # type: ignore[arg-type]
+
+    pairs = 1024 * (1024 - 256) * BertConfig().heads * 2 * BertConfig().layers
+    assert kept(1024, 1) - kept(256, 4) == 4 * pairs

@@ -60,10 +60,21 @@ def count_parameters(*modules: nn.Module) -> int:
     return sum({id(p): p.numel() for module in modules for p in module.parameters()}.values())
 
 
-def activation_bytes(config: EncoderConfig, rows: int, *, length: int, bytes_per_number: int) -> float:
-    """Bytes that one encoder saves of a forward pass over `rows` sequences for the backward pass."""
-    numbers = config.layers * config.activation_numbers(length) + 4 * length * config.embedding_size
-    return float(rows * numbers * bytes_per_number)
+def activation_bytes(
+    config: EncoderConfig, tokens: int, *, documents: Documents, device: torch.device, dtype: torch.dtype
+) -> float:
+    """Bytes that one encoder saves of a forward pass for the backward pass.
+
+    Args:
+        tokens: of the rows that are computed at once.
+        documents: the documents that they consist of.
+        dtype: of the matrix products.
+    """
+    blocks = sum(
+        count * config.activation_numbers(length, device=device, dtype=dtype) for length, count in documents
+    )
+    numbers = blocks / sum(count * length for length, count in documents) + 4 * config.embedding_size
+    return float(tokens * numbers * dtype.itemsize)
 
 
 def memory_bytes(config: EncoderConfig, rows: int, *, at_once: int, length: int) -> float:
@@ -119,9 +130,10 @@ def estimate_cost(
     trained = count_parameters(objective)
     at_once = config.micro_batch_size or config.batch_size
     device = torch.device("cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu")
-    number = 2 if config.precision in ("bfloat16", "float16") else 4
+    precision: PrecisionName = "float32" if config.precision == "auto" else config.precision
+    parts, dtype = documents or ((length, 1),), PRECISIONS[precision]
     activations = sum(
-        activation_bytes(encoder, at_once, length=length, bytes_per_number=number)
+        activation_bytes(encoder, at_once * length, documents=parts, device=device, dtype=dtype)
         + memory_bytes(encoder, config.batch_size, at_once=at_once, length=length)
         for encoder in {id(network.encoder): network.encoder.config for network in networks.values()}.values()
     )
@@ -130,8 +142,7 @@ def estimate_cost(
     tokens = config.batch_size * length
     sequences = config.sequences(config.steps) if config.steps else config.batch_size
     flops = sequences * flops_per_sequence(objective, length, steps=config.steps, documents=documents)
-    precision: PrecisionName = "float32" if config.precision == "auto" else config.precision
-    speed = product_flops(PRECISIONS[precision], device)
+    speed = product_flops(dtype, device)
     seconds = 60.0 * config.minutes if config.minutes and not config.steps else flops / speed / UTILIZATION
     return CostEstimate(
         parameters, trained, config.steps, tokens, flops, model_state_bytes(trained) + activations + head, seconds

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from electra.config import DropoutProbability, NonNegativeFloat, NonNegativeInt, PositiveInt, Table
 from electra.modeling.encoders.tables import with_kind_of_positions, without_settings_of_others
 from electra.modeling.flops import Convention, Network, Terms, transformer_terms
+from electra.modeling.kernels.attention import kept_weights
 from electra.modeling.sharing import AnyEmbedding, EmbeddingSharing
 from electra.registry import encoders
 
@@ -225,13 +226,17 @@ class EncoderConfig(ABC):
         """
         return transformer_terms(Network.from_config(self, output_share=output_share), length, convention)
 
-    def activation_numbers(self, length: int) -> int:
-        """Return how many numbers one block stores for the backward pass over one sequence.
+    def activation_numbers(self, length: int, *, device: torch.device, dtype: torch.dtype) -> int:
+        """Return how many numbers the blocks store for the backward pass over one sequence.
 
         These are about ten vectors of the hidden size per token (inputs, query, key, value, attention output,
-        sums, norms) and two of the feed-forward size. Attention probabilities are not stored but computed again.
+        sums, norms), two of the feed-forward size, and the attention weights that the kernel keeps.
+
+        Args:
+            dtype: of the matrix products.
         """
-        return length * (10 * self.hidden_size + 2 * self.feed_forward_size)
+        weights = self.heads * length * kept_weights(device, dtype, self.attention_dropout)
+        return self.layers * length * (10 * self.hidden_size + 2 * self.feed_forward_size + weights)
 
     def shape(self) -> dict[str, Any]:
         """Return the fields that determine the shapes of the weights, with their values."""

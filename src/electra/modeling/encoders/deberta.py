@@ -28,7 +28,7 @@ from electra.modeling.encoders.base import (
 from electra.modeling.encoders.disentangled_start import attend_to_neighbors
 from electra.modeling.flops import Convention, Terms
 from electra.modeling.init import initialize
-from electra.modeling.kernels.attention import as_key_mask
+from electra.modeling.kernels.attention import as_key_mask, kept_weights
 from electra.modeling.kernels.convolution import Convolution
 from electra.modeling.kernels.disentangled_attention import (
     PositionVectors,
@@ -133,6 +133,12 @@ class DebertaConfig(EncoderConfig):
         if self.convolution_width:
             terms["convolution"] = length * 2 * D * D * self.convolution_width / self.convolution_groups
         return terms
+
+    def activation_numbers(self, length: int, *, device: torch.device, dtype: torch.dtype) -> int:
+        """Scores of distances are always kept, on an accelerator as the bias of PyTorch's kernel."""
+        kept = kept_weights(device, dtype, self.attention_dropout)
+        weights = 0 if kept else self.layers * self.heads * length**2
+        return super().activation_numbers(length, device=device, dtype=dtype) + weights
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()

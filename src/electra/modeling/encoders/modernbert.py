@@ -27,6 +27,7 @@ from electra.modeling.encoders.base import (
 from electra.modeling.encoders.rotary_attention import AttentionInput, RotaryAttention
 from electra.modeling.flops import Convention, Terms
 from electra.modeling.init import initialize
+from electra.modeling.kernels.attention import kept_weights
 from electra.modeling.kernels.document_attention import has_variable_length_attention
 from electra.modeling.kernels.documents import AttentionMask, DocumentMask
 from electra.modeling.kernels.dropout import Dropout
@@ -147,6 +148,17 @@ class ModernBertConfig(EncoderConfig):
     def reach(self) -> int:
         """How many positions a token in a local block sees to each side."""
         return self.local_window // 2
+
+    def activation_numbers(self, length: int, *, device: torch.device, dtype: torch.dtype) -> int:
+        """Gated layers keep four vectors of their inner size, windows their keys and values three times."""
+        D, reach = self.hidden_size, self.local_window // 2
+        vectors = 10 * D + (4 if self.gated_feed_forward else 2) * self.feed_forward_size
+        weights = self.heads * kept_weights(device, dtype, self.attention_dropout)
+        local = sum(self.is_local(layer) for layer in range(self.layers))
+        numbers = self.layers * vectors + (self.layers - local) * weights * length
+        if splits_into_windows(length, reach):
+            return length * (numbers + local * (4 * D + weights * 3 * reach))
+        return length * (numbers + local * weights * length)
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()

@@ -74,10 +74,11 @@ class RelativeConfig(EncoderConfig):
             batch_size=math.inf,
         )
 
-    def activation_numbers(self, length: int) -> int:
-        """Also count attention probabilities before and after dropout, and keys and values of the memory."""
-        pairs = 2 * self.heads * length * (length + self.memory_length)
-        return super().activation_numbers(length) + pairs + 2 * self.hidden_size * self.memory_length
+    def activation_numbers(self, length: int, *, device: torch.device, dtype: torch.dtype) -> int:
+        """Attention weights are always kept, with dropout twice; also count keys and values of the memory."""
+        vectors = length * (10 * self.hidden_size + 2 * self.feed_forward_size)
+        pairs = self.heads * length * (length + self.memory_length) * (2 if self.attention_dropout else 1)
+        return self.layers * (vectors + pairs + 2 * self.hidden_size * self.memory_length)
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()

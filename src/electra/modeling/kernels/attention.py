@@ -24,16 +24,25 @@ def attend(query_BNHK: Tensor | None, packed_BLGHK: Tensor, mask_B11L: Tensor | 
 
     Args: as `attend_by_head`.
     """
-    # On a CPU PyTorch has no fused kernel with dropout, and its backward pass in bfloat16 is slow.
-    trains_in_bfloat16 = packed_BLGHK.dtype == torch.bfloat16 and torch.is_grad_enabled()
-    on_cpu = packed_BLGHK.device.type == "cpu" and not torch.compiler.is_compiling()
-    if on_cpu and (p or trains_in_bfloat16):
+    by_head = kept_weights(packed_BLGHK.device, packed_BLGHK.dtype, p) and (p or torch.is_grad_enabled())
+    if by_head and not torch.compiler.is_compiling():
         return attend_by_head(query_BNHK, packed_BLGHK, mask_B11L, p)
     if query_BNHK is None:
         query_BNHK = packed_BLGHK[:, :, 0]
     query, key, value = (x.transpose(1, 2) for x in (query_BNHK, *packed_BLGHK.unbind(2)[-2:]))
     y_BHNK = F.scaled_dot_product_attention(query, key, value, attn_mask=mask_B11L, dropout_p=p)
     return y_BHNK.transpose(1, 2)
+
+
+def kept_weights(device: torch.device, dtype: torch.dtype, p: float) -> int:
+    """Return how often `attend` keeps the attention weights for the backward pass; 0: it computes them again.
+
+    On a CPU PyTorch has no fused kernel with dropout, and its backward pass in bfloat16 is slow. Heads are then
+    computed one at a time, which keeps the weights, and those after dropout.
+    """
+    if device.type != "cpu" or not (p or dtype == torch.bfloat16):
+        return 0
+    return 2 if p else 1
 
 
 def attend_by_head(query_BNHK: Tensor | None, packed_BLGHK: Tensor, mask_B11L: Tensor | None, p: float) -> Tensor:
