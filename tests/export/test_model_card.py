@@ -133,6 +133,15 @@ def test_a_continued_model_of_the_hub_is_the_base_model() -> None:
         assert hub.ModelCard(card(config=config)).data.base_model == base
 
 
+def test_a_run_that_is_continued_is_no_base_model() -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    config = read_toml("electra-tiny")
+    config["init"]["from"] = "private/first"  # not in the folder where the card is written
+    text = card(config=config)
+    assert hub.ModelCard(text).data.base_model is None
+    assert "Continued from `first`." in text and 'from = "first"' in text and "private" not in text
+
+
 def test_it_names_the_uses_of_each_network() -> None:
     assert "slips and errors" in card() and "To be fine-tuned" in card("run")
     assert "Do not fine-tune it" in card("generator") and "slips" not in card("generator")

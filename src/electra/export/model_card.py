@@ -82,7 +82,7 @@ def model_card(
         title="ELECTRA generator" if kind == "generator" else about.title,
         path=_paths(kind),
         fills_masks=fills_masks,
-        base=start if start and is_hub_id(start) and not Path(start).exists() else None,
+        base=_base_model(config),
         sources=[source.removeprefix("hub:") for source in _sources(data) if source.startswith("hub:")],
         measured_on=_measured_on(_sources(data)),
         rows=config.get("packing", {}).get("sequence_length", trained_length),
@@ -91,7 +91,7 @@ def model_card(
         data=_data(data),
         training=_training(config, objective, _main_network(about), progress, environment),
         settings=_settings(config),
-        start=_model(start) if start else None,
+        start=start,
         version=__version__,
         **_network_values(objective, about, encoder, generator),
         **_metric_values(objective, about, evaluation, progress, fills_masks=fills_masks, continued=bool(start)),
@@ -99,9 +99,18 @@ def model_card(
 
 
 def _start(config: Mapping[str, Any]) -> str | None:
-    """The run or the network that the run continues."""
+    """The name of the run or of the network that the run continues, without its path."""
     init: Mapping[str, Any] = config.get("init", {})
-    return init.get("from") or init.get("discriminator")
+    if run := init.get("from"):
+        return _source(run)
+    return _model(discriminator) if (discriminator := init.get("discriminator")) else None
+
+
+def _base_model(config: Mapping[str, Any]) -> str | None:
+    """The model of the hub that the run continues. A run, of which the path can look like an id, is none."""
+    init: Mapping[str, Any] = config.get("init", {})
+    discriminator = init.get("discriminator")
+    return discriminator if discriminator and not init.get("from") and _is_from_hub(discriminator) else None
 
 
 def _main_network(about: ModelDescription) -> str:
@@ -245,7 +254,11 @@ def _results(evaluation: Mapping[str, Any], *, fills_masks: bool) -> list[dict[s
 
 def _model(name: str) -> str:
     """A model in the card: an id of the hub, or the name of a folder without its path."""
-    return name if is_hub_id(name) and not Path(name).exists() else _source(name)
+    return name if _is_from_hub(name) else _source(name)
+
+
+def _is_from_hub(name: str) -> bool:
+    return is_hub_id(name) and not Path(name).exists()
 
 
 def _warmup(optimizer: Mapping[str, Any]) -> str:
@@ -270,7 +283,7 @@ def _training(
     masking, optimizer = config.get("masking", {}), config.get("optimizer", {})
     start = _start(config)
     lines = [
-        f"Continued from `{_model(start)}`." if start else "",
+        f"Continued from `{start}`." if start else "",
         f"{_number(progress.get('step'))} steps of {_number(train.get('batch_size'))} rows of "
         f"{_number(config.get('packing', {}).get('sequence_length'))} tokens: "
         f"{_number(progress.get('tokens'))} tokens, {progress.get('flops') or 0:.2e} floating-point operations, "
@@ -290,8 +303,9 @@ def _settings(config: Mapping[str, Any]) -> str:
     # The settings outside the sections are paths on this machine. The names of pre-trained networks may be paths,
     # too.
     sections = {name: dict(value) for name, value in config.items() if isinstance(value, dict)}
-    for name in {"from", "discriminator", "generator"} & sections.get("init", {}).keys():
-        sections["init"][name] = _model(sections["init"][name])
+    for name, describe in (("from", _source), ("discriminator", _model), ("generator", _model)):
+        if name in (init := sections.get("init", {})):
+            init[name] = describe(init[name])
     return tomli_w.dumps(sections).strip()
 
 
