@@ -205,6 +205,19 @@ def test_a_dry_run_shows_the_shape_that_is_taken(first: Path) -> None:
     assert (plan.config.model.hidden_size, plan.config.model.layers) == (32, 1)
 
 
+def test_plans_without_data_say_that_they_count_the_old_vocabulary(
+    first: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "transfer.toml"
+    start = f'[init]\ndiscriminator = "{first}"\nvocabulary = "transfer"\n[packing]\nsequence_length = 32\n'
+    file.write_text(f'extends = "electra-tiny"\n{start}')
+    for command in (["flops", str(file)], ["pretrain", str(file), "--dry-run"]):
+        assert main(command) == 0
+        assert "FLOPs are those of the old vocabulary" in capsys.readouterr().err
+    assert main(["flops", "electra-tiny"]) == 0
+    assert "old vocabulary" not in capsys.readouterr().err
+
+
 def test_networks_that_do_not_fit_are_refused(
     first: Path, data_folder: Path, corpus_file: Path, tmp_path: Path
 ) -> None:  # the vocabulary, the kind, the tables, the shapes, the objective

@@ -11,8 +11,8 @@ from electra.data.tokenizer import SpecialTokens
 from electra.errors import ConfigError, did_you_mean
 from electra.modeling.flops import Convention, Network, Networks, forward_terms, inference_flops, training_flops
 from electra.objectives.base import ExportableNetwork
-from electra.pretraining.config import PretrainConfig, build_objective, with_vocabulary
-from electra.pretraining.warm_start import load_warm_start, with_shapes
+from electra.pretraining.config import PretrainConfig, build_objective
+from electra.pretraining.resolve import resolve_without_data
 from electra.training.cost_estimate import flops_per_sequence
 
 REFERENCE = "reference"
@@ -89,10 +89,9 @@ def count_flops(model: str, convention: Convention) -> FlopsCount:
         steps: int | None = reference.steps
         sequence, sequences = training_flops(networks, length, convention), batch_size * reference.steps
     else:
-        config = load_config(PretrainConfig, source)
-        config = with_vocabulary(with_shapes(config, load_warm_start(config.init)))
+        config = resolve_without_data(load_config(PretrainConfig, source))
         length, batch_size = config.packing.sequence_length, config.train.batch_size
-        steps = None if config.train.minutes is not None else config.train.steps
+        steps = config.train.steps
         with torch.device("meta"):
             objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
         parameters = {

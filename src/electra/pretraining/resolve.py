@@ -1,5 +1,6 @@
 """Fill in settings that a config leaves open, for runs, dry runs, profiles and studies."""
 
+import logging
 from dataclasses import dataclass, replace
 
 from electra.data.shards import TokenData
@@ -16,6 +17,8 @@ from electra.training.checkpoint import Checkpoints
 from electra.training.checkpoint_io import check_newest
 from electra.training.distributed import broadcast_object
 from electra.training.run_folder import RunFolder, require_same_config, stored_config
+
+logger = logging.getLogger(__name__)
 
 FILLED_IN = {
     "train.steps": None, "train.precision": "auto", "model.vocabulary_size": 0, "init.trained_length": 0,
@@ -67,7 +70,14 @@ def resolve_without_data(config: PretrainConfig, *, resumed: bool = False) -> Pr
     """
     config = _settled(config)
     warm_start = WarmStart() if resumed else load_warm_start(config.init)
-    return with_vocabulary(with_shapes(config, warm_start))
+    config = with_vocabulary(with_shapes(config, warm_start))
+    if config.init.vocabulary != "same" and not resumed:
+        logger.warning(
+            "init.vocabulary %s: parameters and FLOPs are those of the old vocabulary (%s rows), because there "
+            "is no data; `electra pretrain --dry-run --data DATA` counts those of the new one",
+            config.init.vocabulary, f"{config.model.vocabulary_size:,}",
+        )  # fmt: skip
+    return config
 
 
 def _settled(config: PretrainConfig) -> PretrainConfig:
