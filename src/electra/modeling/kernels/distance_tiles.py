@@ -74,6 +74,8 @@ class Tile:
     def collect(self, grad_BTC: Tensor, out: Tensor) -> None:
         """Write the gradients of the scores of each row and column to `out` (B, T, R), which is 0 elsewhere."""
         if self.indices_BTC is None:
+            if grad_BTC.stride(-1) != 1:  # rows whose distance is a power of 2 share places in the cache
+                grad_BTC = grad_BTC.mT.contiguous().mT
             self.shift(out).copy_(grad_BTC)
         else:  # positions may occur twice
             out.zero_().scatter_add_(2, self.indices_BTC, grad_BTC)
@@ -117,7 +119,7 @@ def add_tile_gradients(
     tile.collect(grad_BMC[:, tile.rows], grad_BTR)
     grad = grad_BTR.view(B * T, -1)
     grad_rows_BMK[:, tile.rows].add_((grad @ vectors_RK).view(B, T, K), alpha=scale)
-    grad_vectors_SK[tile.distances] += grad.T @ rows_BTK.reshape(B * T, K)
+    grad_vectors_SK[tile.distances].addmm_(grad.T, rows_BTK.reshape(B * T, K))
 
 
 def buffer_size(batch: int, tiles: list[Tile]) -> int:
