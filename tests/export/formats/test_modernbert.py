@@ -147,7 +147,10 @@ def test_a_folder_of_transformers_is_read(
         ({"hidden_activation": "mish"}, "hidden_activation is 'mish'; electra computes gelu, "),
         ({"mlp_bias": True}, "attention_bias, mlp_bias, classifier_bias are"),
         ({"decoder_bias": False}, "decoder_bias is False; electra computes only True"),
-        ({"classifier_pooling": "mean"}, "classifier_pooling is 'mean'"),
+        (
+            {"classifier_pooling": "mean", "architectures": ["ModernBertForSequenceClassification"]},
+            "classifier_pooling is 'mean'",
+        ),
         ({"layer_types": ["sliding_attention"] * 4}, "layer_types: in electra the first layer"),
         ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type is 'yarn'"),
         ({"num_attention_heads": "four"}, "num_attention_heads must be a number, found 'four'"),

@@ -71,7 +71,9 @@ _FIELDS: dict[str, tuple[str, int | float]] = {
 }
 _BIASES = ("attention_bias", "mlp_bias", "classifier_bias")
 # Fields that change what is computed, with the one value that electra computes (which is transformers' default).
-_REQUIRED: dict[str, Any] = {"classifier_activation": "gelu", "classifier_pooling": "cls", "decoder_bias": True}
+_REQUIRED: dict[str, Any] = {"classifier_activation": "gelu", "decoder_bias": True}
+_TEXT_POOLING = ("classifier_pooling", "cls")
+"""The one pooling of heads for texts that electra computes. Released models, without such a head, have another."""
 _EMBEDDING_SIZE = "electra_embedding_size"
 """Our key for the width of the token table, where it is not the hidden size."""
 
@@ -100,6 +102,7 @@ class ModernBertFormat(DetectionAsTokenClassification, CheckpointFormat):
             "norm_bias": config.norm_bias,
             **dict.fromkeys(_BIASES, config.bias),
             **_REQUIRED,
+            _TEXT_POOLING[0]: _TEXT_POOLING[1],
             "hidden_activation": next(s for s, name in ACTIVATIONS.items() if name == config.activation),
             "layer_types": [
                 "sliding_attention" if config.is_local(layer) else "full_attention"
@@ -122,9 +125,10 @@ class ModernBertFormat(DetectionAsTokenClassification, CheckpointFormat):
         return fields
 
     def read_config(self, fields: dict[str, Any], source: object) -> FolderConfig:
+        head = find_head(fields, _CLASSES)
         problems = [
             f"{name} is {value!r}; electra computes only {required!r}"
-            for name, required in _REQUIRED.items()
+            for name, required in [*_REQUIRED.items(), *([_TEXT_POOLING] if head == "text" else [])]
             if (value := fields.get(name, required)) != required
         ]
         values = read_numbers(fields, _FIELDS, problems)
@@ -146,9 +150,7 @@ class ModernBertFormat(DetectionAsTokenClassification, CheckpointFormat):
             }
             problems.extend(problems_of(ModernBertConfig(**values)))
         refuse(problems, source)
-        return FolderConfig(
-            "modernbert", ModernBertConfig(**values), fields.get("pad_token_id") or 0, find_head(fields, _CLASSES)
-        )
+        return FolderConfig("modernbert", ModernBertConfig(**values), fields.get("pad_token_id") or 0, head)
 
     def prefix(self, model_type: str) -> str:
         return "model."
