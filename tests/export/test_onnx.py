@@ -176,7 +176,7 @@ def test_a_fine_tuned_model_has_the_same_predictions(name: str, shape: str, tmp_
 
 
 @pytest.mark.parametrize("weights", ["float32", "int8"])
-def test_windows_of_128_at_lengths_around_whole_windows(
+def test_windows_of_128_and_blocks_of_512_around_whole_ones(
     weights: Literal["float32", "int8"], tmp_path: Path
 ) -> None:
     model = pretrained("modernbert", ReplacedTokenHead)
@@ -186,7 +186,7 @@ def test_windows_of_128_at_lengths_around_whole_windows(
     model = dataclasses.replace(model, encoder=encoder, max_length=1024)
     save_onnx(model, tmp_path / "onnx", weights=weights)
     exported = load_onnx(tmp_path / "onnx")
-    for longest in (1, 63, 64, 65, 128, 129, 191, 193, 1024):
+    for longest in (1, 63, 64, 65, 128, 129, 191, 193, 512, 513, 1023, 1024):
         inputs = sample_batch(model, special_tokens(model.tokenizer), [longest, max(1, longest // 3)])
         actual = exported.run(exported.metadata.outputs, **inputs)
         with torch.inference_mode():

@@ -47,6 +47,7 @@ class Graph:
         self._helper, self.types = helper, TensorProto
         self.int8_embeddings = int8_embeddings
         self.nodes: list[Any] = []
+        self._operators = 0
         self._initializers: dict[Any, tuple[str, NDArray[Any]]] = {}
         self._parameters: list[Tensor] = []  # kept alive, because their memory addresses are keys
         self._inputs: list[Any] = []
@@ -58,10 +59,26 @@ class Graph:
 
     def multi_output_op(self, kind: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
         """Add an operator with `count` outputs; return their names."""
-        number = len(self.nodes)
+        number = self._operators = self._operators + 1
         outputs = [f"{kind}_{number}" if count == 1 else f"{kind}_{number}_{i}" for i in range(count)]
         self.nodes.append(self._helper.make_node(kind, inputs, outputs, name=f"{kind}_{number}", **attributes))
         return outputs
+
+    def for_each(self, compute: Callable[[str], str], x_Nx: str) -> str:
+        """Compute a float32 value for each element of the first axis, one after another; return them stacked.
+
+        Only one of the intermediate values is in memory at a time.
+        """
+        number = self._operators = self._operators + 1
+        nodes, self.nodes = self.nodes, []
+        element = f"Element_{number}"
+        result = compute(element)
+        given, returned = (
+            self._helper.make_tensor_value_info(name, self.types.FLOAT, None) for name in (element, result)
+        )
+        body = self._helper.make_graph(self.nodes, f"Body_{number}", [given], [returned])
+        self.nodes = nodes
+        return self.op("Scan", x_Nx, body=body, num_scan_inputs=1)
 
     def integers(self, *values: int) -> str:
         """A constant int64 vector, such as axes."""

@@ -2,7 +2,8 @@
 
 Local blocks compute windows only, as `modeling.kernels.local_attention` does, so that time and memory grow
 linearly with the length in onnxruntime, too. A block of queries has as many tokens as the window reaches, or the
-whole row if that is shorter.
+whole row if that is shorter. Global blocks compute the scores of some queries at a time, so that their memory
+grows linearly, too.
 
 Shapes: B batch, L length, D hidden size, H heads, K head size, P = K / 2 pairs, N blocks of Q queries, W = 3 Q
 keys of a window.
@@ -21,6 +22,9 @@ from electra.modeling.encoders.modernbert import (
     ModernBertEncoder,
 )
 from electra.modeling.encoders.rotary_attention import RotaryAttention
+
+QUERIES = 512
+"""Queries whose scores of all keys are in memory at a time, in blocks that attend to the whole row."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,11 @@ def _range(graph: Graph, count: str) -> str:
     return graph.op("Range", zero, graph.op("Squeeze", count), one)
 
 
+def _ceil_divided(graph: Graph, number: str, divisor: str) -> str:
+    """The quotient of two positive integers, rounded up."""
+    return graph.op("Div", graph.op("Sub", graph.op("Add", number, divisor), graph.integers(1)), divisor)
+
+
 def _angles(graph: Graph, head_size: int, theta: float) -> Angles:
     exponents_P = torch.arange(0, head_size, 2, dtype=torch.float32) / head_size
     positions = graph.op("Cast", _range(graph, _length(graph)), to=graph.types.FLOAT)
@@ -146,9 +155,24 @@ def _query_key_value(
 
 
 def _attend_to_all(graph: Graph, attention: RotaryAttention, x: str, bias: str, angles: Angles | None) -> str:
+    """Attention to the whole row, for `QUERIES` queries at a time: scores of all would take memory with the square
+    of the length."""
     query, key, value = _query_key_value(graph, attention, x, angles)
-    scores = graph.op("MatMul", query, graph.op("Transpose", key, perm=[0, 1, 3, 2]))
-    return attend(graph, scores, bias, value, attention.heads, attention.query_key_value.in_features)
+    heads, D = attention.heads, attention.query_key_value.in_features
+    value, key = graph.split_heads(value, heads, D // heads), graph.op("Transpose", key, perm=[0, 1, 3, 2])
+    length, zero = _length(graph), graph.integers(0)
+    count = _ceil_divided(graph, length, graph.integers(QUERIES))
+    size = _ceil_divided(graph, length, count)
+    padding = graph.op("Sub", graph.op("Mul", count, size), length)
+
+    def attend_block(query_BHQK: str) -> str:
+        scores_BHQL = graph.op("Add", graph.op("MatMul", query_BHQK, key), bias)
+        return graph.op("MatMul", graph.op("Softmax", scores_BHQL, axis=-1), value)
+
+    blocks = graph.op("Transpose", _blocks(graph, query, zero, padding, size), perm=[2, 0, 1, 3, 4])
+    attended = graph.op("Transpose", graph.for_each(attend_block, blocks), perm=[1, 2, 0, 3, 4])
+    y_BHLK = graph.op("Reshape", attended, graph.integers(0, 0, -1, D // heads))
+    return graph.merge_heads(graph.op("Slice", y_BHLK, zero, length, graph.integers(2)), D)
 
 
 def _attend_from_first(
