@@ -53,9 +53,9 @@ def two(
     return out, torchrun("-m", "electra", *arguments(data_folder, out))
 
 
-def assert_same_losses(run: Path, expected: Path) -> None:
+def assert_same_losses(run: Path, expected: Path, *, steps: int = STEPS) -> None:
     mine, theirs = read_metrics(run), read_metrics(expected)
-    assert len(mine.reports) == STEPS
+    assert len(mine.reports) == steps
     for name in ("loss", "generator_loss", "discriminator_loss", "gradient_norm", "tokens", "flops"):
         known = [report[name] for report in theirs.reports]
         assert [report[name] for report in mine.reports] == pytest.approx(known, rel=1e-5), name
@@ -68,6 +68,17 @@ def test_losses_are_those_of_one_process(one: Path, two: tuple[Path, subprocess.
     assert done.returncode == 0, done.stderr
     assert_same_losses(run, one)
     assert json.loads((run / "environment.json").read_text())["processes"] == 2
+
+
+def test_packed_rows_are_those_of_one_process(data_folder: Path, tmp_path: Path) -> None:
+    """Each process reads its share of the same rows, each of several documents or parts of them."""
+    packed: dict[str, str | int] = {"packing.builder": "packed", "packing.sequence_length": 96, "train.steps": 6}
+    alone(data_folder, tmp_path / "one", **packed)
+    more = [part for name, value in packed.items() for part in (f"--{name}", str(value))]
+    done = torchrun("-m", "electra", *arguments(data_folder, tmp_path / "two", *more))
+    assert done.returncode == 0, done.stderr
+    assert_same_losses(tmp_path / "two", tmp_path / "one", steps=6)
+    assert "documents of similar length together" in (tmp_path / "two/log.txt").read_text()
 
 
 def test_a_large_text_is_packed_by_the_main_process_while_the_other_waits(
