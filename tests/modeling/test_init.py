@@ -9,7 +9,7 @@ from electra.modeling.encoders.bert import BertConfig, BertEncoder, Block
 from electra.modeling.encoders.deberta import DebertaConfig
 from electra.modeling.encoders.modernbert import ModernBertBlock, ModernBertConfig
 from electra.modeling.init import initialize
-from electra.modeling.kernels.disentangled_attention import attend
+from electra.modeling.kernels.disentangled_attention import attend_disentangled
 from electra.modeling.kernels.rotary import rotary_angles, rotate
 
 
@@ -120,7 +120,9 @@ def test_heads_with_a_relative_table_attend_to_neighbors(hidden: int, heads: int
     for column in range(100):  # values that are 1 at one key give the attention to it
         one_hot_BLGHK[:, :, 2] = 0.0
         one_hot_BLGHK[:, column, 2] = 1.0
-        attention_HLL[:, :, column] = attend(None, one_hot_BLGHK, vectors, None, None, 0.0)[..., 0].mean(0).T
+        attention_HLL[:, :, column] = (
+            attend_disentangled(None, one_hot_BLGHK, vectors, None, None, 0.0)[..., 0].mean(0).T
+        )
     for attention_LL, offset in zip(attention_HLL.detach(), (-1, 1, -2, 2), strict=False):
         by_offset = {o: attention_LL.diagonal(o).mean().item() for o in range(-60, 61)}
         assert max(by_offset, key=by_offset.__getitem__) == offset

@@ -30,6 +30,7 @@ from electra.modeling.encoders.states import compute_states
 from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network, Networks
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.modeling.kernels.attention import MASKED_SCORE
 from electra.modeling.kernels.cross_entropy import (
     Sampling,
     cross_entropy,
@@ -55,10 +56,6 @@ from electra.objectives.masking import (
 )
 from electra.objectives.metrics import DetectionMetrics, MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
-
-MASKED_SCORE = -10_000.0
-"""Added to the attention scores of masked keys. Not minus infinity, because at padding all keys of the right tower
-are masked, and the softmax would be NaN."""
 
 
 @dataclass(frozen=True)

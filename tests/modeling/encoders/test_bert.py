@@ -9,7 +9,7 @@ from torch import Tensor
 
 from electra.config import problems_of
 from electra.export import huggingface
-from electra.modeling.encoders.base import attention_mask
+from electra.modeling.encoders.base import attention_mask, gather_positions
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.preparation.tokenizer_training import train_tokenizer
 
@@ -183,3 +183,13 @@ def test_all_problems_of_a_config_are_reported() -> None:
     assert [problem.partition(":")[0] for problem in problems_of(bad)] == ["layers", "dropout"]
     assert [problem.partition(":")[0] for problem in problems_of(replace(CONFIG, heads=5))] == ["heads"]
     assert not list(problems_of(CONFIG))
+
+
+@torch.no_grad()
+def test_a_mask_of_pairs_holds_at_some_positions() -> None:
+    torch.manual_seed(0)
+    encoder, ids_BL = BertEncoder(CONFIG).eval(), torch.randint(5, 50, (2, 7))
+    bias_BLL = torch.where(torch.ones(7, 7, dtype=torch.bool).tril(), 0.0, -1e4).expand(2, -1, -1)
+    positions_BN = torch.tensor([[0, 3, 6], [2, 2, 5]])
+    some_BND = encoder(ids_BL, None, bias_BLL, positions_BN=positions_BN)
+    torch.testing.assert_close(some_BND, gather_positions(encoder(ids_BL, None, bias_BLL), positions_BN))

@@ -19,10 +19,16 @@ from electra.modeling.encoders.base import (
     EncoderConfig,
     EncoderModule,
     FeedForward,
-    gather_positions,
+)
+from electra.modeling.encoders.selection import (
+    attend_from,
+    mask_of_blocks,
+    output_states,
+    select_queries,
+    select_states,
 )
 from electra.modeling.init import initialize
-from electra.modeling.kernels.attention import as_key_mask, attend
+from electra.modeling.kernels.attention import attend
 from electra.modeling.kernels.document_attention import attend_documents, has_variable_length_attention
 from electra.modeling.kernels.documents import AttentionMask, DocumentMask
 from electra.modeling.kernels.dropout import Dropout
@@ -167,21 +173,12 @@ class Attention(nn.Module):
             positions_BN: the positions of `query_states_BND`.
         """
         p = self.dropout.p if self.training else 0.0
-        heads = self.heads, x_BLD.shape[-1] // self.heads
-        if query_states_BND is None or (isinstance(mask, DocumentMask) and not mask.rows_are_documents):
-            packed_BLGHK = self.query_key_value(x_BLD).unflatten(-1, (3, *heads))
-            if not isinstance(mask, DocumentMask):
-                return self.output(attend(None, packed_BLGHK, mask, p).flatten(2))
-            y_TD = attend_documents(packed_BLGHK, mask, p).flatten(1)
-            return self.output(y_TD if positions_BN is None else mask.select(y_TD, positions_BN))
-        D = x_BLD.shape[-1]
-        query_weight, key_value_weight = self.query_key_value.weight.split([D, 2 * D])
-        query_bias, key_value_bias = self.query_key_value.bias.split([D, 2 * D])
-        query_BNHK = F.linear(query_states_BND, query_weight, query_bias).unflatten(-1, heads)
-        product_BLX = F.linear(x_BLD, key_value_weight, key_value_bias)
-        if isinstance(mask, DocumentMask):
-            product_BLX, mask = mask.pad(product_BLX), as_key_mask(mask.groups[0].mask_dl)
-        return self.output(attend(query_BNHK, product_BLX.unflatten(-1, (2, *heads)), mask, p).flatten(2))
+        y_BND = attend_from(
+            query_states_BND, x_BLD, mask, positions_BN, layer=self.query_key_value, heads=self.heads,
+            attend=lambda query_BNHK, packed_BLGHK, mask: attend(query_BNHK, packed_BLGHK, mask, p),
+            attend_documents=lambda packed_TGHK, documents: attend_documents(packed_TGHK, documents, p),
+        )  # fmt: skip
+        return self.output(y_BND)
 
 
 class Block(nn.Module):
@@ -205,12 +202,10 @@ class Block(nn.Module):
 
         With a `DocumentMask`, `x_BLD` and the states of all positions have no padding (T, D).
         """
-        query_states_BND = None
-        if positions_BN is not None:
-            padded_BLD = mask.pad(x_BLD) if isinstance(mask, DocumentMask) else x_BLD
-            query_states_BND = gather_positions(padded_BLD, positions_BN)
+        residual_BND = select_states(x_BLD, mask, positions_BN)
+        query_states_BND = None if positions_BN is None else residual_BND
+        mask = select_queries(mask, positions_BN)
         attended_BND = self.attention(x_BLD, mask, query_states_BND, positions_BN)
-        residual_BND = x_BLD if query_states_BND is None else query_states_BND
         x_BND = self.attention_norm(self.dropout(attended_BND, residual=residual_BND))
         return self.feed_forward_norm(self.dropout(self.feed_forward(x_BND), residual=x_BND))
 
@@ -264,7 +259,7 @@ class BertEncoder(EncoderModule):
             segment_ids_BL: 0 or 1 for each token; None: all 0. Ignored if the segment table has one row.
             attention_mask: (B, L) True at tokens, False at padding; None: there is no padding, which is faster. Or
                 numbers (B, L, L) that are added to the score of each pair of a query and a key. Or where the
-                documents are: nothing is computed at padding, and its states are 0.
+                documents are: blocks compute nothing at padding, and its states are 0.
             positions_BN: positions whose states are returned; the last block computes no others.
             inputs_embeds_BLE: token embeddings to use in place of those of `ids_BL`.
 
@@ -272,18 +267,11 @@ class BertEncoder(EncoderModule):
             ValueError: the inputs are longer than the network has positions.
         """
         self.check_length(ids_BL)
-        if isinstance(attention_mask, DocumentMask):
-            positions_BL = attention_mask.positions_BL
-            x_TE = attention_mask.unpad(self.embeddings(ids_BL, segment_ids_BL, inputs_embeds_BLE, positions_BL))
-            x_BLD = self._compute_blocks(self.projection(x_TE), attention_mask, positions_BN)
-            return x_BLD if positions_BN is not None else attention_mask.pad(x_BLD)
-        if attention_mask is not None:
-            attention_mask = attention_mask.view(len(attention_mask), 1, -1, attention_mask.shape[-1])
-        x_BLD = self.projection(self.embeddings(ids_BL, segment_ids_BL, inputs_embeds_BLE))
-        return self._compute_blocks(x_BLD, attention_mask, positions_BN)
-
-    def _compute_blocks(self, x_BLD: Tensor, mask: AttentionMask, positions_BN: Tensor | None) -> Tensor:
+        documents = attention_mask if isinstance(attention_mask, DocumentMask) else None
+        positions_BL = documents.positions_BL if documents else None
+        x_BLE = self.embeddings(ids_BL, segment_ids_BL, inputs_embeds_BLE, positions_BL)
+        x_BLD = self.projection(documents.unpad(x_BLE) if documents else x_BLE)
+        mask = mask_of_blocks(attention_mask)
         for block in self.blocks[:-1]:
             x_BLD = block(x_BLD, mask)
-        last: Tensor = self.blocks[-1](x_BLD, mask, positions_BN)
-        return last
+        return output_states(self.blocks[-1](x_BLD, mask, positions_BN), mask, positions_BN)

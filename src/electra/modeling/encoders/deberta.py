@@ -23,17 +23,23 @@ from electra.modeling.encoders.base import (
     EncoderModule,
     FeedForward,
     HeadStyle,
-    gather_positions,
 )
 from electra.modeling.encoders.disentangled_start import attend_to_neighbors
+from electra.modeling.encoders.selection import (
+    attend_from,
+    mask_of_blocks,
+    output_states,
+    select_queries,
+    select_states,
+)
 from electra.modeling.flops import Convention, Terms
 from electra.modeling.init import initialize
-from electra.modeling.kernels.attention import as_key_mask, kept_weights
+from electra.modeling.kernels.attention import kept_weights
 from electra.modeling.kernels.convolution import Convolution
 from electra.modeling.kernels.disentangled_attention import (
     PositionVectors,
-    attend,
-    attend_documents,
+    attend_disentangled,
+    attend_documents_disentangled,
 )
 from electra.modeling.kernels.distance_tiles import distance_scores
 from electra.modeling.kernels.documents import AttentionMask, DocumentMask
@@ -236,25 +242,17 @@ class DisentangledAttention(nn.Module):
                 positions.
             positions_BN, query_states_BND: the positions of queries and their states; None: all.
         """
-        D = x_BLD.shape[-1]
-        heads, layer, p = (
-            (self.heads, D // self.heads),
-            self.query_key_value,
-            self.dropout.p if self.training else 0.0,
-        )
-        vectors = self._position_vectors(*positions)
-        if query_states_BND is None or (isinstance(mask, DocumentMask) and not mask.rows_are_documents):
-            packed_BLGHK = layer(x_BLD).unflatten(-1, (3, *heads))
-            if not isinstance(mask, DocumentMask):
-                return self.output(attend(None, packed_BLGHK, vectors, positions_BN, mask, p).flatten(2))
-            y_TD = attend_documents(packed_BLGHK, vectors, mask, p).flatten(1)
-            return self.output(y_TD if positions_BN is None else mask.select(y_TD, positions_BN))
-        query_BNHK = F.linear(query_states_BND, layer.weight[:D], layer.bias[:D]).unflatten(-1, heads)
-        product_BLX = F.linear(x_BLD, layer.weight[D:], layer.bias[D:])
-        if isinstance(mask, DocumentMask):
-            product_BLX, mask = mask.pad(product_BLX), as_key_mask(mask.groups[0].mask_dl)
-        packed_BLGHK = product_BLX.unflatten(-1, (2, *heads))
-        return self.output(attend(query_BNHK, packed_BLGHK, vectors, positions_BN, mask, p).flatten(2))
+        p, vectors = self.dropout.p if self.training else 0.0, self._position_vectors(*positions)
+        y_BND = attend_from(
+            query_states_BND, x_BLD, mask, positions_BN, layer=self.query_key_value, heads=self.heads,
+            attend=lambda query_BNHK, packed_BLGHK, mask: attend_disentangled(
+                query_BNHK, packed_BLGHK, vectors, positions_BN, mask, p
+            ),
+            attend_documents=lambda packed_TGHK, documents: attend_documents_disentangled(
+                packed_TGHK, vectors, documents, p
+            ),
+        )  # fmt: skip
+        return self.output(y_BND)
 
     def _position_vectors(self, table_RD: Tensor, rows_S: Tensor) -> PositionVectors:
         table_RD, D = self.position_dropout(table_RD), self.output.in_features
@@ -294,15 +292,10 @@ class DebertaBlock(nn.Module):
 
         With a `DocumentMask`, `x_BLD` and the states of all positions have no padding (T, D).
         """
-        query_states_BND = None
-        if positions_BN is not None:
-            padded_BLD = mask.pad(x_BLD) if isinstance(mask, DocumentMask) else x_BLD
-            query_states_BND = gather_positions(padded_BLD, positions_BN)
-            if isinstance(mask, Tensor) and mask.shape[-2] > 1:
-                rows_BNL = mask.squeeze(1).expand(len(positions_BN), -1, -1)
-                mask = gather_positions(rows_BNL, positions_BN)[:, None]
+        residual_BND = select_states(x_BLD, mask, positions_BN)
+        query_states_BND = None if positions_BN is None else residual_BND
+        mask = select_queries(mask, positions_BN)
         attended_BND = self.attention(x_BLD, positions, mask, positions_BN, query_states_BND)
-        residual_BND = x_BLD if query_states_BND is None else query_states_BND
         x_BND = self.attention_norm(self.dropout(attended_BND, residual=residual_BND))
         return self.feed_forward_norm(self.dropout(self.feed_forward(x_BND), residual=x_BND))
 
@@ -371,24 +364,19 @@ class DebertaEncoder(EncoderModule):
             segment_ids_BL: the segment of each token; None: all 0. Ignored if there are not several segments.
             attention_mask: (B, L) True at tokens, False at padding; None: there is no padding, which is faster. Or
                 numbers (B, L, L) that are added to the score of each pair of a query and a key. Or where the
-                documents are: nothing is computed at padding, and its states are 0.
+                documents are: blocks compute nothing at padding, and its states are 0.
             positions_BN: positions whose states are returned; the last block computes no others.
             inputs_embeds_BLE: token embeddings to use in place of those of `ids_BL`.
         """
         x_BLD, length = self.embeddings(ids_BL, segment_ids_BL, inputs_embeds_BLE), ids_BL.shape[1]
-        mask, documents = attention_mask, None
         if isinstance(attention_mask, DocumentMask):
-            documents = attention_mask
-            x_BLD, length = documents.unpad(x_BLD), documents.groups[-1].length
-        elif attention_mask is not None:
-            mask = attention_mask.view(len(attention_mask), 1, -1, length)
+            x_BLD, length = attention_mask.unpad(x_BLD), attention_mask.groups[-1].length
+        mask = mask_of_blocks(attention_mask)
         embeddings_BLD, positions, last = x_BLD, self.relative_positions(length), len(self.blocks) - 1
         for layer, block in enumerate(self.blocks):
             selected_BN = positions_BN if layer == last else None
             x_BLD = block(x_BLD, positions, mask, selected_BN)
             if layer == 0 and self.convolution is not None:
                 added_BLD = self.convolution(embeddings_BLD, attention_mask)
-                if selected_BN is not None:
-                    added_BLD = (documents.select if documents else gather_positions)(added_BLD, selected_BN)
-                x_BLD = self.convolution.norm(x_BLD + added_BLD)
-        return x_BLD if documents is None or positions_BN is not None else documents.pad(x_BLD)
+                x_BLD = self.convolution.norm(x_BLD + select_states(added_BLD, mask, selected_BN))
+        return output_states(x_BLD, mask, positions_BN)

@@ -22,9 +22,9 @@ from electra.modeling.encoders.base import (
     EncoderConfig,
     EncoderModule,
     HeadStyle,
-    gather_positions,
 )
 from electra.modeling.encoders.rotary_attention import AttentionInput, RotaryAttention
+from electra.modeling.encoders.selection import mask_of_blocks, output_states, select_states
 from electra.modeling.flops import Convention, Terms
 from electra.modeling.init import initialize
 from electra.modeling.kernels.attention import kept_weights
@@ -258,10 +258,7 @@ class ModernBertBlock(nn.Module):
 
     def forward(self, x_BLD: Tensor, shared: AttentionInput, positions_BN: Tensor | None = None) -> Tensor:
         """Return the new states (B, L, D), or (B, N, D) at `positions_BN`, without computing the others."""
-        residual_BND = x_BLD
-        if positions_BN is not None:
-            documents = shared.mask if isinstance(shared.mask, DocumentMask) else None
-            residual_BND = (documents.select if documents else gather_positions)(x_BLD, positions_BN)
+        residual_BND = select_states(x_BLD, shared.mask, positions_BN)
         if self.pre_norm:
             attended_BND = self.attention(self.attention_norm(x_BLD), shared, positions_BN)
             x_BND = self.dropout(attended_BND, residual=residual_BND)
@@ -355,17 +352,12 @@ class ModernBertEncoder(EncoderModule):
             if inputs_embeds_BLE is not None:
                 inputs_embeds_BLE = attention_mask.unpad(inputs_embeds_BLE)
         x_BLD = self.embeddings(ids_BL, segment_ids_BL, inputs_embeds_BLE, positions_BL)
-        everywhere, nearby = self._attention_inputs(x_BLD, attention_mask, positions_BL)
+        everywhere, nearby = self._attention_inputs(x_BLD, mask_of_blocks(attention_mask), positions_BL)
         last = len(self.blocks) - 1
         for layer, block in enumerate(self.blocks):
             shared = nearby if self.config.is_local(layer) else everywhere
             x_BLD = block(x_BLD, shared, positions_BN if layer == last else None)
-        x_BLD = self.final_norm(x_BLD)
-        return (
-            attention_mask.pad(x_BLD)
-            if isinstance(attention_mask, DocumentMask) and positions_BN is None
-            else x_BLD
-        )
+        return output_states(self.final_norm(x_BLD), attention_mask, positions_BN)
 
     def _attention_inputs(
         self, x_BLD: Tensor, mask: AttentionMask, positions: Tensor | None
@@ -380,8 +372,6 @@ class ModernBertEncoder(EncoderModule):
             local_angles = rotary_angles(positions, head_size, config.local_rope_theta)
         if isinstance(mask, DocumentMask):
             return AttentionInput(mask, angles), AttentionInput(mask, local_angles, config.reach)
-        if mask is not None:
-            mask = mask.view(len(mask), 1, -1, length)
         everywhere, reach = AttentionInput(mask, angles), config.reach
         if not reach or reach + 1 >= length:
             return everywhere, AttentionInput(mask, local_angles)

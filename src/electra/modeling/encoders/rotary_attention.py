@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from electra.modeling.encoders.base import gather_positions
+from electra.modeling.encoders.selection import project_queries, select_queries, select_states
 from electra.modeling.kernels.attention import attend
 from electra.modeling.kernels.document_attention import attend_documents
 from electra.modeling.kernels.documents import AttentionMask, DocumentMask
@@ -56,14 +56,14 @@ class RotaryAttention(nn.Module):
         if isinstance(mask, DocumentMask):
             packed_TGHK = self._project(x_BLD, shared)
             y_TD = attend_documents(packed_TGHK, mask, p, reach=shared.reach).flatten(1)
-            return self.output(y_TD if positions_BN is None else mask.select(y_TD, positions_BN))
+            return self.output(select_states(y_TD, mask, positions_BN))
         if positions_BN is not None and not shared.reach:
             return self.output(self._attend_from(x_BLD, shared, mask, positions_BN, p).flatten(2))
         packed_BLGHK = self._project(x_BLD, shared)
         if not shared.reach:
             return self.output(attend(None, packed_BLGHK, mask, p).flatten(2))
         y_BLD = attend_locally(packed_BLGHK, mask, shared.reach, p).flatten(2)
-        return self.output(y_BLD if positions_BN is None else gather_positions(y_BLD, positions_BN))
+        return self.output(select_states(y_BLD, mask, positions_BN))
 
     def _project(self, x_BLD: Tensor, shared: AttentionInput) -> Tensor:
         """Return queries, keys and values (B, L, 3, H, K), with rotated queries and keys."""
@@ -76,18 +76,13 @@ class RotaryAttention(nn.Module):
         self, x_BLD: Tensor, shared: AttentionInput, mask: Tensor | None, positions_BN: Tensor, p: float
     ) -> Tensor:
         """Return the outputs (B, N, H, K) of queries at some positions, without computing other queries."""
-        B, D = len(x_BLD), x_BLD.shape[-1]
-        heads = self.heads, D // self.heads
-        weights, biases = self.query_key_value.weight.split([D, 2 * D]), (None, None)
-        if self.query_key_value.bias is not None:
-            biases = self.query_key_value.bias.split([D, 2 * D])
-        query_BNHK = F.linear(gather_positions(x_BLD, positions_BN), weights[0], biases[0]).unflatten(-1, heads)
-        packed_BLGHK = F.linear(x_BLD, weights[1], biases[1]).unflatten(-1, (2, *heads))
+        query_states_BND = gather_positions(x_BLD, positions_BN)
+        query_BNHK, packed_BLGHK = project_queries(self.query_key_value, query_states_BND, x_BLD, self.heads)
         if shared.angles is not None:
             angles_BNP = [angles_LP[positions_BN] for angles_LP in shared.angles]
             query_BNHK = rotate(query_BNHK[:, :, None], *angles_BNP).squeeze(2)
             keys_BLGHK = rotate(packed_BLGHK[:, :, :1], *shared.angles)
             packed_BLGHK = torch.cat([keys_BLGHK, packed_BLGHK[:, :, 1:]], 2)
-        if mask is not None and mask.shape[-2] > 1:
-            mask = gather_positions(mask.squeeze(1).expand(B, -1, -1), positions_BN)[:, None]
-        return attend(query_BNHK, packed_BLGHK, mask, p)
+        rows = select_queries(mask, positions_BN)
+        assert not isinstance(rows, DocumentMask)
+        return attend(query_BNHK, packed_BLGHK, rows, p)

@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 
 from electra.modeling.encoders.base import EncoderModule, gather_positions
+from electra.modeling.kernels.attention import MASKED_SCORE
 from electra.modeling.kernels.documents import AttentionMask, DocumentMask
-
-MASKED_SCORE = -10_000.0
-"""Added to the attention scores of keys that a query may not attend to."""
 
 
 def compute_states(
@@ -59,9 +57,9 @@ def _compute_states_by_group(
         assert ids_dl is not None
         mask = documents.attention_mask(mask_dl, ids_dl.shape[1])
         if mask is not None and documents.direction != "both":
-            mask = torch.where(mask, 0.0, MASKED_SCORE).expand(len(ids_dl), -1, -1)
+            mask = torch.where(mask[:, 0], 0.0, MASKED_SCORE).expand(len(ids_dl), -1, -1)
         elif mask is not None:
-            mask = mask[:, 0]
+            mask = mask[:, 0, 0]
         states: Tensor = encoder(ids_dl, group.pop("segment_ids_BL", None), mask, **group)
         return states
 

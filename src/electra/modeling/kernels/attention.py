@@ -13,10 +13,28 @@ from torch.nn import functional as F
 
 from electra.modeling.kernels.dropout import DropoutMask
 
+MASKED_SCORE = -10_000.0
+"""Added to the attention scores of masked keys where a mask is numbers. Not minus infinity, because all keys of a
+query at padding can be masked, and the softmax would be NaN."""
+
 
 def as_key_mask(mask_BL: Tensor | None) -> Tensor | None:
     """Return a mask of keys (B, 1, 1, L), which is the same for all queries."""
     return None if mask_BL is None else mask_BL[:, None, None]
+
+
+def as_bias(mask_B1NL: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """Return the numbers (B, N, L) that are added to the scores of each head, on a CPU.
+
+    Args:
+        mask_B1NL: True at keys that may be attended to (N may be 1), or such numbers; None: every key.
+    """
+    if mask_B1NL is None:
+        return None
+    mask_BNL = mask_B1NL.squeeze(1)
+    if mask_BNL.dtype != torch.bool:
+        return mask_BNL
+    return torch.zeros(mask_BNL.shape, dtype=dtype).masked_fill_(~mask_BNL, -torch.inf)
 
 
 def attend(query_BNHK: Tensor | None, packed_BLGHK: Tensor, mask_B11L: Tensor | None, p: float) -> Tensor:
@@ -59,11 +77,7 @@ def attend_by_head(query_BNHK: Tensor | None, packed_BLGHK: Tensor, mask_B11L: T
 
     It equals `attend_plain` if both drop the same elements.
     """
-    bias_BNL = None
-    if mask_B11L is not None:
-        bias_BNL = mask_B11L.squeeze(1)
-        if bias_BNL.dtype == torch.bool:
-            bias_BNL = torch.zeros(bias_BNL.shape, dtype=packed_BLGHK.dtype).masked_fill_(~bias_BNL, -torch.inf)
+    bias_BNL = as_bias(mask_B11L, packed_BLGHK.dtype)
     y: Tensor = _AttentionByHead.apply(query_BNHK, packed_BLGHK, bias_BNL, p)  # type: ignore[no-untyped-call]
     return y
 

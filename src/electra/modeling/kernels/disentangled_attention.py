@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from electra.modeling.kernels.attention import as_bias
 from electra.modeling.kernels.distance_tiles import Tile, add_tile_gradients, buffer_size, tile_products
 from electra.modeling.kernels.documents import DocumentMask
 from electra.modeling.kernels.dropout import DropoutMask
@@ -57,7 +58,7 @@ def _middle(vectors_SHK: Tensor, length: int) -> Tensor:
     return vectors_SHK[len(vectors_SHK) // 2 - length + 1 : len(vectors_SHK) // 2 + length]
 
 
-def attend(
+def attend_disentangled(
     query_BNHK: Tensor | None,
     packed_BLGHK: Tensor,
     vectors: PositionVectors,
@@ -80,7 +81,9 @@ def attend(
     )
 
 
-def attend_documents(packed_TGHK: Tensor, vectors: PositionVectors, documents: DocumentMask, p: float) -> Tensor:
+def attend_documents_disentangled(
+    packed_TGHK: Tensor, vectors: PositionVectors, documents: DocumentMask, p: float
+) -> Tensor:
     """Return the attention output (T, H, K) of tokens that attend to the tokens of their document.
 
     Args:
@@ -92,8 +95,7 @@ def attend_documents(packed_TGHK: Tensor, vectors: PositionVectors, documents: D
     def attend_group(packed_dlGHK: Tensor, mask_dl: Tensor | None) -> Tensor:
         length = packed_dlGHK.shape[1]
         mask = documents.attention_mask(mask_dl, length)
-        mask = None if mask is None else mask[:, None]
-        return attend(None, packed_dlGHK, vectors.of_length(length), None, mask, p)
+        return attend_disentangled(None, packed_dlGHK, vectors.of_length(length), None, mask, p)
 
     return documents.by_group(attend_group, packed_TGHK)
 
@@ -106,16 +108,12 @@ def attend_by_head(
     mask_B1NL: Tensor | None,
     p: float,
 ) -> Tensor:
-    """Compute `attend` one head at a time, for a CPU (see `attention`).
+    """Compute `attend_disentangled` one head at a time, for a CPU (see `attention`).
 
     It equals `attend_plain` if both drop the same elements.
     """
-    bias_BNL = None
-    if mask_B1NL is not None:
-        bias_BNL = mask_B1NL.squeeze(1)
-        if bias_BNL.dtype == torch.bool:
-            bias_BNL = torch.zeros(bias_BNL.shape, dtype=packed_BLGHK.dtype).masked_fill_(~bias_BNL, -torch.inf)
-    y: Tensor = _AttentionByHead.apply(  # type: ignore[no-untyped-call]
+    bias_BNL = as_bias(mask_B1NL, packed_BLGHK.dtype)
+    y: Tensor = _DisentangledByHead.apply(  # type: ignore[no-untyped-call]
         query_BNHK, packed_BLGHK, *vectors, bias_BNL, positions_BN, p, torch.is_grad_enabled()
     )
     return y
@@ -129,8 +127,10 @@ def attend_fused(
     mask_B1NL: Tensor | None,
     p: float,
 ) -> Tensor:
-    """Compute `attend` with PyTorch's fused kernel, whose bias has the scores of distances, for accelerators and
-    torch.compile."""
+    """Compute `attend_disentangled` with PyTorch's fused kernel, whose bias has the scores of distances.
+
+    It is for accelerators and torch.compile.
+    """
     query_BNHK = packed_BLGHK[:, :, 0] if query_BNHK is None else query_BNHK
     key_BLHK, value_BLHK = packed_BLGHK[:, :, -2], packed_BLGHK[:, :, -1]
     (B, N, H, K), L = query_BNHK.shape, key_BLHK.shape[1]
@@ -190,7 +190,7 @@ def attend_plain(
     return torch.einsum("bhnl,blhk->bnhk", scores_BHNL.softmax(-1) * factors, value_BLHK)
 
 
-class _AttentionByHead(torch.autograd.Function):
+class _DisentangledByHead(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,

@@ -37,7 +37,6 @@ def attend_documents(packed_TGHK: Tensor, documents: DocumentMask, p: float, *, 
     def attend_group(packed_dlGHK: Tensor, mask_dl: Tensor | None) -> Tensor:
         length = packed_dlGHK.shape[1]
         mask = documents.attention_mask(mask_dl, length)
-        mask = None if mask is None else mask[:, None]
         if not reach or reach + 1 >= length:
             return attend(None, packed_dlGHK, mask, p)
         if splits_into_windows(length, reach) and documents.direction == "both":

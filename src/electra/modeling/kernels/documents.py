@@ -143,21 +143,21 @@ class DocumentMask:
         return x_BLD.flatten(0, 1).index_select(0, rows_x).view_as(x_BLD)
 
     def attention_mask(self, mask_dl: Tensor | None, length: int) -> Tensor | None:
-        """Return True at the keys that each query of a group may attend to, (1 or d, 1 or l, l); None: all.
+        """Return True at the keys that each query of a group may attend to, (1 or d, 1, 1 or l, l); None: all.
 
         Args:
             mask_dl: the mask of the group.
             length: l.
         """
-        mask_d1l = None if mask_dl is None else mask_dl[:, None]
+        mask_d11l = None if mask_dl is None else mask_dl[:, None, None]
         if self.direction == "both":
-            return mask_d1l
+            return mask_d11l
         device = self.indices_T.device
-        mask_1ll = torch.ones(1, length, length, dtype=torch.bool, device=device).tril()
-        mask_1ll = mask_1ll if self.direction == "left" else mask_1ll.mT
-        if mask_d1l is None:
-            return mask_1ll
-        return (mask_1ll & mask_d1l) | torch.eye(length, dtype=torch.bool, device=device)
+        mask_11ll = torch.ones(1, 1, length, length, dtype=torch.bool, device=device).tril()
+        mask_11ll = mask_11ll if self.direction == "left" else mask_11ll.mT
+        if mask_d11l is None:
+            return mask_11ll
+        return (mask_11ll & mask_d11l) | torch.eye(length, dtype=torch.bool, device=device)
 
     def by_group(self, compute: Callable[..., Tensor], *values_Tx: Tensor) -> Tensor:
         """Return the results (T, ...) of a function of padded documents.

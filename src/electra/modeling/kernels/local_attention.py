@@ -13,10 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from electra.modeling.kernels.attention import attend
-
-HIDDEN = -1e9
-"""Added to the score of a key that is outside of the window, if scores are masked by numbers."""
+from electra.modeling.kernels.attention import MASKED_SCORE, attend
 
 
 def splits_into_windows(length: int, reach: int) -> bool:
@@ -32,14 +29,14 @@ def within_window(mask_B1xL: Tensor | None, length: int, reach: int, *, device: 
             added to the scores.
 
     Returns:
-        (1 or B, 1, L, L), True at the pairs, or the numbers with -1e9 at other pairs.
+        (1 or B, 1, L, L), True at the pairs, or the numbers with `MASKED_SCORE` at other pairs.
     """
     positions_L = torch.arange(length, device=device)
     near_LL = (positions_L[:, None] - positions_L).abs() <= reach
     if mask_B1xL is None:
         return near_LL[None, None]
     if mask_B1xL.dtype != torch.bool:
-        return mask_B1xL.masked_fill(~near_LL, HIDDEN)
+        return mask_B1xL.masked_fill(~near_LL, MASKED_SCORE)
     return (near_LL & mask_B1xL) | torch.eye(length, dtype=torch.bool, device=device)
 
 
