@@ -40,7 +40,7 @@ OBJECTIVE, TASK, TRAINED_LENGTH = "electra_objective", "electra_task", "electra_
 """Keys in config.json that only electra reads: the objective that trained the network, the description of its
 task, and the longest input in training, if the network can read longer ones."""
 MAX_LISTED = 20
-"""Most tensors that a message names; hundreds may not fit."""
+"""Maximum number of tensors that a message names."""
 
 
 def save(

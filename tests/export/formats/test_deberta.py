@@ -140,23 +140,39 @@ def test_a_folder_of_transformers_is_read(
 def test_a_released_discriminator_is_read_without_its_head(
     tokenizer_json: Path, tmp_path: Path, config: DebertaConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As the files of DeBERTaV3 are: no architectures, two heads, and a table of the decoder."""
+    """As the files of DeBERTaV3 are: no architectures, two heads, tables of the decoder, and in some of them the
+    difference of the token table from that of the generator."""
     encoder, head = build(config, MaskedLanguageModelHead)
     huggingface.save(tmp_path, encoder=encoder, head=head, tokenizer_json=tokenizer_json, card="")
     tensors = load_file(tmp_path / "model.safetensors")
     for legacy, new in (("transform.dense", "dense"), ("transform.LayerNorm", "LayerNorm"), ("bias", "bias")):
         for name in [name for name in tensors if name.startswith(f"cls.predictions.{legacy}")]:
             tensors[name.replace(f"cls.predictions.{legacy}", f"lm_predictions.lm_head.{new}")] = tensors.pop(name)
-    tensors["mask_predictions.classifer.weight"] = torch.zeros(1, 32)
-    tensors["deberta.embeddings.position_embeddings.weight"] = torch.zeros(64, 32)
+    tensors["mask_predictions.classifier.weight"] = torch.zeros(1, 32)
+    for name in ("position_embeddings.weight", "position_embeddings._weight", "word_embeddings._weight"):
+        tensors[f"deberta.embeddings.{name}"] = torch.zeros(64, 32)
     save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
     fields = {"model_type": "deberta-v2", "vocab_size": config.vocabulary_size, **V3_FIELDS}
     (tmp_path / "config.json").write_text(json.dumps(fields))
     with caplog.at_level("INFO"):
         loaded = huggingface.load(tmp_path)
     assert loaded.head is None and same(loaded.encoder, encoder)
-    for name in ("mask_predictions.classifer.weight", "lm_predictions.lm_head.bias", "position_embeddings.weight"):
+    assert {"mask_predictions.classifier.weight", "embeddings.word_embeddings._weight"} < set(loaded.unused)
+    for name in ("lm_predictions.lm_head.bias", "position_embeddings.weight", "position_embeddings._weight"):
         assert name in caplog.text
+
+
+def test_a_token_table_that_is_only_a_difference_is_refused(
+    tokenizer_json: Path, tmp_path: Path, config: DebertaConfig
+) -> None:
+    encoder, head = build(config, MaskedLanguageModelHead)
+    huggingface.save(tmp_path, encoder=encoder, head=head, tokenizer_json=tokenizer_json, card="")
+    tensors = load_file(tmp_path / "model.safetensors")
+    table = "deberta.embeddings.word_embeddings"
+    tensors[f"{table}._weight"] = tensors.pop(f"{table}.weight")
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match=r"word_embeddings\.weight: is missing"):
+        huggingface.load(tmp_path)
 
 
 def test_a_vocabulary_of_sentencepiece_is_read(tmp_path: Path, config: DebertaConfig) -> None:

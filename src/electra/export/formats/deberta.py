@@ -2,7 +2,8 @@
 
 A discriminator is stored as `DebertaV2ForTokenClassification` with the labels `original` and `replaced`, so that
 transformers' pipeline marks replaced tokens. Its head is one linear layer. The head of released DeBERTaV3
-discriminators (`mask_predictions`), which adds the state of [CLS] to each state, is neither read nor written.
+discriminators (`mask_predictions`) is neither read nor written: it adds the state of [CLS] to each state before a
+LayerNorm, a dense layer and the logit, and transformers has no class for that.
 
 A masked language model is written with the head that every version of transformers has (`legacy`); both are read.
 """
@@ -49,8 +50,10 @@ _NEW_HEAD = {
 }
 """Names of the head with `legacy: false`, and of the same in the legacy head."""
 _RELEASED_DETECTION_HEAD = "mask_predictions."
-_DECODER_POSITIONS = "embeddings.position_embeddings.weight"
+_DECODER_POSITIONS = "embeddings.position_embeddings."
 """A table of the decoder that DeBERTa-v2 was trained with; the encoder does not use it."""
+_TABLE, _TABLE_DIFFERENCE = "embeddings.word_embeddings.weight", "embeddings.word_embeddings._weight"
+"""The token table, and in some files also what Microsoft's code trained: its difference from the generator's."""
 _OUTSIDE_BLOCKS = {
     "embeddings.token": "embeddings.word_embeddings",
     "embeddings.segment": "embeddings.token_type_embeddings",
@@ -193,8 +196,11 @@ class DebertaFormat(DetectionAsTokenClassification, CheckpointFormat):
         bare = ("embeddings.", "encoder.")
         named = {f"deberta.{name}" if name.startswith(bare) else name: value for name, value in tensors.items()}
         named.pop("deberta.embeddings.position_ids", None)
-        if (positions := named.pop(f"deberta.{_DECODER_POSITIONS}", None)) is not None:
-            named[_DECODER_POSITIONS] = positions  # reported as ignored
+        other = [name for name in named if name.startswith(f"deberta.{_DECODER_POSITIONS}")]
+        if f"deberta.{_TABLE}" in named and f"deberta.{_TABLE_DIFFERENCE}" in named:
+            other.append(f"deberta.{_TABLE_DIFFERENCE}")
+        for name in other:
+            named[name.removeprefix("deberta.")] = named.pop(name)  # reported as ignored
         if any(name.startswith(_RELEASED_DETECTION_HEAD) for name in named):
             return named
         for new, legacy in _NEW_HEAD.items():
