@@ -2,7 +2,9 @@
 
 *modern*: matrix products only; a multiply-add is 2 operations. Look-ups and all other operations are free, and the
 backward pass costs twice the forward pass. It counts what this package computes: the last block of a masked
-language model works at the masked positions only. The counter of PyTorch agrees (tests/commands/test_flops.py).
+language model works at the masked positions only (in packed rows, its queries and attention at all positions). The
+counter of PyTorch agrees (tests/commands/test_flops.py). Padding between documents of similar length, which are
+computed together without PyTorch's variable-length attention, is not counted.
 
 *paper*: the script of google-research/electra, which made the numbers in the tables of the paper. Embeddings are
 looked up by a dense product, elementwise operations count (softmax 5 per element, LayerNorm 5, GELU 8, dropout 4),
@@ -59,6 +61,8 @@ class Network:
     """Whether each block also attends to as many states of another network, as in a decoder."""
     output_share: float = 1.0
     """Share of the positions whose states the last block computes (modern only)."""
+    packed: bool = False
+    """Whether rows hold several documents: the last block then computes queries and attention at all positions."""
     trained: bool = True
     """Whether there is a backward pass."""
     projects_after_norm: bool = False
@@ -84,6 +88,11 @@ class Network:
             detection_hidden=config.head_style.detection_hidden,
             **{"encoder": config, **others},
         )
+
+    @property
+    def query_share(self) -> float:
+        """Share of the positions whose queries and attention the last block computes (modern only)."""
+        return 1.0 if self.packed else self.output_share
 
     @property
     def embedding(self) -> int:
@@ -122,7 +131,13 @@ class EncoderShape(Protocol):
     def head_style(self) -> Any: ...
 
     def flop_terms(
-        self, length: int, *, convention: Convention, output_share: float, target_share: float
+        self,
+        length: int,
+        *,
+        convention: Convention,
+        output_share: float,
+        query_share: float,
+        target_share: float,
     ) -> Terms: ...
 
 
@@ -146,6 +161,7 @@ def encoder_terms(network: Network, length: int, convention: Convention) -> Term
             length,
             convention=convention,
             output_share=network.output_share,
+            query_share=network.query_share,
             target_share=network.target_share,
         )
     return transformer_terms(network, length, convention)
@@ -175,8 +191,11 @@ def flops_per_token(
 
     Args:
         networks: the networks that are trained together, by name.
+        documents: one: each row is one document. Several: those of packed rows.
     """
-    flops = sum(count * training_flops(dict(networks), length, convention) for length, count in documents)
+    packed = sum(count for _, count in documents) > 1
+    computed = {name: replace(network, packed=packed) for name, network in networks}
+    flops = sum(count * training_flops(computed, length, convention) for length, count in documents)
     return flops / sum(count * length for length, count in documents)
 
 
@@ -188,13 +207,15 @@ def inference_flops(network: Network, length: int, convention: Convention) -> fl
 def _modern_encoder(network: Network, length: int) -> Iterator[tuple[str, float]]:
     hidden, attention, embedding = network.hidden_size, network.attention, network.embedding
     attentions = 2 if network.cross_attention else 1
-    full_blocks, blocks = network.layers, network.layers - 1 + network.output_share  # the last one is partial
+    full_blocks = network.layers
+    blocks = full_blocks - 1 + network.output_share  # the last one is partial
+    queries = full_blocks - 1 + network.query_share
     if embedding != hidden:
         yield "embedding projection", 2 * embedding * hidden
     yield "attention keys and values", full_blocks * attentions * 2 * 2 * hidden * attention
-    yield "attention queries", blocks * attentions * 2 * hidden * attention
-    yield "attention scores", blocks * attentions * 2 * attention * length
-    yield "attention weighted values", blocks * attentions * 2 * attention * length
+    yield "attention queries", queries * attentions * 2 * hidden * attention
+    yield "attention scores", queries * attentions * 2 * attention * length
+    yield "attention weighted values", queries * attentions * 2 * attention * length
     yield "attention output", blocks * attentions * 2 * attention * hidden
     yield "feed-forward inner", blocks * 2 * hidden * network.feed_forward
     yield "feed-forward outer", blocks * 2 * hidden * network.feed_forward

@@ -14,6 +14,7 @@ from electra.export.formats.base import FolderConfig, Networks
 from electra.export.formats.deberta import DebertaFormat
 from electra.modeling.encoders.base import gather_positions
 from electra.modeling.encoders.deberta import DebertaConfig, DebertaEncoder
+from electra.modeling.flops import Network, encoder_terms
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.modeling.kernels.documents import DocumentMask
 
@@ -220,7 +221,7 @@ def test_flops_are_those_that_torch_counts(shape: str, outputs: int | None) -> N
     with FlopCounterMode(display=False) as counter:
         encoder(torch.zeros(rows, length, dtype=torch.long), positions_BN=positions_BN)
     share = 1.0 if outputs is None else outputs / length
-    terms = config.flop_terms(length, convention="modern", output_share=share, target_share=0.0)
+    terms = encoder_terms(Network.from_config(config, output_share=share), length, "modern")
     assert counter.get_total_flops() / rows == pytest.approx(sum(terms.values()), rel=0.01)
 
 

@@ -15,6 +15,7 @@ from electra.export.formats.base import FolderConfig, Networks
 from electra.export.formats.modernbert import ModernBertFormat
 from electra.modeling.encoders.base import gather_positions
 from electra.modeling.encoders.modernbert import ModernBertConfig, ModernBertEncoder
+from electra.modeling.flops import Network, encoder_terms
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.modeling.kernels.documents import DocumentMask
 
@@ -192,7 +193,7 @@ def test_flops_are_those_that_torch_counts(settings: dict[str, Any], length: int
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         encoder(torch.zeros(1, length, dtype=torch.long), positions_BN=positions_BN)
     share = 1.0 if outputs is None else outputs / length
-    terms = config.flop_terms(length, convention="modern", output_share=share, target_share=0.0)
+    terms = encoder_terms(Network.from_config(config, output_share=share), length, "modern")
     assert counter.get_total_flops() == pytest.approx(sum(terms.values()), rel=0.01)
 
 

@@ -1,11 +1,15 @@
 """Rows of several documents, against the same documents in rows of their own."""
 
+import numpy as np
 import pytest
 import torch
 from configs import make_encoder_config
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.encoders.states import compute_states
+from electra.modeling.flops import Network, flops_per_token
 from electra.modeling.kernels.documents import DocumentMask
 
 LENGTH = 64
@@ -17,7 +21,7 @@ SHAPE = {
     "layers": 3, "hidden_size": 16, "embedding_size": 16, "feed_forward_size": 32, "heads": 2,
     "vocabulary_size": 50, "max_positions": 64, "dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.3,
 }  # fmt: skip
-SHAPES = {
+SHAPES: dict[str, dict[str, object]] = {
     "bert": {},
     "bert, projected": {"embedding_size": 8},
     "bert, kernel with dropout": {"attention_dropout": 1e-9},
@@ -25,6 +29,7 @@ SHAPES = {
     "modernbert": {"kind": "modernbert", "local_window": 0},
     "modernbert, short windows": {"kind": "modernbert", "local_window": 8},
     "modernbert, long windows": {"kind": "modernbert", "local_window": 40},
+    "modernbert, local last": {"kind": "modernbert", "local_window": 8, "global_every": 2, "layers": 2},
     "deberta": {"kind": "deberta"},
     "deberta, convolution": {"kind": "deberta", "convolution_width": 3, "position_buckets": 8},
     "modernbert, learned": {"kind": "modernbert", "position_encoding": "learned", "type_vocabulary_size": 2},
@@ -92,3 +97,30 @@ def test_a_direction_hides_the_other_side(name: str, direction: str) -> None:
     difference_L = (encoder(ids_BL, None, documents) - encoder(changed_BL, None, documents)).abs().amax(-1)[0]
     seen = range(40, LENGTH) if direction == "left" else range(30, 41)
     assert [bool(x > 0) for x in difference_L] == [column in seen for column in range(LENGTH)]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("selected", [None, 57])
+@pytest.mark.parametrize(
+    "name", [name for name in SHAPES if name not in ("bert, kernel with dropout", "relative")]
+)
+def test_flops_of_packed_rows_are_those_that_torch_counts(name: str, selected: int | None) -> None:
+    """Without kind relative, whose count leaves out scores of distances that no pair needs."""
+    rows, lengths = 12, (200, 120, 60)
+    shape = {**SHAPE, "hidden_size": 64, "embedding_size": 64, "max_positions": 380, **SHAPES[name]}
+    config = make_encoder_config(**shape)  # type: ignore[arg-type]
+    length, starts = sum(lengths), (0, 200, 320)
+    places = [
+        (row * length + start, size) for row in range(rows) for start, size in zip(starts, lengths, strict=True)
+    ]
+    documents = DocumentMask.of_documents(np.array(places), rows, length)
+    positions_BN = None if selected is None else torch.arange(selected).expand(rows, -1)
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        compute_states(
+            config.build().eval(), torch.zeros(rows, length, dtype=torch.long), None, documents,
+            positions_BN=positions_BN,
+        )  # fmt: skip
+    share = 1.0 if selected is None else selected / length
+    network = Network.from_config(config, head="none", output_share=share, trained=False)
+    counted = flops_per_token((("encoder", network),), tuple((size, rows) for size in lengths))
+    assert counter.get_total_flops() / (rows * length) == pytest.approx(counted, rel=0.01)

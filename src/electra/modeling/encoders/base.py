@@ -214,7 +214,13 @@ class EncoderConfig(ABC):
         return self
 
     def flop_terms(
-        self, length: int, *, convention: Convention, output_share: float, target_share: float
+        self,
+        length: int,
+        *,
+        convention: Convention,
+        output_share: float,
+        query_share: float,
+        target_share: float,
     ) -> Terms:
         """Return the FLOPs of a forward pass over one sequence, by term, without a head.
 
@@ -222,9 +228,12 @@ class EncoderConfig(ABC):
             length: tokens of the sequence.
             convention: see `electra.modeling.flops`.
             output_share: share of the positions whose states the last block computes (modern only).
+            query_share: share of those whose queries and attention it computes; more in packed rows (modern only).
             target_share: positions of the query stream, as a share of all positions.
         """
-        return transformer_terms(Network.from_config(self, output_share=output_share), length, convention)
+        packed = query_share > output_share
+        network = Network.from_config(self, output_share=output_share, packed=packed)
+        return transformer_terms(network, length, convention)
 
     def activation_numbers(self, length: int, *, device: torch.device, dtype: torch.dtype) -> int:
         """Return how many numbers the blocks store for the backward pass over one sequence.

@@ -110,7 +110,13 @@ class DebertaConfig(EncoderConfig):
         return DebertaEncoder(self, tables=embeddings, sharing=sharing)
 
     def flop_terms(
-        self, length: int, *, convention: Convention, output_share: float, target_share: float
+        self,
+        length: int,
+        *,
+        convention: Convention,
+        output_share: float,
+        query_share: float,
+        target_share: float,
     ) -> Terms:
         """The same in both conventions: the script of the paper has no such network.
 
@@ -118,15 +124,16 @@ class DebertaConfig(EncoderConfig):
         relative table are not counted: all rows of a batch share them.
         """
         D, last = self.hidden_size, self.layers - 1
-        full, outputs = (last + output_share) * length, output_share * length
-        last_scores = outputs * (2 * length - 1) if output_share < 1 else distance_scores(length)
+        full, queries = (last + output_share) * length, (last + query_share) * length
+        last_queries = query_share * length
+        last_scores = last_queries * (2 * length - 1) if query_share < 1 else distance_scores(length)
         terms = {
             "attention keys and values": self.layers * length * 2 * 2 * D * D,
-            "attention queries": full * 2 * D * D,
-            "attention scores": full * 2 * D * length,
+            "attention queries": queries * 2 * D * D,
+            "attention scores": queries * 2 * D * length,
             "attention scores of content to position": 2 * D * (last * distance_scores(length) + last_scores),
             "attention scores of position to content": 2 * D * self.layers * distance_scores(length),
-            "attention weighted values": full * 2 * D * length,
+            "attention weighted values": queries * 2 * D * length,
             "attention output": full * 2 * D * D,
             "feed-forward": full * 2 * 2 * D * self.feed_forward_size,
         }

@@ -126,7 +126,13 @@ class ModernBertConfig(EncoderConfig):
         return ModernBertEncoder(self, tables=embeddings, sharing=sharing)
 
     def flop_terms(
-        self, length: int, *, convention: Convention, output_share: float, target_share: float
+        self,
+        length: int,
+        *,
+        convention: Convention,
+        output_share: float,
+        query_share: float,
+        target_share: float,
     ) -> Terms:
         """The same in both conventions: the script of the paper has no such network."""
         D, last = self.hidden_size, self.layers - 1
@@ -135,7 +141,8 @@ class ModernBertConfig(EncoderConfig):
             terms["embedding projection"] = 2.0 * length * self.embedding_size * D
         for layer in range(self.layers):
             outputs = length * (output_share if layer == last else 1.0)
-            queries, keys, rows = outputs, float(length), outputs
+            queries = rows = length * (query_share if layer == last else 1.0)
+            keys = float(length)
             if self.is_local(layer) and splits_into_windows(length, self.reach):  # queries in blocks, all of them
                 queries, keys, rows = float(length), 3.0 * self.reach, -(-length // self.reach) * self.reach
             terms["attention projections"] += 2 * D * D * (2 * length + queries + outputs)

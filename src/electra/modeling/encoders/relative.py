@@ -61,7 +61,13 @@ class RelativeConfig(EncoderConfig):
         return replace(self, direction="both")
 
     def flop_terms(
-        self, length: int, *, convention: Convention, output_share: float, target_share: float
+        self,
+        length: int,
+        *,
+        convention: Convention,
+        output_share: float,
+        query_share: float,
+        target_share: float,
     ) -> Terms:
         """Count by the modern convention; there is no count by the paper's convention."""
         return relative_terms(
@@ -69,7 +75,7 @@ class RelativeConfig(EncoderConfig):
             length,
             memory=self.memory_length,
             targets=target_share * length,
-            outputs=output_share * length,
+            outputs=query_share * length,  # packed rows: the whole block is computed for all positions
             segments=True,
             batch_size=math.inf,
         )
