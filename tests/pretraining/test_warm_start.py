@@ -15,7 +15,9 @@ from electra.config import load_config
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export.loading import load_pretrained
+from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.heads import MaskedLanguageModelHead
+from electra.modeling.sharing import DetachedEmbedding
 from electra.preparation.config import PrepareConfig
 from electra.preparation.run import prepare
 from electra.pretraining.config import InitConfig, PretrainConfig, build_objective, with_vocabulary
@@ -203,6 +205,46 @@ def test_a_dry_run_shows_the_shape_that_is_taken(first: Path) -> None:
     )
     plan = dry_run(settings)
     assert (plan.config.model.hidden_size, plan.config.model.layers) == (32, 1)
+
+
+@pytest.mark.parametrize("preset", ["electra-tiny", "modern-tiny", "deberta-tiny"])
+def test_both_networks_continue_with_disentangled_tables(data_folder: Path, tmp_path: Path, preset: str) -> None:
+    """DeBERTaV3's recipe. The difference starts at that of their tables, so both compute what they did."""
+
+    def settings(out: str, *overrides: str) -> PretrainConfig:
+        places = f"data={data_folder}", f"out={tmp_path / out}"
+        return load_config(PretrainConfig, preset, [*SMALL, "train.steps=2", *places, *overrides])
+
+    export = pretrain(settings("first", "objective.sharing=none")).run / "export"
+    both = f"init.discriminator={export / 'discriminator'}", f"init.generator={export / 'generator'}"
+    networks = started(settings("next", *both, "objective.sharing=disentangled")).exportable_networks()
+    ids_BL = torch.arange(5, 37).view(2, 16)
+    for name, network in networks.items():
+        before = load_pretrained(export / name)
+        with evaluation_mode(network.encoder):
+            torch.testing.assert_close(network.encoder(ids_BL), before.encoder(ids_BL), rtol=0, atol=1e-5)
+        assert before.head is not None and same(network.head, before.head)
+    generator, discriminator = networks["generator"].encoder, networks["discriminator"].encoder
+    table = discriminator.embeddings.token
+    assert isinstance(table, DetachedEmbedding) and table.table is generator.embeddings.token
+    assert same(generator, load_pretrained(export / "generator").encoder)
+    assert table.difference is not None and table.difference.abs().max() > 0
+    assert pretrain(settings("next", *both, "objective.sharing=disentangled")).outcome.step == 2
+    with pytest.raises(ConfigError, match=r"its embeddings\.token\.weight differs .*sharing detached shares it"):
+        pretrain(settings("detached", *both, "objective.sharing=detached"))
+
+
+@pytest.mark.parametrize("sharing", ["detached", "disentangled"])
+def test_a_new_generator_owns_the_tables_that_the_discriminator_had(
+    first: Path, data_folder: Path, tmp_path: Path, sharing: str
+) -> None:
+    start = f"init.discriminator={first / 'discriminator'}", f"objective.sharing={sharing}"
+    networks = started(config(data_folder, tmp_path, *start)).exportable_networks()
+    before = load_pretrained(first / "discriminator").encoder
+    assert torch.equal(networks["generator"].encoder.token_table.weight, before.token_table.weight)
+    ids_BL = torch.arange(5, 37).view(2, 16)
+    with evaluation_mode(networks["discriminator"].encoder):
+        assert torch.equal(networks["discriminator"].encoder(ids_BL), before(ids_BL))
 
 
 def test_plans_without_data_say_that_they_count_the_old_vocabulary(

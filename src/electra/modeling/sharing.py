@@ -27,7 +27,8 @@ detached: all three, without a gradient from this network. disentangled: as deta
 class DetachedEmbedding(nn.Module):
     """The embedding table of another network, without a gradient, plus a trained difference.
 
-    The difference starts at 0 (gradient-disentangled embedding sharing: He et al. 2021, DeBERTaV3, section 3.3).
+    The difference of new networks starts at 0 (gradient-disentangled embedding sharing: He et al. 2021, DeBERTaV3,
+    section 3.3).
 
     Args:
         table: the table of the other network.
@@ -49,6 +50,18 @@ class DetachedEmbedding(nn.Module):
         """Return the embeddings (*, E)."""
         rows = F.embedding(ids, self.table.weight.detach())
         return rows if self.difference is None else rows + F.embedding(ids, self.difference)
+
+    @torch.no_grad()
+    def start_from(self, weight_VE: Tensor, *, keep_table: bool) -> None:
+        """Give the sum these values, by the difference or by the table of the other network.
+
+        Args:
+            keep_table: the table keeps its values. Without a difference they are the sum.
+        """
+        if not keep_table:
+            self.table.weight.copy_(weight_VE)
+        elif self.difference is not None:
+            self.difference.copy_(weight_VE - self.table.weight)
 
 
 AnyEmbedding = nn.Embedding | DetachedEmbedding
@@ -85,9 +98,29 @@ def standalone_parameters(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
     Shared weights of blocks are yielded once for each block, and a `DetachedEmbedding` as one table.
     """
-    detached = {name: inner for name, inner in module.named_modules() if isinstance(inner, DetachedEmbedding)}
+    detached = _detached_embeddings(module)
     for name, parameter in module.named_parameters(remove_duplicate=False):
         if not name.startswith(tuple(f"{outer}." for outer in detached)):
             yield name, parameter
     for name, inner in detached.items():
         yield f"{name}.weight", inner.weight
+
+
+def load_standalone(module: nn.Module, state_dict: dict[str, Tensor], *, keep_tables: bool) -> None:
+    """Load the weights of a network without shared weights.
+
+    Args:
+        state_dict: of a network of the same shape, which has a table in place of each `DetachedEmbedding`.
+        keep_tables: as `keep_table` of `DetachedEmbedding.start_from`.
+    """
+    detached = _detached_embeddings(module)
+    others = dict(state_dict)
+    for name, inner in detached.items():
+        inner.start_from(others.pop(f"{name}.weight"), keep_table=keep_tables)
+    own = {f"{name}.{part}" for name, inner in detached.items() for part in inner.state_dict()}
+    missing, unknown = module.load_state_dict(others, strict=False)
+    assert set(missing) == own and not unknown, "the networks have different shapes"
+
+
+def _detached_embeddings(module: nn.Module) -> dict[str, DetachedEmbedding]:
+    return {name: inner for name, inner in module.named_modules() if isinstance(inner, DetachedEmbedding)}

@@ -67,7 +67,8 @@ class GeneratorObjectiveConfig(SentenceLossConfig):
     sharing: Sharing = "embeddings"
     """What the two networks share: nothing, the token table, the three embedding tables, or the whole encoder.
     detached: the discriminator reads the generator's tables, but does not train them. disentangled: the same, plus
-    a difference of its own that starts at 0 (DeBERTaV3)."""
+    a difference of its own (DeBERTaV3). It starts at 0, or if both networks are continued, at the difference of
+    their tables."""
     share_norm: bool = False
     """Share the LayerNorm of the embeddings together with the tables (original: true)."""
     sample_unmasked: bool = True
@@ -106,11 +107,6 @@ class GeneratorObjectiveConfig(SentenceLossConfig):
         init = sections.init
         if self.fakes == "frozen" and not init.has_generator and init.from_ is None:
             yield "objective.fakes: frozen needs a pre-trained generator; set init.generator"
-        if self.sharing in ("detached", "disentangled") and init.discriminator is not None:
-            yield (
-                f"objective.sharing: {self.sharing} starts from the generator's tables, not from the tables of "
-                "init.discriminator; set it to none"
-            )
 
 
 def describe_restoring(config: GeneratorObjectiveConfig) -> ModelDescription:

@@ -16,6 +16,7 @@ from electra.export.loading import load_pretrained
 from electra.export.pretrained import Pretrained, head_kind
 from electra.modeling.encoders.base import ACTIVATIONS, EncoderConfig, EncoderModule, kinds_with
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
+from electra.modeling.sharing import load_standalone
 from electra.objectives.base import ExportableNetwork, Objective
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig, scores_of
 from electra.pretraining.config import InitConfig, PretrainConfig
@@ -213,13 +214,17 @@ def initialize(objective: Objective, config: PretrainConfig, data: TokenData, st
     if start.discriminator is None and start.generator is not None:
         _load_weights(networks.pop("generator"), start.generator, str(init.generator), config.objective)
     if start.discriminator is not None:
-        main = networks.get("discriminator") or networks["encoder"]
-        _load_weights(main, start.discriminator, str(init.discriminator), config.objective)
+        main, continues_both = networks.get("discriminator") or networks["encoder"], start.generator is not None
         if start.generator is not None:
             _load_weights(
                 networks["generator"], start.generator, init.generator or "the generator", config.objective
             )
-        elif "generator" in networks and networks["generator"].encoder is not main.encoder:
+        _load_weights(
+            main, start.discriminator, str(init.discriminator), config.objective, keep_tables=continues_both
+        )
+        if continues_both:
+            return
+        if "generator" in networks and networks["generator"].encoder is not main.encoder:
             shape = networks["generator"].encoder.config
             logger.info("the generator is fresh: %s layers of %s", shape.layers, shape.hidden_size)
         return
@@ -293,7 +298,7 @@ def _generator_problems(
     yield from problems
     if any("embedding_size" in problem for problem in problems):
         yield "init.generator: tables of another width cannot be shared; set objective.sharing none"
-    if problems or sharing == "none" or discriminator is None:
+    if problems or sharing in ("none", "disentangled") or discriminator is None:
         return
     tables = ["token"] if sharing == "tokens" else ["token", "position", "segment"]
     shared = [*tables, *(["norm"] if config.objective.share_norm else [])]
@@ -304,14 +309,24 @@ def _generator_problems(
         if difference:
             yield (
                 f"init.generator: its {name} differs from the discriminator's (by up to {difference:.2g}), but "
-                f"objective.sharing {sharing} shares it; set objective.sharing none, or leave init.generator out"
+                f"objective.sharing {sharing} shares it; set objective.sharing none or disentangled, or leave "
+                "init.generator out"
             )
 
 
 def _load_weights(
-    network: ExportableNetwork, pretrained: Pretrained, name: str, objective: ObjectiveConfig
+    network: ExportableNetwork,
+    pretrained: Pretrained,
+    name: str,
+    objective: ObjectiveConfig,
+    *,
+    keep_tables: bool = False,
 ) -> None:
     """Load a pre-trained encoder, and its head if it is of the same kind.
+
+    Args:
+        keep_tables: tables that the discriminator reads from the generator (`objective.sharing` detached or
+            disentangled) are pre-trained already. Otherwise they get the values of this encoder's.
 
     Raises:
         ConfigError: the head has another activation than the objective's.
@@ -319,7 +334,7 @@ def _load_weights(
     state_dict = pretrained.encoder.state_dict()
     if "query_stream.weight" not in network.encoder.state_dict():  # the objective has no query stream
         state_dict.pop("query_stream.weight", None)
-    network.encoder.load_state_dict(state_dict)
+    load_standalone(network.encoder, state_dict, keep_tables=keep_tables)
     old, new = pretrained.encoder.config.direction, network.encoder.config.direction
     if old != new:
         labels = {"left": "left-to-right", "both": "bidirectional"}
