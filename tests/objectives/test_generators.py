@@ -45,3 +45,12 @@ def test_the_ends_of_the_unit_interval_give_tokens_of_the_tag(uniform: float) ->
     fakes = FrequencySampler("same-tag", vocabulary, power=1.0)
     found = fakes(torch.tensor([5, 9]), torch.full((2,), uniform))
     assert TAGS[found].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["uniform", "unigram", "same-tag"])
+def test_rows_that_pad_the_table_are_never_sampled(kind: FakesKind) -> None:
+    vocabulary = Vocabulary(SPECIAL, 10, entries=8, counts_V=COUNTS, tags_V=TAGS)
+    assert vocabulary.usable_n.tolist() == [5, 6, 7] and vocabulary.sampled_entries == 8
+    sampler = FrequencySampler(kind, vocabulary, power=0.0)
+    assert int(sampler(torch.tensor([5, 7]).repeat(500), torch.rand(1000)).max()) < 8
+    assert Vocabulary(SPECIAL, 10).sampled_entries == 0

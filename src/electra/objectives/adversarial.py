@@ -209,6 +209,8 @@ class Adversarial(ReplacedToken):
         noise_nV = uniforms(batch.row_seeds, Purpose.NOISE, N * V).view(-1, V)
         noise_nV = -(-noise_nV.clamp(min=1e-7).log()).clamp(min=1e-7).log()
         logits_nV = self.generator.head.logits(x_nD, self.generator.table_VE).float() + noise_nV
+        if self.vocabulary.sampled_entries:  # the other rows pad the table
+            logits_nV[:, self.vocabulary.entries :] = -torch.inf
         soft_nV = (logits_nV / self.generator.sampling.temperature).softmax(-1)
         samples_n = logits_nV.argmax(-1)
         if self.config.adversary == "gumbel-straight":

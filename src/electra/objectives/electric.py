@@ -122,7 +122,9 @@ class Electric(Objective):
     def __init__(self, parts: ObjectiveParts, config: ElectricConfig) -> None:
         super().__init__()
         self.config, self.masking, self.vocabulary = config, parts.masking, parts.vocabulary
-        self.sampling = Sampling(config.temperature, config.disallow_correct, config.top_k)
+        self.sampling = Sampling(
+            config.temperature, config.disallow_correct, config.top_k, parts.vocabulary.sampled_entries
+        )
         self.encoder = parts.model.build()
         self.head = ReplacedTokenHead(parts.model)
         shape = parts.generator.encoder(parts.model)

@@ -156,7 +156,9 @@ class GeneratorObjective(Objective):
         super().__init__()
         model, vocabulary = parts.model, parts.vocabulary
         self.config, self.masking, self.vocabulary = config, parts.masking, vocabulary
-        self.sampling = Sampling(config.temperature, config.disallow_correct, config.top_k)
+        self.sampling = Sampling(
+            config.temperature, config.disallow_correct, config.top_k, vocabulary.sampled_entries
+        )
         self.sentences: SentenceLoss | None = None
         if config.sentence_loss != "none":
             self.sentences = SentenceLoss(model, weight=config.sentence_weight)

@@ -18,14 +18,15 @@ class Vocabulary(nn.Module):
     """Tables over the vocabulary, as buffers that are not saved in checkpoints.
 
     Args:
-        size: entries of the vocabulary.
+        size: rows of the table of the vocabulary.
+        entries: entries of the tokenizer; the rows after them pad the table and are never sampled. None: all rows.
         counts_V: the number of occurrences of each token in the training text.
         continues_V: True if a token continues the word before it (such as WordPiece's "##ing").
         tags_V: the part of speech of each token, as a number.
     """
 
     usable_n: Tensor
-    """All ids except those of special tokens."""
+    """All ids of the tokenizer except those of special tokens."""
     counts_V: Tensor | None
     continues_V: Tensor | None
     tags_V: Tensor | None
@@ -35,16 +36,23 @@ class Vocabulary(nn.Module):
         special: SpecialTokens,
         size: int,
         *,
+        entries: int | None = None,
         counts_V: Tensor | None = None,
         continues_V: Tensor | None = None,
         tags_V: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.special, self.size = special, size
-        usable = torch.tensor([token for token in range(size) if token not in special.ids])
+        self.entries = size if entries is None else min(entries, size)
+        usable = torch.tensor([token for token in range(self.entries) if token not in special.ids])
         tables = {"usable_n": usable, "counts_V": counts_V, "continues_V": continues_V, "tags_V": tags_V}
         for name, table in tables.items():
             self.register_buffer(name, table, persistent=False)
+
+    @property
+    def sampled_entries(self) -> int:
+        """Number of the first rows that can be sampled; 0: all."""
+        return self.entries if self.entries < self.size else 0
 
     def can_sample(self, fakes: FakesKind) -> bool:
         """Whether these tables are enough to sample replacements of this kind."""

@@ -100,7 +100,9 @@ def build(config: PretrainConfig, data: TokenData, warm_start: WarmStart | None)
     if device.type == "cpu":
         keep_freed_memory()
     torch.manual_seed(config.train.seed)
-    objective = build_objective(config, data.special, vocabulary_tables(config, data))
+    objective = build_objective(
+        config, data.special, vocabulary_tables(config, data), entries=data.vocabulary_size
+    )
     if warm_start is not None:
         initialize(objective, config, data, warm_start)
     objective = objective.to(device)

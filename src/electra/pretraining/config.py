@@ -277,14 +277,19 @@ def with_vocabulary(settings: PretrainConfig, size: int = 30_522) -> PretrainCon
 
 
 def build_objective(
-    settings: PretrainConfig, special: SpecialTokens, tables: Mapping[str, Tensor] | None = None
+    settings: PretrainConfig,
+    special: SpecialTokens,
+    tables: Mapping[str, Tensor] | None = None,
+    *,
+    entries: int | None = None,
 ) -> Objective:
     """Build the objective of a config, freshly initialized.
 
     Args:
         tables: tables over the vocabulary (see `Vocabulary`); settings that need a missing table cannot be
             trained.
+        entries: entries of the tokenizer; None: as many as the token table has rows.
     """
-    vocabulary = Vocabulary(special, settings.model.vocabulary_size, **(tables or {}))
+    vocabulary = Vocabulary(special, settings.model.vocabulary_size, entries=entries, **(tables or {}))
     parts = ObjectiveParts(settings.model, settings.generator, settings.masking, vocabulary)
     return settings.objective.build(parts)

@@ -26,11 +26,13 @@ class Sampling:
         temperature: divisor of the logits.
         disallow_targets: never draw the target.
         top_k: draw from this number of most probable tokens only; 0: from all.
+        entries: draw from this number of first rows of the table only, because the others pad it; 0: from all.
     """
 
     temperature: float = 1.0
     disallow_targets: bool = False
     top_k: int = 0
+    entries: int = 0
 
     @property
     def plain(self) -> bool:
@@ -46,6 +48,8 @@ class Sampling:
         logits_Vn = logits_Vn / self.temperature
         if self.disallow_targets:
             logits_Vn.scatter_(0, targets_n[None], -torch.inf)
+        if self.entries:
+            logits_Vn[self.entries :] = -torch.inf
         if 0 < self.top_k < len(logits_Vn):
             minimum_n = logits_Vn.topk(self.top_k, dim=0).values[-1]
             logits_Vn.masked_fill_(logits_Vn < minimum_n, -torch.inf)
@@ -149,6 +153,8 @@ def sampled_cross_entropy_plain(
     sampling_logits_NV = logits_NV.detach() / sampling.temperature
     if sampling.disallow_targets:
         sampling_logits_NV = sampling_logits_NV.scatter(1, targets_N[:, None], -torch.inf)
+    if sampling.entries:
+        sampling_logits_NV[:, sampling.entries :] = -torch.inf
     if sampling.top_k:
         minimum_N1 = sampling_logits_NV.topk(min(sampling.top_k, sampling_logits_NV.shape[1])).values[:, -1:]
         sampling_logits_NV = sampling_logits_NV.masked_fill(sampling_logits_NV < minimum_N1, -torch.inf)
