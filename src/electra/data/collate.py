@@ -129,15 +129,9 @@ def collate(
     """
     if examples.config.streams:
         return _collate_windows(
-            examples,
-            row_indices,
-            special=special,
-            seed=seed,
-            source=source,
-            seeds=seeds,
-            reset=reset,
+            examples, row_indices, special=special, seed=seed, source=source, seeds=seeds, reset=reset,
             first_row=first_row,
-        )
+        )  # fmt: skip
     segments = examples.segment_spans(row_indices)
     shards_B2 = np.repeat(examples.find_shards(row_indices)[:, None], 2, axis=1)
     labels_B = None

@@ -6,6 +6,7 @@ kind of encoder.
 """
 
 import logging
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,15 @@ def save(
     texts |= {"README.md": card, "config.json": json_text(fields)}
     folder_config = FolderConfig(model_type, config, special.pad, head_kind(head))
     tensors = checkpoint_format.write_tensors(networks, folder_config)
-    files = {FACTORS: checkpoint_format.fold(tensors), WEIGHTS: tensors}
+    _write(folder, {FACTORS: checkpoint_format.fold(tensors), WEIGHTS: tensors}, texts)
+
+
+def _write(folder: Path, files: Mapping[str, dict[str, Tensor]], texts: Mapping[str, str]) -> None:
+    """Write the tensors and then the texts of a folder; a file without tensors is removed.
+
+    Raises:
+        CheckpointError: the folder cannot be written.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for file, contents in files.items():

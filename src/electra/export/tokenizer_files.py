@@ -89,7 +89,7 @@ def read_tokenizer(folder: Path, config: EncoderConfig) -> tuple[Tokenizer, int]
         raise DataError(
             f"{folder / 'tokenizer_config.json'}: model_max_length must be at least 1, found {length!r}"
         )
-    if not config.position_table and length < 1e9:
+    if not config.limits_length and length < 1e9:
         return tokenizer, int(length)
     return tokenizer, int(min(length, config.max_positions))
 

@@ -18,7 +18,7 @@ from electra.data.collate import Batch, collate
 from electra.data.example_index import ExampleIndex, read_index, write_index
 from electra.data.examples import ExampleSet
 from electra.data.mixture import Mixture
-from electra.data.sampling import Sampler, step_seed
+from electra.data.sampling import Rows, Sampler, step_seed
 from electra.data.shards import TokenData
 from electra.data.streams import StreamOrder, check_stream
 from electra.data.tags import TAGS, TagTable
@@ -202,18 +202,6 @@ def build_batches(config: PretrainConfig, data: TokenData, device: torch.device)
         order=order,
     )
 
-    def describe_rows(step: int) -> list[dict[str, Any]]:
-        tokenizer = load_tokenizer(data.tokenizer_path)
-        texts = [
-            tokenizer.decode(batch_ids)
-            for batch in micro_batches(step)
-            for batch_ids in batch.input_ids_BL.tolist()
-        ]
-        return [
-            {"row": int(row), "seed": int(seed), "text": text}
-            for row, seed, text in zip(sampler.rows(step), sampler.seeds(step), texts, strict=True)
-        ]
-
     def micro_batches(step: int) -> list[Batch]:
         indices, seeds = sampler.rows(step), sampler.seeds(step)
         starts = range(0, len(indices), micro_batch_size)
@@ -240,8 +228,20 @@ def build_batches(config: PretrainConfig, data: TokenData, device: torch.device)
         sequence_length=config.packing.sequence_length,
         documents=tuple(examples.document_lengths().items()) if config.packing.packs_documents else None,
         identity=identity(config, data),
-        describe_rows=describe_rows,
+        describe_rows=lambda step: _describe_rows(
+            data, micro_batches(step), sampler.rows(step), sampler.seeds(step)
+        ),
     )
+
+
+def _describe_rows(data: TokenData, batches: list[Batch], rows_B: Rows, seeds_B: Rows) -> list[dict[str, Any]]:
+    """The number, seed and text of each row of a step."""
+    tokenizer = load_tokenizer(data.tokenizer_path)
+    texts = [tokenizer.decode(ids) for batch in batches for ids in batch.input_ids_BL.tolist()]
+    return [
+        {"row": int(row), "seed": int(seed), "text": text}
+        for row, seed, text in zip(rows_B, seeds_B, texts, strict=True)
+    ]
 
 
 def packed_documents(config: PretrainConfig, data: TokenData) -> Documents | None:

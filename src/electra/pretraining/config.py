@@ -176,9 +176,9 @@ class PretrainConfig:
         has_shape = objective.has_generator and not any(problems_of(self.generator))
         generator = self.generator.encoder(model) if has_shape else None
         length = self.packing.sequence_length
-        tables = [network for network in (model, generator) if network is not None and network.position_table]
+        tables = [network for network in (model, generator) if network is not None and network.limits_length]
         if any(length > network.max_positions for network in tables):
-            of = "" if model.position_table else " (of the generator)"
+            of = "" if model.limits_length else " (of the generator)"
             yield f"packing.sequence_length: {length} is more than model.max_positions, {model.max_positions}{of}"
         if missing := objective.encoder_capabilities - model.capabilities:
             yield _missing_capabilities(objective, model, missing)

@@ -154,7 +154,7 @@ def trained_length(config: PretrainConfig, name: NetworkName) -> int:
     positions.
     """
     length, init, model = config.packing.sequence_length, config.init, config.model
-    has_table = model.position_table and model.longest_input(1) == 1  # rotary positions exist for any length
+    has_table = model.limits_length and model.longest_input(1) == 1  # rotary positions exist for any length
     shares_positions = has_table and config.objective.sharing not in ("none", "tokens")
     if name == "generator" and config.objective.sharing != "all" and not shares_positions:
         return max(length, init.generator_trained_length)

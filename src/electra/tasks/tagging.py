@@ -280,22 +280,7 @@ def build_tagging_task(
     seen = Counter(tag for example in splits["train"] for tag in example.tags or ())
     source = splits["train"][0].source
     scheme = "none" if metric == "f0.5" else tags.detect_scheme(example.tags or () for example in splits["train"])
-    if len(seen) > MAX_LABELS:
-        raise DataError(
-            f"{source}: there are {len(seen):,} different tags, such as {_list_tags(seen)}; is this the right "
-            "column?"
-        )
-    if len(seen) < 2:
-        raise DataError(
-            f"{source}: every word has the same tag ({_list_tags(seen) or 'none'}), so nothing can be learned; "
-            "is this the right column?"
-        )
-    if metric == "span_f1" and scheme == "none":
-        raise DataError(
-            f"{source}: these tags mark no spans: {_list_tags(seen)}; name the column of the tags, or use accuracy"
-        )
-    if metric == "f0.5" and positive not in seen:
-        raise DataError(f"{source}: no word has the tag {positive!r} to detect; the tags are {_list_tags(seen)}")
+    _check_tags(seen, source, scheme=scheme, metric=metric, positive=positive)
     labels = set(seen) if scheme == "none" else tags.bioes_tags(tags.span_types(seen))
     problem = Tagging(
         labels=tuple(sorted(labels, key=lambda label: (label != OUTSIDE, label))),
@@ -316,6 +301,32 @@ def build_tagging_task(
             notes = (*notes, f"{note}; they count as errors")
     counts = [_describe_split(split, examples, scheme) for split, examples in splits.items()]
     return Task(name, problem, splits, (*notes, f"{len(labels)} labels; tag scheme: {scheme}", *counts))
+
+
+def _check_tags(
+    seen: Counter[str], source: object, *, scheme: tags.Scheme, metric: Metric | None, positive: str
+) -> None:
+    """Check that the tags of the split `train`, with their numbers, can be learned.
+
+    Raises:
+        DataError: they cannot.
+    """
+    if len(seen) > MAX_LABELS:
+        raise DataError(
+            f"{source}: there are {len(seen):,} different tags, such as {_list_tags(seen)}; is this the right "
+            "column?"
+        )
+    if len(seen) < 2:
+        raise DataError(
+            f"{source}: every word has the same tag ({_list_tags(seen) or 'none'}), so nothing can be learned; "
+            "is this the right column?"
+        )
+    if metric == "span_f1" and scheme == "none":
+        raise DataError(
+            f"{source}: these tags mark no spans: {_list_tags(seen)}; name the column of the tags, or use accuracy"
+        )
+    if metric == "f0.5" and positive not in seen:
+        raise DataError(f"{source}: no word has the tag {positive!r} to detect; the tags are {_list_tags(seen)}")
 
 
 def split_windows(length: int, capacity: int) -> list[tuple[int, int, int, int]]:

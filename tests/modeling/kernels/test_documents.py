@@ -7,7 +7,7 @@ from configs import make_encoder_config
 
 from electra.modeling.encoders.base import attention_mask
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
-from electra.modeling.kernels.documents import DocumentMask
+from electra.modeling.kernels.documents import DocumentMask, copy_together
 
 CONFIG = BertConfig(
     layers=2, hidden_size=16, embedding_size=8, feed_forward_size=32, heads=2, vocabulary_size=50, dropout=0.0,
@@ -63,3 +63,18 @@ def test_values_roll_within_their_documents() -> None:
     assert documents.roll(x_BLD, 1).flatten()[[0, 1, 2, 3, 8, 9]].tolist() == [2, 0, 1, 3, 9, 8]
     assert documents.roll(x_BLD, -1).flatten()[[0, 1, 2, 3, 8, 9]].tolist() == [1, 2, 0, 3, 9, 8]
     assert torch.autograd.gradcheck(lambda x: documents.roll(x, 1), x_BLD)
+
+
+def test_tensors_of_a_mask_are_copied_in_one_call() -> None:
+    tensors = [torch.arange(6).view(2, 3), None, torch.tensor([0, 3, 2**31 - 1], dtype=torch.int32), MASK_BL]
+    calls: list[torch.Tensor] = []
+
+    def copy(tensor: torch.Tensor) -> torch.Tensor:
+        calls.append(tensor)
+        return tensor.clone()
+
+    copies = copy_together(tensors, copy)
+    assert len(calls) == 1 and copies[1] is None
+    for one, other in zip(tensors, copies, strict=True):
+        if one is not None and other is not None:
+            assert one.dtype == other.dtype and torch.equal(one, other)

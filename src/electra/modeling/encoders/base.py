@@ -93,7 +93,8 @@ class EncoderConfig(ABC):
     vocabulary_size: NonNegativeInt = 0
     """Rows of the token table; 0: the number of entries of the data's tokenizer."""
     max_positions: PositiveInt = 512
-    """Rows of the position table: the longest input. Relative positions have no table and no longest input."""
+    """Longest input in tokens; with learned positions also the rows of their table. deberta: the distance from
+    which on all distances share a row of the table of distances; inputs can be longer. relative: not used."""
     type_vocabulary_size: PositiveInt = 2
     """Rows of the segment table; with 1, every token belongs to the first segment (RoBERTa)."""
     activation: Activation = "gelu"
@@ -116,8 +117,8 @@ class EncoderConfig(ABC):
     """Fields that can be changed for trained weights. All others are the shape of the weights."""
     square_only: ClassVar[bool] = False
     """Whether embedding_size must equal hidden_size."""
-    position_table: ClassVar[bool] = True
-    """Whether there is a table of positions, whose rows limit the length of an input."""
+    limits_length: ClassVar[bool] = True
+    """Whether inputs are at most `max_positions` tokens long."""
     generator_kind: ClassVar[str | None] = None
     """Kind of the generator for this encoder if generator.kind is not set; None: the same kind."""
 
@@ -130,7 +131,7 @@ class EncoderConfig(ABC):
     @property
     def length_settings(self) -> tuple[str, ...]:
         """Fields of the shape that a run at another length may change, because no weight depends on them."""
-        return () if self.position_table else ("max_positions",)
+        return () if self.limits_length else ("max_positions",)
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -150,10 +151,10 @@ class EncoderConfig(ABC):
     def longest_input(self, trained_length: int) -> int:
         """Return the longest input in tokens of a network that was trained on inputs of some length.
 
-        It is that length if there is a table of positions, because later rows of it are random, and if longer
+        It is that length if positions are learned, because later rows of their table are random, and if longer
         texts have another way, such as a memory. Rotary positions exist for any length.
         """
-        return min(trained_length, self.max_positions) if self.position_table else trained_length
+        return min(trained_length, self.max_positions) if self.limits_length else trained_length
 
     @property
     def share_layers(self) -> str:

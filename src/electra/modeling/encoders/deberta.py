@@ -75,7 +75,7 @@ class DebertaConfig(EncoderConfig):
     convolution_activation: Literal["tanh", "gelu", "relu"] = "gelu"
     """Activation of the convolution."""
 
-    position_table: ClassVar[bool] = False
+    limits_length: ClassVar[bool] = False
 
     @property
     def length_settings(self) -> tuple[str, ...]:

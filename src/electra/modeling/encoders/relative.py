@@ -39,7 +39,7 @@ class RelativeConfig(EncoderConfig):
 
     run_settings: ClassVar[tuple[str, ...]] = (*EncoderConfig.run_settings, "direction", "memory_length")
     square_only: ClassVar[bool] = True
-    position_table: ClassVar[bool] = False
+    limits_length: ClassVar[bool] = False
     generator_kind: ClassVar[str | None] = "bert"
 
     @property
@@ -71,14 +71,10 @@ class RelativeConfig(EncoderConfig):
     ) -> Terms:
         """Count by the modern convention; there is no count by the paper's convention."""
         return relative_terms(
-            self,
-            length,
-            memory=self.memory_length,
-            targets=target_share * length,
+            self, length, memory=self.memory_length, targets=target_share * length, segments=True,
             outputs=query_share * length,  # packed rows: the whole block is computed for all positions
-            segments=True,
             batch_size=math.inf,
-        )
+        )  # fmt: skip
 
     def activation_numbers(self, length: int, *, device: torch.device, dtype: torch.dtype) -> int:
         """Attention weights are always kept, with dropout twice; also count keys and values of the memory."""

@@ -177,18 +177,33 @@ class DocumentMask:
         if device.type == "cpu":
             return self
 
-        def copy(tensor: Tensor | None) -> Any:
-            return None if tensor is None else tensor.pin_memory().to(device, non_blocking=True)
+        def copy(tensor: Tensor) -> Tensor:
+            return tensor.pin_memory().to(device, non_blocking=True)
 
+        of_groups = [tensor for group in self.groups for tensor in (group.indices_t, group.mask_dl)]
+        tensors = [self.indices_T, self.ends_D, self.positions_BL, *of_groups]
+        indices_T, ends_D, positions_BL, *of_groups = copy_together(tensors, copy)
+        assert indices_T is not None and ends_D is not None
+        pairs = zip(of_groups[::2], of_groups[1::2], strict=True)
         groups = [
-            replace(group, indices_t=copy(group.indices_t), mask_dl=copy(group.mask_dl)) for group in self.groups
+            replace(group, indices_t=indices_t, mask_dl=mask_dl)
+            for group, (indices_t, mask_dl) in zip(self.groups, pairs, strict=True)
         ]
-        tensors = {name: copy(getattr(self, name)) for name in ("indices_T", "positions_BL", "ends_D")}
-        return replace(self, **tensors, groups=tuple(groups))
+        return replace(
+            self, indices_T=indices_T, ends_D=ends_D, positions_BL=positions_BL, groups=tuple(groups)
+        )  # fmt: skip
 
 
 AttentionMask = Tensor | DocumentMask | None
 """True at tokens (B, L); or where the documents of a batch are; None: each row is one document without padding."""
+
+
+def copy_together(tensors: Sequence[Tensor | None], copy: Callable[[Tensor], Tensor]) -> list[Tensor | None]:
+    """Return copies of integer and boolean tensors that are made in one call, because each call has its cost."""
+    present = [tensor for tensor in tensors if tensor is not None]
+    whole = copy(torch.cat([tensor.flatten().long() for tensor in present]))
+    parts = iter(whole.split([tensor.numel() for tensor in present]))
+    return [None if x is None else next(parts).view(x.shape).to(x.dtype) for x in tensors]
 
 
 def _count_up(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
