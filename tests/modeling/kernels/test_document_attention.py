@@ -23,7 +23,7 @@ DOCUMENTS = DocumentMask.of_documents(np.array([(0, 1), (1, 12), (13, 3), (16, 1
 
 def attend_alone(packed_TGHK: Tensor, documents: DocumentMask, reach: int) -> Tensor:
     parts = []
-    for start, end in pairwise(documents.ends_D.tolist()):
+    for start, end in pairwise(documents.offsets_D.tolist()):
         positions = torch.arange(end - start)
         distance = positions[:, None] - positions
         visible = distance.abs() <= (reach or end)

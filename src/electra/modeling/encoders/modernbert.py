@@ -359,10 +359,10 @@ class ModernBertEncoder(EncoderModule):
             if inputs_embeds_BLE is not None:
                 inputs_embeds_BLE = attention_mask.unpad(inputs_embeds_BLE)
         x_BLD = self.embeddings(ids_BL, segment_ids_BL, inputs_embeds_BLE, positions_BL)
-        everywhere, nearby = self._attention_inputs(x_BLD, mask_of_blocks(attention_mask), positions_BL)
+        global_input, local_input = self._attention_inputs(x_BLD, mask_of_blocks(attention_mask), positions_BL)
         last = len(self.blocks) - 1
         for layer, block in enumerate(self.blocks):
-            shared = nearby if self.config.is_local(layer) else everywhere
+            shared = local_input if self.config.is_local(layer) else global_input
             x_BLD = block(x_BLD, shared, positions_BN if layer == last else None)
         return output_states(self.final_norm(x_BLD), attention_mask, positions_BN)
 
@@ -379,9 +379,9 @@ class ModernBertEncoder(EncoderModule):
             local_angles = rotary_angles(positions, head_size, config.local_rope_theta)
         if isinstance(mask, DocumentMask):
             return AttentionInput(mask, angles), AttentionInput(mask, local_angles, config.reach)
-        everywhere, reach = AttentionInput(mask, angles), config.reach
+        global_input, reach = AttentionInput(mask, angles), config.reach
         if not reach or reach + 1 >= length:
-            return everywhere, AttentionInput(mask, local_angles)
+            return global_input, AttentionInput(mask, local_angles)
         if splits_into_windows(length, reach) and (mask is None or mask.dtype == torch.bool):
-            return everywhere, AttentionInput(mask, local_angles, reach)
-        return everywhere, AttentionInput(within_window(mask, length, reach, device=device), local_angles)
+            return global_input, AttentionInput(mask, local_angles, reach)
+        return global_input, AttentionInput(within_window(mask, length, reach, device=device), local_angles)

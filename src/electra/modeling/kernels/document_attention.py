@@ -29,8 +29,8 @@ def attend_documents(packed_TGHK: Tensor, documents: DocumentMask, p: float, *, 
 
         query, key, value = packed_TGHK.unbind(1)
         window = (reach, reach) if reach else (-1, -1)
-        ends_D, longest = documents.ends_D, documents.length
-        y_THK = varlen_attn(query, key, value, ends_D, ends_D, longest, longest, window_size=window)
+        offsets_D, longest = documents.offsets_D, documents.length
+        y_THK = varlen_attn(query, key, value, offsets_D, offsets_D, longest, longest, window_size=window)
         assert isinstance(y_THK, Tensor)
         return y_THK
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-SIMILAR = 0.9
+SIMILAR_LENGTH = 0.9
 """Documents of a group are at least this share of the longest one. Attention takes time with the square of it."""
 
 
@@ -61,7 +61,7 @@ class DocumentMask:
         batch, length: B and L.
         indices_T: index of each token in the flattened batch: row × L + column.
         positions_BL: position of each token in its document; None: each row is one document, from column 0.
-        ends_D: int32, (D + 1,): the number of tokens before each document, and at last T.
+        offsets_D: int32, (D + 1,): the cumulative lengths, 0 to T (`cu_seqlens` of FlashAttention).
         groups: the documents, from the shortest to the longest; one group in the order of rows if each row is one
             document.
         direction: a token attends to the whole document, or to itself and the tokens to its left, or right.
@@ -71,7 +71,7 @@ class DocumentMask:
     length: int
     indices_T: Tensor
     positions_BL: Tensor | None
-    ends_D: Tensor
+    offsets_D: Tensor
     groups: tuple[Group, ...]
     direction: Literal["both", "left", "right"] = "both"
 
@@ -86,7 +86,7 @@ class DocumentMask:
         inside_BL = np.arange(length) < lengths_B[:, None]
         indices_T, mask_BL = torch.from_numpy(np.flatnonzero(inside_BL)), torch.from_numpy(inside_BL)
         group = Group(len(lengths_B), length, indices_T, mask_BL)
-        return cls(len(lengths_B), length, indices_T, None, _ends(lengths_B), (group,))
+        return cls(len(lengths_B), length, indices_T, None, _offsets(lengths_B), (group,))
 
     @classmethod
     def of_documents(cls, documents_D2: NDArray[np.int64], batch: int, length: int) -> Self:
@@ -102,7 +102,7 @@ class DocumentMask:
         positions_BL = np.zeros((batch, length), np.int64)
         positions_BL.reshape(-1)[indices_T] = positions_T
         groups = [_group(lengths_D[first:last]) for first, last in _similar_lengths(lengths_D)]
-        tensors = torch.from_numpy(indices_T), torch.from_numpy(positions_BL), _ends(lengths_D)
+        tensors = torch.from_numpy(indices_T), torch.from_numpy(positions_BL), _offsets(lengths_D)
         return cls(batch, length, *tensors, tuple(groups))
 
     @property
@@ -136,7 +136,7 @@ class DocumentMask:
 
         What leaves a document at one end enters it at the other.
         """
-        firsts_D, lasts_D = self.indices_T[self.ends_D[:-1]], self.indices_T[self.ends_D[1:] - 1]
+        firsts_D, lasts_D = self.indices_T[self.offsets_D[:-1]], self.indices_T[self.offsets_D[1:] - 1]
         targets_D, sources_D = (firsts_D, lasts_D) if shift == 1 else (lasts_D, firsts_D)
         rows_x = torch.arange(self.batch * self.length, device=x_BLD.device).roll(shift)
         rows_x[targets_D] = sources_D
@@ -181,16 +181,16 @@ class DocumentMask:
             return tensor.pin_memory().to(device, non_blocking=True)
 
         of_groups = [tensor for group in self.groups for tensor in (group.indices_t, group.mask_dl)]
-        tensors = [self.indices_T, self.ends_D, self.positions_BL, *of_groups]
-        indices_T, ends_D, positions_BL, *of_groups = copy_together(tensors, copy)
-        assert indices_T is not None and ends_D is not None
+        tensors = [self.indices_T, self.offsets_D, self.positions_BL, *of_groups]
+        indices_T, offsets_D, positions_BL, *of_groups = copy_together(tensors, copy)
+        assert indices_T is not None and offsets_D is not None
         pairs = zip(of_groups[::2], of_groups[1::2], strict=True)
         groups = [
             replace(group, indices_t=indices_t, mask_dl=mask_dl)
             for group, (indices_t, mask_dl) in zip(self.groups, pairs, strict=True)
         ]
         return replace(
-            self, indices_T=indices_T, ends_D=ends_D, positions_BL=positions_BL, groups=tuple(groups)
+            self, indices_T=indices_T, offsets_D=offsets_D, positions_BL=positions_BL, groups=tuple(groups)
         )  # fmt: skip
 
 
@@ -211,7 +211,7 @@ def _count_up(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 
-def _ends(lengths_D: NDArray[np.int64]) -> Tensor:
+def _offsets(lengths_D: NDArray[np.int64]) -> Tensor:
     return torch.from_numpy(np.append(0, np.cumsum(lengths_D)).astype(np.int32))
 
 
@@ -219,7 +219,7 @@ def _similar_lengths(lengths_D: NDArray[np.int64]) -> Sequence[tuple[int, int]]:
     """Return the first document and the one after the last of each group; lengths are ascending."""
     groups, last = [], len(lengths_D)
     while last:
-        first = int(np.searchsorted(lengths_D, SIMILAR * lengths_D[last - 1]))
+        first = int(np.searchsorted(lengths_D, SIMILAR_LENGTH * lengths_D[last - 1]))
         groups.append((first, last))
         last = first
     return groups[::-1]
