@@ -62,7 +62,7 @@ def test_both_are_trained_resumed_exported_and_scored(data_folder: Path, tmp_pat
     (tmp_path / "sentences.txt").write_text("the fox watches the river\n" * 40)
     text, out = tmp_path / "sentences.txt", tmp_path / "compared"
     compared = electra("analyze", "compare", run, run, "--text", text, "--out", out, *plugins)
-    assert compared.returncode == 2 and "kind convolution has no attention to compare" in compared.stderr
+    assert compared.returncode == 2 and "kind convolution cannot be read" in compared.stderr
     without = electra("score", run, "the fox")
     assert without.returncode == 2 and "convolution" in without.stderr and "--plugin" in without.stderr
 
