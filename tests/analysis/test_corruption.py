@@ -9,6 +9,7 @@ import torch
 from small_model import LENGTH, TEXTS, write_model
 
 from electra.analysis.corruption import corrupt_texts, sample_tokens
+from electra.data.tokenizer import vocabulary_size
 from electra.errors import DataError
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
@@ -37,6 +38,7 @@ def test_a_fraction_of_each_text_is_replaced_and_scored(
     assert [actual.original_N[row].tolist() for row in rows] == ids
     assert [actual.position_N[row].tolist() for row in rows] == [list(range(len(one))) for one in ids]
     assert [int(actual.masked_N[row].sum()) for row in rows] == [round(0.3 * len(one)) for one in ids]
+    assert actual.corrupted_N.max() < vocabulary_size(generator.tokenizer)  # the table has more rows
     assert actual.replaced_N.any() and not actual.replaced_N[~actual.masked_N].any()
     np.testing.assert_allclose(actual.logits_N, np.concatenate(scorer.logits(shown)), atol=1e-5)
     np.testing.assert_allclose(actual.clean_logits_N, np.concatenate(scorer.logits(ids)), atol=1e-5)

@@ -75,6 +75,7 @@ def test_values_of_each_token_at_each_temperature(predictor: MaskedTokenPredicto
                     assert one.special_n[n] == pytest.approx(p_V[:5].sum().item(), abs=1e-5)
                     assert one.same_class_Kn[0, n] == pytest.approx(like, abs=1e-4)
                     assert p_V[int(one.sampled_n[n])] > 0
+                    assert one.sampled_n[n] < tokenizers.vocabulary_size(predictor.tokenizer)
                 n += 1
     assert n == len(actual[1.0].loss_n)
 

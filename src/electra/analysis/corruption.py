@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from electra.data.tokenizer import vocabulary_size
 from electra.errors import DataError
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
 from electra.serving.scorer import Scorer
@@ -85,10 +86,11 @@ def corrupt_texts(
     uniforms = [rng.random(len(masked)) for masked in positions]
     corrupted = [list(tokens) for tokens in ids]
     values = [np.zeros((4, len(masked))) for masked in positions]
+    entries = vocabulary_size(generator.tokenizer)  # the rows behind them pad the table and are never sampled
     for text, part, log_probabilities_nV in generator(ids, positions):
         slots = np.searchsorted(positions[text], part)
         original_n = torch.tensor([ids[text][position] for position in part])
-        sampled_n = sample_tokens(log_probabilities_nV / temperature, uniforms[text][slots])
+        sampled_n = sample_tokens(log_probabilities_nV[:, :entries] / temperature, uniforms[text][slots])
         values[text][:, slots] = _generator_values(log_probabilities_nV, original_n, sampled_n)
         for position, token in zip(part, sampled_n.tolist(), strict=True):
             corrupted[text][position] = token

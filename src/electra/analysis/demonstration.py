@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 from electra.data.collate import Batch
 from electra.data.sampling import permute, step_seed
 from electra.data.shards import TokenData
+from electra.data.tokenizer import vocabulary_size
 from electra.errors import CheckpointError
 from electra.export.loading import load_pretrained
 from electra.export.pretrained import Pretrained
@@ -95,7 +96,7 @@ def _corrupt_and_score(
     masking = draw_masks(batch, config, Vocabulary(special, generator.encoder.config.vocabulary_size))
     states_ND = masking.gather(generator.encoder(masking.input_ids_BL))
     logits_NV = generator.head.logits(states_ND, generator.encoder.embeddings.token.weight)
-    logits_NV[:, generator.tokenizer.get_vocab_size() :] = -torch.inf  # rows that pad the table
+    logits_NV[:, vocabulary_size(generator.tokenizer) :] = -torch.inf  # rows that pad the table
     samples_N = torch.multinomial(logits_NV.softmax(-1), 1, generator=random).squeeze(1)
     corrupted_1L = replace_tokens(ids_1L, samples_N, masking, config)
     probabilities_L = discriminator.head(discriminator.encoder(corrupted_1L)).sigmoid()[0, 1:-1]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from electra.analysis.corruption import sample_mask_positions, sample_tokens
+from electra.data.tokenizer import vocabulary_size
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
 
 Numbers = NDArray[np.int64]
@@ -113,6 +114,7 @@ def measure_proposals(
     """
     starts = np.cumsum([0, *map(len, masked.positions)])
     original_n, uniforms_n = masked.original_n, np.concatenate(masked.uniforms)
+    entries = vocabulary_size(predictor.tokenizer)
     values = {temperature: np.zeros((len(VALUES) + len(classes), starts[-1])) for temperature in temperatures}
     class_KV: Tensor | None = None
     for text, part, log_probabilities_nV in predictor(masked.ids, masked.positions):
@@ -122,8 +124,9 @@ def measure_proposals(
         for temperature, values_xn in values.items():
             scaled_nV = (log_probabilities_nV / temperature).log_softmax(-1)
             values_xn[:, slots] = _proposal_values(
-                scaled_nV, torch.from_numpy(original_n[slots]), uniforms_n[slots], class_KV, special
-            )
+                scaled_nV, torch.from_numpy(original_n[slots]), uniforms_n[slots], class_KV, special,
+                entries=entries,
+            )  # fmt: skip
     return {
         temperature: Proposals(
             text_n=masked.text_n,
@@ -146,12 +149,18 @@ def _proposal_values(
     uniforms_n: Floats,
     class_KV: Tensor,
     special: Sequence[int],
+    *,
+    entries: int,
 ) -> Floats:
-    """The rows of `VALUES`, then one for each classification."""
+    """The rows of `VALUES`, then one for each classification.
+
+    Args:
+        entries: entries of the tokenizer; as in training, the rows behind them are never sampled.
+    """
     probabilities_nV = log_probabilities_nV.exp()
     original_n1 = log_probabilities_nV.gather(1, original_n[:, None])
     rows = [
-        sample_tokens(log_probabilities_nV, uniforms_n).double(),
+        sample_tokens(log_probabilities_nV[:, :entries], uniforms_n).double(),
         -original_n1.squeeze(1),
         (log_probabilities_nV > original_n1).sum(1),
         -(probabilities_nV * log_probabilities_nV.clamp(min=-1e9)).sum(1),

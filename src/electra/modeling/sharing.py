@@ -119,7 +119,7 @@ def load_standalone(module: nn.Module, state_dict: dict[str, Tensor], *, keep_ta
         inner.start_from(others.pop(f"{name}.weight"), keep_table=keep_tables)
     own = {f"{name}.{part}" for name, inner in detached.items() for part in inner.state_dict()}
     missing, unknown = module.load_state_dict(others, strict=False)
-    assert set(missing) == own and not unknown, "the networks have different shapes"
+    assert set(missing) == own and not unknown, f"missing: {set(missing) - own}; unknown: {unknown}"
 
 
 def _detached_embeddings(module: nn.Module) -> dict[str, DetachedEmbedding]:

@@ -119,9 +119,8 @@ def build(config: PretrainConfig, data: TokenData, warm_start: WarmStart | None)
 
 def _log_document_attention(objective: Objective, device: torch.device, dtype: torch.dtype) -> None:
     """Say how each network computes attention in packed rows."""
-    encoders = {network.encoder: name for name, network in reversed(objective.exportable_networks().items())}
-    for encoder, name in reversed(encoders.items()):
-        in_one_call = encoder.config.attends_in_one_call(device, dtype)
+    for name, network in objective.exportable_networks().items():
+        in_one_call = network.encoder.config.attends_in_one_call(device, dtype)
         how = "all documents in one call" if in_one_call else "documents of similar length together"
         logger.info("attention in packed rows, %s: %s", name, how)
 

@@ -57,8 +57,7 @@ class InitConfig:
     (data/cooccurrence.py)."""
     attention: Literal["random", "neighbours"] = "random"
     """Initial attention in the first block of new networks: random, or heads that attend to neighboring tokens.
-    Kinds bert, modernbert and deberta have it. If only the generator has it, it applies to
-    that only."""
+    Kinds bert, modernbert and deberta have it. If only the generator has it, it applies to that only."""
     output_bias: Literal["zero", "unigram"] = "zero"
     """Initial bias of a new generator's logits: zero, or the logarithm of each token's frequency, so that the
     first prediction is the unigram distribution."""

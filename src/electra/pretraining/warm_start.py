@@ -214,19 +214,18 @@ def initialize(objective: Objective, config: PretrainConfig, data: TokenData, st
     if start.discriminator is None and start.generator is not None:
         _load_weights(networks.pop("generator"), start.generator, str(init.generator), config.objective)
     if start.discriminator is not None:
-        main, continues_both = networks.get("discriminator") or networks["encoder"], start.generator is not None
+        main, generator = networks.get("discriminator") or networks["encoder"], networks.get("generator")
         if start.generator is not None:
             _load_weights(
                 networks["generator"], start.generator, init.generator or "the generator", config.objective
             )
-        _load_weights(
-            main, start.discriminator, str(init.discriminator), config.objective, keep_tables=continues_both
-        )
-        if continues_both:
-            return
-        if "generator" in networks and networks["generator"].encoder is not main.encoder:
-            shape = networks["generator"].encoder.config
+        elif generator is not None and generator.encoder is not main.encoder:
+            shape = generator.encoder.config
             logger.info("the generator is fresh: %s layers of %s", shape.layers, shape.hidden_size)
+        _load_weights(
+            main, start.discriminator, str(init.discriminator), config.objective,
+            keep_tables=start.generator is not None,
+        )  # fmt: skip
         return
     encoders = list({id(network.encoder): network.encoder for network in networks.values()}.values())
     if init.token_table == "cooccurrence":

@@ -45,7 +45,7 @@ class TrainConfig(LoopConfig):
     """Seed of everything random."""
     compile: Literal["auto", "on", "off"] = "auto"
     """Compile the encoders with torch.compile, which takes a minute at the start. auto: on a GPU only, not with
-    packed rows, which on refuses. On a CPU it has not been faster (docs/results/performance.md)."""
+    packed rows; on: refused with them. On a CPU it has not been faster (docs/results/performance.md)."""
     deterministic: bool = False
     """Use deterministic kernels, so that a repeated run on a GPU gives the same bits. They are slower. On a CPU,
     runs with the same number of threads give the same bits in any case."""

@@ -8,6 +8,7 @@ computation is written here a second time. Each graph is compared with its netwo
 Shapes: B batch, L length, V vocabulary, D hidden size, H heads, K head size.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ class Graph:
         self._helper, self.types = helper, TensorProto
         self.int8_embeddings = int8_embeddings
         self.nodes: list[Any] = []
-        self._operators = 0
+        self._numbers = itertools.count()
         self._initializers: dict[Any, tuple[str, NDArray[Any]]] = {}
         self._parameters: list[Tensor] = []  # kept alive, because their memory addresses are keys
         self._inputs: list[Any] = []
@@ -59,7 +60,7 @@ class Graph:
 
     def multi_output_op(self, kind: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
         """Add an operator with `count` outputs; return their names."""
-        number = self._operators = self._operators + 1
+        number = next(self._numbers)
         outputs = [f"{kind}_{number}" if count == 1 else f"{kind}_{number}_{i}" for i in range(count)]
         self.nodes.append(self._helper.make_node(kind, inputs, outputs, name=f"{kind}_{number}", **attributes))
         return outputs
@@ -69,7 +70,7 @@ class Graph:
 
         Only one of the intermediate values is in memory at a time.
         """
-        number = self._operators = self._operators + 1
+        number = next(self._numbers)
         nodes, self.nodes = self.nodes, []
         element = f"Element_{number}"
         result = compute(element)

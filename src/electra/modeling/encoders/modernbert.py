@@ -85,11 +85,10 @@ class ModernBertConfig(EncoderConfig):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        capabilities: set[Capability] = {
+        return frozenset({
             "bidirectional", "selected-positions", "pair-mask", "input-embeddings", "document-mask",
             "shared-tables", "neighbor-start",
-        }  # fmt: skip
-        return frozenset(capabilities)
+        })  # fmt: skip
 
     @property
     def checkpoint_format(self) -> str:
@@ -158,13 +157,13 @@ class ModernBertConfig(EncoderConfig):
 
     def activation_numbers(self, length: int, *, device: torch.device, dtype: torch.dtype) -> int:
         """Gated layers keep four vectors of their inner size, windows their keys and values three times."""
-        D, reach = self.hidden_size, self.local_window // 2
+        D = self.hidden_size
         vectors = 10 * D + (4 if self.gated_feed_forward else 2) * self.feed_forward_size
         weights = self.heads * kept_weights(device, dtype, self.attention_dropout)
         local = sum(self.is_local(layer) for layer in range(self.layers))
         numbers = self.layers * vectors + (self.layers - local) * weights * length
-        if splits_into_windows(length, reach):
-            return length * (numbers + local * (4 * D + weights * 3 * reach))
+        if splits_into_windows(length, self.reach):
+            return length * (numbers + local * (4 * D + weights * 3 * self.reach))
         return length * (numbers + local * weights * length)
 
     def problems(self) -> Iterator[str]:
