@@ -26,11 +26,9 @@ from electra.data.collate import Batch
 from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.modeling.encoders.bert import BertConfig
-from electra.pretraining.build import build, build_batches
+from electra.pretraining.build import build_batches
 from electra.pretraining.config import PretrainConfig, build_objective
 from electra.pretraining.dry_run import dry_run
-from electra.pretraining.resolve import resolve
 from electra.pretraining.run import PretrainResult, pretrain
 from electra.training.batch_source import BatchSource
 from electra.training.update import compile_encoders
@@ -362,15 +360,6 @@ def test_compiled_encoders_train_and_are_evaluated(
     assert losses[-1] < losses[0]
 
 
-def test_the_flops_of_packed_rows_are_planned_as_they_are_counted(data_folder: Path, tmp_path: Path) -> None:
-    settings = "packing.builder=packed", "train.steps=12"
-    planned = dry_run(config(data_folder, tmp_path / "run", *settings)).cost.flops
-    full_rows = dry_run(config(data_folder, tmp_path / "run", "train.steps=12")).cost.flops
-    records = figures(pretrain(config(data_folder, tmp_path / "run", *settings)).run)
-    counted = next(record["flops"] for record in reversed(records) if "flops" in record)
-    assert planned == pytest.approx(counted) and planned != pytest.approx(full_rows, rel=1e-3)
-
-
 @pytest.mark.parametrize("builder", ["contiguous", "packed"])
 def test_with_dropout_and_micro_batches_a_resumed_run_ends_the_same(
     data_folder: Path, tmp_path: Path, builder: str
@@ -389,24 +378,6 @@ def test_with_dropout_and_micro_batches_a_resumed_run_ends_the_same(
     pretrain(config(data_folder, resumed, *settings))
     for name, tensor in final_weights(whole).items():
         assert torch.equal(tensor, final_weights(resumed)[name]), name
-
-
-def test_packed_rows_are_not_compiled(data_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"train\.compile: packed rows have other shapes in each batch"):
-        config(data_folder, tmp_path, "packing.builder=packed", "train.compile=on")
-
-
-def test_the_log_says_how_each_network_attends_in_packed_rows(
-    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(BertConfig, "attends_in_one_call", lambda *_: True)  # as on a GPU
-    kinds = "model.kind=deberta", "generator.kind=bert", "objective.sharing=none"
-    settings = config(data_folder, tmp_path, "packing.builder=packed", *kinds)
-    data = TokenData.open(data_folder)
-    with caplog.at_level("INFO", logger="electra"):
-        build(resolve(settings, data).config, data, None)
-    assert "attention in packed rows, discriminator: documents of similar length together" in caplog.text
-    assert "attention in packed rows, generator: all documents in one call" in caplog.text
 
 
 def test_whether_to_compile_may_change_in_a_run(data_folder: Path, tmp_path: Path) -> None:
