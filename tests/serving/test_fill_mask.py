@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from small_model import TEXTS, write_model
 
+from electra.data.tokenizer import vocabulary_size
 from electra.errors import CheckpointError
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.fill_mask import FillMask, MaskQuery
@@ -25,6 +26,7 @@ def test_all_probabilities_sum_to_one_without_special_tokens(proposer: FillMask)
     likely = [token for token, p in actual.proposals if p > 0]
     assert not any(token.startswith("[") and token.endswith("]") for token in likely)
     assert actual.probability in falling
+    assert len(falling) == vocabulary_size(proposer.tokenizer) < 400  # the other rows pad the table
 
 
 def test_predictions_are_in_the_order_of_the_queries(proposer: FillMask) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from electra.data.tokenizer import vocabulary_size
 from electra.serving.backends import LoadedModel
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
 
@@ -54,18 +55,20 @@ class FillMask:
         self.predictor = MaskedTokenPredictor(model, device=device)
         self.tokenizer = self.predictor.tokenizer
         self._special_ids = torch.tensor(self.predictor.batcher.special.ids)
+        self._entries = vocabulary_size(self.tokenizer)
 
     def __call__(self, queries: Sequence[MaskQuery]) -> list[MaskPrediction]:
         """The prediction for each query, in the order of the queries.
 
         Of a text that is longer than the network's input, the tokens around the position are read. Special
-        tokens are never proposed, and the other probabilities are normalized without them.
+        tokens and rows that pad the token table are never proposed, and the other probabilities are normalized
+        without them.
         """
         contexts = [self._context(query) for query in queries]
         ids, positions = [tokens for tokens, _ in contexts], [[position] for _, position in contexts]
         predictions: dict[int, MaskPrediction] = {}
         for number, _, log_probabilities_1V in self.predictor(ids, positions):
-            logits_V = log_probabilities_1V[0].index_fill(0, self._special_ids, -torch.inf)
+            logits_V = log_probabilities_1V[0, : self._entries].index_fill(0, self._special_ids, -torch.inf)
             probabilities_V = logits_V.softmax(0)
             best = probabilities_V.topk(min(queries[number].top_k, len(probabilities_V)))
             tokens, position = contexts[number]
