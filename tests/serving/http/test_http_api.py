@@ -77,6 +77,7 @@ def test_proposals_are_from_the_generator(client: httpx.Client, run_folder: Path
             state_D = encoder(torch.tensor([masked]))[0, 1 + place["token"]]
             logits_V = generator.head.logits(state_D, encoder.embeddings.token.weight)
         logits_V[list(special.ids)] = -torch.inf
+        logits_V[tokenizers.vocabulary_size(tokenizer) :] = -torch.inf  # rows that pad the table
         best = logits_V.softmax(0).topk(3)
         assert [one["token"] for one in place["proposals"]] == [tokenizer.id_to_token(i) for i in best.indices]
         assert [one["probability"] for one in place["proposals"]] == pytest.approx(best.values.tolist(), abs=1e-5)
