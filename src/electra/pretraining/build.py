@@ -19,7 +19,7 @@ from electra.data.example_index import ExampleIndex, read_index, write_index
 from electra.data.examples import ExampleSet
 from electra.data.mixture import Mixture
 from electra.data.sampling import Rows, Sampler, step_seed
-from electra.data.shards import TokenData
+from electra.data.shards import Split, TokenData
 from electra.data.streams import StreamOrder, check_stream
 from electra.data.tags import TAGS, TagTable
 from electra.data.tokenizer import continuation_mask, load_tokenizer
@@ -52,6 +52,8 @@ HELDOUT_ROWS = 32
 masks."""
 MIN_WINDOWS = 16
 """Minimum number of consecutive windows in a row of a held-out stream."""
+PLANNED_TOKENS = 20_000_000
+"""The first shards with at least so many tokens tell a plan how long the documents of packed rows are."""
 INDEX_TOKENS = 100_000_000
 """Training data with at least so many tokens is packed once, into an index in the run's folder."""
 
@@ -247,8 +249,9 @@ def packed_documents(config: PretrainConfig, data: TokenData) -> Documents | Non
     """The documents of which packed rows of the training split consist; None: each row is one document."""
     if not config.packing.packs_documents:
         return None
-    examples = ExampleSet(data.train, config.packing, seed=config.train.seed)
-    return tuple(examples.document_lengths().items())
+    ends = np.cumsum([len(shard.tokens) for shard in data.train.shards])
+    split = Split(data.train.shards[: int(np.searchsorted(ends, PLANNED_TOKENS)) + 1])
+    return tuple(ExampleSet(split, config.packing, seed=config.train.seed).document_lengths().items())
 
 
 def _example_order(config: PretrainConfig, data: TokenData, examples: ExampleSet) -> Mixture | StreamOrder | None:
